@@ -1,0 +1,67 @@
+# dubio: `make demo` shows it, `make test` checks it. Both make the environment they need.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt
+
+# A stamp a set of extras, newer than what decides about it: the second call of any target installs nothing.
+BASE := $(VENV)/.stamp-base
+TRAIN := $(VENV)/.stamp-train
+DEV := $(VENV)/.stamp-dev
+DOCS := $(VENV)/.stamp-docs
+
+.PHONY: demo test lint typecheck imports unit test-slow packaging bench docs clean
+.DEFAULT_GOAL := test
+
+$(BASE):
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(TRAIN): $(BASE) pyproject.toml constraints.txt
+	@echo 'Installing dubio[train] into $(VENV); the first time takes a minute or two.'
+	@$(PIP) --editable '.[train]'
+	@touch $@
+
+$(DEV): $(BASE) pyproject.toml constraints.txt
+	@echo 'Installing dubio[train,dev] into $(VENV); the first time takes a minute or two.'
+	@$(PIP) --editable '.[train,dev]'
+	@touch $(TRAIN) $@
+
+$(DOCS): $(BASE) pyproject.toml constraints.txt
+	@echo 'Installing dubio[docs] into $(VENV); the first time takes a minute or two.'
+	@$(PIP) --editable '.[docs]'
+	@touch $@
+
+demo: $(TRAIN)
+	$(BIN)/dubio run quick
+
+test: lint typecheck imports unit
+
+lint: $(DEV)
+	$(BIN)/ruff check .
+
+typecheck: $(DEV)
+	$(BIN)/mypy
+
+imports: $(DEV)
+	$(BIN)/lint-imports
+
+unit: $(DEV)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -q
+
+test-slow: $(DEV)
+	$(BIN)/python -m pytest -m slow -q
+
+packaging: $(DEV)
+	$(BIN)/python -m pytest -m packaging -q
+
+bench: $(TRAIN)
+	$(BIN)/python -m bench
+
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+clean:
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Benchmarks of dubio itself: ratios of two things measured in one run, one thread unless said."""

@@ -1,0 +1,27 @@
+"""Run the benchmarks and print a line for each: `make bench`, or `python -m bench NAME …` for some of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+
+from bench import jobs, mc_dropout, train_step
+
+BENCHMARKS = {"mc_dropout": mc_dropout.run, "jobs": jobs.run, "train_step": train_step.run}
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in BENCHMARKS]
+    if unknown:
+        print(f"unknown benchmark {unknown[0]!r}. Known: {', '.join(BENCHMARKS)}.", file=sys.stderr)
+        return 2
+    for name in names or BENCHMARKS:
+        for line in BENCHMARKS[name]():
+            print(line, flush=True)
+    return 0
+
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+"""dubio: does a classifier know when it does not know, and which uncertainty method makes it know best?
+
+The names below are loaded when they are first used, so that ``import dubio`` costs nothing and never loads torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dubio.errors import BadFile, DubioError, MissingExtra, StoreError, UnknownName, UserError
+    from dubio.evaluation import Evaluation, evaluate
+    from dubio.formats import read_predictions, write_predictions
+    from dubio.registry import load_plugin, method, metric, network, task
+    from dubio.types import Examples, Metric, Predictions, Run, SourceCard, Split, Task, join, pool_members
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BadFile",
+    "DubioError",
+    "Evaluation",
+    "Examples",
+    "Metric",
+    "MissingExtra",
+    "Predictions",
+    "Run",
+    "SourceCard",
+    "Split",
+    "StoreError",
+    "Task",
+    "UnknownName",
+    "UserError",
+    "__version__",
+    "evaluate",
+    "join",
+    "load_plugin",
+    "method",
+    "metric",
+    "network",
+    "pool_members",
+    "read_predictions",
+    "task",
+    "write_predictions",
+]
+
+_HOMES = {
+    "dubio.errors": ("BadFile", "DubioError", "MissingExtra", "StoreError", "UnknownName", "UserError"),
+    "dubio.evaluation": ("Evaluation", "evaluate"),
+    "dubio.formats": ("read_predictions", "write_predictions"),
+    "dubio.registry": ("load_plugin", "method", "metric", "network", "task"),
+    "dubio.types": (
+        "Examples",
+        "Metric",
+        "Predictions",
+        "Run",
+        "SourceCard",
+        "Split",
+        "Task",
+        "join",
+        "pool_members",
+    ),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name from the module it lives in."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'dubio' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Every public name, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""Recalibration: temperature, vector and isotonic scaling, test-time cross-validation, conformal sets."""

@@ -1,0 +1,179 @@
+"""Split conformal prediction: sets of classes that contain the true one with a stated probability.
+
+A score s(x, y) says how badly class y fits; on n calibration examples the threshold q̂ is their ⌈(n + 1)(1 − α)⌉-th
+smallest score (infinite where that exceeds n), and the set of a new example is {y : s(x, y) ≤ q̂}. If calibration and
+new examples are exchangeable, the set contains the truth with probability at least 1 − α. With the classes of a row
+sorted by p̄, most probable first, and r(y) the place of y from one:
+
+    lac    s = 1 − p̄_y                                              smallest sets on average
+    aps    s = Σ_{j ≤ r(y)} p̄_(j)                                    adapts to the difficulty of the example
+    raps   s = aps + penalty · max(0, r(y) − free_rank)              aps with small sets favoured
+
+These are the deterministic forms: no random number decides about the class at the threshold, and a set may be empty.
+Equally probable classes take the sum and the place of the last of them, so the order of classes never matters.
+Where groups are given, one example of each, drawn by seed, is used to calibrate: examples of one group are not
+exchangeable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Literal, get_args
+
+import numpy as np
+
+from dubio.errors import UserError, one_of
+from dubio.metrics.needs import labelled
+from dubio.pooling import FloatArray, row_blocks
+from dubio.types import BoolArray, IntArray, Predictions
+
+ScoreName = Literal["lac", "aps", "raps"]
+
+SLACK = 1e-12
+"""Sums of probabilities this far above the threshold still count as equal to it."""
+
+
+@dataclass(frozen=True)
+class Conformal:
+    """A fitted conformal predictor.
+
+    Attributes:
+        score: Which score.
+        alpha: The allowed share of sets that miss the truth.
+        threshold: q̂; infinite where there are too few calibration examples for this α, and then every class is kept.
+        calibrated_on: How many examples (one a group) the threshold was taken from.
+        penalty: What every place past ``free_rank`` adds (raps).
+        free_rank: How many places cost nothing (raps).
+    """
+
+    score: ScoreName
+    alpha: float
+    threshold: float
+    calibrated_on: int
+    penalty: float = 0.0
+    free_rank: int = 0
+
+
+@dataclass(frozen=True)
+class SetSummary:
+    """How prediction sets did on labelled examples.
+
+    Attributes:
+        coverage: Share of sets that contain the truth.
+        size: Mean number of classes in a set.
+        empty: Share of empty sets.
+        single: Share of sets with one class.
+        coverage_by_size: Set size to (coverage, number of examples): where the sets of a size cover too little.
+    """
+
+    coverage: float
+    size: float
+    empty: float
+    single: float
+    coverage_by_size: dict[int, tuple[float, int]]
+
+
+def fit_conformal(
+    calibration: Predictions,
+    *,
+    alpha: float = 0.1,
+    score: ScoreName = "lac",
+    penalty: float = 0.01,
+    free_rank: int = 1,
+    seed: int = 0,
+    allow_selected: bool = False,
+) -> Conformal:
+    """Fit the threshold on a calibration split.
+
+    Args:
+        calibration: Labelled multi-class (or ordinal) predictions that neither training nor selection has seen.
+        alpha: The allowed share of misses.
+        score: ``lac``, ``aps`` or ``raps``.
+        penalty: Of ``raps``.
+        free_rank: Of ``raps``.
+        seed: Which example of each group is used.
+        allow_selected: Accept a training or validation split; the guarantee then does not hold.
+
+    Raises:
+        UserError: For multi-label predictions, an α outside (0, 1), or a split that training or selection has used.
+    """
+    one_of("score", score, get_args(ScoreName))
+    if not 0.0 < alpha < 1.0:
+        raise UserError(f"alpha must lie between 0 and 1; given {alpha}.")
+    if penalty < 0 or free_rank < 0:
+        raise UserError(f"penalty and free_rank must not be negative; given {penalty} and {free_rank}.")
+    if calibration.kind in ("train", "val") and not allow_selected:
+        raise UserError(f"conformal sets need a split that training and selection have not seen; this one is "
+                        f"{calibration.kind!r}. Use a 'cal' split, or allow_selected=True without the guarantee.")
+    known = one_per_group(labelled(calibration, "a conformal threshold"), seed)
+    shape = (penalty, free_rank) if score == "raps" else (0.0, 0)
+    scores = np.take_along_axis(conformity(known, score, *shape), known.labels[:, None], axis=1)[:, 0]
+    place = ceil((len(scores) + 1) * (1 - alpha) - SLACK)
+    threshold = float(np.sort(scores)[place - 1]) if place <= len(scores) else inf
+    return Conformal(score, alpha, threshold, len(scores), *shape)
+
+
+def prediction_sets(conformal: Conformal, predictions: Predictions) -> BoolArray:
+    """Which classes each example's set holds, ``[N, K]``."""
+    scores = conformity(predictions, conformal.score, conformal.penalty, conformal.free_rank)
+    return np.asarray(scores <= conformal.threshold + SLACK)
+
+
+def summarise_sets(sets: BoolArray, labels: IntArray) -> SetSummary:
+    """Coverage and size of sets on labelled examples.
+
+    Args:
+        sets: ``[N, K]``.
+        labels: ``[N]``.
+
+    Raises:
+        UserError: When a label is missing.
+    """
+    if len(labels) == 0 or (labels < 0).any():
+        raise UserError("coverage needs a label for every example; leave out the unlabelled ones.")
+    sizes = sets.sum(axis=1)
+    covered = np.take_along_axis(sets, labels[:, None], axis=1)[:, 0]
+    alike = {int(size): covered[sizes == size] for size in np.unique(sizes)}
+    by_size = {size: (float(hits.mean()), len(hits)) for size, hits in alike.items()}
+    return SetSummary(float(covered.mean()), float(sizes.mean()), float((sizes == 0).mean()),
+                      float((sizes == 1).mean()), by_size)
+
+
+def conformity(predictions: Predictions, score: ScoreName, penalty: float = 0.0, free_rank: int = 0) -> FloatArray:
+    """s(x, y) of every class, ``[N, K]``; higher fits worse.
+
+    Raises:
+        UserError: For multi-label predictions.
+    """
+    if predictions.target == "multilabel":
+        raise UserError("conformal sets are defined for multiclass and ordinal predictions; these are multilabel.")
+    if score == "lac":
+        return 1.0 - predictions.probs
+    result = np.empty_like(predictions.probs)
+    for rows in row_blocks(1, len(predictions), predictions.class_count):
+        result[rows] = _cumulative(predictions.probs[rows], penalty, free_rank)
+    return result
+
+
+def one_per_group(predictions: Predictions, seed: int) -> Predictions:
+    """One example of each group, drawn at random; all examples where there are no groups."""
+    if predictions.group is None:
+        return predictions
+    order = np.random.default_rng(seed).permutation(len(predictions))
+    _, first = np.unique(predictions.group[order], return_index=True)
+    return predictions.take(np.sort(order[first]))
+
+
+def _cumulative(probs: FloatArray, penalty: float, free_rank: int) -> FloatArray:
+    order = np.argsort(-probs, axis=1, kind="stable")
+    descending = np.take_along_axis(probs, order, axis=1)
+    scores = np.cumsum(descending, axis=1) + penalty * np.maximum(0, np.arange(1, probs.shape[1] + 1) - free_rank)
+    # a class tied with the next shares the score of the last of them
+    places = np.broadcast_to(np.arange(probs.shape[1]), probs.shape).copy()
+    places[:, :-1][descending[:, :-1] - descending[:, 1:] <= SLACK] = probs.shape[1]
+    ends = np.minimum.accumulate(places[:, ::-1], axis=1)[:, ::-1]
+    scores = np.take_along_axis(scores, ends, axis=1)
+    result = np.empty_like(probs)
+    np.put_along_axis(result, order, scores, axis=1)
+    return result

@@ -1,0 +1,5 @@
+"""The command line: one file a command, each parses, calls and prints.
+
+At the top of these files only typer, the standard library and the errors are imported: ``dubio --help`` must not wait
+for numpy or torch.
+"""

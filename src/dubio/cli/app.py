@@ -1,0 +1,81 @@
+"""The command ``dubio``: assembles the commands and turns errors into messages and exit codes.
+
+Exit codes: 0 fine, 1 some runs failed, 2 the user's mistake, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from dubio import __version__
+from dubio.cli import data, store
+from dubio.cli.check import check
+from dubio.cli.compare import compare
+from dubio.cli.evaluate import evaluate
+from dubio.cli.list import list_names
+from dubio.cli.output import say
+from dubio.cli.report import report
+from dubio.cli.run import run
+from dubio.cli.show import show
+from dubio.errors import DubioError, UserError
+
+app = typer.Typer(
+    name="dubio",
+    help="Does a classifier know when it does not know, and which uncertainty method makes it know best?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.command("run")(run)
+app.command("evaluate")(evaluate)
+app.command("compare")(compare)
+app.command("report")(report)
+app.command("show")(show)
+app.command("list")(list_names)
+app.command("check")(check)
+app.add_typer(data.app, name="data")
+app.add_typer(store.app, name="store")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dubio {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Options of ``dubio`` itself."""
+
+
+def main() -> None:
+    """Run the command line; never shows a traceback for what is not a bug."""
+    try:
+        app()
+    except DubioError as error:
+        say(f"dubio: {error}")
+        sys.exit(error.exit_code)
+    except OSError as error:
+        # A file that cannot be read or written is the user's to mend; naming it is all there is to say.
+        say(f"dubio: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        sys.exit(UserError.exit_code)
+    finally:
+        _flush_quietly()
+
+
+def _flush_quietly() -> None:
+    """Flush standard output; a reader that has gone (``| head``) is no error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more on exit; give it somewhere to write to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

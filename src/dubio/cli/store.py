@@ -1,0 +1,117 @@
+"""``dubio store``: what a store holds, whether it is sound, what it can do without, and runs taken out of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dubio.cli.output import print_json, say
+from dubio.errors import UserError
+
+app = typer.Typer(help="Look at, verify, clean and export a store.", no_args_is_help=True)
+
+MEGABYTE = 1e6
+
+StoreOption = Annotated[Path, typer.Option(help="Directory of the store.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+DEFAULT = Path("dubio-store")
+
+
+@app.command("ls")
+def ls(store: StoreOption = DEFAULT, json: JsonOption = False) -> None:
+    """List benchmark runs, and how much the store holds."""
+    from dubio.store import Store
+
+    opened = Store.open(store, create=False)
+    runs: list[dict[str, Any]] = []
+    for name in opened.manifests():
+        manifest = opened.manifest(name)
+        runs.append({
+            "run": name,
+            "tasks": [task["name"] for task in manifest["tasks"]],
+            "methods": [method["name"] for method in manifest["methods"]],
+            "runs": len(manifest["runs"]),
+            "failures": len(manifest["failures"]),
+        })
+    fits, predictions = len(opened.ids("fits")), len(opened.ids("predictions"))
+    size = sum(path.stat().st_size for path in opened.path.rglob("*") if path.is_file())
+    if json:
+        print_json({"store": str(store), "runs": runs, "fits": fits, "predictions": predictions, "bytes": size})
+        return
+    for run in runs:
+        failed = f", {run['failures']} failed" if run["failures"] else ""
+        typer.echo(f"{run['run']}: {run['runs']} runs of {len(run['methods'])} methods on "
+                   f"{', '.join(run['tasks'])}{failed}")
+    typer.echo(f"{fits} fits, {predictions} predictions, {size / MEGABYTE:.1f} MB")
+
+
+@app.command("verify")
+def verify(store: StoreOption = DEFAULT, json: JsonOption = False) -> None:
+    """Compare every file with its recorded hash; exit code 1 when something is damaged. Changes nothing."""
+    from dataclasses import asdict
+
+    from dubio.store import Store
+    from dubio.store.sweeping import verify as verify_store
+
+    opened = Store.open(store, create=False)
+    damaged = verify_store(opened)
+    if json:
+        print_json({"store": str(store), "damaged": [asdict(row) for row in damaged]})
+    else:
+        for row in damaged:
+            typer.echo(f"damaged: {row.room} {row.id}: {row.error}")
+        count = len(opened.ids("fits")) + len(opened.ids("predictions"))
+        typer.echo(f"{count} fits and predictions, {len(damaged)} damaged"
+                   + ("; the next run makes those it needs anew" if damaged else ""))
+    if damaged:
+        raise typer.Exit(1)
+
+
+@app.command("gc")
+def gc(
+    store: StoreOption = DEFAULT,
+    unreferenced: Annotated[
+        bool, typer.Option("--unreferenced", help="Also fits, predictions and checkpoints that no run needs.")
+    ] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove it; without this it is only listed.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """List what the store can do without: leftovers of dead processes, damaged files set aside. --delete removes it."""
+    from dubio.store import Store, sweeping
+
+    with Store.open(store, create=False) as opened:
+        rows = sweeping.litter(opened) + (sweeping.unreferenced(opened) if unreferenced else ())
+        freed = sweeping.remove(opened, rows) if delete else sum(row.bytes for row in rows)
+        listed = [
+            {"path": str(row.path.relative_to(opened.path)), "reason": row.reason, "bytes": row.bytes} for row in rows
+        ]
+    if json:
+        print_json({"store": str(store), "removed": delete, "bytes": freed, "rows": listed})
+        return
+    for row in listed:
+        typer.echo(f"{row['path']}: {row['reason']}")
+    typer.echo(f"{len(rows)} {'removed' if delete else 'to remove (with --delete)'}, {freed / MEGABYTE:.1f} MB")
+
+
+@app.command("export")
+def export(
+    target: Annotated[Path, typer.Argument(help="A new .zip or .tar file, or a new directory.")],
+    run: Annotated[list[str] | None, typer.Option(help="A run to export; may be repeated. All if left out.")] = None,
+    store: StoreOption = DEFAULT,
+    json: JsonOption = False,
+) -> None:
+    """Copy runs with all they are made of; the result, unpacked, is a store itself."""
+    from dubio.store import Store
+    from dubio.store.exporting import export as export_runs
+
+    opened = Store.open(store, create=False)
+    names = tuple(dict.fromkeys(opened.full_name(name) for name in run)) if run else opened.manifests()
+    if not names:
+        raise UserError(f"the store {str(store)!r} holds no runs to export.")
+    files = export_runs(opened, names, target)
+    if json:
+        print_json({"target": str(target), "runs": list(names), "files": [path.as_posix() for path in files]})
+        return
+    say(f"{len(files)} files of {', '.join(names)} written to {target}")

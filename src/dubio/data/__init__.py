@@ -1,0 +1,1 @@
+"""Batches of encoded examples as tensors."""

@@ -1,0 +1,61 @@
+"""What encoders hand on: rows of tokens of different lengths, or rows of one shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.types import IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class TokenRows:
+    """Texts as token indices, one after another without padding.
+
+    Attributes:
+        tokens: int32, the tokens of all rows.
+        offsets: int64 ``[N + 1]``; row i is ``tokens[offsets[i]:offsets[i + 1]]`` and never empty.
+    """
+
+    tokens: NDArray[np.int32]
+    offsets: IntArray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> IntArray:
+        """Tokens a row ``[N]``."""
+        return np.diff(self.offsets)
+
+    def row(self, index: int) -> NDArray[np.int32]:
+        """The tokens of one row."""
+        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
+
+    def take(self, rows: NDArray[Any]) -> TokenRows:
+        """These rows, in this order; an index array or a mask."""
+        chosen = np.flatnonzero(rows) if rows.dtype == bool else rows
+        lengths = self.lengths[chosen]
+        offsets = np.concatenate(([0], np.cumsum(lengths)))
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+        return TokenRows(self.tokens[np.repeat(self.offsets[:-1][chosen], lengths) + within], offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayRows:
+    """Images or table rows as float32 ``[N, …]``."""
+
+    values: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def take(self, rows: NDArray[Any]) -> ArrayRows:
+        """These rows, in this order; an index array or a mask."""
+        return ArrayRows(self.values[rows])
+
+
+Encoded = TokenRows | ArrayRows

@@ -1,0 +1,100 @@
+"""Table rows to standardised columns: mean and deviation of each column over the training split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.encoders.encoded import ArrayRows
+from dubio.errors import UserError
+from dubio.parts import describe, part, restore
+from dubio.pooling import FloatArray
+from dubio.types import Examples, Inputs
+
+
+@part("table-encoding")
+@dataclass(frozen=True)
+class TableEncoding:
+    """Per-column standardisation: (value − mean) / deviation over the training values that are not missing.
+
+    A missing value (NaN) takes the training mean, hence encodes to 0. A column that never varies in training, or is
+    missing throughout, is centred and not scaled.
+    """
+
+    def fit(self, train: Examples) -> TableEncoder:
+        """The encoder with the column statistics of these examples."""
+        values = _values(train.inputs)
+        if len(values) == 0:
+            raise UserError("a table encoder needs at least one training row; given none.")
+        present = ~np.isnan(values)
+        count = np.maximum(present.sum(axis=0), 1)
+        mean = np.where(present, values, 0.0).sum(axis=0) / count
+        centred = np.where(present, values - mean, 0.0)
+        deviation = np.sqrt(np.square(centred).sum(axis=0) / count)
+        # a constant column leaves rounding dust of the size of its mean; dividing by that would invent a signal
+        varies = deviation > 1e-12 * np.maximum(np.abs(mean), 1e-300)
+        return TableEncoder(self, tuple(mean.tolist()), tuple(np.where(varies, deviation, 1.0).tolist()))
+
+
+@dataclass(frozen=True)
+class TableEncoder:
+    """Float ``[N, D]`` with NaN where missing to float32 ``[N, D]``.
+
+    Attributes:
+        encoding: What it was fitted with.
+        mean: Of each column.
+        deviation: Of each column; 1 where the column is constant.
+    """
+
+    encoding: TableEncoding
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(number of columns,)."""
+        return (len(self.mean),)
+
+    def encode(self, examples: Examples) -> ArrayRows:
+        """Standardised columns, missing values at the training mean.
+
+        Raises:
+            UserError: For another number of columns than in training.
+        """
+        values = _values(examples.inputs)
+        if values.shape[1] != len(self.mean):
+            raise UserError(f"rows must have {len(self.mean)} columns, as in training; given {values.shape[1]}.")
+        standard = (values - np.array(self.mean)) / np.array(self.deviation)
+        return ArrayRows(np.where(np.isnan(standard), 0.0, standard).astype(np.float32))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything needed to make this encoder again."""
+        return {
+            "encoder": "table",
+            "encoding": describe(self.encoding),
+            "mean": list(self.mean),
+            "deviation": list(self.deviation),
+        }
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> TableEncoder:
+        """The encoder that :meth:`to_json` wrote down."""
+        return cls(restore(saved["encoding"]), tuple(saved["mean"]), tuple(saved["deviation"]))
+
+
+def _values(inputs: Inputs) -> FloatArray:
+    """float64 [N, D], NaN allowed, infinity refused."""
+    if isinstance(inputs, tuple):
+        raise UserError("a table encoder needs numbers; given texts.")
+    if inputs.ndim != 2 or inputs.dtype.kind not in "fiub":
+        raise UserError(f"table rows must be numbers [N, D]; given {inputs.dtype} of shape {inputs.shape}.")
+    values: NDArray[np.float64] = inputs.astype(np.float64)
+    infinite = np.argwhere(np.isinf(values))
+    if len(infinite):
+        row, column = (int(i) for i in infinite[0])
+        raise UserError(f"table values must be finite or missing; row {row}, column {column} is {values[row, column]}.")
+    return values

@@ -1,0 +1,101 @@
+"""Text to token indices: a vocabulary from the training split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dubio.encoders.encoded import TokenRows
+from dubio.encoders.tokeniser import tokenise
+from dubio.encoders.vocabulary import FIRST_WORD, UNK, most_frequent
+from dubio.errors import UserError
+from dubio.parts import describe, part, restore
+from dubio.types import Examples, Inputs
+
+
+@part("text-encoding")
+@dataclass(frozen=True)
+class TextEncoding:
+    """How texts become tokens.
+
+    Attributes:
+        vocabulary: Words known at most, besides PAD and UNK.
+        min_frequency: How often a word must occur in the training split to be known.
+        max_length: Tokens kept of a text, from its beginning.
+    """
+
+    vocabulary: int = 20_000
+    min_frequency: int = 3
+    max_length: int = 256
+
+    def __post_init__(self) -> None:
+        for name in ("vocabulary", "min_frequency", "max_length"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise UserError(f"{name} of a text encoding must be a whole number of at least 1; given {value!r}.")
+
+    def fit(self, train: Examples) -> TextEncoder:
+        """The encoder whose vocabulary comes from these examples.
+
+        Raises:
+            UserError: When no word is frequent enough.
+        """
+        texts = (tokenise(text) for text in _texts(train.inputs))
+        words = most_frequent(texts, limit=self.vocabulary, min_frequency=self.min_frequency)
+        if not words:
+            raise UserError(
+                f"min_frequency {self.min_frequency} leaves no word: none of the {len(train)} training texts "
+                "has a word that frequent. Give a lower min_frequency."
+            )
+        return TextEncoder(self, words)
+
+
+@dataclass(frozen=True)
+class TextEncoder:
+    """Texts to rows of token indices.
+
+    Attributes:
+        encoding: What it was fitted with.
+        words: The vocabulary, most frequent first; the index of ``words[i]`` is ``i + 2``.
+    """
+
+    encoding: TextEncoding
+    words: tuple[str, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(size of the vocabulary with PAD and UNK,)."""
+        return (len(self.words) + FIRST_WORD,)
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {word: index for index, word in enumerate(self.words, start=FIRST_WORD)}
+
+    def encode(self, examples: Examples) -> TokenRows:
+        """Token indices; a text without a token becomes the one token UNK."""
+        look_up, limit = self._index.get, self.encoding.max_length
+        flat: list[int] = []
+        offsets = [0]
+        for text in _texts(examples.inputs):
+            flat.extend([look_up(token, UNK) for token in tokenise(text)[:limit]] or [UNK])
+            offsets.append(len(flat))
+        return TokenRows(np.array(flat, dtype=np.int32), np.array(offsets, dtype=np.int64))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything needed to make this encoder again."""
+        return {"encoder": "text", "encoding": describe(self.encoding), "words": list(self.words)}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> TextEncoder:
+        """The encoder that :meth:`to_json` wrote down."""
+        return cls(restore(saved["encoding"]), tuple(saved["words"]))
+
+
+def _texts(inputs: Inputs) -> tuple[str, ...]:
+    if not isinstance(inputs, tuple):
+        raise UserError(f"a text encoder needs texts; given an array of shape {inputs.shape}.")
+    return inputs

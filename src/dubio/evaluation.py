@@ -1,0 +1,271 @@
+"""``dubio.evaluate``: predictions in, every number out, with intervals, and what may not be compared said plainly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dubio.errors import UserError
+from dubio.formats.arrays import predictions_from_arrays
+from dubio.formats.predictions import read_predictions
+from dubio.formats.values import TOLERANCE, Values
+from dubio.metrics.detection import Detection, detect
+from dubio.metrics.naming import metric_named
+from dubio.metrics.quantities import applicable_quantities
+from dubio.metrics.table import score_each
+from dubio.statistics.bootstrap import bootstrap
+from dubio.types import Metric, Predictions, Target, join
+
+STANDARD = (
+    "accuracy",
+    "micro_f1",
+    "macro_f1",
+    "quadratic_kappa",
+    "rps",
+    "class_auroc",
+    "nll",
+    "brier",
+    "calibrated_nll",
+    "calibrated_brier",
+    "aurc",
+    "augrc",
+    "misclassification_auroc",
+    "ece",
+    "ece_adaptive",
+    "classwise_ece",
+    "ood_auroc",
+    "ood_aupr",
+    "id_aupr",
+    "ood_fpr95",
+    "generalisation_gap",
+    "diversity",
+    "disagreement",
+)
+"""What is computed where no metric is asked for; those that do not apply are left out."""
+
+REPLICATES = 200
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric of one system.
+
+    Attributes:
+        value: The value; NaN where the metric documents that it is undefined.
+        low: Lower end of the bootstrap interval, NaN where there is none.
+        high: Upper end.
+        better: Which way is better.
+        comparable: Whether it may rank systems.
+        why_not: Why it may not, in one sentence.
+    """
+
+    value: float
+    low: float
+    high: float
+    better: str
+    comparable: bool
+    why_not: str
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What one system's predictions are worth.
+
+    Attributes:
+        scores: Metric name to its score. Metrics of detection use all rows; all others the in-distribution rows.
+        reasons: Why each other metric asked for does not apply, as a sentence.
+        detection: Quantity to every figure of out-of-distribution detection, where there are rows of both kinds.
+        rows: In-distribution rows (all rows, where all are out of distribution).
+        ood_rows: Out-of-distribution rows.
+        unlabelled: In-distribution rows without a label, which label metrics leave out.
+        samples: Samples a row.
+        members: Independent fits among them.
+        classes: Number of classes.
+        target: What is predicted.
+        resampled: What the bootstrap draws: ``examples`` or ``groups``.
+        replicates: How many bootstrap replicates; 0 for no intervals.
+        level: Confidence level of the intervals.
+        seed: Seed of the bootstrap.
+        predictions: What was scored.
+    """
+
+    scores: dict[str, Score]
+    reasons: dict[str, str]
+    detection: dict[str, Detection]
+    rows: int
+    ood_rows: int
+    unlabelled: int
+    samples: int
+    members: int
+    classes: int
+    target: Target
+    resampled: str
+    replicates: int
+    level: float
+    seed: int
+    predictions: Predictions
+
+    def __getitem__(self, metric: str) -> float:
+        """The value of a metric by name."""
+        if metric in self.reasons:
+            raise UserError(self.reasons[metric])
+        if metric not in self.scores:
+            raise UserError(f"metric {metric!r} was not computed; ask for it with metrics=({metric!r},).")
+        return self.scores[metric].value
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the predictions, as plain values."""
+        facts = {
+            name: value for name, value in vars(self).items() if name not in ("predictions", "scores", "detection")
+        }
+        return {
+            **facts,
+            "scores": {name: asdict(score) for name, score in self.scores.items()},
+            "detection": {name: asdict(found) for name, found in self.detection.items()},
+        }
+
+
+def evaluate(
+    predictions: Any,
+    labels: Any = None,
+    *,
+    values: Values | None = None,
+    ood: Any = None,
+    target: Target | None = None,
+    metrics: Sequence[str | Metric] | None = None,
+    ids: Any = None,
+    group: Any = None,
+    member: Any = None,
+    tolerance: float = TOLERANCE,
+    replicates: int = REPLICATES,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Evaluation:
+    """Score predictions from any framework.
+
+    Args:
+        predictions: :class:`~dubio.types.Predictions`, the path of a file of predictions, a mapping of named arrays, or
+            an array of shape [N, K], [S, N, K] or (binary) [N]; anything with ``__array__`` will do.
+        labels: Class indices ``[N]`` (−1: unlabelled) or multi-hot ``[N, K]``, or a file of them.
+        values: ``"probs"``, ``"log_probs"`` or ``"logits"``: what a bare array holds.
+        ood: Predictions of the same system on out-of-distribution examples, in any of the forms above.
+        target: ``"multiclass"`` unless given or said by the file.
+        metrics: Names such as ``"ece(bins=10)"``, or metrics; :data:`STANDARD` by default.
+        ids: ``[N]`` names of the examples.
+        group: ``[N]`` what belongs together and is resampled together.
+        member: ``[S]`` which independent fit each sample came from.
+        tolerance: How far from one a row of probabilities may sum.
+        replicates: Bootstrap replicates for the intervals; 0 for none.
+        level: Confidence level of the intervals.
+        seed: Seed of the bootstrap.
+
+    Raises:
+        UserError: When the input cannot be predictions, or a metric asked for is unknown.
+    """
+    beside = {"ids": ids, "group": group, "member": member}
+    given = {name: column for name, column in beside.items() if column is not None}
+    own = _as_predictions(predictions, labels, values, target, tolerance, given)
+    if ood is not None:
+        strange = _as_predictions(ood, None, values, target, tolerance, {} if member is None else {"member": member})
+        own = with_ood(own, strange)
+    return evaluate_predictions(own, metrics=metrics, replicates=replicates, level=level, seed=seed)
+
+
+def with_ood(predictions: Predictions, strange: Predictions) -> Predictions:
+    """One set of predictions, the second part flagged as out of distribution."""
+    return join([predictions, replace(strange, ood=np.ones(len(strange), dtype=bool))])
+
+
+def _as_predictions(
+    given: Any, labels: Any, values: Values | None, target: Target | None, tolerance: float, beside: dict[str, Any]
+) -> Predictions:
+    if isinstance(given, Predictions | str | Path) and beside:
+        raise UserError(f"{next(iter(beside))} goes with bare arrays; files and Predictions carry their own.")
+    if isinstance(given, Predictions):
+        if labels is not None or (target is not None and target != given.target):
+            raise UserError("Predictions carry their own labels and target; do not give them again.")
+        return given
+    if isinstance(given, str | Path):
+        return read_predictions(given, values=values, labels=labels, target=target, tolerance=tolerance)
+    arrays = dict(given) if isinstance(given, Mapping) else {"predictions": given}
+    return predictions_from_arrays(
+        {**arrays, **beside}, values=values, labels=labels, target=target or "multiclass", tolerance=tolerance
+    )
+
+
+def evaluate_predictions(
+    predictions: Predictions,
+    *,
+    metrics: Sequence[str | Metric] | None = None,
+    replicates: int = REPLICATES,
+    level: float = 0.95,
+    seed: int = 0,
+) -> Evaluation:
+    """Score one set of predictions; arguments as of :func:`evaluate`."""
+    if replicates < 0 or replicates == 1:
+        raise UserError(f"replicates must be 0 (no intervals) or at least 2; given {replicates}.")
+    asked = STANDARD if metrics is None else metrics
+    wanted = [metric_named(item) if isinstance(item, str) else item for item in asked]
+    flagged = int(predictions.ood.sum())
+    mixed = 0 < flagged < len(predictions)
+    ordinary = predictions.take(~predictions.ood) if mixed else predictions
+    scores: dict[str, Score] = {}
+    reasons: dict[str, str] = {}
+    for part, chosen in (
+        (ordinary, [metric for metric in wanted if "ood" not in metric.needs]),
+        (predictions, [metric for metric in wanted if "ood" in metric.needs]),
+    ):
+        found, lacking = _score_part(part, chosen, replicates, level, seed)
+        scores |= found
+        reasons |= lacking
+    known = ordinary if ordinary.target == "multilabel" else ordinary.labels[ordinary.labels >= 0]
+    return Evaluation(
+        {metric.name: scores[metric.name] for metric in wanted if metric.name in scores},
+        reasons,
+        {name: detect(predictions, name, seed=seed) for name in applicable_quantities(predictions)} if mixed else {},
+        len(ordinary),
+        flagged,
+        len(ordinary) - len(known),
+        predictions.samples,
+        len(np.unique(predictions.member)),
+        predictions.class_count,
+        predictions.target,
+        "examples" if predictions.group is None else "groups",
+        replicates,
+        level,
+        seed,
+        predictions,
+    )
+
+
+def _score_part(
+    predictions: Predictions, metrics: list[Metric], replicates: int, level: float, seed: int
+) -> tuple[dict[str, Score], dict[str, str]]:
+    found = score_each(predictions, metrics)
+    chosen = {name: _guarded(found.metrics[name]) for name in found.values}
+    nan = float("nan")
+    ends = dict.fromkeys(chosen, (nan, nan))
+    if replicates and chosen:
+        drawn = bootstrap(chosen, predictions, replicates=replicates, seed=seed, level=level)
+        ends = {name: (interval.low, interval.high) for name, interval in drawn.items()}
+    scores = {
+        name: Score(value, *ends[name], chosen[name].better, chosen[name].comparable, chosen[name].why_not)
+        for name, value in found.values.items()
+    }
+    return scores, found.reasons
+
+
+def _guarded(metric: Metric) -> Metric:
+    """The metric, undefined (NaN) on a replicate that happens to lack what it needs, such as a class."""
+
+    def compute(predictions: Predictions) -> float:
+        try:
+            return metric.compute(predictions)
+        except UserError:
+            return float("nan")
+
+    return replace(metric, compute=compute)

@@ -1,0 +1,265 @@
+"""Predictions from named arrays, whatever file or framework they come from.
+
+Names: one of ``probs``, ``log_probs``, ``logits``; then ``labels`` and optionally ``ids``, ``group``, ``member``,
+``ood``, ``data_variance``, ``model_variance``, ``classes``. A single array of another name is taken where ``values``
+says what it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.errors import UserError, nearest, one_of
+from dubio.formats.values import TOLERANCE, VALUES, Values, as_logits, numbers_of
+from dubio.types import TARGETS, UNLABELLED, BoolArray, IntArray, Kind, Predictions, StrArray, Target
+
+BESIDE = ("labels", "ids", "group", "member", "ood", "data_variance", "model_variance", "classes")
+NAMES = (*VALUES, *BESIDE)
+
+
+def predictions_from_arrays(
+    arrays: Mapping[str, Any],
+    *,
+    values: Values | None = None,
+    labels: Any = None,
+    target: Target = "multiclass",
+    tolerance: float = TOLERANCE,
+    temperature: float = 1.0,
+    kind: Kind | None = None,
+) -> Predictions:
+    """Checked predictions from named arrays.
+
+    Args:
+        arrays: By the names above.
+        values: What the numbers are, where their name does not say it.
+        labels: Labels, where ``arrays`` has none.
+        target: What is predicted; said, never guessed from the shape of the labels.
+        tolerance: How far from one a row of probabilities may sum.
+        temperature: Applied after pooling.
+        kind: The kind of split they were predicted on.
+
+    Raises:
+        UserError: Naming the array, row and column at fault.
+    """
+    one_of("target", target, TARGETS)
+    refuse_near_misses(arrays)
+    what, name = which_values(arrays, values)
+    logits = as_logits(arrays[name], what, target, tolerance=tolerance, name=name)
+    return with_logits(logits, arrays, labels=labels, target=target, temperature=temperature, kind=kind)
+
+
+def with_logits(
+    logits: NDArray[np.float32],
+    arrays: Mapping[str, Any],
+    *,
+    labels: Any,
+    target: Target,
+    temperature: float,
+    kind: Kind | None,
+) -> Predictions:
+    """Predictions from logits ``[S, N, K]`` and the arrays beside them; arguments as above."""
+    if logits.ndim != 3:
+        raise UserError(f"logits must be [samples, examples, classes]; given shape {logits.shape}.")
+    rows, classes = logits.shape[1:]
+    if labels is not None and "labels" in arrays:
+        raise UserError("labels are given twice: beside the predictions, and on their own.")
+    given = labels if labels is not None else arrays.get("labels")
+    names = _class_names(arrays.get("classes"))
+    return Predictions(
+        logits,
+        as_labels(given, rows, classes, target, names),
+        target,
+        as_flags(arrays["ood"], "ood", rows) if "ood" in arrays else None,  # type: ignore[arg-type]
+        _whole(arrays["member"], "member") if "member" in arrays else None,  # type: ignore[arg-type]
+        _variance(arrays.get("data_variance"), "data_variance", 3),
+        _variance(arrays.get("model_variance"), "model_variance", 2),
+        as_ids(arrays.get("ids")),
+        as_texts(arrays.get("group"), "group"),
+        temperature,
+        names,
+        kind,
+    )
+
+
+def refuse_near_misses(names: Iterable[str]) -> None:
+    """Refuse a name that is nearly one that means something: a dropped ``groups`` would make intervals wrong.
+
+    Raises:
+        UserError: Naming both.
+    """
+    present = set(names)
+    for name in sorted(present - set(NAMES)):
+        close = nearest(name, NAMES)
+        if close is not None and close not in present and _alike(name, close):
+            raise UserError(f"array {name!r} is not known; did you mean {close!r}? Known: {', '.join(NAMES)}.")
+
+
+def _alike(name: str, known: str) -> bool:
+    """Equal but for case, underscores and a plural s."""
+    return name.lower().replace("_", "").rstrip("s") == known.replace("_", "").rstrip("s")
+
+
+def which_values(arrays: Mapping[str, Any], values: Values | None) -> tuple[Values, str]:
+    """(what the numbers are, the name of their array).
+
+    Raises:
+        UserError: When that is not said, or said twice.
+    """
+    if values is not None:
+        one_of("values", values, VALUES)
+    named = [name for name in VALUES if name in arrays]
+    if values in named:
+        return values, values
+    if len(named) > 1:
+        raise UserError(f"there are {' and '.join(named)}; say which to use with values (--values).")
+    if named and values is not None:
+        raise UserError(f"the array is called {named[0]!r}, and values (--values) says {values!r}.")
+    if named:
+        return named[0], named[0]
+    others = [name for name in arrays if name not in BESIDE]
+    if len(others) != 1:
+        found = ", ".join(sorted(arrays)) or "none"
+        raise UserError(f"no array is called {', '.join(VALUES[:-1])} or {VALUES[-1]}; found: {found}.")
+    if values is None:
+        raise UserError(f"say what the array {others[0]!r} is with values (--values): {', '.join(VALUES)}.")
+    return values, others[0]
+
+
+def as_labels(labels: Any, rows: int, classes: int, target: Target, names: Sequence[str] | None) -> IntArray:
+    """Class indices ``[N]`` (−1: unlabelled), or multi-hot ``[N, K]``.
+
+    Args:
+        labels: Whole numbers or names of classes; None for unlabelled rows.
+        rows: How many there must be.
+        classes: How many classes there are.
+        target: What is predicted.
+        names: The names of the classes, where labels are names.
+    """
+    if labels is None:
+        if target == "multilabel":
+            raise UserError("labels are missing; multilabel predictions need them.")
+        return np.full(rows, UNLABELLED, dtype=np.int64)
+    found = numbers_of(labels, "labels")
+    wanted = (rows, classes) if target == "multilabel" else (rows,)
+    if found.shape != wanted:
+        hint = " For several labels a row, say target (--target) multilabel." if found.ndim == 2 and rows else ""
+        raise UserError(
+            f"labels must have shape {wanted} beside {rows} predictions of {classes} classes; "
+            f"given {found.shape}.{hint}"
+        )
+    if found.dtype.kind in "US" and target != "multilabel":
+        return _named_labels(as_texts(found, "labels"), names)
+    return _whole(found, "labels")
+
+
+def _named_labels(labels: StrArray | None, names: Sequence[str] | None) -> IntArray:
+    if labels is None:
+        raise UserError("labels are missing.")
+    if names is None:
+        return _numbered_labels(labels)
+    index = {name: place for place, name in enumerate(names)} | {"": UNLABELLED}
+    for row, label in enumerate(labels.tolist()):
+        if label not in index:
+            hint = nearest(label, names)
+            raise UserError(
+                f"labels: row {row} is {label!r}, which is no class{f'; nearest: {hint!r}' if hint else ''}."
+            )
+    return np.array([index[label] for label in labels.tolist()], dtype=np.int64)
+
+
+def _numbered_labels(labels: StrArray) -> IntArray:
+    """Labels written as text, of classes that have no names: each must be a whole number, or empty."""
+    try:
+        return np.array([int(label) if label else UNLABELLED for label in labels.tolist()], dtype=np.int64)
+    except (ValueError, OverflowError):
+        raise UserError(
+            "labels are texts, and the classes have no names; give whole numbers, or an array 'classes'."
+        ) from None
+
+
+def _whole(array: Any, name: str) -> IntArray:
+    found = numbers_of(array, name)
+    if found.dtype.kind not in "fiub":
+        raise UserError(f"{name} must be whole numbers; given an array of type {found.dtype}.")
+    if found.dtype.kind == "f":
+        bad = ~(np.isfinite(found) & (found == np.floor(found)))
+        if bad.any():
+            where = np.argwhere(bad)[0]
+            raise UserError(f"{name} must be whole numbers; row {int(where[0])} is {found[tuple(where)]}.")
+    if found.dtype.kind == "u" and found.size and found.max() > np.iinfo(np.int64).max:
+        raise UserError(f"{name} must be whole numbers below 2^63.")
+    return found.astype(np.int64)
+
+
+def as_flags(array: Any, name: str, rows: int) -> BoolArray:
+    """Truth values ``[N]`` from truth values or 0 and 1."""
+    found = numbers_of(array, name)
+    if found.shape != (rows,):
+        raise UserError(f"{name} must have shape {(rows,)}; given {found.shape}.")
+    if found.dtype.kind == "b":
+        return found
+    whole = _whole(found, name)
+    if ((whole != 0) & (whole != 1)).any():
+        row = int(np.flatnonzero((whole != 0) & (whole != 1))[0])
+        raise UserError(f"{name} must be true or false (0 or 1); row {row} is {whole[row]}.")
+    return whole.astype(bool)
+
+
+def _variance(array: Any, name: str, dimensions: int) -> NDArray[np.float32] | None:
+    """Variances with a leading sample axis, finite and not negative."""
+    if array is None:
+        return None
+    found = numbers_of(array, name)
+    if found.dtype.kind not in "fiu":
+        raise UserError(f"{name} must be numbers; given an array of type {found.dtype}.")
+    if found.ndim == dimensions - 1:
+        found = found[None]
+    narrowed = found.astype(np.float32, copy=False)
+    bad = ~((narrowed >= 0) & (narrowed < np.inf))
+    if bad.any():
+        where = tuple(int(index) for index in np.argwhere(bad)[0])
+        raise UserError(f"{name} must be finite and not negative; at {where} (sample, row, …) it is {found[where]}.")
+    return narrowed
+
+
+def as_texts(array: Any, name: str) -> StrArray | None:
+    """Texts ``[N]`` from texts or whole numbers."""
+    if array is None:
+        return None
+    found = numbers_of(array, name)
+    if found.dtype.kind == "S":
+        try:
+            return np.char.decode(found, "utf-8")
+        except UnicodeDecodeError as fault:
+            raise UserError(f"{name} is not UTF-8: {fault}") from fault
+    if found.dtype.kind == "O" and all(isinstance(item, str) for item in found.ravel()):
+        return found.astype(np.str_)
+    if found.dtype.kind not in "Uiu":
+        raise UserError(f"{name} must be texts or whole numbers; given an array of type {found.dtype}.")
+    return found.astype(np.str_)
+
+
+def as_ids(array: Any) -> StrArray | None:
+    """Texts ``[N]``, no two alike."""
+    ids = as_texts(array, "ids")
+    if ids is None:
+        return None
+    unique, counts = np.unique(ids, return_counts=True)
+    if len(unique) != ids.size:
+        double = str(unique[counts > 1][0])
+        rows = ", ".join(str(row) for row in np.flatnonzero(ids == double)[:2])
+        raise UserError(f"ids must be unique; {double!r} is in rows {rows}.")
+    return ids
+
+
+def _class_names(array: Any) -> tuple[str, ...] | None:
+    texts = as_texts(array, "classes")
+    if texts is None:
+        return None
+    if texts.ndim != 1 or len(set(texts.tolist())) != len(texts):
+        raise UserError("classes must be a list of different names.")
+    return tuple(texts.tolist())

@@ -1,0 +1,115 @@
+"""npz and npy files, without pickles, and without believing a header before it is compared with the file."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+import zlib
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from dubio.errors import BadFile
+
+FREE_BYTES = 256 << 20
+MAX_RATIO = 200
+"""An archive may unpack to 256 MB, or to 200 times its own size where that is more. Predictions compress far less."""
+
+
+def read_npy(path: Path) -> NDArray[Any]:
+    """The array of an npy file, memory-mapped and read-only.
+
+    Raises:
+        BadFile: When it is missing, pickled, truncated, or not what its header says.
+    """
+    try:
+        with path.open("rb") as handle:
+            shape, fortran, dtype = _header(handle, f"{str(path)!r}")
+            start = handle.tell()
+        _check_size(f"{str(path)!r}", shape, dtype, path.stat().st_size - start)
+        if math.prod(shape) == 0:
+            return np.empty(shape, dtype)
+        return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
+    except OSError as fault:
+        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
+
+
+def read_npz(path: Path, wanted: Callable[[tuple[str, ...]], Collection[str]]) -> dict[str, NDArray[Any]]:
+    """The wanted arrays of an npz file.
+
+    Args:
+        path: The file.
+        wanted: Given the names of all arrays, which to read; the others are not unpacked.
+
+    Raises:
+        BadFile: When it is missing, no archive, pickled, damaged, or unpacks to more than such a file can hold.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
+            names = tuple(entry.filename.removesuffix(".npy") for entry in entries)
+            _check_archive(path, entries)
+            chosen = wanted(names)
+            return {
+                name: _unpack(path, archive, name, entry)
+                for name, entry in zip(names, entries, strict=True)
+                if name in chosen
+            }
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as fault:
+        raise BadFile(f"{str(path)!r} is no npz file, or is damaged: {fault}.") from fault
+    except OSError as fault:
+        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror or fault}.") from fault
+
+
+def _check_archive(path: Path, entries: list[zipfile.ZipInfo]) -> None:
+    names = [entry.filename for entry in entries]
+    if len(set(names)) != len(names):
+        raise BadFile(f"{str(path)!r} holds an array of the same name twice.")
+    declared = sum(entry.file_size for entry in entries)
+    allowed = max(FREE_BYTES, MAX_RATIO * path.stat().st_size)
+    if declared > allowed:
+        raise BadFile(
+            f"{str(path)!r} would unpack to {declared} bytes, more than the {allowed} that an archive of its "
+            "size may; it looks like a zip bomb. Save it with numpy.savez, uncompressed."
+        )
+
+
+def _unpack(path: Path, archive: zipfile.ZipFile, name: str, entry: zipfile.ZipInfo) -> NDArray[Any]:
+    where = f"{str(path)!r}: array {name!r}"
+    with archive.open(entry) as handle:
+        shape, fortran, dtype = _header(handle, where)
+        _check_size(where, shape, dtype, entry.file_size - handle.tell())
+        raw = handle.read()
+    if len(raw) != math.prod(shape) * dtype.itemsize:
+        raise BadFile(f"{where} is truncated.")
+    return np.frombuffer(raw, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _header(handle: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    try:
+        version = npy.read_magic(handle)
+        readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+        if version not in readers:
+            raise BadFile(f"{where} has npy version {version}; readable are 1.0 and 2.0.")
+        shape, fortran, dtype = readers[version](handle)
+    except BadFile:
+        raise
+    except Exception as fault:  # numpy parses the header as Python text, and a damaged one fails in many ways
+        raise BadFile(f"{where} has no readable npy header: {fault}") from fault
+    if dtype.hasobject:
+        raise BadFile(f"{where} is an array of Python objects (pickled); save numbers or texts of a fixed type.")
+    if dtype.names is not None or dtype.subdtype is not None or dtype.itemsize == 0:
+        raise BadFile(f"{where} has type {dtype}; an array of one plain type is needed.")
+    if any(type(length) is not int or length < 0 for length in shape):
+        raise BadFile(f"{where} has shape {shape}.")
+    return shape, fortran, dtype
+
+
+def _check_size(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], room: int) -> None:
+    wanted = math.prod(shape) * dtype.itemsize
+    if wanted != room:
+        raise BadFile(f"{where} has shape {shape} of {dtype}, which takes {wanted} bytes; the file has {room} for it.")

@@ -1,0 +1,232 @@
+"""Predictions from a table: a row an example or, with a column ``sample`` or ``member``, a row a sample of an example.
+
+Columns ``p0, p1, …`` are probabilities, ``logp0, …`` their logarithms, ``logit0, …`` logits; ``p``, ``logp`` or
+``logit`` alone is that of the second of two classes. Without such columns every column that is none of the reserved
+ones is a class of that name, and ``values`` says what its numbers are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.errors import UserError, nearest
+from dubio.formats.arrays import predictions_from_arrays
+from dubio.formats.columns import Frame
+from dubio.formats.values import VALUES, Values
+from dubio.types import UNLABELLED, Predictions, Target
+
+RESERVED = ("label", "id", "group", "domain", "ood", "sample", "member")
+_NUMBERED = re.compile(r"(p|logp|logit)(\d*)")
+_MEANING: dict[str, Values] = {"p": "probs", "logp": "log_probs", "logit": "logits"}
+_TRUTH = {"true": 1, "1": 1, "yes": 1, "false": 0, "0": 0, "no": 0}
+
+
+def predictions_from_columns(
+    frame: Frame,
+    *,
+    values: Values | None,
+    labels: Any,
+    target: Target,
+    tolerance: float,
+    in_domain: str | None,
+) -> Predictions:
+    """Checked predictions from the columns of a table; see the module for their names.
+
+    Raises:
+        UserError: Naming row and column at fault.
+    """
+    columns, what, names = _value_columns(frame, values)
+    numbers = np.array([_numbers(frame[column], column) for column in columns]).T
+    if len(columns) == 1 and names is None and target != "multilabel":
+        numbers = numbers[:, 0]
+    order, member = _samples(frame)
+    first = order[0]
+    classes = 2 if numbers.ndim == 1 else numbers.shape[1]
+    arrays: dict[str, Any] = {what: numbers[order] if len(order) > 1 else numbers[first]}
+    if numbers.ndim == 1 and len(order) > 1:
+        raise UserError("give both classes as columns where there are several samples.")
+    if names is not None:
+        arrays["classes"] = np.array(names, dtype=np.str_)
+    if member is not None:
+        arrays["member"] = member
+    for column, name in (("id", "ids"), ("group", "group")):
+        if column in frame:
+            arrays[name] = _constant(frame[column], column, order)
+    if "label" in frame:
+        if labels is not None:
+            raise UserError("labels are given twice: as a column, and on their own.")
+        arrays["labels"] = _labels(_constant_cells(frame["label"], "label", order), classes, names, target)
+    flags = _flags(frame, in_domain)
+    if flags is not None:
+        arrays["ood"] = flags[first]
+    return predictions_from_arrays(arrays, labels=labels, target=target, tolerance=tolerance)
+
+
+def _value_columns(frame: Frame, values: Values | None) -> tuple[list[str], Values, list[str] | None]:
+    """(columns of values, what they are, names of classes or None where they are numbered)."""
+    for name in frame:
+        close = name.lower().rstrip("s")
+        if name not in RESERVED and close in RESERVED and close not in frame:
+            raise UserError(f"column {name!r} is not known; did you mean {close!r}? Known: {', '.join(RESERVED)}.")
+    numbered = {name: match for name in frame if (match := _NUMBERED.fullmatch(name))}
+    if not numbered:
+        if values is None:
+            raise UserError(
+                "no column is called p0, logp0 or logit0; for columns named after classes, say what "
+                f"their numbers are with values (--values): {', '.join(VALUES)}."
+            )
+        names = [name for name in frame if name not in RESERVED]
+        if not names:
+            raise UserError("the table has no column of predictions.")
+        return names, values, names
+    kinds = {match[1] for match in numbered.values()}
+    chosen = [kind for kind in kinds if values is None or _MEANING[kind] == values]
+    if len(chosen) != 1:
+        raise UserError(f"the columns are {' and '.join(sorted(_MEANING[kind] for kind in kinds))}; "
+                        + ("say which to use with values (--values)." if values is None
+                           else f"values (--values) says {values}."))  # fmt: skip
+    kind = chosen[0]
+    own = [name for name, match in numbered.items() if match[1] == kind]
+    wanted = [kind] if own == [kind] else [f"{kind}{place}" for place in range(len(own))]
+    for name in wanted:
+        if name not in own:
+            raise UserError(
+                f"column {name!r} is missing; the {len(own)} columns of values must be {kind}0 to {kind}{len(own) - 1}."
+            )
+    return wanted, _MEANING[kind], None
+
+
+def _numbers(cells: Sequence[Any], column: str) -> NDArray[np.float64]:
+    try:
+        return np.array([float(cell) for cell in cells])
+    except (TypeError, ValueError):
+        for row, cell in enumerate(cells):
+            try:
+                float(cell)
+            except (TypeError, ValueError):
+                raise UserError(f"row {row} (from 0), column {column!r} must be a number; given {cell!r}.") from None
+        raise
+
+
+def _samples(frame: Frame) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+    """(row of each sample of each example ``[S, N]``, member of each sample or None)."""
+    count = len(next(iter(frame.values())))
+    keys = [name for name in ("member", "sample") if name in frame]
+    if not keys:
+        return np.arange(count)[None], None
+    if "id" not in frame:
+        raise UserError(f"a table with a column {keys[0]!r} needs a column 'id', which tells the examples apart.")
+    ids = [str(cell) for cell in frame["id"]]
+    draws = [tuple(_natural(frame[name][row]) for name in keys) for row in range(count)]
+    example = {name: place for place, name in enumerate(dict.fromkeys(ids))}
+    sample = {draw: place for place, draw in enumerate(sorted(set(draws)))}
+    order = np.full((len(sample), len(example)), -1, dtype=np.int64)
+    for row in range(count):
+        place = sample[draws[row]], example[ids[row]]
+        if order[place] >= 0:
+            raise UserError(f"rows {order[place]} and {row} (from 0) are the same sample of id {ids[row]!r}.")
+        order[place] = row
+    if (order < 0).any():
+        which, where = (int(index) for index in np.argwhere(order < 0)[0])
+        told = ", ".join(f"{name} {value[1]}" for name, value in zip(keys, list(sample)[which], strict=True))
+        raise UserError(f"id {list(example)[where]!r} has no row for {told}; every example needs every sample.")
+    if "member" not in frame:
+        return order, None
+    members = {draw[0]: place for place, draw in enumerate(sorted({draw[:1] for draw in sample}))}
+    return order, np.array([members[draw[0]] for draw in sample], dtype=np.int64)
+
+
+def _natural(cell: Any) -> tuple[float, str]:
+    """Numbers by size, then texts."""
+    text = str(cell)
+    return (float(text), text) if re.fullmatch(r"-?\d{1,15}", text) else (float("inf"), text)
+
+
+def _constant_cells(cells: Sequence[Any], column: str, order: NDArray[np.int64]) -> list[Any]:
+    """One cell an example; refused where its samples disagree."""
+    for sample in order[1:]:
+        for base, row in zip(order[0], sample, strict=True):
+            if cells[base] != cells[row]:
+                raise UserError(
+                    f"column {column!r} differs between the samples of one example: rows {base} and {row} "
+                    f"(from 0) have {cells[base]!r} and {cells[row]!r}."
+                )
+    return [cells[row] for row in order[0]]
+
+
+def _constant(cells: Sequence[Any], column: str, order: NDArray[np.int64]) -> NDArray[np.str_]:
+    found = _constant_cells(cells, column, order)
+    for row, cell in enumerate(found):
+        if cell is None or cell == "":
+            raise UserError(f"row {row} (from 0), column {column!r} is empty.")
+    return np.array([str(cell) for cell in found], dtype=np.str_)
+
+
+def _labels(cells: list[Any], classes: int, names: list[str] | None, target: Target) -> NDArray[np.int64]:
+    if target != "multilabel":
+        return np.array([UNLABELLED if cell is None or cell == "" else _class(cell, row, classes, names)
+                         for row, cell in enumerate(cells)], dtype=np.int64)  # fmt: skip
+    hot = np.zeros((len(cells), classes), dtype=np.int64)
+    for row, cell in enumerate(cells):
+        for item in _items(cell, row):
+            hot[row, _class(item, row, classes, names)] = 1
+    return hot
+
+
+def _items(cell: Any, row: int) -> list[Any]:
+    """The labels of a cell: a list, a JSON list, or texts with semicolons between them."""
+    if cell is None or cell == "":
+        return []
+    if isinstance(cell, str) and cell.startswith("["):
+        try:
+            cell = json.loads(cell)
+        except ValueError:
+            raise UserError(f"row {row} (from 0), column 'label' is not a JSON list: {cell!r}.") from None
+    if isinstance(cell, list):
+        return cell
+    return [item.strip() for item in str(cell).split(";") if item.strip()]
+
+
+def _class(cell: Any, row: int, classes: int, names: list[str] | None) -> int:
+    if names is not None:
+        if str(cell) in names:
+            return names.index(str(cell))
+        hint = nearest(str(cell), names)
+        raise UserError(f"row {row} (from 0), column 'label' is {cell!r}, which is no class"
+                        f"{f'; nearest: {hint!r}' if hint else ''}.")  # fmt: skip
+    try:
+        index = int(str(cell)) if not isinstance(cell, float) else int(cell)
+        if isinstance(cell, float) and index != cell:
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise UserError(f"row {row} (from 0), column 'label' must be the number of a class; given {cell!r}.") from None
+    if not UNLABELLED <= index < classes:
+        raise UserError(f"row {row} (from 0), column 'label' must lie between 0 and {classes - 1}; given {index}.")
+    return index
+
+
+def _flags(frame: Frame, in_domain: str | None) -> NDArray[np.bool_] | None:
+    """Which rows are out of distribution: from ``ood``, or from ``domain`` and the name of the one that is in."""
+    if in_domain is not None:
+        if "domain" not in frame:
+            raise UserError("in_domain (--in-domain) needs a column 'domain', and the table has none.")
+        found = [str(cell) for cell in frame["domain"]]
+        if in_domain not in found:
+            raise UserError(f"no row has the domain {in_domain!r}; there are {', '.join(sorted(set(found)))}.")
+        return np.array([cell != in_domain for cell in found])
+    if "ood" in frame:
+        flags = []
+        for row, cell in enumerate(frame["ood"]):
+            if str(cell).lower() not in _TRUTH:
+                raise UserError(f"row {row} (from 0), column 'ood' must be true or false; given {cell!r}.")
+            flags.append(bool(_TRUTH[str(cell).lower()]))
+        return np.array(flags)
+    if "domain" in frame and len({str(cell) for cell in frame["domain"]}) > 1:
+        raise UserError("the table has several domains; say which one is in distribution with in_domain (--in-domain).")
+    return None

@@ -1,0 +1,165 @@
+"""Named arrays in a safetensors file: written atomically, read memory-mapped, every word of the header checked.
+
+The layout is the public one: eight bytes with the length of a JSON header, the header, the data. A header that promises
+what the file does not hold (truncated, overlapping, of another size) is refused before a value is read.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.errors import BadFile
+
+MAX_HEADER = 100 << 20
+"""Bytes a header may have, as in the reference implementation."""
+
+_DTYPES = {
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
+    "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
+}  # fmt: skip
+_NAMES = {np.dtype(code).str: name for name, code in _DTYPES.items()}
+
+
+def write_tensors(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
+    """Write named arrays so that the file exists only if it is whole: scratch file, flush, rename.
+
+    Args:
+        path: Where; an existing file is replaced.
+        tensors: Arrays of numbers or truth values.
+        metadata: Texts to keep in the header.
+
+    Raises:
+        BadFile: For an array of a type that such a file cannot hold.
+        OSError: When the system refuses to write.
+    """
+    # The widest types first, so that every array starts at a multiple of its own width.
+    names = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    header: dict[str, Any] = {"__metadata__": dict(sorted(metadata.items()))}
+    end = 0
+    for name in names:
+        little = tensors[name].dtype.newbyteorder("<")
+        if little.str not in _NAMES:
+            raise BadFile(f"{str(path)!r}: array {name!r} has type {tensors[name].dtype}, which cannot be written.")
+        start, end = end, end + tensors[name].nbytes
+        header[name] = {"dtype": _NAMES[little.str], "shape": list(tensors[name].shape), "data_offsets": [start, end]}
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with scratch.open("xb") as handle:
+            handle.write(len(text).to_bytes(8, "little") + text)
+            for name in names:
+                array = tensors[name]
+                handle.write(
+                    np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(-1).data.cast("B")
+                )
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    _flush_directory(path.parent)
+
+
+def _flush_directory(path: Path) -> None:
+    """Make a rename outlive a power cut; Windows has no such call."""
+    if os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Named arrays, memory-mapped and read-only, and the metadata.
+
+    Raises:
+        BadFile: When the file is missing, truncated, or its header does not describe it exactly.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as handle:
+            length = int.from_bytes(handle.read(8), "little")
+            if size < 8 or length > min(MAX_HEADER, size - 8):
+                raise BadFile(f"{str(path)!r} is no safetensors file, or is truncated: its header is longer than it.")
+            text = handle.read(length)
+    except OSError as fault:
+        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
+    header = _parse(path, text)
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise BadFile(f"{str(path)!r}: the metadata of the header must be texts.")
+    start = 8 + length
+    _check_layout(path, header, size - start)
+    data = np.memmap(path, np.uint8, "r", offset=start) if size > start else np.empty(0, np.uint8)
+    return {name: _view(path, name, entry, data) for name, entry in header.items()}, metadata
+
+
+def _parse(path: Path, text: bytes) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise BadFile(f"{str(path)!r}: the header names an array twice.")
+        return found
+
+    try:
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=unique)
+    except (ValueError, RecursionError) as fault:
+        if isinstance(fault, BadFile):
+            raise
+        raise BadFile(f"{str(path)!r} is no safetensors file: its header is not JSON.") from fault
+    if not isinstance(header, dict):
+        raise BadFile(f"{str(path)!r} is no safetensors file: its header is not a JSON object.")
+    return header
+
+
+def _check_layout(path: Path, header: dict[str, Any], room: int) -> None:
+    """Every entry well formed, and together they tile the data without a gap, an overlap or a rest."""
+    ranges = []
+    for name, entry in header.items():
+        where = f"{str(path)!r}: array {name!r}"
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+            raise BadFile(f"{where} must have dtype, shape and data_offsets.")
+        if not isinstance(entry["dtype"], str) or entry["dtype"] not in _DTYPES:
+            raise BadFile(f"{where} has type {entry['dtype']!r}; readable are {', '.join(_DTYPES)}.")
+        shape, offsets = entry["shape"], entry["data_offsets"]
+        if not _whole(shape) or not _whole(offsets) or len(offsets) != 2:
+            raise BadFile(f"{where}: shape and data_offsets must be lists of whole numbers.")
+        wanted = math.prod(shape) * np.dtype(_DTYPES[entry["dtype"]]).itemsize
+        if offsets[1] - offsets[0] != wanted:
+            raise BadFile(
+                f"{where} has shape {shape}, which takes {wanted} bytes; its header gives it {offsets[1] - offsets[0]}."
+            )
+        ranges.append((offsets[0], offsets[1], name))
+    end = 0
+    for first, last, name in sorted(ranges):
+        if first != end:
+            raise BadFile(f"{str(path)!r}: array {name!r} starts at byte {first} where {end} was due.")
+        end = last
+    if end != room:
+        raise BadFile(
+            f"{str(path)!r} is truncated or has more than it says: its header describes {end} bytes of data, "
+            f"the file has {room}."
+        )
+
+
+def _whole(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+
+
+def _view(path: Path, name: str, entry: dict[str, Any], data: NDArray[np.uint8]) -> NDArray[Any]:
+    raw = data[entry["data_offsets"][0] : entry["data_offsets"][1]]
+    if entry["dtype"] == "BOOL" and len(raw) and raw.max() > 1:
+        raise BadFile(f"{str(path)!r}: array {name!r} is of truth values, and has a byte that is neither 0 nor 1.")
+    return raw.view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])

@@ -1,0 +1,205 @@
+"""From what users have (probabilities, log-probabilities, logits) to the logits that predictions keep.
+
+What the numbers are is said, never guessed; that they are what is said is checked, and a refusal names row and column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NoReturn, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.errors import UserError, one_of
+from dubio.pooling import FloatArray, log_softmax, row_blocks
+from dubio.types import Target
+
+Values = Literal["probs", "log_probs", "logits"]
+VALUES: tuple[Values, ...] = get_args(Values)
+
+TOLERANCE = 1e-3
+"""How far from one the probabilities of a row may sum, unless said otherwise; they are then divided by their sum."""
+
+SLACK = 1e-6
+"""How far above one a single probability may be: the rounding of a float32 softmax."""
+
+
+def as_logits(
+    array: Any, values: Values, target: Target, *, tolerance: float = TOLERANCE, name: str | None = None
+) -> NDArray[np.float32]:
+    """Logits ``[S, N, K]`` float32 from numbers of shape [N, K], [S, N, K] or, binary, [N].
+
+    Args:
+        array: The numbers; anything with ``__array__``.
+        values: What they are.
+        target: Softmax over classes, or one sigmoid a label.
+        tolerance: How far from one a row of probabilities may sum.
+        name: What to call them in a message.
+
+    Returns:
+        ``log p`` (multi-label: ``log p − log(1 − p)``), −inf where p = 0. Logits in float32 are returned as they are.
+
+    Raises:
+        UserError: For another shape or type, or values that cannot be what they are said to be.
+    """
+    one_of("values", values, VALUES)
+    called = name or values
+    numbers = _shaped(_numbers(array, called), values, target, called)
+    if values == "logits" and numbers.dtype == np.float32 and target != "multilabel":
+        return numbers  # NaN and +inf are refused by Predictions, which looks at every value once
+    logits = np.empty(numbers.shape, dtype=np.float32)
+    convert = _CONVERSIONS[values, target == "multilabel"]
+    for rows in row_blocks(*numbers.shape):
+        block = np.asarray(numbers[:, rows], dtype=np.float64)
+        with np.errstate(over="ignore"):  # a logarithm below the range of float32 is that of zero
+            logits[:, rows] = convert(block, _Place(called, rows.start), tolerance)
+    return logits
+
+
+def numbers_of(array: Any, name: str) -> NDArray[Any]:
+    """A numpy array of whatever was given.
+
+    Raises:
+        UserError: When there is no array in it.
+    """
+    try:
+        return np.asarray(array)
+    except Exception as fault:  # any framework's own refusal, such as a tensor that needs detaching
+        raise UserError(f"{name} cannot be turned into a numpy array: {fault}") from fault
+
+
+def _numbers(array: Any, name: str) -> NDArray[Any]:
+    found = numbers_of(array, name)
+    if found.dtype.kind not in "fiu":
+        raise UserError(f"{name} must be numbers; given an array of type {found.dtype}.")
+    return found
+
+
+def _shaped(found: NDArray[Any], values: Values, target: Target, name: str) -> NDArray[Any]:
+    """[S, N, K] with at least one of each; a binary [N] becomes its two classes."""
+    if found.ndim == 1 and target != "multilabel":
+        found = _two_classes(found, values, name)
+    if found.ndim == 2:
+        found = found[None]
+    if found.ndim != 3:
+        allowed = "[N, K] or [S, N, K]" if target == "multilabel" else "[N, K], [S, N, K] or, binary, [N]"
+        raise UserError(f"{name} must have shape {allowed}; given {found.shape}.")
+    if 0 in found.shape:
+        raise UserError(f"{name} must not be empty; given shape {found.shape}.")
+    if found.shape[2] == 1 and target != "multilabel":
+        raise UserError(f"{name} has one class; give a binary prediction as shape [N], or as two columns.")
+    return found
+
+
+def _two_classes(found: NDArray[Any], values: Values, name: str) -> NDArray[Any]:
+    """The two columns of a binary prediction that gives the second one only."""
+    second = found.astype(np.float64)[None, :, None]
+    place = _Place(name, 0)
+    if values == "logits":
+        return np.concatenate([np.zeros_like(second), second], axis=2)
+    with np.errstate(divide="ignore"):
+        if values == "probs":
+            _check_probs(second, place)
+            return np.concatenate([1.0 - np.minimum(second, 1.0), second], axis=2)
+        _check_logs(second, place)
+        return np.concatenate([np.log(-np.expm1(np.minimum(second, 0.0))), second], axis=2)
+
+
+class _Place:
+    """Where a block lies, to name a row and column in a refusal."""
+
+    def __init__(self, name: str, start: int) -> None:
+        self.name, self.start = name, start
+
+    def refuse(self, rule: str, block: FloatArray, bad: NDArray[np.bool_]) -> NoReturn:
+        """Refuse the first bad value."""
+        sample, row, column = (int(index) for index in np.argwhere(bad)[0])
+        raise UserError(
+            f"{self.name} {rule}; {self._row(block, sample, row)}, column {column} is "
+            f"{block[sample, row, column]:g} (rows and columns count from 0)."
+        )
+
+    def refuse_sum(self, block: FloatArray, sums: FloatArray, bad: NDArray[np.bool_], tolerance: float) -> NoReturn:
+        """Refuse the first row that does not sum to one."""
+        sample, row = (int(index) for index in np.argwhere(bad)[0])
+        raise UserError(
+            f"{self.name}: every row must sum to one within {tolerance:g}; {self._row(block, sample, row)} "
+            f"sums to {sums[sample, row]:.6g} (rows count from 0)."
+        )
+
+    def _row(self, block: FloatArray, sample: int, row: int) -> str:
+        return f"sample {sample}, row {self.start + row}" if len(block) > 1 else f"row {self.start + row}"
+
+
+def _check_probs(block: FloatArray, place: _Place) -> None:
+    bad = ~((block >= 0) & (block <= 1 + SLACK))
+    if bad.any():
+        place.refuse("must lie between 0 and 1", block, bad)
+
+
+def _check_logs(block: FloatArray, place: _Place) -> None:
+    bad = ~(block <= SLACK)
+    if bad.any():
+        place.refuse("must be logarithms of probabilities, at most 0", block, bad)
+
+
+def _check_sums(block: FloatArray, sums: FloatArray, place: _Place, tolerance: float) -> None:
+    bad = ~(np.abs(sums - 1.0) <= tolerance)
+    if bad.any():
+        place.refuse_sum(block, sums, bad, tolerance)
+
+
+def _class_probs(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
+    _check_probs(block, place)
+    _check_sums(block, block.sum(axis=-1), place, tolerance)
+    with np.errstate(divide="ignore"):
+        return np.log(block)
+
+
+def _class_logs(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
+    _check_logs(block, place)
+    _check_sums(block, np.exp(block).sum(axis=-1), place, tolerance)
+    return block
+
+
+def _class_logits(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
+    bad = ~(block < np.inf)
+    if bad.any():
+        place.refuse("must not be NaN or +inf", block, bad)
+    none = (block == -np.inf).all(axis=-1, keepdims=True)
+    # Normalised before they are narrowed: large logits that differ little would all become the same float32.
+    with np.errstate(invalid="ignore"):
+        return np.where(none, block, log_softmax(block))
+
+
+def _label_probs(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
+    _check_probs(block, place)
+    capped = np.minimum(block, 1.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(capped) - np.log1p(-capped))
+
+
+def _label_logs(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
+    _check_logs(block, place)
+    capped = np.minimum(block, 0.0)
+    with np.errstate(divide="ignore"):
+        return np.asarray(capped - np.log(-np.expm1(capped)))
+
+
+def _label_logits(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
+    limit = np.finfo(np.float32).max
+    bad = ~((block <= limit) & ((block >= -limit) | (block == -np.inf)))
+    if bad.any():
+        place.refuse("must not be NaN, +inf or beyond the range of float32", block, bad)
+    return block
+
+
+_CONVERSIONS: dict[tuple[Values, bool], Callable[[FloatArray, _Place, float], FloatArray]] = {
+    ("probs", False): _class_probs,
+    ("log_probs", False): _class_logs,
+    ("logits", False): _class_logits,
+    ("probs", True): _label_probs,
+    ("log_probs", True): _label_logs,
+    ("logits", True): _label_logits,
+}

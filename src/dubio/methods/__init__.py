@@ -1,0 +1,1 @@
+"""Methods as data: recipes, the named ones, and the work of fitting and predicting."""

@@ -1,0 +1,73 @@
+"""What a fit will cost, from a few of its steps run now."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from dubio.encoders import Encoding
+from dubio.methods.building import build_model
+from dubio.methods.encoded import encode_split, encoder_shape, learning_splits
+from dubio.methods.recipe import Recipe
+from dubio.parts import restore
+from dubio.training.loop import Labelled, LoopContext, Slots, train
+from dubio.types import Task
+
+FEW, MORE = 2, 8
+"""Steps of the two measured trainings: their difference leaves out what every training pays once."""
+
+PASS_SHARE = 1 / 3
+"""Of a training step, the forward pass that validation needs too."""
+
+
+def estimate(spec: Mapping[str, Any], task: Task) -> dict[str, float]:
+    """Run a few steps of a fit and extrapolate to all its epochs.
+
+    Args:
+        spec: A fit specification.
+        task: Its task.
+
+    Returns:
+        ``seconds`` on one core, at most: if every epoch is run (early stopping ends sooner), and ``bytes`` of stored
+        weights.
+    """
+    train_split, val_split = learning_splits(task)
+    encoding = cast(Encoding, restore(spec["encoding"]))
+    model = build_model(spec, encoder_shape(encoding, train_split))
+    recipe = cast(Recipe, restore(spec["recipe"]))
+    objective = recipe.objective
+    slots = Slots(replace(objective, epochs=1, patience=0), recipe.optimiser, recipe.schedule, recipe.collect)
+    context = LoopContext(torch.device("cpu"), lambda fraction, words: None)
+    encoded, labels = encode_split(encoding, train_split, train_split), train_split.data.labels
+
+    def seconds(steps: int) -> float:
+        rows = np.resize(np.arange(len(train_split)), steps * objective.batch)
+        data = Labelled(encoded.take(rows), labels[rows], len(task.classes))
+        check = Labelled(encoded.take(rows[:1]), labels[rows[:1]], len(task.classes))
+        started = time.perf_counter()
+        train(model, slots, data, check, seed=0, member=0, context=context)
+        return time.perf_counter() - started
+
+    with one_thread():
+        seconds(FEW)  # the first steps pay for allocations
+        each = max(1e-7, (seconds(MORE) - seconds(FEW)) / ((MORE - FEW) * objective.batch))
+    rows = len(train_split) + PASS_SHARE * len(val_split)
+    size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    return {"seconds": each * rows * objective.epochs, "bytes": float(size)}
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread while this is open, as in every fit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

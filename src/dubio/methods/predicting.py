@@ -1,0 +1,84 @@
+"""From a stored fit to predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dubio.data.batches import collate, prediction_rows
+from dubio.encoders import Encoded
+from dubio.methods.building import build_model
+from dubio.methods.encoded import canonical, encoded, encoder_of
+from dubio.parts import restore
+from dubio.posteriors.points import Points
+from dubio.posteriors.posterior import Posterior
+from dubio.training.loop import EVALUATION_BATCH, to_device
+from dubio.training.seeds import number
+from dubio.types import Predictions, Split
+
+
+def predict(
+    spec: Mapping[str, Any],
+    prediction: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any]],
+    encoder: Mapping[str, Any],
+    split: Split,
+    *,
+    device: str = "cpu",
+) -> Predictions:
+    """The predictions of one stored fit on a split.
+
+    Args:
+        spec: The fit's specification.
+        prediction: The prediction's specification.
+        tensors: The fit's stored tensors.
+        encoder: The fit's stored encoder.
+        split: What to predict.
+        device: Where.
+    """
+    text = canonical(encoder)
+    model = build_model(spec, encoder_of(text).shape).to(torch.device(device))
+    named = {name: torch.from_numpy(np.array(array)) for name, array in tensors.items()}
+    posterior = Points.from_tensors(named, model, prediction["samples"], restore(prediction["views"]))
+    seed = number(prediction["seed"], prediction["member"], "prediction")
+    return predict_with(posterior, encoded(text, split), split, spec["task"], seed=seed, device=device)
+
+
+def predict_with(
+    posterior: Posterior, examples: Encoded, split: Split, task: Mapping[str, Any], *, seed: int, device: str = "cpu"
+) -> Predictions:
+    """The predictions of a posterior on an encoded split.
+
+    Args:
+        posterior: What a fit left.
+        examples: The split's examples, encoded by the fit's encoder.
+        split: The split.
+        task: The task's ``target`` and ``classes``.
+        seed: Fixes every draw.
+        device: Where.
+    """
+    drawn = posterior.draw(seed)
+    shape = (len(drawn.member), len(split), len(task["classes"]))
+    logits, variance = np.empty(shape, dtype=np.float32), None
+    for rows in prediction_rows(examples, EVALUATION_BATCH):
+        sampled = drawn.predict(to_device(collate(examples, rows), torch.device(device)), rows)
+        logits[:, rows] = sampled.logits.cpu().numpy()
+        if sampled.data_variance is not None:
+            variance = np.empty(shape, dtype=np.float32) if variance is None else variance
+            variance[:, rows] = sampled.data_variance.cpu().numpy()
+    return Predictions(
+        logits,
+        split.data.labels,
+        target=task["target"],
+        ood=np.full(len(split), split.kind in ("shift", "ood")),
+        member=np.array(drawn.member, dtype=np.int64),
+        data_variance=variance,
+        ids=split.data.ids,
+        group=split.data.group,
+        classes=tuple(task["classes"]),
+        kind=split.kind,
+    )

@@ -1,0 +1,252 @@
+"""The 18 set-ups of the text paper.
+
+They are {no, fixed, concrete} dropout × {deterministic, MC} × {softmax, heteroscedastic} × {one model, an ensemble},
+without those that mean nothing: a table, not 18 classes. Each row says which slots of a
+:class:`~dubio.methods.recipe.Recipe` are filled how, and which arguments a user may give.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from dubio.data.augmentation import Augmentation, ShiftFlip, Views
+from dubio.errors import UserError
+from dubio.heads.head import Head
+from dubio.heads.heteroscedastic import Heteroscedastic
+from dubio.heads.softmax import Softmax
+from dubio.methods.recipe import Recipe
+from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, Edit
+from dubio.registry import method
+from dubio.training.collectors import BestOnValidation, Collector, Last
+from dubio.training.objectives import ClassWeights, Objective
+from dubio.training.optimisers import SGD, Adam, AdamW, Optimiser
+from dubio.training.schedules import Constant, Cosine, LinearTail, Schedule, Step
+
+Arguments = Mapping[str, Any]
+
+OptimiserName = Literal["adam", "adamw", "sgd"]
+ScheduleName = Literal["constant", "cosine", "step", "linear_tail"]
+CollectorName = Literal["best_on_validation", "last"]
+
+_SCHEDULES: dict[str, Callable[[], Schedule]] = {
+    "constant": Constant,
+    "cosine": Cosine,
+    "step": Step,
+    "linear_tail": LinearTail,
+}
+_COLLECTORS: dict[str, Callable[[], Collector]] = {"best_on_validation": BestOnValidation, "last": Last}
+
+
+class Argument(NamedTuple):
+    """An argument a user may give: its type and default."""
+
+    type: Any
+    default: Any
+
+
+TRAINING = {
+    "epochs": Argument(int, 45),
+    "batch": Argument(int, 32),
+    "patience": Argument(int, 15),
+    "clip": Argument(float, 10.0),
+    "class_weights": Argument(ClassWeights, "none"),
+    "optimiser": Argument(OptimiserName, "adam"),
+    "lr": Argument(float, 1e-3),
+    "l2": Argument(float, 0.0),
+    "schedule": Argument(ScheduleName, "constant"),
+    "collect": Argument(CollectorName, "best_on_validation"),
+    "shift": Argument(int, 0),
+    "flip": Argument(float, 0.0),
+    "views": Argument(int, 0),
+}
+"""What every set-up lets its user choose."""
+
+FIXED = {"p": Argument(float, 0.5), "shrink": Argument(float, 1e-4)}
+CONCRETE = {"start_rate": Argument(float, 0.1), "length_scale": Argument(float, 0.1)}
+HETEROSCEDASTIC = {"draws": Argument(int, 10)}
+SAMPLED = {"samples": Argument(int, 10)}
+ENSEMBLE = {"members": Argument(int, 5)}
+
+
+class Setup(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    title: str
+    arguments: tuple[dict[str, Argument], ...]
+    summary: str
+
+
+SETUPS = (
+    Setup("deterministic", "Deterministic", (), "One network, no dropout, no weight decay."),
+    Setup(
+        "regularised", "Regularised", (FIXED,), "One network trained with dropout and weight decay; no noise at test."
+    ),
+    Setup("mc-dropout", "MC dropout", (FIXED, SAMPLED), "The regularised network, its dropout drawn at test time too."),
+    Setup(
+        "heteroscedastic",
+        "Heteroscedastic",
+        (FIXED, HETEROSCEDASTIC),
+        "The regularised network with logits that carry a learned noise.",
+    ),
+    Setup(
+        "mc-heteroscedastic",
+        "MC heteroscedastic",
+        (FIXED, HETEROSCEDASTIC, SAMPLED),
+        "The heteroscedastic network, its dropout drawn at test time too.",
+    ),
+    Setup(
+        "concrete-dropout",
+        "Concrete dropout",
+        (CONCRETE,),
+        "One network whose dropout rates are learned; no noise at test.",
+    ),
+    Setup(
+        "mc-concrete-dropout",
+        "MC concrete dropout",
+        (CONCRETE, SAMPLED),
+        "The concrete-dropout network, its dropout drawn at test time too.",
+    ),
+    Setup(
+        "heteroscedastic-concrete-dropout",
+        "Heteroscedastic concrete dropout",
+        (CONCRETE, HETEROSCEDASTIC),
+        "Learned dropout rates and logits that carry a learned noise; no dropout at test.",
+    ),
+    Setup(
+        "mc-heteroscedastic-concrete-dropout",
+        "MC heteroscedastic concrete dropout",
+        (CONCRETE, HETEROSCEDASTIC, SAMPLED),
+        "The same, its dropout drawn at test time too.",
+    ),
+    Setup("deep-ensemble", "Deep ensemble", (ENSEMBLE,), "Independent deterministic networks, probabilities averaged."),
+    Setup(
+        "deep-ensemble-regularised",
+        "Deep ensemble, regularised",
+        (FIXED, ENSEMBLE),
+        "Independent regularised networks, probabilities averaged.",
+    ),
+    Setup(
+        "mc-dropout-ensemble",
+        "MC dropout ensemble",
+        (FIXED, SAMPLED, ENSEMBLE),
+        "Independent MC dropout networks, all samples averaged.",
+    ),
+    Setup(
+        "concrete-dropout-ensemble",
+        "Concrete dropout ensemble",
+        (CONCRETE, ENSEMBLE),
+        "Independent concrete-dropout networks, probabilities averaged.",
+    ),
+    Setup(
+        "mc-concrete-dropout-ensemble",
+        "MC concrete dropout ensemble",
+        (CONCRETE, SAMPLED, ENSEMBLE),
+        "Independent MC concrete-dropout networks, all samples averaged.",
+    ),
+    Setup(
+        "heteroscedastic-ensemble",
+        "Heteroscedastic ensemble",
+        (FIXED, HETEROSCEDASTIC, ENSEMBLE),
+        "Independent heteroscedastic networks, probabilities averaged.",
+    ),
+    Setup(
+        "mc-heteroscedastic-ensemble",
+        "MC heteroscedastic ensemble",
+        (FIXED, HETEROSCEDASTIC, SAMPLED, ENSEMBLE),
+        "Independent MC heteroscedastic networks, all samples averaged.",
+    ),
+    Setup(
+        "heteroscedastic-concrete-dropout-ensemble",
+        "Heteroscedastic concrete dropout ensemble",
+        (CONCRETE, HETEROSCEDASTIC, ENSEMBLE),
+        "Independent heteroscedastic concrete-dropout networks, probabilities averaged.",
+    ),
+    Setup(
+        "mc-heteroscedastic-concrete-dropout-ensemble",
+        "MC heteroscedastic concrete dropout ensemble",
+        (CONCRETE, HETEROSCEDASTIC, SAMPLED, ENSEMBLE),
+        "Independent MC heteroscedastic concrete-dropout networks, all samples averaged.",
+    ),
+)
+"""In the order of the paper's numbering, 0 to 17."""
+
+
+def assemble(setup: Setup, arguments: Arguments) -> Recipe:
+    """The recipe of a row with a user's arguments, all filled in."""
+    if "samples" in arguments and arguments["samples"] < 1:
+        raise UserError(
+            f"{setup.name}: samples must be at least 1 (0 would be the method without MC); "
+            f"given {arguments['samples']}."
+        )
+    edits: tuple[Edit, ...] = ()
+    if "p" in arguments:
+        edits = (DropoutEdit(arguments["p"]),)
+    elif "start_rate" in arguments:
+        edits = (ConcreteDropoutEdit(arguments["start_rate"], arguments["length_scale"]),)
+    head: Head = Heteroscedastic(arguments["draws"]) if "draws" in arguments else Softmax()
+    augmentation = ShiftFlip(arguments["shift"], arguments["flip"]) if arguments["shift"] or arguments["flip"] else None
+    return Recipe(
+        setup.name,
+        setup.title,
+        edits=edits,
+        head=head,
+        objective=_objective(arguments, augmentation),
+        optimiser=_optimiser(setup.name, arguments),
+        schedule=_SCHEDULES[arguments["schedule"]](),
+        collect=_COLLECTORS[arguments["collect"]](),
+        members=arguments.get("members", 1),
+        samples=arguments.get("samples", 0),
+        views=_views(setup.name, arguments, augmentation),
+    )
+
+
+def _objective(arguments: Arguments, augmentation: Augmentation | None) -> Objective:
+    named = {key: arguments[key] for key in ("batch", "epochs", "patience", "clip", "class_weights")}
+    return Objective(**named, augmentation=augmentation)
+
+
+def _views(name: str, arguments: Arguments, augmentation: Augmentation | None) -> Views | None:
+    if not arguments["views"]:
+        return None
+    if augmentation is None:
+        raise UserError(
+            f"{name}: views={arguments['views']} asks for random views of each example, but shift and flip "
+            "are both 0, so every view would be the same."
+        )
+    return Views(augmentation, arguments["views"])
+
+
+def _optimiser(name: str, arguments: Arguments) -> Optimiser:
+    """``l2`` is decay in the loss for adam and sgd, decoupled and scaled by the rate for adamw."""
+    lr, l2, shrink = arguments["lr"], arguments["l2"], arguments.get("shrink", 0.0)
+    if arguments["optimiser"] == "adam":
+        return Adam(lr, l2, shrink)
+    if shrink:
+        raise UserError(f"{name}: shrink goes with optimiser='adam'; set shrink=0 to use {arguments['optimiser']!r}.")
+    return AdamW(lr, l2) if arguments["optimiser"] == "adamw" else SGD(lr, l2=l2)
+
+
+def _factory(setup: Setup) -> Callable[..., Recipe]:
+    """A function whose keyword arguments are exactly those the row allows."""
+    allowed = dict(TRAINING)
+    for group in setup.arguments:
+        allowed |= group
+
+    def make(**arguments: Any) -> Recipe:
+        return assemble(setup, {name: argument.default for name, argument in allowed.items()} | arguments)
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [inspect.Parameter(n, keyword, default=a.default, annotation=a.type) for n, a in allowed.items()]
+    )
+    make.__annotations__ = {name: argument.type for name, argument in allowed.items()}
+    make.__doc__ = setup.summary
+    make.__name__ = make.__qualname__ = setup.name.replace("-", "_")
+    return make
+
+
+for _setup in SETUPS:
+    method(_setup.name)(_factory(_setup))

@@ -1,0 +1,1 @@
+"""Architectures as ordered stages with named noise sites."""

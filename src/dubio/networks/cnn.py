@@ -1,0 +1,58 @@
+"""A small convolutional network for small images."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from dubio.networks.network import Dense, Network
+from dubio.networks.noise import Site
+from dubio.registry import network
+
+
+class ConvBlock(nn.Module):
+    """A site over input channels, a 3×3 convolution, a ReLU and, where the image allows, 2×2 max-pooling."""
+
+    def __init__(self, name: str, inputs: int, outputs: int, *, accepts: tuple[str, ...], pool: int) -> None:
+        """Make a block whose input channels are the site ``name``."""
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, 3, padding=1)
+        self.site = Site(name, inputs, accepts=accepts, weights=lambda: (self.conv.weight,), spatial=True)
+        self.pool = pool
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Pool(relu(conv(noise(h))))."""
+        h = torch.relu(self.conv(self.site(h)))
+        return nn.functional.max_pool2d(h, self.pool) if self.pool > 1 else h
+
+
+class Flatten(nn.Module):
+    """[B, C, H, W] to [B, C·H·W]."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Flatten all but the batch."""
+        return h.flatten(1)
+
+
+@network("cnn", inputs="image")
+def cnn(shape: tuple[int, ...], *, channels: tuple[int, ...] = (16, 32), dense: int = 64) -> Network:
+    """Convolutions 3×3 with pooling, then one dense layer.
+
+    Fixed dropout acts before the dense layer and before the head; concrete dropout also at the inputs of every
+    convolution but the first, whose inputs are the data.
+
+    Args:
+        shape: (channels, height, width).
+        channels: Maps of each convolution.
+        dense: Units of the dense layer.
+    """
+    stages: list[nn.Module] = []
+    inputs, height, width = shape
+    for i, outputs in enumerate(channels):
+        pool = 2 if min(height, width) >= 4 else 1
+        accepts = ("concrete_dropout",) if i else ()
+        stages.append(ConvBlock(f"conv{i + 1}", inputs, outputs, accepts=accepts, pool=pool))
+        inputs, height, width = outputs, height // pool, width // pool
+    stages.append(Flatten())
+    stages.append(Dense("dense", inputs * height * width, dense, accepts=("dropout", "concrete_dropout")))
+    return Network(stages, dense)

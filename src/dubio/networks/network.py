@@ -1,0 +1,113 @@
+"""A network is an ordered list of stages that pass one value, and names its noise sites.
+
+The value between stages is a tensor whose first axis is the batch, or a NamedTuple with the methods of
+:class:`Carried`. A network has no head; :class:`Model` puts one at its end. What a stage must offer beyond
+``forward`` is said by its attributes alone, so that the engine can run the stages before the first active site once
+and only the rest S times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from dubio.networks.noise import Noise, Site, sites
+
+
+class Carried(Protocol):
+    """What a value between stages that is not a tensor must offer."""
+
+    def repeat(self, times: int) -> Any:
+        """The same batch again and again, sample by sample."""
+        ...
+
+    def footprint(self) -> int:
+        """Elements that one repetition adds to what is held at once."""
+        ...
+
+
+class Network(nn.Module):
+    """Stages without a head.
+
+    Attributes:
+        stages: In the order in which they run.
+        width: Features that come out, ``[batch, width]``.
+    """
+
+    def __init__(self, stages: Sequence[nn.Module], width: int) -> None:
+        """Put stages in a row.
+
+        Args:
+            stages: The stages. One whose class has ``broadcasts = True`` takes an unrepeated batch and given noise for
+                several samples, and repeats by itself; one with ``batched_over_weights = False`` uses operations that
+                cannot be mapped over a stack of weights.
+            width: Features that come out.
+        """
+        super().__init__()
+        self.stages = nn.ModuleList(stages)
+        self.width = width
+
+    def forward(self, value: Any) -> Any:
+        """Run every stage."""
+        for stage in self.stages:
+            value = stage(value)
+        return value
+
+
+class Model(nn.Module):
+    """A network with a head at its end."""
+
+    head: Any  # a dubio.heads.head.HeadModule; heads stand on networks, so its type is not known here
+
+    def __init__(self, network: Network, head: nn.Module) -> None:
+        """Join a network and a head module."""
+        super().__init__()
+        self.network = network
+        self.head = head
+
+    @property
+    def steps(self) -> list[nn.Module]:
+        """The stages and, last, the head."""
+        return [*self.network.stages, self.head]
+
+    def forward(self, value: Any) -> Any:
+        """The head's output on a batch."""
+        return self.head(self.network(value))
+
+    def sites(self) -> list[Site]:
+        """Every noise site, the head's included."""
+        return list(sites(self))
+
+    def noises(self) -> list[Noise]:
+        """The noise in filled sites."""
+        return [site.noise for site in self.sites() if site.noise is not None]
+
+    def rates(self) -> dict[str, float]:
+        """Drop rate by site name, of the filled sites."""
+        return {site.name: site.noise.rate() for site in self.sites() if site.noise is not None}
+
+    def penalty(self, examples: int) -> Tensor:
+        """Sum of what the noise adds to a mean training loss over that many examples."""
+        parts = [found for site in self.sites() if (found := site.penalty(examples)) is not None]
+        return torch.stack(parts).sum() if parts else torch.zeros(())
+
+    def parameter_count(self) -> int:
+        """Trainable parameters."""
+        return sum(p.numel() for p in self.parameters() if p.requires_grad)
+
+
+class Dense(nn.Module):
+    """A site, a linear layer and a ReLU."""
+
+    def __init__(self, name: str, inputs: int, outputs: int, *, accepts: Iterable[str]) -> None:
+        """Make a layer whose inputs are the site ``name``."""
+        super().__init__()
+        self.linear = nn.Linear(inputs, outputs)
+        self.site = Site(name, inputs, accepts=accepts, weights=lambda: (self.linear.weight,))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """relu(W·noise(h) + b)."""
+        return torch.relu(self.linear(self.site(h)))

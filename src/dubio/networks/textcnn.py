@@ -1,0 +1,232 @@
+"""TextCNN: embeddings, parallel convolutions over word windows, a maximum over time (text paper, Fig. 2a).
+
+A convolution is linear in each token's embedding, so where no noise acts on its inputs the products are computed
+once a distinct token of the batch and the convolution becomes gathers and adds. Fixed dropout acts on every
+position before the maximum; since the masks are independent, the largest survivor is the G-th largest value with G
+geometric, and sampling G from the sorted largest values is exact in distribution (see
+:meth:`dubio.networks.noise.Dropout.survivor`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dubio.errors import UserError
+from dubio.networks.network import Network
+from dubio.networks.noise import Dropout, Site
+from dubio.registry import network
+
+
+class Words(NamedTuple):
+    """Embedded texts: ``vectors [U, E]`` of the distinct tokens, ``places [B, L]`` into them, ``lengths [B]``."""
+
+    vectors: Tensor
+    places: Tensor
+    lengths: Tensor
+
+    def repeat(self, times: int) -> Words:
+        """The same texts again and again, sample by sample."""
+        return Words(self.vectors, self.places.repeat(times, 1), self.lengths.repeat(times))
+
+    def footprint(self) -> int:
+        """Elements that one repetition adds to what is held at once."""
+        return self.places.numel() * self.vectors.shape[1]
+
+
+class Maps(NamedTuple):
+    """Feature maps a kernel, each ``[B, windows, F]``, zero where a window holds no real token."""
+
+    values: tuple[Tensor, ...]
+
+    def repeat(self, times: int) -> Maps:
+        """The same maps again and again, sample by sample."""
+        return Maps(tuple(value.repeat(times, 1, 1) for value in self.values))
+
+    def footprint(self) -> int:
+        """Elements that one repetition adds to what is held at once."""
+        return sum(value.numel() for value in self.values)
+
+
+class Ranked(NamedTuple):
+    """The largest values over time of each map, ``[B, F, depth]``, largest first."""
+
+    values: tuple[Tensor, ...]
+
+    def repeat(self, times: int) -> Ranked:
+        """The same values again and again, sample by sample."""
+        return Ranked(tuple(value.repeat(times, 1, 1) for value in self.values))
+
+    def footprint(self) -> int:
+        """Elements that one repetition adds to what is held at once: one pick a map, the ranks are shared."""
+        return sum(value[:, :, 0].numel() for value in self.values)
+
+
+class Tokens(NamedTuple):
+    """What the embedding stage takes: distinct token ids, places and lengths (a ``TokenBatch`` is one)."""
+
+    distinct: Tensor
+    places: Tensor
+    lengths: Tensor
+
+
+class Embed(nn.Module):
+    """Vectors of the distinct tokens; PAD is the zero vector and stays it."""
+
+    def __init__(self, vocabulary: int, width: int) -> None:
+        """Make a uniform embedding whose row 0, PAD, is zero."""
+        super().__init__()
+        self.table = nn.Embedding(vocabulary, width, padding_idx=0)
+        with torch.no_grad():
+            self.table.weight.uniform_(-0.05, 0.05)
+            self.table.weight[0].zero_()
+
+    def forward(self, batch: Tokens) -> Words:
+        """Look up each distinct token once."""
+        return Words(self.table(batch.distinct), batch.places, batch.lengths)
+
+
+class Convolve(nn.Module):
+    """Parallel convolutions over windows of words, then ReLU."""
+
+    batched_over_weights = False  # embedding_bag has no batching rule
+
+    def __init__(self, inputs: int, maps: int, kernels: tuple[int, ...]) -> None:
+        """Make one convolution a kernel size, with Glorot-uniform weights."""
+        super().__init__()
+        self.kernels = kernels
+        self.maps = maps
+        self.weights = nn.ParameterList(nn.Parameter(torch.empty(size, inputs, maps)) for size in kernels)
+        self.biases = nn.ParameterList(nn.Parameter(torch.zeros(maps)) for _ in kernels)
+        for size, weight in zip(kernels, self.weights, strict=True):
+            bound = math.sqrt(6.0 / (size * (inputs + maps)))
+            nn.init.uniform_(weight, -bound, bound)
+        self.sites = nn.ModuleList(
+            Site(
+                f"K{i + 1}",
+                inputs,
+                accepts=("concrete_dropout",),
+                weights=lambda weight=weight: (weight,),  # type: ignore[misc]
+                spatial=True,
+            )
+            for i, weight in enumerate(self.weights)
+        )
+
+    def forward(self, words: Words) -> Maps:
+        """Feature maps of every kernel."""
+        noises = [cast(Site, site).noise for site in self.sites]
+        noisy = any(noise is not None and noise.active for noise in noises)
+        return Maps(self.by_position(words) if noisy else self.by_token(words))
+
+    def by_token(self, words: Words) -> tuple[Tensor, ...]:
+        """Products once a distinct token, gathered and added: out[b, t] = Σ_j P_j[token(b, t + j)]."""
+        tokens, inputs = words.vectors.shape
+        places = self._widened(words.places)
+        out = []
+        for size, weight, bias in zip(self.kernels, self.weights, self.biases, strict=True):
+            products = (words.vectors @ weight.transpose(0, 1).reshape(inputs, -1)).reshape(tokens * size, self.maps)
+            bags = places.unfold(1, size, 1) * size + torch.arange(size, device=places.device)
+            total = functional.embedding_bag(bags.reshape(-1, size), products, mode="sum")
+            out.append(self._finished(total.reshape(*bags.shape[:2], self.maps), bias, words.lengths, size))
+        return tuple(out)
+
+    def by_position(self, words: Words) -> tuple[Tensor, ...]:
+        """An ordinary convolution over positions, with noise on each kernel's input channels."""
+        vectors = functional.embedding(self._widened(words.places), words.vectors)
+        channels = vectors.transpose(1, 2)
+        out = []
+        for size, weight, bias, site in zip(self.kernels, self.weights, self.biases, self.sites, strict=True):
+            total = functional.conv1d(site(channels), weight.permute(2, 1, 0))
+            out.append(self._finished(total.transpose(1, 2), bias, words.lengths, size))
+        return tuple(out)
+
+    def _widened(self, places: Tensor) -> Tensor:
+        """A text shorter than the widest kernel is padded to it."""
+        short = max(self.kernels) - places.shape[1]
+        return functional.pad(places, (0, short)) if short > 0 else places
+
+    def _finished(self, total: Tensor, bias: Tensor, lengths: Tensor, size: int) -> Tensor:
+        """ReLU, and zero for the windows past a text's end; the first window always counts."""
+        windows = (lengths - size + 1).clamp_min(1)
+        real = torch.arange(total.shape[1], device=total.device) < windows[:, None]
+        return torch.relu(total + bias) * real[:, :, None]
+
+
+class PickOverTime(nn.Module):
+    """The largest survivor of each map, ``[B, kernels·F]``."""
+
+    broadcasts = True
+
+    def __init__(self, kernels: tuple[int, ...], maps: int) -> None:
+        """Make the dropout sites of the maps."""
+        super().__init__()
+        self.sites = nn.ModuleList(Site(f"K{i + 1}.maps", maps, accepts=("dropout",)) for i, _ in enumerate(kernels))
+
+    def forward(self, ranked: Ranked) -> Tensor:
+        """Concatenate over kernels."""
+        picked = [self._pick(v, cast(Site, s)) for v, s in zip(ranked.values, self.sites, strict=True)]
+        return torch.cat(picked, dim=1)
+
+    def _pick(self, values: Tensor, site: Site) -> Tensor:
+        noise = site.noise
+        if not isinstance(noise, Dropout) or noise.given is None:
+            return values[:, :, 0]
+        rows, width, depth = values.shape
+        ranks = noise.survivor(depth).reshape(-1, rows, width, 1)
+        # One value more than there are, zero: nothing survived.
+        scaled = functional.pad(values, (0, 1)) / (1.0 - noise.p)
+        return scaled.expand(len(ranks), rows, width, depth + 1).gather(-1, ranks).reshape(-1, width)
+
+
+class RankOverTime(nn.Module):
+    """The largest values of each map: one for a plain maximum, several where dropout will choose among them.
+
+    Zero stands both for a dropped value and for padding, which is right because maps are never negative.
+    """
+
+    def __init__(self, pick: PickOverTime) -> None:
+        """Rank for the stage that picks; its sites say how deep."""
+        super().__init__()
+        self._pick = (pick,)  # in a tuple, so that its sites are registered once, where the noise acts
+
+    def forward(self, maps: Maps) -> Ranked:
+        """Keep as many of the largest values as the noise can reach."""
+        sites = self._pick[0].sites
+        return Ranked(tuple(self._rank(v, cast(Site, s)) for v, s in zip(maps.values, sites, strict=True)))
+
+    def _rank(self, values: Tensor, site: Site) -> Tensor:
+        noise = site.noise
+        if isinstance(noise, Dropout) and noise.training:
+            drawn = torch.rand(values.shape, generator=noise.generator).to(values.device)
+            return (values * (drawn >= noise.p)).amax(dim=1).unsqueeze(-1) / (1.0 - noise.p)
+        depth = noise.depth() if isinstance(noise, Dropout) else 1
+        if depth == 1:
+            return values.amax(dim=1).unsqueeze(-1)
+        return values.transpose(1, 2).topk(min(depth, values.shape[1]), dim=-1).values
+
+
+@network("textcnn", inputs="text")
+def textcnn(
+    shape: tuple[int, ...],
+    *,
+    embedding: int = 300,
+    maps: int = 100,
+    kernels: tuple[int, ...] = (3, 4, 5),
+) -> Network:
+    """Embedding → convolutions k = 3, 4, 5 → ReLU → max over time, as in the text paper.
+
+    Args:
+        shape: (vocabulary size,), PAD and UNK included.
+        embedding: Width of a word vector.
+        maps: Feature maps a kernel.
+        kernels: Window sizes.
+    """
+    if not kernels or min(kernels) < 1:
+        raise UserError(f"textcnn: kernels must name at least one window of at least one word; given {list(kernels)}.")
+    pick = PickOverTime(kernels, maps)
+    stages = [Embed(shape[0], embedding), Convolve(embedding, maps, kernels), RankOverTime(pick), pick]
+    return Network(stages, maps * len(kernels))

@@ -1,0 +1,95 @@
+"""Parts: small frozen values that say what to do and can be written down.
+
+Every slot of a recipe, every encoder setting is a *part*: a frozen dataclass registered under a name and a hand-bumped
+version. :func:`describe` turns it into JSON with every default filled in, which is what identities are hashed from;
+:func:`restore` turns that JSON back into the same value, which is how jobs reach worker processes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from dubio.errors import UnknownName, UserError
+
+T = TypeVar("T")
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+_PARTS: dict[str, type[Any]] = {}
+
+
+def part(name: str, *, version: int = 1) -> Callable[[type[T]], type[T]]:
+    """Register a frozen dataclass as a part.
+
+    Args:
+        name: Its name in a description; unique among all parts.
+        version: Bumped by hand whenever the same fields come to mean something else.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        if not dataclasses.is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+            raise TypeError(f"{cls.__name__}: a part is a frozen dataclass")
+        known = _PARTS.get(name)
+        if known is not None and known.__qualname__ != cls.__qualname__:
+            raise UserError(f"part {name!r} is already defined by {known.__module__}.{known.__qualname__}.")
+        _PARTS[name] = cls
+        cls.part_name = name  # type: ignore[attr-defined]
+        cls.part_version = version  # type: ignore[attr-defined]
+        return cls
+
+    return decorate
+
+
+def name_of(value: object) -> str:
+    """The registered name of a part."""
+    return str(type(value).part_name)  # type: ignore[attr-defined]
+
+
+def known_parts() -> dict[str, type[Any]]:
+    """Every registered part, by name."""
+    return dict(_PARTS)
+
+
+def describe(value: Any) -> Any:
+    """The JSON form of a value made of parts, tuples, mappings and scalars.
+
+    Raises:
+        TypeError: For a value that has no JSON form; identities must never depend on a ``repr``.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [describe(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): describe(item) for key, item in value.items()}
+    if hasattr(type(value), "part_name"):
+        fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {"part": value.part_name, "version": value.part_version, **fields}
+    raise TypeError(f"{value!r} is not a part and has no JSON form")
+
+
+def restore(description: Any) -> Any:
+    """The value a description was made from; lists come back as tuples.
+
+    Raises:
+        UnknownName: When a part of that name is not registered (its plugin is not loaded, say).
+        UserError: When the part's version is not the one this dubio knows.
+    """
+    if isinstance(description, list):
+        return tuple(restore(item) for item in description)
+    if not isinstance(description, dict):
+        return description
+    if "part" not in description:
+        return {key: restore(item) for key, item in description.items()}
+    cls = _PARTS.get(description["part"])
+    if cls is None:
+        raise UnknownName("part", description["part"], _PARTS)
+    if description["version"] != cls.part_version:
+        raise UserError(
+            f"part {description['part']!r} has version {description['version']} in this description; "
+            f"this dubio knows version {cls.part_version}."
+        )
+    fields = {key: restore(item) for key, item in description.items() if key not in ("part", "version")}
+    return cls(**fields)

@@ -1,0 +1,1 @@
+"""What a fit leaves behind, and how it is drawn from."""

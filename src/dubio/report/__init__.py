@@ -1,0 +1,111 @@
+"""Reports: tables, figures and one self-contained web page, from stored predictions alone.
+
+Scoring reads every prediction once; :func:`score_run` does it, and the functions below take what it gives so that a
+table, a page and a set of figures cost one reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dubio.errors import MissingExtra, one_of
+from dubio.report.manifest import Source
+from dubio.report.results import Results
+from dubio.report.scores import score_run
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+__all__ = ["Results", "Source", "score_run", "terminal_table", "write_figures", "write_report"]
+
+PAGE = "report.html"
+TABLE = "results.csv"
+
+
+def terminal_table(store: Source, manifest: Mapping[str, Any], *, results: Results | None = None) -> RenderableType:
+    """The tables and sentences a terminal shows, as something rich can print.
+
+    Args:
+        store: Where the predictions are.
+        manifest: The benchmark run.
+        results: What :func:`score_run` gave for the same run, to save scoring it again.
+    """
+    from dubio.report.tables import results_table
+
+    return results_table(results or score_run(store, manifest))
+
+
+def write_report(store: Source, manifest: Mapping[str, Any], out_dir: Path, *, results: Results | None = None) -> Path:
+    """Write ``report.html`` and ``results.csv``; each is there whole or not at all.
+
+    Args:
+        store: Where the predictions are.
+        manifest: The benchmark run.
+        out_dir: Made where it is not there.
+        results: What :func:`score_run` gave for the same run, to save scoring it again.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        MissingExtra: Without jinja2 and matplotlib.
+    """
+    _need("jinja2", "writing the report")
+    _need("matplotlib", "writing the report")
+    from dubio.report.files import write_whole
+    from dubio.report.page import render
+    from dubio.report.tables import results_csv
+
+    found = results or score_run(store, manifest)
+    write_whole(out_dir / TABLE, results_csv(found.scores).encode())
+    return write_whole(out_dir / PAGE, render(found).encode())
+
+
+def write_figures(
+    store: Source,
+    manifest: Mapping[str, Any],
+    out_dir: Path,
+    formats: Sequence[str] = ("png", "svg", "pdf"),
+    *,
+    results: Results | None = None,
+) -> tuple[Path, ...]:
+    """Write every figure of a run for use in papers, as ``<task>-<figure>.<format>``.
+
+    Args:
+        store: Where the predictions are.
+        manifest: The benchmark run.
+        out_dir: Made where it is not there.
+        formats: Among png, svg and pdf.
+        results: What :func:`score_run` gave for the same run, to save scoring it again.
+
+    Returns:
+        The files written.
+
+    Raises:
+        UnknownName: For another format.
+        MissingExtra: Without matplotlib.
+    """
+    _need("matplotlib", "drawing figures")
+    from dubio.report.figures.canvas import FORMATS, save
+    from dubio.report.figures.catalogue import plates
+    from dubio.report.files import file_name, write_whole
+
+    wanted = [one_of("format", kind, FORMATS) for kind in formats]
+    found = results or score_run(store, manifest)
+    written = []
+    for task in found.manifest.tasks:
+        for plate in plates(found, task):
+            figure = plate.draw()
+            for kind in wanted:
+                path = out_dir / f"{file_name(task.key)}-{file_name(plate.slug)}.{kind}"
+                written.append(write_whole(path, save(figure, kind)))
+    return tuple(written)
+
+
+def _need(module: str, what: str) -> None:
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        raise MissingExtra(what, "report")

@@ -1,0 +1,162 @@
+"""The tables of one task: in-domain, referral, away from home, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dubio.metrics.referral_curve import FRACTIONS
+from dubio.report.aggregate import Cell, average_over
+from dubio.report.comparison import against_best
+from dubio.report.grids import ARROWS, Column, Filled, Grid, GridCell, filled, grid
+from dubio.report.manifest import TaskView
+from dubio.report.measures import RANKED_BY, detection_name, referral_name
+from dubio.report.results import Results
+from dubio.report.scores import reference_method
+from dubio.report.style import Look, looks
+from dubio.report.words import QUANTITIES, RANDOM, term
+
+COLUMNS = (RANKED_BY, "accuracy", "brier", "aurc", "nll", "ece", "diversity")
+"""The in-domain table: what ranks first, then what must not."""
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """Test splits away from home that belong together: one split, or the severities of one corruption."""
+
+    title: str
+    splits: tuple[str, ...]
+    kind: str
+
+
+def elsewhere(task: TaskView) -> tuple[Elsewhere, ...]:
+    """The shift and ood splits of a task, severities taken together."""
+    graded = task.severities
+    within = {split.name for splits in graded.values() for split in splits}
+    found = [Elsewhere(s.name, (s.name,), s.kind) for s in task.of_kind("ood", "shift") if s.name not in within]
+    return (*found, *(Elsewhere(base, tuple(s.name for s in splits), "shift") for base, splits in graded.items()))
+
+
+def in_domain_grid(results: Results, task: TaskView) -> Grid:
+    """Methods × metrics on the in-domain test set."""
+    split = task.of_kind("id")[0]
+    columns = []
+    for metric in COLUMNS:
+        cells = results.cells_of(task, split.name, metric)
+        unranked = metric in results.not_ranked
+        arrow = "" if metric == "diversity" else ARROWS[results.better[metric]]
+        head = Column(term(metric).title, "not ranked" if unranked else "", arrow, term(metric).note, unranked)
+        columns.append(filled(head, cells, results.verdicts(task, split.name, metric)))
+    runs = results.cells_of(task, split.name, "accuracy")
+    counts = {name: GridCell(str(cell.n), sort=str(cell.n), place="unranked") for name, cell in runs.items()}
+    columns.append(
+        Filled(Column("Runs", note="(seed, member) for single fits, seeds for ensembles", unranked=True), counts)
+    )
+    caption = f"{split.examples:,} examples of the split “{split.name}”; mean ± standard deviation over runs"
+    return grid(results.methods_of(task), columns, looks(results.manifest.methods), caption=caption)
+
+
+def referral_grid(results: Results, task: TaskView, metric: str) -> Grid:
+    """Accuracy, or the area under the ROC curve, at each fraction retained, with referral at random as the last row."""
+    split = task.of_kind("id")[0].name
+    columns = []
+    for fraction in sorted(FRACTIONS, reverse=True):
+        name = referral_name(metric, fraction)
+        cells = results.cells_of(task, split, name)
+        verdicts = results.verdicts(task, split, name)
+        control = results.cells.get((task.key, split, RANDOM, name))
+        if control is not None:
+            cells = {**cells, RANDOM: control}
+        columns.append(filled(Column(f"{fraction:.0%}", "retained", "↑", term(metric).note), cells, verdicts, places=3))
+    reference = reference_method(results.manifest, task)
+    title = next((m.title for m in results.manifest.methods if m.name == reference), "")
+    caption = f"{term(metric).title} of the retained part, referred by predictive entropy"
+    return grid(
+        results.methods_of(task),
+        columns,
+        looks(results.manifest.methods),
+        caption=caption,
+        controls={RANDOM: f"Random referral ({title})"},
+    )
+
+
+def elsewhere_summary(results: Results, task: TaskView) -> Grid:
+    """One detection column a place away from home, and accuracy where there are labels."""
+    name = detection_name("ood_auroc", "predictive_entropy")
+    places = elsewhere(task)
+    columns = [
+        _column(results, task, place, name, Column("AUROC", place.title, "↑", term("ood_auroc").note))
+        for place in places
+    ]
+    columns += [
+        _column(results, task, place, "accuracy", Column("Accuracy", place.title, "↑", term("accuracy").note))
+        for place in places
+        if place.kind == "shift"
+    ]
+    graded = "; mean over the severities of a corruption" if task.severities else ""
+    caption = f"Detection by predictive entropy (0.5 is a coin), and accuracy under shift{graded}"
+    return grid(results.methods_of(task), columns, looks(results.manifest.methods), caption=caption)
+
+
+def elsewhere_grid(results: Results, task: TaskView, place: Elsewhere) -> Grid:
+    """All there is about one place away from home."""
+    columns = []
+    if place.kind == "shift":
+        columns.append(_column(results, task, place, "accuracy", Column("Accuracy", "", "↑")))
+        columns.append(_column(results, task, place, "nll", Column("NLL", "not ranked", "↓", unranked=True)))
+    for metric in ("ood_auroc", "ood_aupr", "ood_fpr95"):
+        for quantity in QUANTITIES:
+            name = detection_name(metric, quantity)
+            head = Column(term(metric).title, QUANTITIES[quantity], ARROWS[results.better[name]], term(metric).note)
+            columns.append(_column(results, task, place, name, head))
+    return grid(results.methods_of(task), columns, looks(results.manifest.methods), caption=_place_caption(task, place))
+
+
+def _place_caption(task: TaskView, place: Elsewhere) -> str:
+    home = task.of_kind("id")[0].examples
+    sizes = {split.name: split.examples for split in task.splits}
+    foreign = sizes[place.splits[0]]
+    many = f"{place.title}: mean over {len(place.splits)} severities, each" if len(place.splits) > 1 else place.title
+    share = foreign / (home + foreign)
+    return f"{many} {foreign} examples against {home} in-domain ones; prevalence, the floor of AUPR: {share:.2f}"
+
+
+def _column(results: Results, task: TaskView, place: Elsewhere, metric: str, head: Column) -> Filled:
+    averaged = {
+        m.name: average_over(results.cells, task.key, place.splits, m.name, metric) for m in results.methods_of(task)
+    }
+    cells: dict[str, Cell] = {name: cell for name, cell in averaged.items() if cell is not None}
+    verdicts = None if metric in results.not_ranked else against_best(cells, results.better[metric], kin=results.kin)
+    return filled(head, cells, verdicts, places=3)
+
+
+def cost_grid(results: Results, task: TaskView) -> Grid:
+    """What each method costs on its own, members that methods share counted in full for each."""
+    methods = results.methods_of(task)
+    costs = {m.name: results.costs[task.key, m.name] for m in methods if (task.key, m.name) in results.costs}
+    trainings = {n: GridCell(f"{c.trainings.mean:g}", sort=f"{c.trainings.mean:g}") for n, c in costs.items()}
+    columns = [
+        Filled(Column("Trainings"), trainings),
+        filled(Column("Training", "seconds, all fits"), {n: c.training_seconds for n, c in costs.items()}, places=1),
+        _exact(Column("Inference", "examples a second"), {n: c.examples_per_second for n, c in costs.items()}, 1.0, 0),
+        _exact(Column("Parameters", "thousands"), {n: c.parameters for n, c in costs.items()}, 1e3, 1),
+        _exact(Column("Stored", "kB of weights"), {n: c.stored_bytes for n, c in costs.items()}, 1e3, 0),
+    ]
+    return grid(
+        methods, columns, looks(results.manifest.methods), caption="For one run; mean ± standard deviation over runs"
+    )
+
+
+def _exact(head: Column, cells: Mapping[str, Cell], unit: float, places: int) -> Filled:
+    """Values in another unit; the spread of what does not vary is not shown."""
+    shown = {}
+    for name, cell in cells.items():
+        if cell.n:
+            spread = f"± {cell.std / unit:,.{places}f}" if cell.std else ""
+            shown[name] = GridCell(f"{cell.mean / unit:,.{places}f}", spread, f"{cell.mean:.9g}")
+    return Filled(head, shown)
+
+
+def look_of(results: Results) -> dict[str, Look]:
+    """How every method of a run is drawn."""
+    return looks(results.manifest.methods)

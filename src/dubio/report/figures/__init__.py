@@ -1,0 +1,1 @@
+"""Figures: one function each, returning a matplotlib figure, without global state."""

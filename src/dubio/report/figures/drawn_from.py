@@ -1,0 +1,126 @@
+"""From results to what figures are drawn from: one value a method, in the benchmark's order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dubio.pooling import FloatArray
+from dubio.report.figures.series import CostPoint, Density, Reliability, Series, Spread
+from dubio.report.manifest import MethodView, TaskView
+from dubio.report.measures import RANKED_BY, detection_name
+from dubio.report.results import BINS, DENSITY_EDGES, Results
+from dubio.report.style import Look, looks
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a set of figures is about: one task of a run, and the methods that have results on it."""
+
+    results: Results
+    task: TaskView
+
+    @cached_property
+    def methods(self) -> tuple[MethodView, ...]:
+        """The methods drawn."""
+        return self.results.methods_of(self.task)
+
+    @cached_property
+    def looks(self) -> dict[str, Look]:
+        """How each is drawn."""
+        return looks(self.results.manifest.methods)
+
+    @property
+    def home(self) -> str:
+        """The in-domain test split."""
+        return self.task.of_kind("id")[0].name
+
+
+def curves_of(subject: Subject, name: str, x: FloatArray) -> list[Series]:
+    """One kind of curve of every method; ``name`` is a field of :class:`dubio.report.results.RunCurves`."""
+    found = []
+    for method in subject.methods:
+        runs = [getattr(curves, name) for curves in subject.results.curves[subject.task.key, method.name]]
+        found.append(Series(subject.looks[method.name], x, np.array(runs, dtype=float)))
+    return found
+
+
+def random_referral(series: Series) -> Series:
+    """Referral at random: the value of all examples at every fraction."""
+    return Series(series.look, series.x, np.repeat(series.runs[:, -1:], len(series.x), axis=1))
+
+
+def graded_of(subject: Subject, base: str, metric: str) -> list[Series]:
+    """A metric of every method against the severity of one corruption, 0 being the in-domain test split."""
+    graded = subject.task.severities[base]
+    names = [subject.home, *(split.name for split in graded)]
+    levels = np.array([0.0, *(float(split.severity[1]) for split in graded if split.severity)])
+    found = []
+    for method in subject.methods:
+        cells = [subject.results.cells.get((subject.task.key, name, method.name, metric)) for name in names]
+        table = np.full((max(cell.n if cell else 0 for cell in cells), len(names)), np.nan)
+        for column, cell in enumerate(cells):
+            if cell is not None:
+                table[: cell.n, column] = cell.values
+        found.append(Series(subject.looks[method.name], levels, table))
+    return found
+
+
+def reliability_of(subject: Subject) -> list[Reliability]:
+    """The reliability bins of every method, all its runs together."""
+    found = []
+    for method in subject.methods:
+        runs = subject.results.curves[subject.task.key, method.name]
+        count = np.sum([run.count for run in runs], axis=0)
+        confidence = np.sum([run.confidence for run in runs], axis=0) / np.maximum(count, 1)
+        accuracy = np.sum([run.correct for run in runs], axis=0) / np.maximum(count, 1)
+        edges = np.linspace(0, 1, BINS + 1)
+        found.append(Reliability(subject.looks[method.name], edges, count, confidence, accuracy))
+    return found
+
+
+def densities_of(subject: Subject, split: str) -> list[Density]:
+    """Predictive entropy at home and on another split, of every method that was predicted on both."""
+    results, key = subject.results, subject.task.key
+    name = detection_name("ood_auroc", "predictive_entropy")
+    found = []
+    for method in subject.methods:
+        inside = results.histograms.get((key, subject.home, method.name))
+        outside = results.histograms.get((key, split, method.name))
+        area = results.cells.get((key, split, method.name, name))
+        if inside is not None and outside is not None and area is not None:
+            spread = "" if area.std is None else f" ± {area.std:.3f}"
+            note = f"AUROC {area.mean:.3f}{spread}"
+            found.append(Density(subject.looks[method.name], DENSITY_EDGES, inside, outside, note))
+    return found
+
+
+def spreads_of(subject: Subject) -> list[Spread]:
+    """The ranking metric of every method; one whose value is infinite cannot be drawn and is left to the table."""
+    cells = subject.results.cells_of(subject.task, subject.home, RANKED_BY)
+    places = subject.results.verdicts(subject.task, subject.home, RANKED_BY)
+    return [
+        Spread(
+            look=subject.looks[method.name],
+            values=np.array(cells[method.name].values),
+            tied=places[method.name].place != "behind",
+            best=places[method.name].place == "best",
+        )
+        for method in subject.methods
+        if method.name in places and np.isfinite(cells[method.name].mean)
+    ]
+
+
+def costs_of(subject: Subject) -> list[CostPoint]:
+    """Training seconds and the ranking metric of every method for which both are known."""
+    quality = subject.results.cells_of(subject.task, subject.home, RANKED_BY)
+    found = []
+    for method in subject.methods:
+        cost, cell = subject.results.costs.get((subject.task.key, method.name)), quality.get(method.name)
+        if cost is None or cell is None or not cost.training_seconds.n or not np.isfinite(cell.mean):
+            continue
+        if cost.training_seconds.mean > 0:
+            found.append(CostPoint(subject.looks[method.name], cost.training_seconds.mean, np.array(cell.values)))
+    return found

@@ -1,0 +1,94 @@
+"""What figures are drawn from: per-run values on a common axis, with the look of their method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.pooling import FloatArray as Values
+from dubio.report.style import Look
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One method's values over a common axis.
+
+    Attributes:
+        look: How the method is drawn.
+        x: ``[X]``, the axis.
+        runs: ``[R, X]``, one row a run; NaN where the value is not defined.
+    """
+
+    look: Look
+    x: Values
+    runs: Values
+
+    @property
+    def mean(self) -> Values:
+        """Mean over the runs for which the value is defined; NaN where there is none."""
+        count = self.defined.sum(axis=0)
+        total = np.where(self.defined, self.runs, 0.0).sum(axis=0)
+        return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+
+    @property
+    def std(self) -> Values:
+        """Sample standard deviation over those runs; zero where there is one run."""
+        count = self.defined.sum(axis=0)
+        squares = np.where(self.defined, (self.runs - self.mean) ** 2, 0.0).sum(axis=0)
+        return np.asarray(np.sqrt(squares / np.maximum(count - 1, 1)))
+
+    @property
+    def defined(self) -> NDArray[np.bool_]:
+        """Where a run has a value."""
+        return np.isfinite(self.runs)
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """One method's reliability bins, summed over its runs.
+
+    Attributes:
+        look: How the method is drawn.
+        edges: ``[M + 1]``, the bins of confidence.
+        count: ``[M]``, how many predictions fell in each.
+        confidence: ``[M]``, their mean confidence.
+        accuracy: ``[M]``, their accuracy.
+    """
+
+    look: Look
+    edges: Values
+    count: Values
+    confidence: Values
+    accuracy: Values
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """One method's uncertainty on in-domain and on other examples, as shares of examples per bin."""
+
+    look: Look
+    edges: Values
+    inside: Values
+    outside: Values
+    note: str
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """One method's values over its runs, for a dot with its spread."""
+
+    look: Look
+    values: Values
+    tied: bool
+    best: bool
+
+
+@dataclass(frozen=True, eq=False)
+class CostPoint:
+    """One method's cost and quality, each over its runs."""
+
+    look: Look
+    cost: float
+    quality: Values

@@ -1,0 +1,237 @@
+"""A benchmark run as the report reads it: the manifest's tasks, methods, runs and failures, typed.
+
+The manifest is JSON that anyone may have edited; here its fields become frozen values once, and everything behind works
+on those. Nothing here touches a store or a metric.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+from dubio.errors import BadFile
+from dubio.types import Kind, Predictions, Target
+
+SCHEMA = 1
+"""The manifest schema this report reads."""
+
+_UNPRINTABLE = re.compile("[^\\t\\n\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
+
+SEVERITY = re.compile(r"(.+)-([1-9][0-9]*)")
+
+
+class Source(Protocol):
+    """What the report asks of a store."""
+
+    def read_predictions(self, pred_id: str, split_name: str, fingerprint: str) -> Predictions:
+        """The predictions of one run on one split."""
+
+    def record(self, identifier: str) -> dict[str, Any]:
+        """Timings, environment and bytes of a fit or a prediction."""
+
+
+@dataclass(frozen=True)
+class SplitView:
+    """A split as the manifest tells it."""
+
+    name: str
+    kind: Kind
+    fingerprint: str
+    examples: int
+
+    @property
+    def severity(self) -> tuple[str, int] | None:
+        """(base name, severity) of a shift split called ``base-3``, else None."""
+        found = SEVERITY.fullmatch(self.name) if self.kind == "shift" else None
+        return (found[1], int(found[2])) if found else None
+
+
+@dataclass(frozen=True)
+class TaskView:
+    """A task as the manifest tells it; ``key`` is unique within the run."""
+
+    key: str
+    name: str
+    inputs: str
+    target: Target
+    classes: tuple[str, ...]
+    network: str
+    splits: tuple[SplitView, ...]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    network_arguments: Mapping[str, Any] = field(default_factory=dict)
+    card: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def of_kind(self, *kinds: Kind) -> tuple[SplitView, ...]:
+        """The splits of these kinds, in the task's order."""
+        return tuple(split for split in self.splits if split.kind in kinds)
+
+    @property
+    def severities(self) -> dict[str, tuple[SplitView, ...]]:
+        """Shift splits that come in several severities: base name → its splits, mildest first."""
+        found: dict[str, list[tuple[int, SplitView]]] = {}
+        for split in self.splits:
+            if split.severity is not None:
+                found.setdefault(split.severity[0], []).append((split.severity[1], split))
+        ordered = {base: sorted(rows, key=lambda row: row[0]) for base, rows in found.items()}
+        return {base: tuple(split for _, split in rows) for base, rows in ordered.items() if len(rows) > 1}
+
+    @property
+    def binary(self) -> bool:
+        """Whether there are two classes, one of which is the positive one."""
+        return len(self.classes) == 2 and self.target != "multilabel"
+
+
+@dataclass(frozen=True)
+class MethodView:
+    """A method as the manifest tells it; ``family`` is the single-fit method an ensemble is made of."""
+
+    name: str
+    title: str
+    members: int
+    samples: int
+    family: str
+    summary: str = ""
+
+    @property
+    def ensemble(self) -> bool:
+        """Whether it pools several independent fits."""
+        return self.members > 1
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One set of predictions: a method on a task with a seed (and a member, for single fits)."""
+
+    id: str
+    task: str
+    method: str
+    seed: int
+    member: int | None
+    fits: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Something that was asked for and is not there, and why."""
+
+    what: str
+    task: str
+    method: str
+    error: str
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A whole benchmark run."""
+
+    name: str
+    benchmark: Mapping[str, Any]
+    tasks: tuple[TaskView, ...]
+    methods: tuple[MethodView, ...]
+    runs: tuple[RunView, ...]
+    failures: tuple[Failure, ...]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Every seed that occurs, sorted."""
+        return tuple(sorted({run.seed for run in self.runs}))
+
+    def runs_of(self, task: str, method: str | None = None) -> tuple[RunView, ...]:
+        """The runs on a task (by key), of one method or of all."""
+        return tuple(run for run in self.runs if run.task == task and method in (None, run.method))
+
+
+def read_manifest(raw: Mapping[str, Any]) -> Manifest:
+    """Type a manifest.
+
+    Raises:
+        BadFile: When its schema is another or a field is missing.
+    """
+    if raw.get("schema") != SCHEMA:
+        raise BadFile(f"the run's manifest has schema {raw.get('schema')!r}; this dubio reads schema {SCHEMA}.")
+    try:
+        keys = _task_keys(raw["tasks"])
+        return Manifest(
+            name=_text(raw["name"]),
+            benchmark=dict(raw.get("benchmark") or {}),
+            tasks=tuple(_task(entry, key) for entry, key in zip(raw["tasks"], keys.values(), strict=True)),
+            methods=tuple(_method(entry) for entry in raw["methods"]),
+            runs=tuple(_run(entry, keys) for entry in raw["runs"]),
+            failures=tuple(_failure(entry) for entry in raw.get("failures") or ()),
+        )
+    except (KeyError, TypeError, ValueError) as fault:
+        raise BadFile(f"the run's manifest cannot be read: {type(fault).__name__}: {fault}.") from fault
+
+
+def _task_keys(entries: list[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
+    """(task, network) → what to call it: the task's name, with the network where one task meets several."""
+    names = [_text(entry["name"]) for entry in entries]
+    pairs = [(_text(entry["name"]), _text(entry["network"])) for entry in entries]
+    if len(set(pairs)) < len(pairs):
+        raise ValueError("a task occurs twice with the same network")
+    return {(name, network): name if names.count(name) == 1 else f"{name} ({network})" for name, network in pairs}
+
+
+def _task(entry: Mapping[str, Any], key: str) -> TaskView:
+    splits = tuple(
+        SplitView(_text(split["name"]), split["kind"], _text(split["fingerprint"]), int(split["examples"]))
+        for split in entry["splits"]
+    )
+    if not any(split.kind == "id" for split in splits):
+        raise ValueError(f"task {key} has no in-domain test split")
+    return TaskView(
+        key=key,
+        name=_text(entry["name"]),
+        inputs=_text(entry["inputs"]),
+        target=cast(Target, entry["target"]),
+        classes=tuple(_text(name) for name in entry["classes"]),
+        network=_text(entry["network"]),
+        splits=splits,
+        arguments=dict(entry.get("arguments") or {}),
+        network_arguments=dict(entry.get("network_arguments") or {}),
+        card={_text(name): _text(value) for name, value in (entry.get("card") or {}).items()},
+        notes=tuple(_text(note) for note in entry.get("notes") or ()),
+    )
+
+
+def _method(entry: Mapping[str, Any]) -> MethodView:
+    name = _text(entry["name"])
+    return MethodView(
+        name=name,
+        title=_text(entry.get("title") or name),
+        members=int(entry.get("members") or 1),
+        samples=int(entry.get("samples") or 0),
+        family=_text(entry.get("family") or name),
+        summary=_text(entry.get("summary") or ""),
+    )
+
+
+def _run(entry: Mapping[str, Any], keys: Mapping[tuple[str, str], str]) -> RunView:
+    member = entry.get("member")
+    return RunView(
+        id=_text(entry["id"]),
+        task=keys[_text(entry["task"]), _text(entry["network"])],
+        method=_text(entry["method"]),
+        seed=int(entry["seed"]),
+        member=None if member is None else int(member),
+        fits=tuple(str(fit) for fit in entry["fits"]),
+    )
+
+
+def _failure(entry: Mapping[str, Any]) -> Failure:
+    return Failure(
+        what=_text(entry.get("what") or "run"),
+        task=_text(entry.get("task") or ""),
+        method=_text(entry.get("method") or ""),
+        error=_text(entry.get("error") or "no reason was recorded"),
+        id=_text(entry.get("id") or ""),
+    )
+
+
+def _text(value: object) -> str:
+    """A text that any page or figure can hold: what cannot be printed is replaced."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(value))

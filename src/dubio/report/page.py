@@ -1,0 +1,170 @@
+"""The web page: one self-contained file that asks nothing of the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from dubio import __version__
+from dubio.report.chapters import cost_grid, elsewhere, elsewhere_grid, elsewhere_summary, in_domain_grid, referral_grid
+from dubio.report.figures.canvas import inline_svg
+from dubio.report.figures.catalogue import plates
+from dubio.report.findings import findings, reading
+from dubio.report.manifest import TaskView
+from dubio.report.results import Results
+from dubio.report.setup import (
+    card_rows,
+    citation,
+    commands,
+    environment_words,
+    metric_rows,
+    resolved_benchmark,
+    sources,
+    task_summary,
+    unsettled_words,
+)
+from dubio.report.style import looks
+from dubio.report.svg import for_page, themed
+from dubio.report.words import counted, draws, named, sentence, split_role, term
+
+LEAD = "Does the classifier know when it does not know, and which uncertainty method makes it know best?"
+
+KEY = (
+    "Shaded: the best mean (bold) and what is not distinguishable from it. "
+    "A column without shade: no method can be told from the best one."
+)
+
+
+def render(results: Results) -> str:
+    """The whole page as HTML; everything from outside is escaped by the template engine."""
+    environment = Environment(
+        loader=PackageLoader("dubio.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    environment.filters["themed"] = themed
+    own = files("dubio.report") / "templates"
+    return environment.get_template("report.html.j2").render(
+        page=_page(results),
+        css=Markup((own / "report.css").read_text(encoding="utf-8")),
+        js=Markup((own / "report.js").read_text(encoding="utf-8")),
+    )
+
+
+def _page(results: Results) -> dict[str, Any]:
+    manifest = results.manifest
+    tasks = [_task(results, task, index) for index, task in enumerate(manifest.tasks)]
+    return {
+        "title": _title(results),
+        "lead": str(manifest.benchmark.get("description") or LEAD),
+        "facts": _facts(results),
+        "sections": [
+            {"anchor": "findings", "title": "What came out"},
+            *({"anchor": task["anchor"], "title": task["title"]} for task in tasks),
+            {"anchor": "setup", "title": "What was run"},
+            {"anchor": "failures", "title": "What failed"},
+            {"anchor": "cite", "title": "How to cite"},
+        ],
+        "findings": findings(results),
+        "reading": reading(results),
+        "key": KEY,
+        "tasks": tasks,
+        **_setup(results),
+    }
+
+
+def _setup(results: Results) -> dict[str, Any]:
+    """What was run, and what failed."""
+    manifest = results.manifest
+    seen = looks(manifest.methods)
+    return {
+        "methods": [
+            {"title": m.title, "look": seen[m.name], "sentence": sentence(m), "draws": draws(m)}
+            for m in manifest.methods
+        ],
+        "commands": commands(manifest),
+        "resolved": resolved_benchmark(manifest),
+        "run": manifest.name,
+        "seed_words": f"{counted(len(manifest.seeds), 'seed')} ({', '.join(map(str, manifest.seeds))})",
+        "environment": environment_words(results.environment),
+        "metrics": metric_rows(results),
+        "failures": results.failures,
+        "failure_words": "A failure is a record, never a result: what is listed is missing from tables and figures.",
+        "citation": citation(__version__),
+        "sources": sources(manifest),
+        "version": __version__,
+    }
+
+
+def _title(results: Results) -> str:
+    name = results.manifest.benchmark.get("name") or results.manifest.name
+    tasks = [task.key for task in results.manifest.tasks]
+    return f"{name}: {counted(len(results.manifest.methods), 'method')} on {', '.join(tasks)}"
+
+
+def _facts(results: Results) -> list[dict[str, str]]:
+    manifest = results.manifest
+    trainings = {fit for run in manifest.runs for fit in run.fits}
+    facts = {
+        "tasks": len(manifest.tasks),
+        "methods": len(manifest.methods),
+        "seeds": len(manifest.seeds),
+        "trainings": len(trainings),
+        "failures": len(results.failures),
+    }
+    return [{"name": name, "value": f"{value:,}"} for name, value in facts.items()]
+
+
+def _task(results: Results, task: TaskView, index: int) -> dict[str, Any]:
+    """One task's part of the page."""
+    view: dict[str, Any] = {
+        "anchor": f"task-{index + 1}",
+        "title": task.key,
+        "description": task.card.get("description", ""),
+        "summary": task_summary(task),
+        "notes": task.notes,
+        "card": card_rows(task),
+        "splits": [
+            {"name": s.name, "role": split_role(s), "examples": f"{s.examples:,}", "fingerprint": s.fingerprint[:12]}
+            for s in task.splits
+        ],
+        "split_words": f"{counted(len(task.splits), 'split').capitalize()}",
+        "in_domain": None,
+    }
+    return view | _chapters(results, task, index) if results.methods_of(task) else view
+
+
+def _chapters(results: Results, task: TaskView, index: int) -> dict[str, Any]:
+    drawn = _drawings(results, task, index)
+    places = elsewhere(task)
+    tables = [elsewhere_grid(results, task, place) for place in places]
+    summary = [elsewhere_summary(results, task)] if len(places) > 1 else tables
+    referral = [referral_grid(results, task, "referral_accuracy")]
+    if task.binary:
+        referral.append(referral_grid(results, task, "referral_auc"))
+    return {
+        "in_domain": in_domain_grid(results, task),
+        "unsettled": unsettled_words(results, task),
+        "why": [f"{term(name).title} does not rank. {named(reason)}" for name, reason in results.not_ranked.items()],
+        "referral": referral,
+        "foreign": summary if places else [],
+        "folds": [
+            {"title": f"Everything about {place.title}", "table": table}
+            for place, table in zip(places, tables, strict=True)
+        ]
+        if len(places) > 1
+        else [],
+        "cost": cost_grid(results, task),
+        **{f"{chapter}_figures": figures for chapter, figures in drawn.items()},
+    }
+
+
+def _drawings(results: Results, task: TaskView, index: int) -> dict[str, list[Mapping[str, Any]]]:
+    """The figures of a task by chapter, as inline SVG; Markup because matplotlib has escaped every text in them."""
+    drawn: dict[str, list[Mapping[str, Any]]] = {"in_domain": [], "referral": [], "elsewhere": [], "cost": []}
+    for plate in plates(results, task):
+        svg = for_page(inline_svg(plate.draw()), f"t{index + 1}-{plate.slug}")
+        drawn[plate.chapter].append({"svg": Markup(svg), "plate": plate})
+    return drawn

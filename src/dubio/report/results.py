@@ -1,0 +1,119 @@
+"""Everything the report shows, computed once from the stored predictions and then only read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dubio.pooling import FloatArray as Values
+from dubio.report.aggregate import Cell, Key, Score, aggregate
+from dubio.report.comparison import Losses, Verdict, against_best
+from dubio.report.cost import Cost
+from dubio.report.manifest import Failure, Manifest, MethodView, RunView, TaskView
+from dubio.types import Direction
+
+BINS = 15
+"""Bins of the reliability diagram, as of the expected calibration error."""
+
+REJECTED = np.arange(96) / 100
+"""Fractions at which the accuracy–rejection curve is kept."""
+
+RETAINED = np.arange(50, 101) / 100
+"""Fractions at which referral curves are kept."""
+
+DENSITY_EDGES = np.linspace(0.0, 1.0, 26)
+"""Bins of an uncertainty that is divided by its largest possible value."""
+
+
+@dataclass(frozen=True, eq=False)
+class RunCurves:
+    """What figures need of one run on its in-domain test set.
+
+    Attributes:
+        run: Which run.
+        count: ``[BINS]`` predictions per bin of confidence.
+        confidence: ``[BINS]`` sums of their confidence.
+        correct: ``[BINS]`` sums of their being right.
+        rejection: Accuracy of the kept at :data:`REJECTED`.
+        referral_accuracy: Accuracy of the retained at :data:`RETAINED`.
+        referral_auc: Area under the ROC curve there; None where the task is not binary.
+    """
+
+    run: RunView
+    count: Values
+    confidence: Values
+    correct: Values
+    rejection: Values
+    referral_accuracy: Values
+    referral_auc: Values | None
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Scores, curves and costs of a benchmark run.
+
+    Attributes:
+        manifest: What was run.
+        scores: The long table.
+        curves: (task, method) → curves of its runs.
+        histograms: (task, split, method) → share of examples per bin of normalised predictive entropy.
+        losses: (task, metric, method) → per-example losses, averaged over runs.
+        costs: (task, method) → what it costs.
+        better: Metric → which way is better.
+        not_ranked: Metric → why it must not rank methods.
+        environment: Names and versions of what the runs ran on.
+        unsettled: (task, method) → temperatures of the calibrated score that hit the end of their range, and all of
+            them: such a half of the test set has no best temperature, mostly because every example in it is right.
+        missing: Runs of the manifest whose predictions could not be read, and why.
+    """
+
+    manifest: Manifest
+    scores: tuple[Score, ...]
+    curves: Mapping[tuple[str, str], tuple[RunCurves, ...]]
+    histograms: Mapping[tuple[str, str, str], Values]
+    losses: Mapping[tuple[str, str, str], Losses]
+    costs: Mapping[tuple[str, str], Cost]
+    better: Mapping[str, Direction]
+    not_ranked: Mapping[str, str]
+    environment: Mapping[str, str]
+    unsettled: Mapping[tuple[str, str], tuple[int, int]]
+    missing: tuple[Failure, ...]
+
+    @cached_property
+    def cells(self) -> dict[Key, Cell]:
+        """Mean and spread of every (task, split, method, metric)."""
+        return aggregate(self.scores)
+
+    @cached_property
+    def kin(self) -> dict[str, int]:
+        """Method → members: methods with as many are taken to vary alike over runs."""
+        return {method.name: method.members for method in self.manifest.methods}
+
+    def methods_of(self, task: TaskView) -> tuple[MethodView, ...]:
+        """The methods that have at least one whole run on a task, in the benchmark's order."""
+        return tuple(method for method in self.manifest.methods if self.curves.get((task.key, method.name)))
+
+    def cells_of(self, task: TaskView, split: str, metric: str) -> dict[str, Cell]:
+        """Method → its cell, for those that have one."""
+        found = {m.name: self.cells.get((task.key, split, m.name, metric)) for m in self.methods_of(task)}
+        return {name: cell for name, cell in found.items() if cell is not None}
+
+    def verdicts(self, task: TaskView, split: str, metric: str) -> dict[str, Verdict]:
+        """Method → where it stands; empty for a metric that must not rank."""
+        if metric in self.not_ranked or metric not in self.better:
+            return {}
+        primary = task.of_kind("id")[0].name == split
+        losses = {
+            m.name: self.losses[task.key, metric, m.name]
+            for m in self.methods_of(task)
+            if primary and (task.key, metric, m.name) in self.losses
+        }
+        return against_best(self.cells_of(task, split, metric), self.better[metric], losses or None, self.kin)
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """All that was asked for and is not there."""
+        return (*self.manifest.failures, *self.missing)

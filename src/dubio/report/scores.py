@@ -1,0 +1,193 @@
+"""From stored predictions to scores: each prediction read once, measured, and let go.
+
+What stays in memory is the long table, a few curves a run and, for paired comparisons, one loss per test example and
+method. The control, referral at random, needs no draw: its expected accuracy (and area under the ROC curve) is that of
+all examples, whatever fraction is retained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from dubio.calibration.cross_validation import cross_validate
+from dubio.errors import DubioError
+from dubio.metrics.referral_curve import FRACTIONS
+from dubio.pooling import FloatArray
+from dubio.report.aggregate import Score
+from dubio.report.comparison import Losses
+from dubio.report.cost import Cost, cost_of, environment_of
+from dubio.report.manifest import Failure, Manifest, RunView, Source, SplitView, TaskView, read_manifest
+from dubio.report.measures import (
+    DETECTION,
+    RANKED_BY,
+    SHIFTED,
+    Measured,
+    curves_of,
+    detection,
+    detection_name,
+    entropy_shares,
+    in_domain_metrics,
+    measure,
+    metrics_for,
+    referral_name,
+    referral_values,
+    uncertainties,
+)
+from dubio.report.results import Results, RunCurves
+from dubio.report.words import QUANTITIES, RANDOM
+from dubio.types import Direction, Metric, Predictions, StrArray
+
+
+@dataclass
+class _Gathering:
+    """What has been gathered so far."""
+
+    scores: list[Score] = field(default_factory=list)
+    curves: dict[tuple[str, str], list[RunCurves]] = field(default_factory=dict)
+    shares: dict[tuple[str, str, str], list[FloatArray]] = field(default_factory=dict)
+    losses: dict[tuple[str, str, str], list[FloatArray]] = field(default_factory=dict)
+    groups: dict[str, StrArray | None] = field(default_factory=dict)
+    unsettled: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    missing: list[Failure] = field(default_factory=list)
+
+    def add(self, task: TaskView, split: SplitView, run: RunView, values: Mapping[str, float]) -> None:
+        """File the values of one run on one split."""
+        for metric, value in values.items():
+            self.scores.append(
+                Score(task.key, split.name, split.kind, run.method, run.seed, run.member, metric, float(value))
+            )
+
+    def add_losses(self, task: TaskView, run: RunView, measured: Measured) -> None:
+        """Add a run's losses to its method's running sum (kept as [sum, number of runs])."""
+        for metric, loss in measured.losses.items():
+            known = self.losses.setdefault((task.key, metric, run.method), [np.zeros_like(loss), np.zeros(1)])
+            known[0] += loss
+            known[1] += 1
+
+
+def score_run(store: Source, manifest: Mapping[str, Any]) -> Results:
+    """Score every run of a manifest from its stored predictions.
+
+    Args:
+        store: Where the predictions and records are.
+        manifest: The benchmark run.
+
+    Raises:
+        BadFile: When the manifest is of another schema or lacks a field.
+    """
+    view = read_manifest(manifest)
+    metrics, shifted = in_domain_metrics(), metrics_for(SHIFTED)
+    found = _Gathering()
+    for task in view.tasks:
+        for run in view.runs_of(task.key):
+            _score_one(store, task, run, found, metrics, shifted)
+        _add_control(view, task, found)
+    costs, environment = _costs(store, view)
+    return Results(
+        manifest=view,
+        scores=tuple(found.scores),
+        curves={key: tuple(curves) for key, curves in found.curves.items()},
+        histograms={key: np.mean(shares, axis=0) for key, shares in found.shares.items()},
+        losses={key: Losses(total / count[0], found.groups[key[0]]) for key, (total, count) in found.losses.items()},
+        costs=costs,
+        better=_directions(metrics),
+        not_ranked={metric.name: metric.why_not for metric in metrics if not metric.comparable},
+        environment=environment,
+        unsettled=found.unsettled,
+        missing=tuple(found.missing),
+    )
+
+
+def _score_one(
+    store: Source,
+    task: TaskView,
+    run: RunView,
+    found: _Gathering,
+    metrics: tuple[Metric, ...],
+    shifted: tuple[Metric, ...],
+) -> None:
+    """Score one run on every test split of its task; predictions that cannot be read are reported, not skipped over."""
+    inside: dict[str, FloatArray] | None = None
+    for split in (*task.of_kind("id"), *task.of_kind("shift", "ood")):
+        try:
+            predictions = store.read_predictions(run.id, split.name, split.fingerprint)
+        except DubioError as fault:
+            found.missing.append(Failure(f"predictions on {split.name}", task.key, run.method, str(fault), run.id))
+            continue
+        if split.kind == "id":
+            found.add(task, split, run, _score_inside(task, split, run, predictions, found, metrics))
+            inside = uncertainties(predictions) if inside is None else inside
+        else:
+            values = dict(measure(shifted, predictions).values)
+            if inside is not None:
+                values |= detection(inside, uncertainties(predictions))
+            found.add(task, split, run, values)
+        found.shares.setdefault((task.key, split.name, run.method), []).append(entropy_shares(task, predictions))
+
+
+def _score_inside(
+    task: TaskView,
+    split: SplitView,
+    run: RunView,
+    predictions: Predictions,
+    found: _Gathering,
+    metrics: tuple[Metric, ...],
+) -> dict[str, float]:
+    """Scores of one in-domain split; curves and losses are kept for the first such split alone."""
+    measured = measure(metrics, predictions)
+    curves = curves_of(task, run, predictions)
+    if split == task.of_kind("id")[0]:
+        found.curves.setdefault((task.key, run.method), []).append(curves)
+        found.groups[task.key] = predictions.labelled.group
+        found.add_losses(task, run, measured)
+        if RANKED_BY in measured.losses:
+            fitted = cross_validate(predictions)
+            hits, fits = found.unsettled.get((task.key, run.method), (0, 0))
+            found.unsettled[task.key, run.method] = hits + fitted.bound_hits, fits + len(fitted.temperatures)
+    return {**measured.values, **referral_values(curves)}
+
+
+def reference_method(view: Manifest, task: TaskView) -> str | None:
+    """The method whose examples the control refers at random: the first single one with a run on the task."""
+    present = {run.method for run in view.runs_of(task.key)}
+    names = [method.name for method in sorted(view.methods, key=lambda method: method.ensemble)]
+    return next((name for name in names if name in present), None)
+
+
+def _add_control(view: Manifest, task: TaskView, found: _Gathering) -> None:
+    """Random referral of the reference method: the value at full retention, at every fraction."""
+    reference = reference_method(view, task)
+    for metric in ("referral_accuracy", "referral_auc"):
+        whole = referral_name(metric, 1.0)
+        found.scores += [
+            replace(score, method=RANDOM, metric=referral_name(metric, fraction))
+            for score in tuple(found.scores)
+            if score.task == task.key and score.method == reference and score.metric == whole
+            for fraction in FRACTIONS
+        ]
+
+
+def _costs(store: Source, view: Manifest) -> tuple[dict[tuple[str, str], Cost], dict[str, str]]:
+    records: dict[str, Mapping[str, Any]] = {}
+    costs = {}
+    for task in view.tasks:
+        for method in view.methods:
+            runs = view.runs_of(task.key, method.name)
+            if runs:
+                costs[task.key, method.name] = cost_of(store, runs, records)
+    return costs, environment_of(records)
+
+
+def _directions(metrics: tuple[Metric, ...]) -> dict[str, Direction]:
+    """Which way is better, for every metric of the long table."""
+    better: dict[str, Direction] = {metric.name: metric.better for metric in metrics}
+    for metric in DETECTION:
+        for quantity in QUANTITIES:
+            better[detection_name(metric, quantity)] = "lower" if metric == "ood_fpr95" else "higher"
+    for metric in ("referral_accuracy", "referral_auc"):
+        better |= {referral_name(metric, fraction): "higher" for fraction in FRACTIONS}
+    return better

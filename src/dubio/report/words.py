@@ -1,0 +1,119 @@
+"""What the report calls things: methods in a sentence each, metrics in a few words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dubio.report.manifest import MethodView, SplitView
+
+RANDOM = "random-referral"
+"""The control's name in the long table."""
+
+SENTENCES: dict[str, str] = {
+    "deterministic": "One network, one pass, no regularisation: what most systems in use do.",
+    "regularised": "One network trained with dropout and weight decay; dropout is off when it predicts.",
+    "mc-dropout": "The regularised network with dropout left on when it predicts; several passes are averaged.",
+    "heteroscedastic": "The network also predicts the noise of its own logits, and averages over it.",
+    "mc-heteroscedastic": "A network that predicts the noise of its logits, with dropout left on when it predicts.",
+    "concrete-dropout": "Dropout whose rate every layer learns from the data; off when it predicts.",
+    "mc-concrete-dropout": "Dropout with learned rates, left on when it predicts; several passes are averaged.",
+    "heteroscedastic-concrete-dropout": "Learned dropout rates and predicted logit noise; dropout off to predict.",
+    "mc-heteroscedastic-concrete-dropout": "Learned dropout rates and predicted logit noise, dropout left on.",
+}
+"""Single-fit methods dubio knows by name."""
+
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+@dataclass(frozen=True)
+class Term:
+    """How a metric is shown: its title, and what a reader needs to know."""
+
+    title: str
+    note: str
+
+
+TERMS: dict[str, Term] = {
+    "accuracy": Term("Accuracy", "share of test examples whose class is right"),
+    "calibrated_nll": Term(
+        "Calibrated NLL",
+        "negative log-likelihood after a temperature fitted on the other half of the test set (test-time "
+        "cross-validation): compares what the methods know, not how they happen to be scaled",
+    ),
+    "nll": Term("NLL", "negative log-likelihood as the method gives it, at temperature 1"),
+    "brier": Term("Brier", "squared distance of the probabilities from the truth, between 0 and 2"),
+    "ece": Term("ECE", "expected calibration error in 15 bins of equal width"),
+    "aurc": Term("AURC", "error rate of the kept examples, averaged over how many are kept"),
+    "diversity": Term("Diversity", "how far members, or samples, stand from their mean (KL divergence)"),
+    "referral_accuracy": Term("Accuracy", "accuracy of the retained part, most uncertain referred first"),
+    "referral_auc": Term("AUC", "area under the ROC curve of the retained part, most uncertain referred first"),
+    "ood_auroc": Term("AUROC", "chance that a foreign example is more uncertain than an in-domain one; 0.5 is a coin"),
+    "ood_aupr": Term("AUPR", "average precision with foreign examples as the positives; its floor is their prevalence"),
+    "ood_fpr95": Term("FPR95", "share of in-domain examples flagged when 95 % of the foreign ones are"),
+}
+
+QUANTITIES: dict[str, str] = {
+    "confidence": "confidence",
+    "predictive_entropy": "predictive entropy",
+    "mutual_information": "mutual information",
+}
+"""The uncertainties that detection is reported for."""
+
+
+def term(metric: str) -> Term:
+    """How a metric is shown; one that dubio does not know by name shows its name."""
+    return TERMS.get(metric, Term(metric, ""))
+
+
+def named(text: str) -> str:
+    """A sentence with metrics called by their titles, not by their registered names."""
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)*\b", lambda match: _within(match[0]), text)
+
+
+def _within(word: str) -> str:
+    """A metric's title within a sentence; Brier was a person, acronyms stay as they are."""
+    title = TERMS[word].title if word in TERMS else word
+    return title if title == "Brier" or title.isupper() else title[:1].lower() + title[1:]
+
+
+def sentence(method: MethodView) -> str:
+    """What a method does, in one sentence."""
+    if method.summary:
+        return method.summary
+    if method.ensemble:
+        return f"{number(method.members).capitalize()} independently trained fits of {method.family}, pooled."
+    return SENTENCES.get(method.name, f"{method.title}, a method of the benchmark's own.")
+
+
+def draws(method: MethodView) -> str:
+    """How many predictions are pooled for one answer."""
+    each = f"{method.samples} samples" if method.samples else "one pass"
+    return f"{method.members} × {each}" if method.ensemble else each
+
+
+def number(value: int) -> str:
+    """A small number as a word."""
+    return NUMBERS[value] if 0 <= value < len(NUMBERS) else f"{value:,}".replace(",", " ")
+
+
+def counted(value: int, noun: str) -> str:
+    """A number with its noun: ``three seeds``, ``one seed``."""
+    return f"{number(value)} {noun}" if value == 1 else f"{number(value)} {noun}s"
+
+
+def listed(words: list[str]) -> str:
+    """Words as a sentence lists them: ``a, b and c``."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def split_role(split: SplitView) -> str:
+    """What a split is for, in words."""
+    return {
+        "train": "trained on",
+        "val": "chose the epoch",
+        "cal": "kept aside for guarantees",
+        "id": "in-domain test",
+        "shift": "shifted test",
+        "ood": "novel classes",
+    }[split.kind]

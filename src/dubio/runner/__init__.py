@@ -1,0 +1,1 @@
+"""The runner: benchmarks, plans, and the processes that carry them out."""

@@ -1,0 +1,49 @@
+"""What fits will cost, measured on a few steps: one measurement for all fits that differ only in their seed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dubio.runner.executor import Executor, Finished
+from dubio.runner.left import Left
+from dubio.runner.plan import Node
+from dubio.runner.setting import Setting
+from dubio.store import identity
+
+Cost = Mapping[str, float]
+
+UNKNOWN: Cost = {"seconds": 0.0, "bytes": 0.0}
+"""Of a fit that cannot even be measured: making it will fail too, and say why."""
+
+
+def family(spec: Mapping[str, Any]) -> str:
+    """What fits have in common that cost the same: all but seed, member and the fit they start from."""
+    return identity({key: value for key, value in spec.items() if key not in ("seed", "member", "start")})
+
+
+def measure_here(nodes: Iterable[Node], settings: Sequence[Setting], left: Left) -> dict[str, Cost]:
+    """Id → cost of these fits, measured in this process."""
+    found: dict[str, Cost] = {}
+    costs = {}
+    for node in nodes:
+        key = family(node.spec)
+        if key not in found:
+            found[key] = left.estimate(node.spec, settings[node.setting].task)
+        costs[node.id] = found[key]
+    return costs
+
+
+def measure_in_workers(nodes: Sequence[Node], executor: Executor) -> dict[str, Cost]:
+    """Id → cost of these fits, measured where they will be made; what is read and encoded for it is kept there."""
+    waiting = {family(node.spec): node for node in nodes}
+    keys = list(waiting)
+    found: dict[str, Cost] = {}
+    while len(found) < len(keys):
+        while waiting and executor.free() > 0:
+            key, node = waiting.popitem()
+            executor.submit({"kind": "estimate", "id": key, "spec": node.spec, "task": node.task, "splits": []})
+        for event in executor.wait(1.0):
+            if isinstance(event, Finished):
+                found[event.id] = event.result.get("cost", UNKNOWN)
+    return {node.id: found[family(node.spec)] for node in nodes}

@@ -1,0 +1,183 @@
+"""A benchmark from beginning to end: tuned, planned, carried out, written down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dubio.errors import one_of
+from dubio.runner.benchmark import Benchmark
+from dubio.runner.costs import measure_here, measure_in_workers
+from dubio.runner.execute import Outcome, execute, survey
+from dubio.runner.executor import Executor, WorkerOrders
+from dubio.runner.left import Left
+from dubio.runner.local import LocalExecutor
+from dubio.runner.manifest import make_manifest, manifest_key
+from dubio.runner.plan import Plan, make_plan
+from dubio.runner.progress import make_progress
+from dubio.runner.setting import Setting
+from dubio.runner.tuning import Choice, Trial, choose, combinations, plan_trials
+from dubio.store import Store
+from dubio.store.atomic import sweep
+from dubio.store.index import rebuild
+
+EXECUTORS: Mapping[str, Callable[[int, WorkerOrders, Path], Executor]] = {"local": LocalExecutor}
+
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a plan would cost.
+
+    Attributes:
+        trainings: Fits in the plan.
+        asked: Fits there would be if nothing were shared.
+        trials: Fits of the plan's tuning; of these, those that are not part of the plan come on top of ``trainings``.
+        predictions: Sets of predictions in the plan.
+        trainings_left: Fits not yet in the store.
+        predictions_left: Predictions not yet in the store.
+        seconds: Estimated time of what is left.
+        bytes: Estimated size of what is left.
+    """
+
+    trainings: int
+    asked: int
+    trials: int
+    predictions: int
+    trainings_left: int
+    predictions_left: int
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Finish:
+    """How a benchmark run ended; ``damaged`` is what else in the store is not what was written."""
+
+    manifest: dict[str, Any]
+    path: Path
+    outcome: Outcome
+    damaged: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class BenchmarkRun:
+    """A benchmark whose tasks have been read.
+
+    Attributes:
+        benchmark: What is to be run.
+        settings: Its tasks, made ready.
+        left: What fits and predicts.
+    """
+
+    benchmark: Benchmark
+    settings: Sequence[Setting]
+    left: Left
+
+    def forecast(self, store: Store | None, jobs: int) -> Forecast:
+        """What is ahead; changes nothing. Where tuning is still to choose, the first values stand for the chosen.
+
+        Args:
+            store: What may hold some of it already.
+            jobs: Processes that will share the work.
+        """
+        trial_plan, trials = plan_trials(self.benchmark, self.settings, self.left)
+        plan = make_plan(self.benchmark, self.settings, self.left, self._first_choices())
+        nodes = {**trial_plan.nodes, **plan.nodes}
+        left = [node for node in nodes.values() if store is None or not _exists(store, node.id, node.kind)]
+        fits = [node for node in left if node.kind == "fit"]
+        predictions = [node for node in left if node.kind in ("predict", "method")]
+        costs = measure_here(fits, self.settings, self.left).values()
+        size = sum(cost["bytes"] for cost in costs)
+        size += sum(self._prediction_bytes(node.spec, node.setting) for node in predictions)
+        return Forecast(
+            trainings=len(plan.of_kind("fit")),
+            asked=plan.asked,
+            trials=len(trials),
+            predictions=len(plan.of_kind("predict", "method")),
+            trainings_left=len(fits),
+            predictions_left=len(predictions),
+            seconds=sum(cost["seconds"] for cost in costs) / jobs,
+            bytes=int(size),
+        )
+
+    def run(self, store: Store, jobs: int, executor: str, orders: WorkerOrders) -> Finish:
+        """Make everything that is not in the store and write the manifest and the index.
+
+        Args:
+            store: Where everything goes.
+            jobs: Processes at a time.
+            executor: Who does it.
+            orders: What workers are told.
+        """
+        logs = store.scratch.new()
+        logs.mkdir()
+        hands = EXECUTORS[one_of("--executor", executor, EXECUTORS)](jobs, orders, logs)
+        try:
+            trial_plan, trials = plan_trials(self.benchmark, self.settings, self.left)
+            tried = self._carry_out(trial_plan, store, hands)
+            choices = choose(trials, store)
+            plan = make_plan(
+                self.benchmark, self.settings, self.left, {key: c.trial.arguments for key, c in choices.items()}
+            )
+            outcome = self._carry_out(plan, store, hands)
+        finally:
+            hands.close()
+            sweep(store.layout.scratch)
+        failures = {**tried.failures, **_unchosen(trials, choices), **outcome.failures}
+        outcome = Outcome(tried.found + outcome.found, tried.made + outcome.made, failures)
+        manifest = make_manifest(self.benchmark, self.settings, plan, choices.values(), failures)
+        path = store.write_manifest(manifest, manifest_key(self.benchmark, self.settings))
+        return Finish(manifest, path, outcome, damaged=rebuild(store))
+
+    def _carry_out(self, plan: Plan, store: Store, hands: Executor) -> Outcome:
+        if not plan.nodes:
+            return Outcome()
+        estimates: dict[str, float] = {}
+        watcher = make_progress(estimates)
+        try:
+            sound = survey(plan, store, watcher)
+            fits = [node for node in plan.of_kind("fit") if node.id not in sound]
+            if fits:
+                watcher.note(f"{len(fits)} trainings to do; measuring a few steps of each sort first")
+            costs = measure_in_workers(fits, hands)
+            estimates |= {identifier: cost["seconds"] for identifier, cost in costs.items()}
+            return execute(plan, store, hands, watcher, estimates, sound)
+        finally:
+            watcher.close()
+
+    def _first_choices(self) -> dict[tuple[int, str], Mapping[str, Any]]:
+        return {
+            (setting.index, method): combinations(lists)[0]
+            for setting in self.settings
+            for method, lists in self.benchmark.tune.items()
+        }
+
+    def _prediction_bytes(self, spec: Mapping[str, Any], setting: int) -> int:
+        place = self.settings[setting]
+        rows = sum(len(split) for split in place.predicted)
+        return FLOAT_BYTES * max(1, int(spec.get("samples", 1))) * rows * len(place.task.classes)
+
+
+def _exists(store: Store, identifier: str, kind: str) -> bool:
+    return store.layout.directory("fits" if kind == "fit" else "predictions", identifier).is_dir()
+
+
+def _unchosen(trials: Sequence[Trial], choices: Mapping[tuple[int, str], Choice]) -> dict[str, dict[str, Any]]:
+    """Methods that could not be tuned because every trial failed."""
+    failures = {}
+    for trial in trials:
+        if (trial.setting.index, trial.method) not in choices:
+            name, network = trial.setting.name, trial.setting.entry.network
+            failures[f"tune-{name}-{network}-{trial.method}"] = {
+                "id": "",
+                "what": f"tuning of {name}/{network}: {trial.method}",
+                "kind": "tuning",
+                "task": name,
+                "method": trial.method,
+                "error": "not run, because every trial of its tuning failed.",
+            }
+    return failures

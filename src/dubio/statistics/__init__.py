@@ -1,0 +1,1 @@
+"""Comparing methods: ranks, tests over datasets, paired tests over examples, bootstrap, deep-ensemble equivalent."""

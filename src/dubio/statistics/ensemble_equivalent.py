@@ -1,0 +1,200 @@
+"""The deep-ensemble equivalent (P eqs 4–5): how many independent networks a method is worth.
+
+DEE_m(k) is the least real l ≥ 1 at which the deep ensemble's mean curve, linear between whole l, reaches the value of
+method m with k samples. Its lower and upper bounds come from the curve raised and lowered by its standard deviation
+over random orders of the trained members. Beyond the longest ensemble the answer is "> l_max": nothing is extrapolated.
+Curves are of calibrated log-likelihood (negated: ``nll``), calibrated Brier score, calibrated AURC, and error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from dubio.calibration.cross_validation import REPEATS, fit_folds, score_folds
+from dubio.calibration.halves import random_halves
+from dubio.calibration.likelihood import Evidence, evidence_of_log_probs
+from dubio.errors import UserError, one_of
+from dubio.metrics.needs import labelled
+from dubio.pooling import FloatArray, log_sigmoid, row_blocks
+from dubio.types import BoolArray, IntArray, Predictions
+
+Score = Literal["nll", "brier", "error", "aurc"]
+Unit = Literal["member", "sample"]
+
+SCORES: tuple[Score, ...] = get_args(Score)
+
+
+@dataclass(frozen=True, eq=False)
+class GrowthCurve:
+    """Scores of growing ensembles, lower is better: index l − 1 holds the score with l members.
+
+    Attributes:
+        mean: Score name to ``[L]``, the mean over random orders.
+        std: Score name to ``[L]``, the standard deviation over random orders (0 where there was one).
+        orders: How many orders were drawn.
+    """
+
+    mean: dict[Score, FloatArray]
+    std: dict[Score, FloatArray]
+    orders: int
+
+    def __len__(self) -> int:
+        return len(self.mean["nll"])
+
+
+@dataclass(frozen=True)
+class Equivalent:
+    """A number of independent networks, or more than there are.
+
+    Attributes:
+        size: l, or infinity where no ensemble at hand reaches the value.
+        longest: l_max, the size of the longest ensemble at hand.
+    """
+
+    size: float
+    longest: int
+
+    @property
+    def beyond(self) -> bool:
+        """Whether the answer is only "more than l_max"."""
+        return self.size == np.inf
+
+    def __str__(self) -> str:
+        return f"> {self.longest}" if self.beyond else f"{self.size:.3g}"
+
+
+@dataclass(frozen=True)
+class EquivalentRange:
+    """The deep-ensemble equivalent with its bounds (P eq. 5), lower ≤ central ≤ upper."""
+
+    lower: Equivalent
+    central: Equivalent
+    upper: Equivalent
+
+
+def growth_curve(
+    predictions: Predictions, *, unit: Unit = "member", orders: int = 3, seed: int = 0, repeats: int = REPEATS
+) -> GrowthCurve:
+    """Score the ensembles of the first 1, 2, … members (or samples) in random orders.
+
+    Args:
+        predictions: Labelled predictions with all members (samples).
+        unit: What is added one at a time: a deep ensemble grows by members (with all their samples), another method
+            by samples.
+        orders: Random orders to average over; with one unit there is one order.
+        seed: Of the orders, and of the halves of test-time cross-validation.
+        repeats: Of test-time cross-validation.
+
+    Raises:
+        UserError: When no example is labelled, or too few are to be halved.
+    """
+    one_of("unit", unit, get_args(Unit))
+    if orders < 1:
+        raise UserError(f"orders must be at least 1; given {orders}.")
+    known = labelled(predictions, "a growth curve")
+    owner = known.member if unit == "member" else np.arange(known.samples, dtype=np.int64)
+    names = np.unique(owner)
+    halves = random_halves(known, repeats=repeats, seed=seed)
+    generator = np.random.default_rng(seed)
+    drawn = [generator.permutation(len(names)) for _ in range(orders if len(names) > 1 else 1)]
+    values = np.array([_grow(known, owner, names[order], halves) for order in drawn])  # [orders, L, scores]
+    mean, std = values.mean(axis=0), values.std(axis=0, ddof=1 if len(drawn) > 1 else 0)
+    return GrowthCurve(
+        {score: mean[:, index] for index, score in enumerate(SCORES)},
+        {score: std[:, index] for index, score in enumerate(SCORES)},
+        len(drawn),
+    )
+
+
+def equivalent(curve: FloatArray, value: float) -> Equivalent:
+    """The least real l ≥ 1 at which a curve, lower is better, comes down to a value.
+
+    Args:
+        curve: ``[L]``, the score of ensembles of 1, …, L; linear in between.
+        value: The score to reach.
+    """
+    reached = np.flatnonzero(curve <= value)
+    if len(reached) == 0:
+        return Equivalent(np.inf, len(curve))
+    first = int(reached[0])
+    if first == 0:
+        return Equivalent(1.0, len(curve))
+    above, below = float(curve[first - 1]), float(curve[first])
+    # an infinite score just before leaves no slope to interpolate along: only the whole size is sure
+    part = (above - value) / (above - below) if np.isfinite(above) else 1.0
+    return Equivalent(first + part, len(curve))
+
+
+def equivalent_range(ensemble: GrowthCurve, score: Score, value: float) -> EquivalentRange:
+    """DEE of a method with this value, with bounds from the ensemble curve's spread.
+
+    Args:
+        ensemble: The deep ensemble's growth curve.
+        score: Which score.
+        value: The method's mean score, lower is better.
+    """
+    one_of("score", score, SCORES)
+    mean, std = ensemble.mean[score], ensemble.std[score]
+    return EquivalentRange(equivalent(mean - std, value), equivalent(mean, value), equivalent(mean + std, value))
+
+
+def equivalent_curve(ensemble: GrowthCurve, method: GrowthCurve, score: Score) -> tuple[EquivalentRange, ...]:
+    """DEE of a method with 1, 2, … samples."""
+    return tuple(equivalent_range(ensemble, score, float(value)) for value in method.mean[score])
+
+
+def average_equivalent(equivalents: Sequence[Equivalent]) -> Equivalent:
+    """The mean over architectures (P Fig. 3): beyond as soon as one of them is.
+
+    Raises:
+        UserError: When there is none.
+    """
+    if not equivalents:
+        raise UserError("there is no equivalent to average.")
+    return Equivalent(float(np.mean([each.size for each in equivalents])), min(each.longest for each in equivalents))
+
+
+def _grow(known: Predictions, owner: IntArray, order: IntArray, halves: tuple[BoolArray, ...]) -> list[list[float]]:
+    """Scores with the first 1, 2, … units of one order; each size starts from the last one's temperatures."""
+    rows, start = [], 1.0
+    for evidence in _running_means(known, owner, order):
+        folds = fit_folds(evidence, halves, start=start)
+        start = float(np.median([fold.b for fold in folds]))
+        scored = score_folds(evidence, folds)
+        rows.append([scored.nll.mean, scored.brier.mean, float(evidence.wrong().mean()), scored.aurc.mean])
+    return rows
+
+
+def _running_means(known: Predictions, owner: IntArray, order: IntArray) -> Iterator[Evidence]:
+    """The evidence of the averaged probabilities of the first 1, 2, … units.
+
+    Sums of probabilities need no division by their number: evidence does not depend on a common factor.
+    """
+    yes = np.zeros((len(known), known.class_count))
+    no = np.zeros_like(yes) if known.target == "multilabel" else None
+    for unit in order:
+        samples = np.flatnonzero(owner == unit)
+        for block in row_blocks(len(samples), len(known), known.class_count):
+            logits = known.logits[samples, block].astype(np.float64)
+            if no is None:
+                yes[block] += _softmax(logits).mean(axis=0)
+            else:
+                yes[block] += np.exp(log_sigmoid(logits)).mean(axis=0)
+                no[block] += np.exp(log_sigmoid(-logits)).mean(axis=0)
+        with np.errstate(divide="ignore"):
+            if no is None:
+                yield evidence_of_log_probs(np.log(yes), known.labels)
+            else:
+                yield Evidence(np.log(yes) - np.log(no), known.labels, True)
+
+
+def _softmax(logits: FloatArray) -> FloatArray:
+    """Probabilities over the last axis; logits are changed in place. Every row has a finite logit."""
+    logits -= logits.max(axis=-1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=-1, keepdims=True)
+    return logits

@@ -1,0 +1,166 @@
+"""Two systems on the same examples: paired bootstrap, McNemar's exact test, Holm's correction for many comparisons.
+
+Paired bootstrap: the same resampled examples (groups, where given) for both; the two-sided p is twice the smaller share
+of replicates of the difference on one side of zero, with one added above and below so that it is never zero.
+McNemar: of the b + c examples on which exactly one system is right, the split is Binomial(b + c, 1/2) if neither is
+better; the two-sided exact p. It takes examples as independent, so it is refused where they come in groups.
+Holm: with p₍₁₎ ≤ … ≤ p₍ₘ₎ the adjusted values are max_{j ≤ i} min(1, (m − j + 1) p₍ⱼ₎).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+from scipy import stats
+
+from dubio.errors import UserError
+from dubio.metrics.needs import labelled
+from dubio.metrics.outcomes import correct
+from dubio.pooling import FloatArray
+from dubio.statistics.bootstrap import basis, metric_statistic, percentile_interval, replicate, resolvable, units_of
+from dubio.types import Metric, Predictions
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """One metric's difference between two systems, first minus second.
+
+    Attributes:
+        first: Name of one system.
+        second: Name of the other.
+        difference: Value of the first less value of the second.
+        low: Lower end of its confidence interval.
+        high: Upper end.
+        p: Two-sided p-value.
+        adjusted_p: The same after Holm's correction over the pairs tested together.
+        resolves: The smallest difference these examples tell from none; below it the two are not distinguishable.
+    """
+
+    first: str
+    second: str
+    difference: float
+    low: float
+    high: float
+    p: float
+    adjusted_p: float
+    resolves: float
+
+
+@dataclass(frozen=True)
+class McNemar:
+    """Examples that only one of two systems gets right, and the exact two-sided p-value."""
+
+    only_first: int
+    only_second: int
+    p: float
+
+
+def aligned(systems: Mapping[str, Predictions]) -> dict[str, Predictions]:
+    """The systems with their rows in the order of the first one's ids.
+
+    Raises:
+        UserError: When they are not about the same examples, naming the system and the row.
+    """
+    names = list(systems)
+    first = systems[names[0]]
+    result = {names[0]: first}
+    for name in names[1:]:
+        other = systems[name]
+        if len(other) != len(first):
+            raise UserError(f"{name!r} has {len(other)} examples, {names[0]!r} has {len(first)}; "
+                            "a paired test needs the same ones.")
+        if first.ids is not None and other.ids is not None:
+            other = _reordered(names[0], first, name, other)
+        differing = np.flatnonzero((other.labels != first.labels).reshape(len(first), -1).any(axis=1))
+        if len(differing):
+            raise UserError(f"{name!r} and {names[0]!r} do not have the same labels: row {int(differing[0])} differs.")
+        result[name] = other
+    return result
+
+
+def _reordered(first_name: str, first: Predictions, name: str, other: Predictions) -> Predictions:
+    if first.ids is None or other.ids is None or np.array_equal(first.ids, other.ids):
+        return other
+    for who, ids in ((first_name, first.ids), (name, other.ids)):
+        unique, counts = np.unique(ids, return_counts=True)
+        if len(unique) < len(ids):
+            raise UserError(f"{who!r}: id {str(unique[counts > 1][0])!r} occurs more than once.")
+    missing = np.setdiff1d(first.ids, other.ids)
+    if len(missing):
+        raise UserError(f"{name!r} has no example with id {str(missing[0])!r}, which {first_name!r} has.")
+    order = np.argsort(other.ids, kind="stable")
+    return other.take(order[np.searchsorted(other.ids[order], first.ids)].astype(np.int64))
+
+
+def paired_tests(
+    systems: Mapping[str, Predictions], metric: Metric, *, replicates: int = 2000, seed: int = 0, level: float = 0.95
+) -> tuple[PairedTest, ...]:
+    """Every pair of systems by the paired bootstrap, p-values corrected after Holm.
+
+    Args:
+        systems: Name to predictions on the same examples.
+        metric: What to compare.
+        replicates: Of the bootstrap, shared by all systems.
+        seed: Of the bootstrap.
+        level: Confidence level.
+
+    Raises:
+        UserError: For fewer than two systems, or systems on different examples.
+    """
+    if len(systems) < 2:
+        raise UserError(f"a paired test needs at least two systems; given {len(systems)}.")
+    bases = {name: basis(metric, each) for name, each in aligned(systems).items()}
+    units = units_of(next(iter(bases.values())))
+    forms = {name: metric_statistic(metric, each) for name, each in bases.items()}
+    draws = replicate(forms, units, replicates=replicates, seed=seed)
+    values = {name: float(metric.compute(each)) for name, each in bases.items()}
+    pairs = list(combinations(systems, 2))
+    tests = [_test(one, two, values, draws, level) for one, two in pairs]
+    adjusted = holm([test.p for test in tests])
+    return tuple(replace(test, adjusted_p=p) for test, p in zip(tests, adjusted, strict=True))
+
+
+def _test(one: str, two: str, values: Mapping[str, float], draws: Mapping[str, FloatArray], level: float) -> PairedTest:
+    with np.errstate(invalid="ignore"):
+        gaps = draws[one] - draws[two]
+        interval = percentile_interval(values[one] - values[two], gaps, level=level)
+    p = bootstrap_p(gaps)
+    resolves = resolvable(interval.error, level=level)
+    return PairedTest(one, two, interval.value, interval.low, interval.high, p, p, resolves)
+
+
+def bootstrap_p(gaps: FloatArray) -> float:
+    """Two-sided p from replicates of a difference: 2 · (1 + the fewer on one side of zero) / (1 + replicates)."""
+    known = gaps[~np.isnan(gaps)]
+    fewer = min(int((known <= 0).sum()), int((known >= 0).sum()))
+    return min(1.0, 2.0 * (1 + fewer) / (1 + len(known)))
+
+
+def mcnemar(first: Predictions, second: Predictions) -> McNemar:
+    """Exact McNemar test that two systems are right equally often.
+
+    Raises:
+        UserError: When they are not about the same examples, or the examples come in groups.
+    """
+    pair = aligned({"first": first, "second": second})
+    if first.group is not None or second.group is not None:
+        raise UserError("McNemar's test takes examples as independent, and these come in groups: "
+                        "use the paired bootstrap, which resamples groups.")
+    one, two = (correct(labelled(each, "McNemar's test")) for each in pair.values())
+    b, c = int((one & ~two).sum()), int((two & ~one).sum())
+    return McNemar(b, c, float(stats.binomtest(b, b + c, 0.5).pvalue) if b + c else 1.0)
+
+
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Adjusted p-values that keep the chance of any false rejection below the level, in the order given."""
+    p = np.asarray(p_values, dtype=np.float64)
+    if np.isnan(p).any() or (p < 0).any() or (p > 1).any():
+        raise UserError("p-values must lie between 0 and 1.")
+    order = np.argsort(p, kind="stable")
+    stepped = np.maximum.accumulate(np.minimum(1.0, p[order] * np.arange(len(p), 0, -1)))
+    adjusted = np.empty_like(p)
+    adjusted[order] = stepped
+    return tuple(float(value) for value in adjusted)

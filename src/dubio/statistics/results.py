@@ -1,0 +1,201 @@
+"""The long table of results: dataset, method, metric, value, seed; from a file of anyone's, or from our own scores.
+
+Values are kept as exact fractions of the decimal text they were written in: averages and roundings of printed results
+then come out as they would on paper, where binary floats can flip a tie.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dubio.errors import BadFile, UnknownName, UserError
+from dubio.types import Direction
+
+MAX_EXPONENT = 400
+"""Powers of ten beyond which a value is refused: an exact fraction of 1e999999999 would fill the memory."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """One value of one metric, of one method on one dataset with one seed."""
+
+    dataset: str
+    method: str
+    metric: str
+    value: Fraction
+    seed: str | None = None
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the columns of a long table are called; a seed column is optional."""
+
+    dataset: str = "dataset"
+    method: str = "method"
+    metric: str = "metric"
+    value: str = "value"
+    seed: str | None = None
+
+    def needed(self) -> dict[str, str]:
+        """Option to column name, of the columns that must be there."""
+        named = {
+            "--dataset-col": self.dataset,
+            "--method-col": self.method,
+            "--metric-col": self.metric,
+            "--value-col": self.value,
+        }
+        return named if self.seed is None else {**named, "--seed-col": self.seed}
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Results in the long form."""
+
+    results: tuple[Result, ...]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics in it, in order of appearance."""
+        return tuple(dict.fromkeys(result.metric for result in self.results))
+
+    def means(self, metric: str) -> dict[tuple[str, str], Fraction]:
+        """(dataset, method) to the exact mean over all its rows of that metric.
+
+        Raises:
+            UnknownName: When the table has no such metric.
+        """
+        if metric not in self.metrics:
+            raise UnknownName("metric in the table of results", metric, self.metrics)
+        sums: dict[tuple[str, str], list[Fraction]] = {}
+        for result in self.results:
+            if result.metric == metric:
+                sums.setdefault((result.dataset, result.method), []).append(result.value)
+        return {cell: sum(values, Fraction(0)) / len(values) for cell, values in sums.items()}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One metric's values, every method on every dataset, after rounding.
+
+    Attributes:
+        metric: The metric.
+        better: Which way is better.
+        datasets: Row names.
+        methods: Column names.
+        values: ``values[d][m]``, exact.
+    """
+
+    metric: str
+    better: Direction
+    datasets: tuple[str, ...]
+    methods: tuple[str, ...]
+    values: tuple[tuple[Fraction, ...], ...] = field(repr=False)
+
+
+def exact(value: Any) -> Fraction:
+    """The exact value of a number or of its decimal text; a float counts as the shortest text that reads back to it.
+
+    Raises:
+        ValueError: For what is no finite number.
+    """
+    try:
+        number = Decimal(repr(float(value)) if isinstance(value, float) else str(value).strip())
+    except InvalidOperation:
+        raise ValueError(f"{value!r} is not a decimal number") from None
+    if not number.is_finite() or abs(number.adjusted()) > MAX_EXPONENT:
+        raise ValueError(f"{value!r} is not finite, or too large or small")
+    return Fraction(number)
+
+
+def rounded(value: Fraction, digits: int | None) -> Fraction:
+    """The value rounded half-even to so many decimals, in exact arithmetic; as it is for None."""
+    return value if digits is None else Fraction(round(value, digits))
+
+
+def grid(table: ResultTable, metric: str, better: Direction, *, digits: int | None = None) -> Grid:
+    """Every method on every dataset: rows averaged, then rounded.
+
+    Args:
+        table: Long results.
+        metric: Which metric.
+        better: Which way is better.
+        digits: Decimals to round the averages to; None leaves them exact.
+
+    Raises:
+        UserError: When a method has no value on a dataset that others have, naming both.
+    """
+    means = table.means(metric)
+    datasets = tuple(dict.fromkeys(dataset for dataset, _ in means))
+    methods = tuple(dict.fromkeys(method for _, method in means))
+    missing = [(method, dataset) for dataset in datasets for method in methods if (dataset, method) not in means]
+    if missing:
+        method, dataset = missing[0]
+        more = f" ({len(missing) - 1} more such gaps)" if len(missing) > 1 else ""
+        raise UserError(f"method {method!r} has no {metric} on dataset {dataset!r}{more}; "
+                        "ranks need every method on every dataset.")
+    values = tuple(tuple(rounded(means[dataset, method], digits) for method in methods) for dataset in datasets)
+    return Grid(metric, better, datasets, methods, values)
+
+
+def table_of(rows: Iterable[Mapping[str, Any]]) -> ResultTable:
+    """A table from our own scores: mappings with dataset, method, metric, value and, where there is one, seed."""
+    return ResultTable(tuple(
+        Result(str(row["dataset"]), str(row["method"]), str(row["metric"]), exact(row["value"]),
+               None if row.get("seed") is None else str(row["seed"]))
+        for row in rows
+    ))
+
+
+def read_results(path: Path, columns: Columns | None = None) -> ResultTable:
+    """Read a long table from CSV, or TSV where the name ends in ``.tsv``.
+
+    Args:
+        path: The file, UTF-8, with a header.
+        columns: What its columns are called.
+
+    Raises:
+        BadFile: For a missing or unreadable file, a missing column, a row that is too short, a value that is no number.
+    """
+    wanted = Columns() if columns is None else columns
+    if not path.is_file():
+        raise BadFile(f"--results {str(path)!r}: no such file.")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as stream:
+            rows = list(csv.reader(stream, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True))
+    except (UnicodeDecodeError, csv.Error) as fault:
+        raise BadFile(f"{path}: not a CSV table in UTF-8: {fault}") from fault
+    if not rows:
+        raise BadFile(f"{path}: empty; a header and rows are needed.")
+    places = _places(path, rows[0], wanted)
+    results = tuple(_result(path, number, row, places) for number, row in enumerate(rows[1:], start=2) if row)
+    if not results:
+        raise BadFile(f"{path}: a header but no rows.")
+    return ResultTable(results)
+
+
+def _places(path: Path, header: Sequence[str], columns: Columns) -> dict[str, int]:
+    for option, name in columns.needed().items():
+        if header.count(name) > 1:
+            raise BadFile(f"{path}: column {name!r} occurs {header.count(name)} times.")
+        if name not in header:
+            raise BadFile(f"{path}: {UnknownName('column', name, header)} Name it with {option}.")
+    return {option: header.index(name) for option, name in columns.needed().items()}
+
+
+def _result(path: Path, number: int, row: Sequence[str], places: Mapping[str, int]) -> Result:
+    if len(row) <= max(places.values()):
+        raise BadFile(f"{path}: row {number} has {len(row)} columns; {max(places.values()) + 1} are needed.")
+    text = row[places["--value-col"]]
+    try:
+        value = exact(text)
+    except ValueError:
+        raise BadFile(f"{path}: row {number}: value {text!r} is not a finite number.") from None
+    seed = row[places["--seed-col"]] if "--seed-col" in places else None
+    dataset, method, metric = (row[places[f"--{part}-col"]].strip() for part in ("dataset", "method", "metric"))
+    return Result(dataset, method, metric, value, seed)

@@ -1,0 +1,161 @@
+"""Writing so that a thing exists only if it is whole.
+
+A file or directory is made in a scratch directory on the store's own file system, flushed to the disk, and renamed into
+place. A scratch directory belongs to one process, which holds a lock beside it: whoever can take the lock knows that
+the owner is dead and may sweep. Everything the operating system refuses becomes a :class:`StoreError` that names the
+path and the reason.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from dubio.errors import StoreError
+
+SWEEP_PATIENCE = 10.0
+"""Seconds to retry a scratch lock that a sweeping process holds for a moment."""
+
+REASONS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOTDIR: "a file is where a directory should be",
+    errno.EEXIST: "something else is in the way",
+    errno.EIO: "the disk reports an error",
+}
+
+
+@contextmanager
+def storing(path: Path) -> Iterator[None]:
+    """Turn what the operating system refuses within the block into a :class:`StoreError` about this path."""
+    try:
+        yield
+    except OSError as fault:
+        reason = REASONS.get(fault.errno or 0, fault.strerror or str(fault))
+        raise StoreError(f"cannot write {str(fault.filename or path)!r}: {reason}.") from fault
+
+
+def sync_directory(path: Path) -> None:
+    """Flush a directory's entries, so that a rename in it outlives a power cut; Windows has no such call."""
+    if os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Scratch:
+    """A process's own temporary directory inside a store."""
+
+    def __init__(self, home: Path) -> None:
+        """Make it; stale ones of dead processes are swept first.
+
+        Args:
+            home: The directory in which scratch directories live.
+        """
+        self._home = home
+        with storing(home):
+            home.mkdir(parents=True, exist_ok=True)
+            sweep(home)
+            name = uuid.uuid4().hex
+            self._lock = FileLock(home / f"{name}.lock", thread_local=False)
+            self._lock.acquire(timeout=SWEEP_PATIENCE)
+            self.path = home / name
+            self.path.mkdir()
+
+    def close(self) -> None:
+        """Remove it with whatever is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        Path(self._lock.lock_file).unlink(missing_ok=True)
+        self._lock.release()
+
+    def new(self) -> Path:
+        """A path in it that nothing has yet."""
+        return self.path / uuid.uuid4().hex
+
+    def adopt(self, fresh: Path, target: Path) -> None:
+        """Flush a file made in this scratch directory and put it in place, replacing what was there."""
+        with storing(target):
+            sync_file(fresh)
+            os.replace(fresh, target)
+
+    def adopt_directory(self, fresh: Path, target: Path) -> None:
+        """Flush a directory made in this scratch directory and put it in place; one that exists is left as it is."""
+        with storing(target):
+            for path in fresh.iterdir():
+                sync_file(path)
+            sync_directory(fresh)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if not target.is_dir():
+                os.rename(fresh, target)
+            sync_directory(target.parent)
+
+    def write_file(self, target: Path, content: bytes) -> None:
+        """Put a whole file in place, replacing what was there.
+
+        Raises:
+            StoreError: When it cannot be written; nothing is left half-written.
+        """
+        fresh = self.new()
+        try:
+            with storing(target):
+                fresh.write_bytes(content)
+                target.parent.mkdir(parents=True, exist_ok=True)
+            self.adopt(fresh, target)
+            with storing(target):
+                sync_directory(target.parent)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    def write_directory(self, target: Path, files: dict[str, bytes]) -> None:
+        """Put a whole directory of files in place; one that exists already is left as it is.
+
+        Raises:
+            StoreError: When it cannot be written; nothing is left half-written.
+        """
+        fresh = self.new()
+        try:
+            with storing(target):
+                fresh.mkdir()
+                for name, content in files.items():
+                    (fresh / name).write_bytes(content)
+            self.adopt_directory(fresh, target)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def sync_file(path: Path) -> None:
+    """Flush a file to the disk."""
+    with path.open("rb") as handle:
+        os.fsync(handle.fileno())
+
+
+def sweep(home: Path) -> list[Path]:
+    """Remove the scratch directories whose owners are dead; returns what was removed."""
+    removed = []
+    for lock_file in sorted(home.glob("*.lock")):
+        lock = FileLock(lock_file, thread_local=False)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            continue
+        directory = lock_file.with_suffix("")
+        if directory.exists():
+            shutil.rmtree(directory, ignore_errors=True)
+            removed.append(directory)
+        # Unlinked while held: whoever waits for this file sees that it is gone and makes a new one.
+        lock_file.unlink(missing_ok=True)
+        lock.release()
+    return removed

@@ -1,0 +1,91 @@
+"""The index: the whole store as a small SQLite file, derived from its directories.
+
+Delete it and nothing is lost. It holds no timings and no paths, is written in one order, and names the SHA-256 of every
+weights and predictions file: two stores with the same index hold the same results, bit for bit.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from dubio.errors import CorruptFile
+from dubio.store.atomic import storing
+from dubio.store.fits import WEIGHTS
+from dubio.store.identity import canonical
+from dubio.store.predictions import members_of
+from dubio.store.records import read_record
+from dubio.store.runs import Store
+
+TABLES = """
+CREATE TABLE fits (
+  id TEXT PRIMARY KEY, task TEXT, network TEXT, seed INTEGER, member INTEGER, start TEXT, weights TEXT, spec TEXT
+) WITHOUT ROWID;
+CREATE TABLE predictions (id TEXT PRIMARY KEY, fit TEXT, spec TEXT) WITHOUT ROWID;
+CREATE TABLE files (
+  prediction TEXT, split TEXT, fingerprint TEXT, sha256 TEXT, PRIMARY KEY (prediction, split, fingerprint)
+) WITHOUT ROWID;
+CREATE TABLE members (
+  prediction TEXT, position INTEGER, member TEXT, PRIMARY KEY (prediction, position)
+) WITHOUT ROWID;
+CREATE TABLE runs (
+  manifest TEXT, task TEXT, network TEXT, method TEXT, seed INTEGER, member INTEGER, prediction TEXT
+);
+"""
+
+
+def rebuild(store: Store) -> tuple[str, ...]:
+    """Write the index anew from what is in the store.
+
+    Returns:
+        What is damaged and therefore not in it.
+
+    Raises:
+        StoreError: When it cannot be written.
+    """
+    fresh, damaged = store.scratch.new(), list[str]()
+    with storing(store.layout.index):
+        with closing(sqlite3.connect(fresh)) as base, base:
+            base.executescript(TABLES)
+            for insert, names in (
+                (_insert_fit, store.ids("fits")),
+                (_insert_prediction, store.ids("predictions")),
+                (_insert_runs, store.manifests()),
+            ):
+                for name in names:
+                    try:
+                        insert(base, store, name)
+                    except CorruptFile as fault:
+                        damaged.append(str(fault))
+        store.scratch.adopt(fresh, store.layout.index)
+    return tuple(damaged)
+
+
+def dump(store: Store) -> str:
+    """The index as SQL text, for comparing two stores."""
+    with closing(sqlite3.connect(f"{store.layout.index.as_uri()}?mode=ro", uri=True)) as base:
+        return "\n".join(base.iterdump())
+
+
+def _insert_fit(base: sqlite3.Connection, store: Store, fit_id: str) -> None:
+    spec = store.spec("fits", fit_id)
+    weights = read_record(store.layout.directory("fits", fit_id))["files"][WEIGHTS]["sha256"]
+    place = (spec["task"]["name"], spec["network"]["name"], spec["seed"], spec["member"], spec["start"])
+    text = canonical(spec).decode()
+    base.execute("INSERT INTO fits VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (fit_id, *place, weights, text))
+
+
+def _insert_prediction(base: sqlite3.Connection, store: Store, pred_id: str) -> None:
+    spec = store.spec("predictions", pred_id)
+    members = members_of(spec)
+    files = {} if members else read_record(store.layout.directory("predictions", pred_id))["files"]
+    rows = sorted((pred_id, file["split"], file["fingerprint"], file["sha256"]) for file in files.values())
+    base.execute("INSERT INTO predictions VALUES (?, ?, ?)", (pred_id, spec.get("fit"), canonical(spec).decode()))
+    base.executemany("INSERT INTO members VALUES (?, ?, ?)", [(pred_id, k, m) for k, m in enumerate(members)])
+    base.executemany("INSERT INTO files VALUES (?, ?, ?, ?)", rows)
+
+
+def _insert_runs(base: sqlite3.Connection, store: Store, name: str) -> None:
+    keys = ("task", "network", "method", "seed", "member", "id")
+    rows = [(name, *(run[key] for key in keys)) for run in store.manifest(name)["runs"]]
+    base.executemany("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)

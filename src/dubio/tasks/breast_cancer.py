@@ -1,0 +1,43 @@
+"""Breast cancer (Wisconsin diagnostic) of scikit-learn: screening with referral on a small table."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dubio.registry import task
+from dubio.tasks.bundled import scikit_learn_data, splits_of
+from dubio.tasks.splits import stratified_parts
+from dubio.types import Examples, SourceCard, Task
+
+CARD = SourceCard(
+    source="scikit-learn, sklearn.datasets.load_breast_cancer (UCI Breast Cancer Wisconsin, Diagnostic)",
+    revision="the copy inside scikit-learn, 569 rows",
+    licence="CC BY 4.0",
+    citation="W. Wolberg, O. Mangasarian, N. Street and W. Street (1993), Breast Cancer Wisconsin (Diagnostic), UCI, "
+    "doi:10.24432/C5DW2B",
+    description="30 measurements of cell nuclei in a fine needle aspirate; is the tumour malignant?",
+)
+
+
+@task("breast-cancer")
+def breast_cancer(
+    *,
+    fractions: tuple[float, ...] = (0.35, 0.1, 0.15, 0.4),
+    split_seed: int = 0,
+) -> Task:
+    """Breast cancer screening from 30 measurements: benign or malignant (class 1).
+
+    Splits: train, val, cal, test. Calibration is large for its task, because referral thresholds with a guarantee are
+    fitted on it.
+
+    Args:
+        fractions: Shares of train, val, cal and test.
+        split_seed: Of the split.
+    """
+    bunch = scikit_learn_data("load_breast_cancer", "the task breast-cancer")
+    # scikit-learn counts malignant as 0; a screening test is positive when it finds the disease
+    labels = (1 - bunch["target"]).astype(np.int64)
+    inputs = np.ascontiguousarray(bunch["data"], dtype=np.float64)
+    examples = Examples(inputs, labels, ids=np.arange(len(labels)).astype(np.str_))
+    parts = stratified_parts(labels, fractions=fractions, seed=split_seed)
+    return Task("breast-cancer", "table", "multiclass", ("benign", "malignant"), splits_of(examples, parts), CARD)

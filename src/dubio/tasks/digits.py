@@ -1,0 +1,73 @@
+"""Handwritten digits of scikit-learn: novelty and corruption on 8×8 images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dubio.registry import task
+from dubio.tasks.bundled import scikit_learn_data, splits_of
+from dubio.tasks.shift import corruptions, hold_out, novel_names
+from dubio.tasks.splits import TEST, stratified_parts
+from dubio.types import Examples, SourceCard, Split, Task
+
+CARD = SourceCard(
+    source="scikit-learn, sklearn.datasets.load_digits (test part of UCI Optical Recognition of Handwritten Digits)",
+    revision="the copy inside scikit-learn, 1,797 images",
+    licence="CC BY 4.0",
+    citation="E. Alpaydin and C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI, doi:10.24432/C50P49",
+    description="8×8 grey images of handwritten digits; some digits are never trained on, and the test images come "
+    "again with noise, blur and rotation.",
+)
+
+
+@task("digits")
+def digits(
+    *,
+    novel: tuple[str, ...] = ("8", "9"),
+    fractions: tuple[float, ...] = (0.5, 0.1, 0.15, 0.25),
+    split_seed: int = 0,
+) -> Task:
+    """Handwritten digits, 8×8: in-domain, novel digits, and 15 corruptions of the test images.
+
+    Splits: train, val, cal, test; ``novel`` (every image of a held-out digit); ``noise-1`` … ``noise-5``, ``blur-1`` …
+    ``blur-5``, ``rotation-1`` … ``rotation-5`` (the test images, corrupted).
+
+    The held-out digits are 8 and 9 by default: both share strokes with digits that are trained on (3, 0, 4, 7), so that
+    telling them apart as novel is neither trivial nor hopeless.
+
+    Args:
+        novel: Digits held out of training, or ``("auto",)``.
+        fractions: Shares of train, val, cal and test among the other digits.
+        split_seed: Of the split and the corruptions.
+    """
+    bunch = scikit_learn_data("load_digits", "the task digits")
+    images = np.rint(bunch["images"] * (255 / 16)).astype(np.uint8)[..., None]
+    labels = bunch["target"].astype(np.int64)
+    names = tuple(str(digit) for digit in range(10))
+    held = novel_names(names, np.bincount(labels, minlength=10).tolist(), novel, seed=split_seed)
+    novelty = hold_out(names, labels, held)
+    everything = Examples(images, novelty.labels, ids=np.arange(len(images)).astype(np.str_))
+    known = everything.take(np.flatnonzero(~novelty.novel))
+    parts = stratified_parts(known.labels, fractions=fractions, seed=split_seed)
+    splits = list(splits_of(known, parts))
+    if held:
+        splits.append(Split.of("novel", "ood", everything.take(np.flatnonzero(novelty.novel))))
+    splits += _corrupted(known.take(np.flatnonzero(parts == TEST)), split_seed)
+    return Task("digits", "image", "multiclass", novelty.classes, tuple(splits), CARD, _notes(held))
+
+
+def _corrupted(test: Examples, seed: int) -> list[Split]:
+    assert isinstance(test.inputs, np.ndarray)
+    assert test.ids is not None
+    return [
+        # an id is unique within a data set: a corrupted image is another example than the image it was made from
+        Split.of(name, "shift", replace(test, inputs=images, ids=np.char.add(test.ids, f"/{name}")))
+        for name, images in corruptions(test.inputs, seed=seed).items()
+    ]
+
+
+def _notes(held: tuple[str, ...]) -> tuple[str, ...]:
+    made = "The noise, blur and rotation splits are the test images, corrupted."
+    return (f"Digits never trained on: {', '.join(held)}.", made) if held else (made,)

@@ -1,0 +1,182 @@
+"""The user's images: a folder for each class, or arrays in an npz file.
+
+All images are brought to one square size (both sides stretched, bilinear). They are grey when every one of them is,
+else colour (RGB; transparency is dropped). Which it was is noted.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.errors import BadFile, MissingExtra, UserError
+from dubio.tasks import columns
+from dubio.tasks.parts_given import PART_ALIASES
+from dubio.tasks.readers import Table
+from dubio.tasks.rows import Named, Rows, side_columns
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+_SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L")
+_GREY = ("1", "L", "LA", *_SIXTEEN_BIT)
+
+
+def rows_of_folder(folder: Path, *, size: int) -> Rows:
+    """A folder of classes, ``folder/CLASS/*.png``, or of parts and classes, ``folder/train/CLASS/*.png``.
+
+    Args:
+        folder: Where the class folders are.
+        size: Both sides of every image, in pixels.
+
+    Raises:
+        BadFile: When there are no class folders, no images, or an image cannot be read.
+    """
+    parts = _parts(folder)
+    if parts is None:
+        found = [(path, name, "") for name, paths in _classes(folder).items() for path in paths]
+    else:
+        found = [
+            (path, name, part)
+            for part, below in parts.items()
+            for name, paths in _classes(below).items()
+            for path in paths
+        ]
+    if not found:
+        raise BadFile(f"data {str(folder)!r}: no images; expected one folder a class with {', '.join(ENDINGS)} files.")
+    images, note = _load([path for path, _, _ in found], size)
+    ids = [path.relative_to(folder).as_posix() for path, _, _ in found]
+    return Rows(
+        modality="image",
+        inputs=images,
+        labels=[(name,) for _, name, _ in found],
+        listed=False,
+        places=ids,
+        ids=np.array(ids, dtype=np.str_),
+        split=None if parts is None else np.array([part for _, _, part in found], dtype=np.str_),
+        notes=(note,),
+    )
+
+
+def rows_of_npz(path: Path, named: Named, *, size: int | None) -> Rows:
+    """Arrays of one length in an npz file: ``x`` (uint8 images or numeric rows), the label (``y``), and side columns.
+
+    Args:
+        path: The file.
+        named: Which array is what; the label is ``y`` unless named.
+        size: Both sides images are resized to; None leaves them as they are.
+
+    Raises:
+        BadFile: When it cannot be read or has no such arrays.
+    """
+    arrays = _arrays(path)
+    if "x" not in arrays:
+        raise BadFile(f"data {str(path)!r} has no array 'x'; it has {', '.join(arrays) or 'none'}.")
+    x = arrays.pop("x")
+    side = {name: array for name, array in arrays.items() if array.ndim == 1 and len(array) == len(x)}
+    table = Table(path, {name: array.tolist() for name, array in side.items()}, list(range(len(x))))
+    labels, _ = columns.label_lists(table, named.label or "y", named.label_separator)
+    rows = Rows(
+        modality="table",
+        inputs=x,
+        labels=labels,
+        listed=named.label_separator is not None,
+        places=[table.place(row) for row in range(len(x))],
+        **side_columns(table, named),
+    )
+    if x.dtype == np.uint8 and x.ndim in (3, 4):
+        images = x if x.ndim == 4 else x[..., None]
+        if images.shape[3] not in (1, 3):
+            raise BadFile(f"data {str(path)!r}: images must have 1 or 3 channels; x has shape {x.shape}.")
+        images = images if size is None else _resized(images, size)
+        return replace(rows, modality="image", inputs=images, notes=(_note(images),))
+    if x.ndim == 2 and x.dtype.kind in "fiu":
+        return replace(rows, inputs=x.astype(np.float64))
+    raise BadFile(
+        f"data {str(path)!r}: x must be uint8 images [N, H, W] or [N, H, W, C], or numbers [N, D]; it is {x.dtype} of "
+        f"shape {x.shape}."
+    )
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as fault:
+        raise BadFile(f"data {str(path)!r} cannot be read as npz: {fault}.") from fault
+
+
+def _parts(folder: Path) -> dict[str, Path] | None:
+    """The folders of parts, where every folder is named like one."""
+    below = _folders(folder)
+    if below and all(path.name.lower() in PART_ALIASES for path in below):
+        return {path.name: path for path in below}
+    return None
+
+
+def _classes(folder: Path) -> dict[str, list[Path]]:
+    return {
+        path.name: sorted(file for file in path.rglob("*") if file.suffix.lower() in ENDINGS)
+        for path in _folders(folder)
+    }
+
+
+def _folders(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _load(paths: list[Path], size: int) -> tuple[NDArray[np.uint8], str]:
+    if size < 1:
+        raise UserError(f"size must be at least 1 pixel; given {size}.")
+    try:
+        from PIL import Image, ImageOps, UnidentifiedImageError
+    except ModuleNotFoundError as missing:
+        raise MissingExtra("images", "train") from missing
+    loaded = []
+    for path in paths:
+        try:
+            with Image.open(path) as image:
+                grey = image.mode in _GREY
+                upright = ImageOps.exif_transpose(image)
+                plain = _eight_bit(upright) if grey else upright.convert("RGB")
+                small = plain.resize((size, size), Image.Resampling.BILINEAR)
+                loaded.append(np.asarray(small, dtype=np.uint8))
+        except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as fault:
+            raise BadFile(f"image {str(path)!r} cannot be read: {fault}.") from fault
+    channels = 3 if any(image.ndim == 3 for image in loaded) else 1
+    images = np.stack([_with_channels(image, channels) for image in loaded])
+    return images, _note(images)
+
+
+def _eight_bit(image: Any) -> Any:
+    """A grey image with 256 levels; 16-bit levels are divided, not cut off."""
+    if image.mode not in _SIXTEEN_BIT:
+        return image.convert("L")
+    from PIL import Image
+
+    values = np.asarray(image, dtype=np.float64) / 257  # 65535 becomes 255
+    return Image.fromarray(np.clip(np.rint(values), 0, 255).astype(np.uint8))
+
+
+def _with_channels(image: NDArray[np.uint8], channels: int) -> NDArray[np.uint8]:
+    return image if image.ndim == 3 else np.repeat(image[..., None], channels, axis=2)
+
+
+def _resized(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    if images.shape[1:3] == (size, size):
+        return images
+    try:
+        from PIL import Image
+    except ModuleNotFoundError as missing:
+        raise MissingExtra("resizing images", "train") from missing
+    flat = images[..., 0] if images.shape[3] == 1 else images
+    made = [np.asarray(Image.fromarray(image).resize((size, size), Image.Resampling.BILINEAR)) for image in flat]
+    return np.stack(made).reshape(len(images), size, size, images.shape[3])
+
+
+def _note(images: NDArray[np.uint8]) -> str:
+    count, height, width, channels = images.shape
+    return f"{count:,} images of {height}×{width} pixels, {'grey' if channels == 1 else 'colour'}."

@@ -1,0 +1,48 @@
+"""Small encoded examples for a network to look at, one sort a modality."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dubio.data.batches import Batch, collate
+from dubio.encoders import ArrayRows, Encoded, TokenRows
+from dubio.types import Modality
+
+VOCABULARY = 40
+SHAPES: dict[Modality, tuple[int, ...]] = {"table": (7,), "image": (1, 8, 8), "text": (VOCABULARY,)}
+"""The shape that a network's function is called with."""
+
+
+def batch_of(encoded: Encoded, rows: Sequence[int] | range | None = None) -> Batch:
+    """These rows (all by default) as one batch."""
+    return collate(encoded, np.array(range(len(encoded)) if rows is None else rows, dtype=np.int64))
+
+
+def some(inputs: Modality, rows: int, seed: int) -> Encoded:
+    """Random examples; texts all have eight tokens."""
+    generator = np.random.default_rng(seed)
+    if inputs == "text":
+        return texts(np.full(rows, 8), generator)
+    return ArrayRows(generator.standard_normal((rows, *SHAPES[inputs])).astype(np.float32))
+
+
+def of_mixed_length(inputs: Modality, rows: int, seed: int) -> Encoded:
+    """Random examples; texts have one to twelve tokens."""
+    generator = np.random.default_rng(seed)
+    if inputs == "text":
+        return texts(generator.integers(1, 13, rows), generator)
+    return some(inputs, rows, seed)
+
+
+def texts(lengths: np.ndarray[tuple[int, ...], np.dtype[np.int64]], generator: np.random.Generator) -> TokenRows:
+    """Random texts of these lengths, without PAD."""
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    tokens = generator.integers(1, VOCABULARY, int(offsets[-1])).astype(np.int32)
+    return TokenRows(tokens, offsets)
+
+
+def short_and_long(seed: int) -> TokenRows:
+    """A text of three tokens and one of thirty."""
+    return texts(np.array([3, 30]), np.random.default_rng(seed))

@@ -1,0 +1,226 @@
+"""The training loop: the same few lines for every recipe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.optim import Optimizer
+
+from dubio.data.augmentation import augmented
+from dubio.data.batches import Batch, collate, prediction_rows, training_rows
+from dubio.encoders import Encoded
+from dubio.engine import shared_prefix
+from dubio.errors import TrainingFailed
+from dubio.heads.head import HeadModule, bernoulli_loss, categorical_loss
+from dubio.networks.draws import BlockDraws
+from dubio.networks.network import Model
+from dubio.training.checkpoints import Checkpoint, pack, unpack
+from dubio.training.collectors import Collected, Collector
+from dubio.training.objectives import Objective, balanced_weights
+from dubio.training.optimisers import Optimiser
+from dubio.training.schedules import Schedule
+from dubio.training.seeds import number, stream
+
+EVALUATION_BATCH = 128
+"""Examples a batch when nothing is learned."""
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Encoded examples with their labels (class index, or multi-hot) among that many classes."""
+
+    encoded: Encoded
+    labels: NDArray[np.int64]
+    classes: int
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The slots of a recipe that a loop uses."""
+
+    objective: Objective
+    optimiser: Optimiser
+    schedule: Schedule
+    collect: Collector
+
+
+@dataclass
+class Progress:
+    """Where a training stands: what a checkpoint must know beside tensors."""
+
+    epoch: int = 0
+    best_epoch: int = 0
+    best_val_nll: float | None = None
+    history: list[dict[str, float]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class LoopContext:
+    """What surrounds a training.
+
+    Attributes:
+        device: Where it runs.
+        say: Told the fraction done and a few words, once an epoch.
+        checkpoint: Where it is kept while under way, if anywhere.
+    """
+
+    device: torch.device
+    say: Callable[[float, str], None]
+    checkpoint: Checkpoint | None = None
+
+
+def train(
+    model: Model,
+    slots: Slots,
+    train_data: Labelled,
+    val_data: Labelled,
+    *,
+    seed: int,
+    member: int,
+    context: LoopContext,
+) -> tuple[Collected, Progress]:
+    """Train until the epochs are over or validation has not improved for ``patience`` of them.
+
+    Args:
+        model: Built, its sites filled; trained in place.
+        slots: What to minimise, how, and what to keep.
+        train_data: Training examples.
+        val_data: Validation examples, for early stopping and selection.
+        seed: The benchmark's seed.
+        member: Which fit of that seed.
+        context: Device, progress, checkpoint.
+
+    Raises:
+        TrainingFailed: When a loss is not a number.
+    """
+    optimiser = slots.optimiser.build(model)
+    held, progress = slots.collect.init(model), Progress()
+    if context.checkpoint is not None and (kept := context.checkpoint.load()) is not None:
+        progress = Progress(**kept["state"]["progress"])
+        held = unpack(kept["tensors"], kept["state"]["facts"], model, optimiser)
+    saved = time.monotonic()
+    for epoch in range(progress.epoch + 1, slots.objective.epochs + 1):
+        if _patience_is_over(slots.objective, progress):
+            break
+        started = time.monotonic()
+        loss = _epoch(model, optimiser, slots, train_data, seed, member, epoch, context.device)
+        val_nll = validation_nll(model, val_data, number(seed, member, "noise", 0), context.device)
+        held = slots.collect.update(held, model, epoch=epoch, val_nll=val_nll)
+        progress = _advanced(progress, epoch, loss, val_nll, time.monotonic() - started)
+        context.say(epoch / slots.objective.epochs, f"epoch {epoch}, validation nll {val_nll:.4f}")
+        if context.checkpoint is not None and time.monotonic() - saved >= context.checkpoint.every_seconds:
+            state = {"progress": vars(progress), "facts": held.facts}
+            context.checkpoint.save(pack(model, optimiser, held), state)
+            saved = time.monotonic()
+    return held, progress
+
+
+def _patience_is_over(objective: Objective, progress: Progress) -> bool:
+    return objective.patience > 0 and progress.epoch - progress.best_epoch >= objective.patience
+
+
+def _advanced(before: Progress, epoch: int, loss: float, val_nll: float, seconds: float) -> Progress:
+    better = before.best_val_nll is None or val_nll < before.best_val_nll
+    return Progress(
+        epoch,
+        epoch if better else before.best_epoch,
+        val_nll if better else before.best_val_nll,
+        [*before.history, {"loss": loss, "val_nll": val_nll}],
+        before.seconds + seconds,
+    )
+
+
+def _epoch(
+    model: Model,
+    optimiser: Optimizer,
+    slots: Slots,
+    data: Labelled,
+    seed: int,
+    member: int,
+    epoch: int,
+    device: torch.device,
+) -> float:
+    """One pass over the training data; returns the mean loss."""
+    model.train()
+    generator = torch.Generator().manual_seed(number(seed, member, "noise", epoch))
+    _give_generator(model, generator)
+    order = np.random.Generator(np.random.PCG64(stream(seed, member, "order", epoch)))
+    batches = training_rows(data.encoded, slots.objective.batch, order)
+    weigh = _class_weights(slots.objective, data)
+    total = 0.0
+    for i, rows in enumerate(batches):
+        done = (epoch - 1 + i / len(batches)) / slots.objective.epochs
+        slots.optimiser.set_factor(optimiser, slots.schedule.factor(done))
+        batch = augmented(slots.objective.augmentation, to_device(collate(data.encoded, rows), device), generator)
+        labels = torch.from_numpy(data.labels[rows]).to(device)
+        loss = _loss(model, batch, labels, weigh, len(data.encoded))
+        value = float(loss.detach())
+        if not np.isfinite(value):
+            raise TrainingFailed(
+                f"the training loss is not a number ({value}) in epoch {epoch}, step {i + 1}; "
+                "a smaller learning rate (lr) may help."
+            )
+        optimiser.zero_grad(set_to_none=True)
+        torch.autograd.backward(loss)
+        if slots.objective.clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), slots.objective.clip)
+        optimiser.step()
+        total += value * len(rows)
+    return total / len(data.encoded)
+
+
+def _loss(
+    model: Model, batch: Batch, labels: Tensor, weigh: Callable[[Tensor], Tensor] | None, examples: int
+) -> Tensor:
+    """Mean (weighted) negative log-likelihood plus what the noise adds."""
+    head: HeadModule = model.head
+    each = head.loss(model(batch), labels)
+    if weigh is not None:
+        each = each * weigh(labels)
+    return each.mean() + model.penalty(examples)
+
+
+def _class_weights(objective: Objective, data: Labelled) -> Callable[[Tensor], Tensor] | None:
+    """A function from a batch's labels to a weight an example, or None."""
+    if objective.class_weights == "none":
+        return None
+    if objective.class_weights == "batch":
+        return lambda labels: balanced_weights(labels, data.classes)[labels]
+    fixed = balanced_weights(torch.from_numpy(data.labels), data.classes)
+    return lambda labels: fixed.to(labels.device)[labels]
+
+
+def _give_generator(model: Model, generator: torch.Generator) -> None:
+    for noise in model.noises():
+        noise.generator = generator
+    model.head.generator = generator
+
+
+@torch.inference_mode()
+def validation_nll(model: Model, data: Labelled, seed: int, device: torch.device) -> float:
+    """Mean negative log-likelihood of a deterministic pass (a heteroscedastic head still integrates)."""
+    model.eval()
+    draws = BlockDraws(seed)
+    total = 0.0
+    for rows in prediction_rows(data.encoded, EVALUATION_BATCH):
+        batch = to_device(collate(data.encoded, rows), device)
+        labels = torch.from_numpy(data.labels[rows]).to(device)
+        logits = shared_prefix(model, batch, draws, rows, 0)[0].logits
+        each = bernoulli_loss(logits, labels).sum(-1) if labels.ndim == 2 else categorical_loss(logits, labels)
+        total += float(each.sum())
+    if not np.isfinite(total):
+        raise TrainingFailed(f"the validation loss is not a number ({total}); a smaller learning rate (lr) may help.")
+    return total / len(data.encoded)
+
+
+def to_device(batch: Any, device: torch.device) -> Any:
+    """A batch on a device."""
+    return batch if device.type == "cpu" else batch.to(device)

@@ -1,0 +1,64 @@
+"""The objective: what is minimised, in what batches, for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from dubio.data.augmentation import Augmentation
+from dubio.errors import UserError
+from dubio.parts import part
+from dubio.types import Target
+
+ClassWeights = Literal["none", "train", "batch"]
+
+
+@part("objective")
+@dataclass(frozen=True)
+class Objective:
+    """How a training goes.
+
+    Attributes:
+        batch: Examples a step.
+        epochs: Passes over the training data, at most.
+        patience: Epochs without a better validation loss before stopping; 0 never stops early.
+        clip: The gradient's norm is cut to this; 0 leaves it.
+        augmentation: Random views of training examples, or None.
+        class_weights: ``none``; ``train``: 1/(K p(k)) with p from the training split; ``batch``: the same from each
+            mini-batch (retina paper, eq. 1), a class that is absent there counting for nothing.
+    """
+
+    batch: int = 32
+    epochs: int = 45
+    patience: int = 15
+    clip: float = 10.0
+    class_weights: ClassWeights = "none"
+    augmentation: Augmentation | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in (("batch", 1), ("epochs", 0), ("patience", 0), ("clip", 0)):
+            if getattr(self, name) < least:
+                raise UserError(f"{name} must be at least {least}; given {getattr(self, name)}.")
+        if self.class_weights not in ("none", "train", "batch"):
+            raise UserError(f"class_weights must be none, train or batch; given {self.class_weights!r}.")
+
+    def check_target(self, target: Target) -> None:
+        """Refuse what means nothing for a target.
+
+        Raises:
+            UserError: For class weights where labels do not exclude each other.
+        """
+        if self.class_weights != "none" and target == "multilabel":
+            raise UserError(
+                "class_weights weighs classes that exclude each other; on a multilabel task use class_weights='none'."
+            )
+
+
+def balanced_weights(labels: Tensor, classes: int) -> Tensor:
+    """w_k = 1/(K p(k)), with p(k) the share of class k among the labels; 0 for an absent class."""
+    counts = torch.bincount(labels, minlength=classes).to(torch.float32)
+    share = counts / counts.sum()
+    return torch.where(counts > 0, 1.0 / (classes * share.clamp_min(1e-12)), torch.zeros_like(share))

@@ -1,0 +1,25 @@
+"""Where randomness comes from: one stream a purpose, from (seed, member).
+
+Member k of seed s is ``SeedSequence([s, k])`` whatever the size of the ensemble, so that an ensemble's first member is
+the single model of that seed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+Purpose = Literal["weights", "noise", "order", "prediction"]
+
+_STREAMS: dict[Purpose, int] = {"weights": 0, "noise": 1, "order": 2, "prediction": 3}
+
+
+def stream(seed: int, member: int, purpose: Purpose, *more: int) -> np.random.SeedSequence:
+    """The seed sequence of one purpose, and of one epoch where ``more`` says so."""
+    return np.random.SeedSequence([seed, member], spawn_key=(_STREAMS[purpose], *more))
+
+
+def number(seed: int, member: int, purpose: Purpose, *more: int) -> int:
+    """The same as one 63-bit number, for generators that take a number."""
+    return int(stream(seed, member, purpose, *more).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -1,0 +1,87 @@
+"""The command ``dubio evaluate``."""
+
+import json
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from dubio.cli.evaluate import evaluate
+from dubio.errors import UnknownName, UserError
+
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(evaluate)
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, rows, skill in (("a", 60, 2.0), ("b", 60, 1.0), ("far", 25, 0.0)):
+        labels = np.random.default_rng(1).integers(0, 3, rows)
+        z = rng.normal(size=(2, rows, 3)) + skill * np.eye(3)[labels]
+        p = np.exp(z) / np.exp(z).sum(-1, keepdims=True)
+        np.savez(tmp_path / f"{name}.npz", probs=p, labels=labels)
+    return tmp_path
+
+
+def test_one_system_with_strange_examples_as_json(files):
+    result = run(files / "a.npz", "--ood", files / "far.npz", "--json", "--replicates", 20)
+    document = json.loads(result.stdout)
+    system = document["systems"]["a"]
+    assert system["rows"] == 60
+    assert system["ood_rows"] == 25
+    assert 0 < system["scores"]["ood_auroc"]["value"] < 1
+    assert system["scores"]["ece"]["comparable"] is False
+    assert any(note.startswith("Not ranked: ece") for note in document["notes"])
+
+
+def test_several_systems_in_a_table_with_a_sentence_for_what_is_not_ranked(files):
+    result = run(
+        f"good={files / 'a.npz'}", "--ood", f"good={files / 'far.npz'}", f"bad={files / 'b.npz'}",
+        "--ood", f"bad={files / 'far.npz'}", "--replicates", 0,
+    )  # fmt: skip
+    assert result.exit_code == 0
+    for word in (
+        "good",
+        "bad",
+        "accuracy",
+        "ood_auroc",
+        "mutual_information",
+        "Not ranked: nll",
+        "share of out-of-distribution rows",
+    ):
+        assert word in result.output, word
+
+
+def test_only_the_metrics_asked_for_and_why_one_does_not_apply(files):
+    result = run(files / "a.npz", "--metric", "ece(bins=5)", "--metric", "rps", "--replicates", 0)
+    assert "ece(bins=5)" in result.output
+    assert "accuracy" not in result.output
+    assert "rps does not apply" in result.output
+
+
+def test_mistakes_are_named(files):
+    a, b, far = files / "a.npz", files / "b.npz", files / "far.npz"
+    with pytest.raises(UserError, match="two systems are called 'a'"):
+        run(a, a)
+    with pytest.raises(UserError, match="one has 60 rows and the other 25"):
+        run(a, far)
+    with pytest.raises(UserError, match="say whose it is with NAME=PATH"):
+        run(a, b, "--ood", far)
+    with pytest.raises(UserError, match="files given are a: 1, b: 0"):
+        run(a, b, "--ood", f"a={far}")
+    with pytest.raises(UnknownName, match="unknown system in --ood 'c'"):
+        run(a, b, "--ood", f"c={far}")
+    with pytest.raises(UserError, match="no such file"):
+        run("x=none.npz")
+    with pytest.raises(UserError, match="must be PATH or NAME=PATH"):
+        run("x=")
+    assert run(a, "--values", "prob").exit_code == 2

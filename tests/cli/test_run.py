@@ -1,0 +1,144 @@
+"""``dubio run`` as a user meets it: own data from a file to a report, forecasts, mistakes, interrupts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dubio.cli.app import app
+from dubio.errors import UserError
+from dubio.store import Store
+from dubio.store.sweeping import verify
+
+pytest.importorskip("torch")
+
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
+
+
+def dubio(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dubio", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, env=ENVIRONMENT)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A table of two numbers and three classes, one of which will be held out."""
+    path = tmp_path_factory.mktemp("own")
+    generator = np.random.default_rng(0)
+    labels = np.repeat(["a", "b", "c"], 40)
+    centres = {"a": (0, 0), "b": (3, 0), "c": (0, 3)}
+    lines = ["x,y,class"]
+    for label in labels:
+        x, y = generator.normal(centres[label])
+        lines.append(f"{x:.4f},{y:.4f},{label}")
+    lines.append(lines[1])
+    (path / "my points.csv").write_text("\n".join(lines) + "\n")
+    return path
+
+
+OWN = ("run", "--data", "my points.csv", "--features", "*", "--label", "class", "--set", "epochs=2", "--jobs", "1")
+SMALL = (*OWN, "--novel", "c", "--seeds", "0", "--method", "deterministic", "--method", "mc-dropout")
+
+
+@pytest.fixture(scope="module")
+def done(folder) -> subprocess.CompletedProcess[str]:
+    return dubio(folder, *SMALL)
+
+
+def test_own_data_from_a_file_to_a_report(folder, done):
+    assert done.returncode == 0, done.stderr
+    assert "Deterministic" in done.stdout
+    assert "MC dropout" in done.stdout
+    assert (folder / "dubio-report" / "report.html").stat().st_size > 1000
+    assert (folder / "dubio-report" / "results.csv").read_text().startswith("task,split")
+    store = Store.open(folder / "dubio-store", create=False)
+    assert verify(store) == ()
+    (name,) = store.manifests()
+    manifest = store.manifest(name)
+    assert name.startswith("my-points-")
+    assert [task["name"] for task in manifest["tasks"]] == ["my-points"]
+    assert {split["kind"] for split in manifest["tasks"][0]["splits"]} == {"train", "val", "cal", "id", "ood"}
+    assert len(store.ids("fits")) == 2  # without dropout and with
+    assert len(manifest["runs"]) == 2
+
+
+def test_the_same_command_again_trains_nothing(folder, done):
+    before = (folder / "dubio-store" / "index.sqlite").read_bytes()
+    again = dubio(folder, *SMALL, "--json")
+    assert again.returncode == 0, again.stderr
+    assert "done in" not in again.stderr
+    found = json.loads(again.stdout)
+    assert found["failures"] == []
+    assert {row["method"] for row in found["results"]} >= {"deterministic", "mc-dropout"}
+    assert (folder / "dubio-store" / "index.sqlite").read_bytes() == before
+
+
+def test_a_dry_run_counts_and_changes_nothing(folder, done):
+    ahead = dubio(folder, *OWN, "--seeds", "0,1", "--dry-run", "--json", "--store", "elsewhere")
+    assert ahead.returncode == 0, ahead.stderr
+    plan = json.loads(ahead.stdout)
+    # three families of three members in two seeds, where 5 + 3 × 3 were asked for
+    assert (plan["trainings"], plan["asked"], plan["shared"], plan["trainings_left"]) == (18, 28, 10, 18)
+    assert plan["bytes"] > 0
+    assert not (folder / "elsewhere").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("run",), "name a benchmark"),
+        (("run", "quick", "--data", "my points.csv"), "one of the two"),
+        (("run", "quick", "--label", "class"), "--label speaks of your own data"),
+        (("run", "quik"), "Did you mean 'quick'"),
+        (("run", "quick", "--task", "digit"), "Did you mean 'digits'"),
+        (("run", "quick", "--method", "mcdropout"), "Did you mean 'mc-dropout'"),
+        (("run", "quick", "--set", "epoch=2"), "Did you mean 'epochs'"),
+        (("run", "quick", "--set", "epochs=many"), "epochs must be a whole number"),
+        (("run", "quick", "--network", "mlp", "--task", "digits"), "mlp"),
+        ((*OWN[:5], "--label", "klass"), "Did you mean 'class'"),
+        ((*SMALL, "--executor", "remote"), "local"),
+        ((*SMALL, "--store", "my points.csv"), "cannot write"),
+        ((*SMALL, "--plugin", "none.py"), "no such file"),
+        ((*SMALL, "--out", "my points.csv"), "--out"),
+    ],
+)
+def test_mistakes_are_named(folder, monkeypatch, words, said):
+    monkeypatch.chdir(folder)
+    with pytest.raises(UserError, match=said) as caught:
+        CliRunner().invoke(app, list(words), catch_exceptions=False)
+    assert caught.value.exit_code == 2
+
+
+def test_a_failing_training_ends_with_1_and_leaves_the_others(folder, done):
+    """A learning rate beyond all bounds gives a loss that is not a number."""
+    found = dubio(folder, *SMALL, "--set", "mc-dropout.lr=1e38", "--set", "mc-dropout.clip=1e38", "--out", "failed")
+    assert found.returncode == 1, found.stderr
+    assert "loss is" in found.stderr
+    assert "Deterministic" in found.stdout
+    assert (folder / "failed" / "report.html").exists()
+
+
+def test_an_interrupt_says_how_to_go_on(folder):
+    endless = ("--set", "epochs=100000", "--set", "patience=0", "--store", "stopped")
+    command = [sys.executable, "-m", "dubio", *SMALL, *endless]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("stopped/locks/*.lock")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, words = process.communicate(timeout=20)
+    assert process.returncode == 130, words
+    assert "run the same command again" in words
+    assert "Traceback" not in words
+    assert list((folder / "stopped" / "tmp").iterdir()) == []

@@ -1,0 +1,139 @@
+import io
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dubio.errors import BadFile
+from dubio.formats.numpy_files import read_npy, read_npz
+
+
+def everything(names):
+    return names
+
+
+def npy_bytes(array, **more):
+    handle = io.BytesIO()
+    np.save(handle, array, **more)
+    return handle.getvalue()
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.array(["a", "bc"]),
+        np.empty((0, 2)),
+        np.array(3.0),
+        np.arange(4, dtype=">i4"),
+    ],
+)
+def test_arrays_come_back_as_numpy_wrote_them(tmp_path, array):
+    np.save(tmp_path / "a.npy", array)
+    assert (read_npy(tmp_path / "a.npy") == array).all()
+    assert read_npy(tmp_path / "a.npy").shape == array.shape
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "a.npz", x=array, y=np.ones(2))
+        found = read_npz(tmp_path / "a.npz", everything)
+        assert (found["x"] == array).all()
+        assert found["x"].dtype == array.dtype
+    assert list(read_npz(tmp_path / "a.npz", lambda names: ("y",))) == ["y"]
+
+
+def test_pickles_are_refused_and_never_loaded(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (pytest.fail, ("a pickle was loaded",))
+
+    objects = np.array([Bomb(), None], dtype=object)
+    np.save(tmp_path / "a.npy", objects, allow_pickle=True)
+    np.savez(tmp_path / "a.npz", probs=objects)
+    with pytest.raises(BadFile, match="pickled"):
+        read_npy(tmp_path / "a.npy")
+    with pytest.raises(BadFile, match="array 'probs' is an array of Python objects"):
+        read_npz(tmp_path / "a.npz", everything)
+    (tmp_path / "b.npy").write_bytes(b"\x80\x04K\x01.")
+    with pytest.raises(BadFile, match="no readable npy header"):
+        read_npy(tmp_path / "b.npy")
+
+
+def lying(shape, data=b"\0" * 80):
+    handle = io.BytesIO()
+    np.lib.format.write_array_header_1_0(handle, {"descr": "<f8", "fortran_order": False, "shape": shape})
+    return handle.getvalue() + data
+
+
+@pytest.mark.parametrize("shape", [(10**15,), (1 << 40, 1 << 40), (9,), (11,), (2, 6)])
+def test_a_header_that_lies_is_refused_before_anything_is_allocated(tmp_path, shape):
+    (tmp_path / "a.npy").write_bytes(lying(shape))
+    with pytest.raises(BadFile, match="the file has 80 for it"):
+        read_npy(tmp_path / "a.npy")
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("x.npy", lying(shape))
+    with pytest.raises(BadFile, match="array 'x' has shape"):
+        read_npz(tmp_path / "a.npz", everything)
+
+
+def test_other_types_and_truncated_files_are_refused(tmp_path):
+    content = npy_bytes(np.arange(100.0))
+    path = tmp_path / "a.npy"
+    for damaged in (content[:-8], content + b"x", content[:20], b""):
+        path.write_bytes(damaged)
+        with pytest.raises(BadFile):
+            read_npy(path)
+    path.write_bytes(npy_bytes(np.zeros(3, dtype=[("a", "f4")])))
+    with pytest.raises(BadFile, match="one plain type"):
+        read_npy(path)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_damage_anywhere_gives_an_array_or_a_named_refusal(tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("n") / "a.npy"
+    content = bytearray(npy_bytes(np.arange(6.0)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, 90))] = data.draw(st.sampled_from(b"({[,:'\"\0\xff190xOU"))
+    path.write_bytes(content)
+    try:
+        read_npy(path)
+    except BadFile as refusal:
+        assert str(path) in str(refusal)  # noqa: PT017
+
+
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path):
+    path = tmp_path / "bomb.npz"
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("probs.npy", "w", force_zip64=True) as out,
+    ):
+        np.lib.format.write_array_header_1_0(out, {"descr": "<f8", "fortran_order": False, "shape": (40_000_000,)})
+        for _ in range(320):
+            out.write(bytes(1_000_000))
+    assert path.stat().st_size < 400_000
+    with pytest.raises(BadFile, match="zip bomb"):
+        read_npz(path, everything)
+
+
+def test_damaged_archives_are_refused(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, probs=np.random.default_rng(0).random((50, 3)), labels=np.zeros(50, int))
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(BadFile, match="no npz file, or is damaged"):
+        read_npz(path, everything)
+    damaged = bytearray(content)
+    damaged[200] ^= 0xFF
+    path.write_bytes(damaged)
+    with pytest.raises(BadFile):
+        read_npz(path, everything)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", npy_bytes(np.zeros(1)))
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("x.npy", npy_bytes(np.ones(1)))
+    with pytest.raises(BadFile, match="same name twice"):
+        read_npz(path, everything)
+    with pytest.raises(BadFile, match="cannot be read"):
+        read_npz(tmp_path / "none.npz", everything)

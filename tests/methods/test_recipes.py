@@ -1,0 +1,154 @@
+"""Recipes: the 18 set-ups by name, what is refused and why, what is shared."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from dubio.data.augmentation import ShiftFlip, Views
+from dubio.encoders import encoding_for
+from dubio.errors import UnknownName, UserError
+from dubio.methods.recipe import Recipe
+from dubio.methods.setups import SETUPS
+from dubio.methods.work import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
+from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit
+from dubio.parts import describe, restore
+from dubio.posteriors.mixture import Mixture
+from dubio.registry import METHODS
+from dubio.types import Examples, SourceCard, Split, Task
+
+
+def images(rows=60, seed=0):
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, 2, size=rows)
+    pixels = (generator.random((rows, 6, 6, 1)) * 80 + labels[:, None, None, None] * 100).astype(np.uint8)
+    cuts = {"train": slice(0, 30), "val": slice(30, 45), "id": slice(45, rows)}
+    splits = tuple(Split.of(k, k, Examples(pixels[c], labels[c])) for k, c in cuts.items())
+    return Task("images", "image", "multiclass", ("dark", "light"), splits, SourceCard("made", "1", "none", "none"))
+
+
+def spec_of(recipe, task, network="cnn", seed=0, member=0):
+    return fit_spec(recipe, task, encoding_for(task.inputs, {}), NetworkSpec(network), seed=seed, member=member)
+
+
+def test_there_are_eighteen_and_each_comes_out_by_name():
+    assert len(SETUPS) == 18
+    recipes = [METHODS.make(setup.name) for setup in SETUPS]
+    assert len({describe(replace(r, name="", title="")).__repr__() for r in recipes}) == 18
+    axes = {
+        (bool(r.edits) and type(r.edits[0]).__name__, type(r.head).__name__, r.samples > 0, r.members > 1)
+        for r in recipes
+    }
+    assert len(axes) == 18
+
+
+def test_the_eighteen_share_five_fits():
+    task = images()
+    fits = {repr(spec_of(METHODS.make(setup.name), task)) for setup in SETUPS}
+    assert len(fits) == 5
+
+
+@pytest.mark.parametrize("setup", SETUPS, ids=lambda s: s.name)
+def test_a_recipe_survives_its_description(setup):
+    recipe = METHODS.make(setup.name, epochs=3)
+    assert restore(describe(recipe)) == recipe
+
+
+def test_nonsense_is_refused_with_the_reason():
+    with pytest.raises(UserError, match="every sample would be the same"):
+        Recipe("x", samples=10)
+    with pytest.raises(UserError, match="one rate fixed and one learned"):
+        Recipe("x", edits=(DropoutEdit(0.5), ConcreteDropoutEdit()))
+    with pytest.raises(UserError, match="the same edit twice"):
+        Recipe("x", edits=(DropoutEdit(0.5), DropoutEdit(0.1)))
+    with pytest.raises(UserError, match="members must be at least 1"):
+        METHODS.make("deep-ensemble", members=0)
+    with pytest.raises(UserError, match="method without MC"):
+        METHODS.make("mc-dropout", samples=0)
+    with pytest.raises(UserError, match="every view would be the same"):
+        METHODS.make("deterministic", views=4)
+    with pytest.raises(UnknownName, match="Did you mean 'samples'"):
+        METHODS.make("mc-dropout", sample=3)
+    with pytest.raises(UnknownName, match="argument of deterministic"):
+        METHODS.make("deterministic", p=0.5)
+    with pytest.raises(UnknownName, match="Did you mean 'mc-dropout'"):
+        METHODS.make("mcdropout")
+    with pytest.raises(UserError, match="lr must be a number"):
+        METHODS.make("deterministic", lr="fast")
+
+
+def test_an_augmentation_for_images_is_refused_on_a_table():
+    table = Task(
+        "t",
+        "table",
+        "multiclass",
+        ("a", "b"),
+        tuple(Split.of(k, k, Examples(np.zeros((4, 2)), np.array([0, 1, 0, 1]))) for k in ("train", "val", "id")),
+        SourceCard("made", "1", "none", "none"),
+    )
+    with pytest.raises(UserError, match="for image inputs; the task has table inputs"):
+        spec_of(METHODS.make("deterministic", shift=1), table, "mlp")
+    with pytest.raises(UserError, match="networks for table: mlp"):
+        spec_of(METHODS.make("deterministic"), table, "cnn")
+
+
+def test_identity_of_a_fit_covers_only_what_touches_weights():
+    task = images()
+    base = METHODS.make("mc-dropout", epochs=3)
+    assert spec_of(base, task) == spec_of(METHODS.make("mc-dropout", epochs=3, samples=99), task)
+    assert spec_of(base, task) == spec_of(METHODS.make("mc-dropout-ensemble", epochs=3, members=7), task)
+    assert spec_of(base, task) != spec_of(METHODS.make("mc-dropout", epochs=3, p=0.4), task)
+    assert spec_of(base, task) != spec_of(base, task, member=1)
+    assert pred_spec(base, "f", seed=0, member=0) != pred_spec(replace(base, samples=11), "f", seed=0, member=0)
+
+
+def test_fitting_in_one_process_gives_the_members_of_the_store():
+    task = images()
+    recipe = METHODS.make("mc-dropout-ensemble", members=2, samples=3, epochs=2)
+    posterior = recipe.fit(task, NetworkSpec("cnn"), seed=4, context=FitContext())
+    assert isinstance(posterior, Mixture)
+    for member, part in enumerate(posterior.parts):
+        alone = fit(spec_of(recipe, task, seed=4, member=member), task, FitContext())
+        for name, tensor in part.tensors().items():
+            assert np.array_equal(tensor.numpy(), alone.tensors[name])
+    drawn = posterior.draw(0)
+    assert drawn.member == (0, 0, 0, 1, 1, 1)
+    assert drawn.predict(torch.zeros(5, 1, 6, 6), np.arange(5)).logits.shape == (6, 5, 2)
+
+
+def test_a_child_starts_from_its_parents_weights():
+    task = images()
+    parent = METHODS.make("deterministic", epochs=2)
+    first = fit(spec_of(parent, task), task, FitContext())
+    child = Recipe("child", start=parent, objective=replace(parent.objective, epochs=0))
+    kept = fit(spec_of(child, task), task, FitContext(start=first.tensors))
+    assert all(np.array_equal(kept.tensors[name], first.tensors[name]) for name in first.tensors)
+    other = fit(spec_of(METHODS.make("heteroscedastic", epochs=1), task), task, FitContext())
+    with pytest.raises(UserError, match="the earlier fit has head"):
+        fit(spec_of(child, task), task, FitContext(start=other.tensors))
+
+
+def test_views_are_seen_at_prediction_and_do_not_depend_on_the_batch():
+    task = images()
+    recipe = METHODS.make("mc-dropout", epochs=2, shift=1, flip=0.5, views=3, samples=2)
+    assert recipe.views == Views(ShiftFlip(1, 0.5), 3)
+    fitted = fit(spec_of(recipe, task), task, FitContext())
+    spec, prediction = spec_of(recipe, task), pred_spec(recipe, "f", seed=0, member=0)
+    split = task.split("id")
+    whole = predict(spec, prediction, fitted.tensors, fitted.encoder, split)
+    assert whole.logits.shape == (6, 15, 2)
+    assert len({row.tobytes() for row in whole.logits}) == 6
+    first = Split.of("id", "id", split.data.take(np.arange(4)))
+    part = predict(spec, prediction, fitted.tensors, fitted.encoder, first)
+    assert np.allclose(part.logits, whole.logits[:, :4], atol=1e-5)
+
+
+def test_an_estimate_is_positive_and_leaves_no_trace():
+    task = images()
+    spec = spec_of(METHODS.make("deterministic", epochs=3), task)
+    before = torch.get_rng_state()
+    cost = estimate(spec, task)
+    assert cost["seconds"] > 0
+    assert cost["bytes"] == 4 * fit(spec, task, FitContext()).record["parameters"]
+    assert torch.equal(torch.get_rng_state(), before)

@@ -1,0 +1,103 @@
+from itertools import pairwise, permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from mapie.metrics.uncertainty import auarc
+from metric_world import coarse, drawn, of_probs, seeds
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from dubio.metrics.outcomes import correct
+from dubio.metrics.quantities import uncertainty
+from dubio.metrics.selective import (
+    au_arc,
+    augrc,
+    aurc,
+    e_aurc,
+    expected_errors,
+    misclassification_aupr,
+    misclassification_auroc,
+    rejection_curve,
+)
+
+
+def brute(scores, wrong, measure):
+    """The mean of a measure over every order of the rows that the scores allow."""
+    found = []
+    for order in permutations(range(len(scores))):
+        if all(scores[a] <= scores[b] for a, b in pairwise(order)):
+            found.append(measure(np.asarray(wrong, dtype=float)[list(order)]))
+    return np.mean(found)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seeds)
+def test_curves_equal_the_mean_over_all_orders_of_tied_rows(seed):
+    rng = np.random.default_rng(seed)
+    scores, wrong = rng.integers(0, 3, 6) / 3, rng.random(6) < 0.5
+    kept = np.arange(1, 7)
+    mean_risk = brute(scores, wrong, lambda e: np.mean(np.cumsum(e) / kept))
+    errors = expected_errors(scores, wrong)
+    assert np.mean(errors / kept) == pytest.approx(mean_risk)
+    generalised = brute(scores, wrong, lambda e: np.trapezoid(np.append(0, np.cumsum(e)) / 6, dx=1 / 6))
+    assert (errors.sum() - errors[-1] / 2) / 36 == pytest.approx(generalised)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_au_arc_equals_mapie_where_nothing_is_tied(seed):
+    predictions = drawn(seed, rows=200)
+    right = correct(predictions)
+    assert au_arc(predictions) == pytest.approx(auarc(right, predictions.probs.max(1)), abs=1e-9)
+    assert aurc(predictions) == pytest.approx(1 - au_arc(predictions))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("make", [drawn, coarse])
+def test_augrc_equals_its_closed_form(seed, make):
+    predictions = make(seed, rows=150)
+    accuracy = correct(predictions).mean()
+    area = roc_auc_score(~correct(predictions), np.float32(uncertainty(predictions)))
+    wanted = (1 - area) * accuracy * (1 - accuracy) + 0.5 * (1 - accuracy) ** 2
+    assert augrc(predictions) == pytest.approx(wanted, abs=1e-9)
+    assert misclassification_auroc(predictions) == pytest.approx(area, abs=1e-9)
+    wanted = average_precision_score(~correct(predictions), np.float32(uncertainty(predictions)))
+    assert misclassification_aupr(predictions) == pytest.approx(wanted, abs=1e-9)
+
+
+def test_e_aurc_is_zero_for_the_ideal_order_and_for_no_errors():
+    ideal = of_probs([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6]], [0, 0, 0])
+    assert e_aurc(ideal) == pytest.approx(0.0, abs=1e-12)
+    assert aurc(ideal) == pytest.approx((0 + 0 + 1 / 3) / 3)
+    assert e_aurc(of_probs([[0.9, 0.1]], [0])) == 0.0
+    worst = of_probs([[0.4, 0.6], [0.45, 0.55]], [0, 1])
+    assert e_aurc(worst) == pytest.approx((1 + 0.5) / 2 - (0 + 0.5) / 2)
+
+
+def test_rejection_curve_goes_by_number_and_one_row_is_enough():
+    curve = rejection_curve(of_probs([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6]], [0, 0, 0]))
+    assert curve.rejected.tolist() == [0, 1, 2]
+    assert curve.accuracy == pytest.approx([2 / 3, 1, 1])
+    assert curve.coverage == pytest.approx([1, 2 / 3, 1 / 3])
+    single = of_probs([[0.9, 0.1]], [1])
+    assert aurc(single) == 1.0
+    assert augrc(single) == 0.5
+    assert np.isnan(misclassification_auroc(single))
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds)
+def test_row_order_never_matters(seed):
+    predictions = coarse(seed, samples=2)
+    mixed = predictions.take(np.random.default_rng(seed + 1).permutation(len(predictions)))
+    for quantity in ("confidence", "predictive_entropy", "mutual_information"):
+        for area in (aurc, e_aurc, augrc):
+            assert area(predictions, quantity=quantity) == pytest.approx(area(mixed, quantity=quantity), abs=1e-12)
+
+
+def test_a_monotone_change_of_confidence_changes_nothing():
+    predictions = drawn(2, samples=1)
+    cooled = predictions.__class__(predictions.logits, predictions.labels, temperature=3.0)
+    binary = drawn(3, classes=2, samples=1)
+    tempered = binary.__class__(binary.logits, binary.labels, temperature=3.0)
+    assert aurc(tempered) == pytest.approx(aurc(binary))
+    assert correct(cooled).tolist() == correct(predictions).tolist()

@@ -1,0 +1,128 @@
+"""TextCNN against an ordinary convolution written out, and its dropout under the maximum against drawn masks."""
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from dubio.data.batches import collate
+from dubio.encoders import TokenRows
+from dubio.heads.softmax import Softmax
+from dubio.networks.network import Model
+from dubio.networks.noise import Dropout, DropoutEdit, fill
+from dubio.networks.textcnn import Maps, PickOverTime, RankOverTime, textcnn
+
+VOCABULARY = 50
+
+
+def texts(lengths, seed=0):
+    generator = np.random.default_rng(seed)
+    rows = [generator.integers(1, VOCABULARY, size=n) for n in lengths]
+    return TokenRows(np.concatenate(rows).astype(np.int32), np.cumsum([0, *lengths]).astype(np.int64))
+
+
+def network(seed=0):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return textcnn((VOCABULARY,), embedding=8, maps=6, kernels=(2, 3, 5)).eval()
+
+
+def by_hand(net, tokens):
+    """One text at a time, torch's own conv1d, no padding but to the kernel's size."""
+    embed, convolve = net.stages[0], net.stages[1]
+    out = []
+    for weight, bias in zip(convolve.weights, convolve.biases, strict=True):
+        size = weight.shape[0]
+        vectors = embed.table(torch.as_tensor(tokens, dtype=torch.long)).T[None]
+        vectors = functional.pad(vectors, (0, max(0, size - vectors.shape[2])))
+        maps = torch.relu(functional.conv1d(vectors, weight.permute(2, 1, 0), bias))
+        out.append(maps.amax(dim=2)[0])
+    return torch.cat(out)
+
+
+def test_a_batch_is_what_each_text_gives_alone():
+    rows, net = texts([1, 2, 3, 9, 17]), network()
+    out = net(collate(rows, np.arange(5)))
+    for i in range(5):
+        tokens = rows.tokens[rows.offsets[i] : rows.offsets[i + 1]]
+        assert torch.allclose(out[i], by_hand(net, tokens), atol=1e-6)
+
+
+def test_products_by_token_equal_the_convolution_by_position_in_value_and_gradient():
+    rows, net = texts([4, 1, 12, 7]), network()
+    words = net.stages[0](collate(rows, np.arange(4)))
+    convolve = net.stages[1]
+    grads = []
+    for way in (convolve.by_token, convolve.by_position):
+        net.zero_grad()
+        maps = way(words)
+        sum((m * (i + 1)).pow(2).sum() for i, m in enumerate(maps)).backward(retain_graph=True)
+        grads.append([p.grad.clone() for p in net.parameters()])
+        if way == convolve.by_token:
+            kept = maps
+    for a, b in zip(kept, maps, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+    for a, b in zip(*grads, strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+
+
+def test_pad_is_zero_and_stays_zero_after_a_step():
+    net = network().train()
+    table = net.stages[0].table.weight
+    assert (table[0] == 0).all()
+    optimiser = torch.optim.Adam(net.parameters(), lr=0.1)
+    net(collate(texts([1, 8]), np.arange(2))).sum().backward()
+    optimiser.step()
+    assert (table[0] == 0).all()
+
+
+def picked(values, p, samples, seed):
+    """Samples of the ranking and picking stages on one map ``[L]``."""
+    pick = PickOverTime((1,), 1)
+    noise = Dropout(1, p).eval()
+    noise.sampling = True
+    pick.sites[0].noise = noise
+    ranked = RankOverTime(pick)(Maps((values.reshape(1, -1, 1),)))
+    noise.given = torch.rand(samples, 1, generator=torch.Generator().manual_seed(seed))
+    return pick(ranked)[:, 0].numpy()
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.8])
+@pytest.mark.parametrize("length", [1, 3, 60])
+def test_order_statistics_have_the_distribution_of_drawn_masks(p, length):
+    """P(max of survivors = j-th largest) = (1 − p)p^(j−1), P(none survives) = p^L: exactly, and by masks."""
+    values = torch.rand(length, generator=torch.Generator().manual_seed(length)) + 0.1
+    samples = 100_000
+    ours = picked(values, p, samples, seed=1)
+    masks = np.random.default_rng(2).random((samples, length)) >= p
+    drawn = (values.numpy() * masks).max(axis=1) / (1 - p)
+    ordered = np.sort(values.numpy())[::-1] / (1 - p)
+    for j in range(min(length, 6)):
+        exact = (1 - p) * p**j
+        slack = 5 * np.sqrt(exact / samples) + 1e-9
+        assert np.isclose(ours, ordered[j], atol=1e-6).mean() == pytest.approx(exact, abs=slack)
+        assert np.isclose(drawn, ordered[j], atol=1e-6).mean() == pytest.approx(exact, abs=slack)
+    assert (ours == 0).mean() == pytest.approx(p**length, abs=5 * np.sqrt(p**length / samples) + 1e-9)
+    assert ours.mean() == pytest.approx(drawn.mean(), abs=5 * drawn.std() / np.sqrt(samples / 2) + 1e-9)
+
+
+def test_training_masks_and_sampled_ranks_have_the_same_mean_prediction():
+    rows, body = texts([30] * 4, seed=5), network()
+    model = Model(body, Softmax().build(body.width, 3))
+    fill(model, DropoutEdit(0.5))
+    pick = body.stages[3]
+    batch = collate(rows, np.arange(4))
+    generator = torch.Generator().manual_seed(0)
+    for noise in model.noises():
+        noise.generator = generator
+    model.train()
+    masked = torch.stack([pick(body.stages[2](body.stages[1](body.stages[0](batch)))) for _ in range(3000)])
+    model.eval()
+    for noise in model.noises():
+        noise.sampling = True
+    ranked = body.stages[2](body.stages[1](body.stages[0](batch)))
+    for site in pick.sites:
+        site.noise.given = torch.rand(3000 * 4, 6, generator=generator)
+    ranks = pick(ranked).reshape(3000, 4, -1)
+    spread = masked.std(0) / np.sqrt(3000) * np.sqrt(2)
+    assert ((masked.mean(0) - ranks.mean(0)).abs() <= 5 * spread + 1e-6).all()

@@ -1,0 +1,23 @@
+"""A process that runs a fake benchmark: ``python fake_run.py STORE JOBS SECONDS``; tests start and kill it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    import fake_left
+
+    from dubio.runner.benchmark import Benchmark, TaskEntry
+    from dubio.runner.executor import WorkerOrders
+    from dubio.runner.running import BenchmarkRun
+    from dubio.runner.setting import prepare
+    from dubio.store import Store
+
+    training = {"seconds": float(sys.argv[3])}
+    methods = ("plain", "drop", "mc-drop", "plain-ensemble", "mc-drop-ensemble")
+    wanted = Benchmark("toy-run", (TaskEntry("toy", "toy-net", training=training),), methods, (0, 1))
+    with Store.open(Path(sys.argv[1])) as store:
+        orders = WorkerOrders(store.path, left="fake_left", checkpoint_seconds=0)
+        finish = BenchmarkRun(wanted, prepare(wanted), fake_left).run(store, int(sys.argv[2]), "local", orders)
+    sys.exit(1 if finish.outcome.failures else 0)

@@ -1,0 +1,226 @@
+"""Runs end whole, whatever happens on the way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dubio.errors import DubioError, StoreError
+from dubio.runner.executor import WorkerOrders
+from dubio.store import Store, index
+from dubio.types import pool_members
+
+ALL = ("plain", "drop", "mc-drop", "plain-ensemble", "mc-drop-ensemble")
+
+
+def prints(manifest):
+    return {split["name"]: split["fingerprint"] for split in manifest["tasks"][0]["splits"]}
+
+
+def test_a_run_is_whole_and_repeats_nothing(fake_world, benchmark):
+    finish = fake_world.run(benchmark(*ALL))
+    assert not finish.outcome.failures
+    assert len(fake_world.ended()) == 12
+    store, manifest = fake_world.store(), finish.manifest
+    assert store.manifest("toy-run") == json.loads(json.dumps(manifest))
+    for run in manifest["runs"]:
+        for split in ("val", "test", "far/away"):
+            found = store.read_predictions(run["id"], split, prints(manifest)[split])
+            assert found.kind == {"val": "val", "test": "id", "far/away": "ood"}[split]
+    before = index.dump(store)
+    again = fake_world.run(benchmark(*ALL))
+    assert again.outcome.made == []
+    assert len(fake_world.ended()) == 12
+    assert index.dump(store) == before
+
+
+def test_an_ensemble_is_its_members_pooled(fake_world, benchmark):
+    manifest = fake_world.run(benchmark("mc-drop", "mc-drop-ensemble", seeds=(3,))).manifest
+    store, test = fake_world.store(), prints(manifest)["test"]
+    singles = [run["id"] for run in manifest["runs"] if run["method"] == "mc-drop"]
+    (ensemble,) = [run for run in manifest["runs"] if run["method"] == "mc-drop-ensemble"]
+    pooled = store.read_predictions(ensemble["id"], "test", test)
+    parts = pool_members([store.read_predictions(single, "test", test) for single in singles])
+    assert np.array_equal(pooled.logits, parts.logits)
+    assert pooled.member.tolist() == [0] * 5 + [1] * 5 + [2] * 5
+    assert [path.name for path in store.layout.directory("predictions", ensemble["id"]).iterdir()] == ["spec.json"]
+
+
+def test_one_job_or_two_give_the_same_bits(fake_world, benchmark):
+    fake_world.run(benchmark(*ALL), store="one", jobs=1)
+    fake_world.run(benchmark(*ALL), store="two", jobs=2)
+    one, two = fake_world.store("one"), fake_world.store("two")
+    assert index.dump(one) == index.dump(two)
+    assert one.layout.index.read_bytes() == two.layout.index.read_bytes()
+
+
+def test_the_index_can_be_deleted(fake_world, benchmark):
+    fake_world.run(benchmark("plain"))
+    store = fake_world.store()
+    before = store.layout.index.read_bytes()
+    store.layout.index.unlink()
+    index.rebuild(store)
+    assert store.layout.index.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [("nan", "not a number"), ("bug", "ZeroDivisionError"), ("crash", "SIGSEGV"), ("killed", "out of memory")],
+)
+def test_a_failure_is_recorded_and_never_stops_the_others(fake_world, benchmark, fault, words):
+    wanted = replace(benchmark("plain", "drop", "plain-ensemble"), method_arguments={"drop": {"fault": fault}})
+    finish = fake_world.run(wanted, jobs=2)
+    kinds = sorted(failure["kind"] for failure in finish.outcome.failures.values())
+    assert kinds == ["fit", "predict"]
+    store = fake_world.store()
+    (recorded,) = store.failures()
+    assert words in recorded["error"]
+    assert recorded["method"] == "drop"
+    blocked = [failure for failure in finish.manifest["failures"] if failure["kind"] == "predict"]
+    assert "not run" in blocked[0]["error"]
+    done = {(run["method"], run["seed"]) for run in finish.manifest["runs"]}
+    assert ("drop", 0) in done
+    assert ("drop", 1) not in done
+    assert ("plain-ensemble", 1) in done
+    # tried again the next time, and only that
+    made = len(fake_world.log())
+    fake_world.run(wanted)
+    assert [line for line in fake_world.log()[made:] if line.startswith("begin")] == ["begin drop 0.1 1 0"]
+
+
+def test_a_damaged_fit_is_reported_and_made_anew(fake_world, benchmark, capfd):
+    fake_world.run(benchmark("plain", seeds=(0,)))
+    store = fake_world.store()
+    before = index.dump(store)
+    (fit_id,) = store.ids("fits")
+    weights = store.layout.directory("fits", fit_id) / "weights.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-8])
+    fake_world.run(benchmark("plain", seeds=(0,)))
+    assert "damaged" in capfd.readouterr().err
+    assert len(fake_world.ended()) == 2
+    assert index.dump(store) == before
+    assert len(list(store.layout.corrupt.iterdir())) == 1
+
+
+def test_a_fit_damaged_while_running_is_made_anew(fake_world, benchmark):
+    """A new method needs a fit whose last byte has turned since the survey: found when it is read."""
+    fake_world.run(benchmark("drop", seeds=(0,)))
+    store = fake_world.store()
+    (fit_id,) = store.ids("fits")
+    prepared = fake_world.prepared(benchmark("mc-drop", seeds=(0,)))
+    weights = store.layout.directory("fits", fit_id) / "weights.safetensors"
+    good = weights.read_bytes()
+
+    import dubio.runner.running as running
+
+    original = running.survey
+
+    def damage_afterwards(*arguments):
+        sound = original(*arguments)
+        weights.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        return sound
+
+    running.survey = damage_afterwards
+    try:
+        with Store.open(store.path) as opened:
+            finish = prepared.run(opened, 1, "local", WorkerOrders(store.path, left="fake_left"))
+    finally:
+        running.survey = original
+    assert not finish.outcome.failures
+    assert len(fake_world.ended()) == 2
+    assert weights.read_bytes() == good
+
+
+@pytest.mark.parametrize("name", ["record.json", "spec.json", "test"])
+def test_a_damaged_prediction_is_made_anew(fake_world, benchmark, name):
+    finish = fake_world.run(benchmark("plain", seeds=(0,)))
+    store = fake_world.store()
+    before = index.dump(store)
+    directory = store.layout.directory("predictions", finish.manifest["runs"][0]["id"])
+    (path,) = [path for path in directory.iterdir() if path.name.startswith(name)]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    fake_world.run(benchmark("plain", seeds=(0,)))
+    assert len(fake_world.ended()) == 1  # predicted anew from the fit, which is sound
+    assert index.dump(store) == before
+
+
+def test_a_new_split_is_added_to_what_is_there(fake_world, benchmark):
+    wanted = benchmark("plain", "plain-ensemble", seeds=(0,))
+    fake_world.run(wanted)
+    more = replace(wanted, tasks=(replace(wanted.tasks[0], arguments={"extra": True}),))
+    manifest = fake_world.run(more).manifest
+    assert len(fake_world.ended()) == 3
+    store = fake_world.store()
+    for run in manifest["runs"]:
+        for split in ("test", "more"):
+            assert len(store.read_predictions(run["id"], split, prints(manifest)[split])) == 24
+    assert len(store.manifests()) == 2
+
+
+def test_start_and_opaque_methods_run(fake_world, benchmark):
+    finish = fake_world.run(benchmark("child", "opaque", seeds=(2,)))
+    assert not finish.outcome.failures
+    assert "opaque 2" in fake_world.log()
+    assert fake_world.log().index("end plain 0.1 2 0") < fake_world.log().index("begin plain-child 0.1 2 0")
+
+
+def test_tuning_chooses_by_validation_and_says_so(fake_world, benchmark):
+    wanted = replace(benchmark("plain", "drop"), tune={"plain": {"lr": (0.1, 0.29, 0.6)}})
+    finish = fake_world.run(wanted)
+    (tuned,) = finish.manifest["tuning"]
+    assert tuned["chosen"] == {"lr": 0.29}
+    assert [trial["val_nll"] for trial in tuned["trials"]] == pytest.approx([0.2, 0.01, 0.3])
+    assert len(fake_world.ended()) == 3 + 1 + 2  # the winner's trial is seed 0's fit
+    store = fake_world.store()
+    for run in finish.manifest["runs"]:
+        if run["method"] == "plain":
+            assert store.spec("fits", run["fits"][0])["recipe"]["lr"] == 0.29
+
+
+def test_a_method_whose_trials_all_fail_is_a_failure(fake_world, benchmark):
+    wanted = replace(
+        benchmark("plain", "drop", seeds=(1,)),
+        tune={"drop": {"lr": (0.1, 0.2)}},
+        method_arguments={"drop": {"fault": "nan"}},
+    )
+    finish = fake_world.run(wanted)
+    assert {run["method"] for run in finish.manifest["runs"]} == {"plain"}
+    assert "every trial" in finish.manifest["failures"][-1]["error"]
+
+
+def test_forecast_counts_what_is_left(fake_world, benchmark):
+    wanted = benchmark(*ALL, seconds=2.0, seeds=(0,))
+    ahead = fake_world.prepared(wanted).forecast(None, jobs=2)
+    assert (ahead.trainings, ahead.asked, ahead.trainings_left, ahead.seconds) == (6, 9, 6, 6.0)
+    assert ahead.bytes == 6 * 1000 + 4 * 3 * 24 * 3 * (3 + 3 + 3 * 5)
+    fake_world.run(replace(wanted, tasks=(replace(wanted.tasks[0], training={"seconds": 0.0}),)))
+    assert fake_world.prepared(wanted).forecast(fake_world.store(), jobs=1).trainings_left == 6
+    zero = benchmark(*ALL, seconds=0.0, seeds=(0,))
+    assert fake_world.prepared(zero).forecast(fake_world.store(), jobs=1).trainings_left == 0
+
+
+def test_a_full_disk_stops_the_run_with_a_reason(fake_world, benchmark):
+    """A file where the directory of fits should be stands in for any store that refuses to be written."""
+    with Store.open(fake_world.path / "store"):
+        (fake_world.path / "store" / "fits").write_text("in the way")
+    with pytest.raises(StoreError, match=r"cannot write .*fits"):
+        fake_world.run(benchmark("plain", seeds=(0, 1, 2)))
+
+
+def test_a_worker_that_cannot_start_is_an_error(fake_world, benchmark):
+    with Store.open(fake_world.path / "store") as store:
+        orders = WorkerOrders(store.path, left="no_such_module")
+        with pytest.raises(DubioError, match="no_such_module"):
+            fake_world.prepared(benchmark("plain")).run(store, 1, "local", orders)
+
+
+def test_a_checkpointed_fit_leaves_no_checkpoint_and_the_same_bits(fake_world, benchmark):
+    fake_world.run(benchmark("plain"), store="one", checkpoint_seconds=0)
+    fake_world.run(benchmark("plain"), store="two")
+    assert index.dump(fake_world.store("one")) == index.dump(fake_world.store("two"))
+    assert list(fake_world.store("one").layout.checkpoints.iterdir()) == []

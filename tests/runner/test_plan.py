@@ -1,0 +1,109 @@
+"""Plans share what can be shared, and only that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import fake_left
+import pytest
+
+from dubio.errors import UnknownName, UserError
+from dubio.runner.benchmark import TaskEntry
+from dubio.runner.plan import make_plan, method_rows, titled
+from dubio.runner.setting import prepare
+from dubio.runner.tuning import combinations, plan_trials
+
+ALL = ("plain", "drop", "mc-drop", "plain-ensemble", "mc-drop-ensemble")
+
+
+def planned(benchmark, chosen=None):
+    return make_plan(benchmark, prepare(benchmark), fake_left, chosen or {})
+
+
+def test_members_and_sampling_share_weights(fake_world, benchmark):
+    plan = planned(benchmark(*ALL))
+    assert len(plan.of_kind("fit")) == 2 * 3 * 2  # two families, three members, two seeds
+    assert plan.asked == 2 * (1 + 1 + 1 + 3 + 3)
+    # plain, drop and mc-drop on three members each; the ensembles add none of their own
+    assert len(plan.of_kind("predict")) == 2 * 3 * 3
+    assert len(plan.of_kind("ensemble")) == 2 * 2
+
+
+def test_single_rows_get_every_member_that_is_trained_anyway(fake_world, benchmark):
+    plan = planned(benchmark("plain", "drop", "plain-ensemble", seeds=(4,)))
+    members = {name: [run.member for run in plan.runs if run.method == name] for name in ("plain", "drop")}
+    assert members == {"plain": [0, 1, 2], "drop": [0]}
+
+
+def test_member_is_the_same_fit_whatever_the_size(fake_world, benchmark):
+    small = planned(replace(benchmark("plain-ensemble"), method_arguments={"plain-ensemble": {"members": 2}}))
+    large = planned(replace(benchmark("plain-ensemble"), method_arguments={"plain-ensemble": {"members": 5}}))
+    assert {node.id for node in small.of_kind("fit")} < {node.id for node in large.of_kind("fit")}
+
+
+def test_needs_come_first_and_parents_are_planned(fake_world, benchmark):
+    plan = planned(benchmark("child", "plain", seeds=(0,)))
+    seen: set[str] = set()
+    for node in plan.nodes.values():
+        assert set(node.needs) <= seen
+        seen.add(node.id)
+    assert len(plan.of_kind("fit")) == 2  # the child's parent is the plain method's fit
+
+
+def test_an_opaque_method_is_one_node(fake_world, benchmark):
+    plan = planned(benchmark("opaque", "plain", seeds=(0, 1)))
+    assert len(plan.of_kind("method")) == 2
+    assert [run.fits for run in plan.runs if run.method == "opaque"] == [(), ()]
+
+
+def test_family_is_the_single_method_an_ensemble_is_made_of(fake_world, benchmark):
+    wanted = benchmark(*ALL)
+    rows = {row.name: row for row in method_rows(wanted, prepare(wanted)[0], planned(wanted))}
+    assert rows["mc-drop-ensemble"].family == "mc-drop"
+    assert rows["plain-ensemble"].family == "plain"
+    assert rows["drop"].family == "drop"
+    assert (rows["mc-drop-ensemble"].members, rows["mc-drop-ensemble"].samples) == (3, 5)
+
+
+def test_titles():
+    assert titled("mc-dropout-ensemble") == "MC dropout ensemble"
+    assert titled("deep-ensemble") == "Deep ensemble"
+
+
+def test_unknown_names_are_refused_with_the_nearest(fake_world, benchmark):
+    with pytest.raises(UnknownName, match="Did you mean 'plain'"):
+        planned(benchmark("plian"))
+    with pytest.raises(UnknownName, match="Did you mean 'epochs'"):
+        planned(benchmark("plain", epoch=3))
+    bad = replace(benchmark("plain"), tasks=(TaskEntry("toi", "toy-net"),))
+    with pytest.raises(UnknownName, match="Did you mean 'toy'"):
+        planned(bad)
+    bad = replace(benchmark("plain"), tasks=(TaskEntry("toy", "toy-net", network_arguments={"widht": 2}),))
+    with pytest.raises(UnknownName, match="Did you mean 'width'"):
+        planned(bad)
+
+
+def test_training_arguments_go_to_the_methods_that_have_them(fake_world, benchmark):
+    wanted = benchmark("plain", "opaque", epochs=9)
+    arguments = prepare(wanted)[0].method_arguments
+    assert arguments["plain"]["epochs"] == 9
+    assert "epochs" not in arguments["opaque"]
+
+
+def test_trials_are_the_product_of_the_lists(fake_world, benchmark):
+    assert combinations({"a": (1, 2), "b": (3, 4)}) == [
+        {"a": 1, "b": 3}, {"a": 1, "b": 4}, {"a": 2, "b": 3}, {"a": 2, "b": 4},
+    ]  # fmt: skip
+    wanted = replace(benchmark("plain", "drop"), tune={"plain": {"lr": (0.1, 0.2, 0.3)}})
+    plan, trials = plan_trials(wanted, prepare(wanted), fake_left)
+    assert [trial.arguments for trial in trials] == [{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}]
+    assert len(plan.of_kind("fit")) == 3
+
+
+def test_tuning_what_does_not_change_the_fit_is_refused(fake_world, benchmark):
+    wanted = replace(benchmark("mc-drop"), tune={"mc-drop": {"samples": (5, 10)}})
+    with pytest.raises(UserError, match="same fit"):
+        plan_trials(wanted, prepare(wanted), fake_left)
+    wanted = replace(benchmark("opaque"), tune={"opaque": {}})
+    with pytest.raises(UserError, match="recipes"):
+        plan_trials(wanted, prepare(wanted), fake_left)

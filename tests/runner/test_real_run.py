@@ -1,0 +1,78 @@
+"""The quick benchmark's smallest task, for real: killed, resumed, shared, with one job and with two."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dubio.store import Store, index
+from dubio.store.sweeping import verify
+
+pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
+COMMAND = (
+    "run", "quick", "--task", "breast-cancer", "--set", "epochs=3", "--seeds", "0,1", "--checkpoint-seconds", "0",
+)  # fmt: skip
+FITS = 18
+
+
+def start(folder: Path, store: str, jobs: int) -> subprocess.Popen[str]:
+    words = [*COMMAND, "--store", store, "--out", f"{store}-report", "--jobs", str(jobs)]
+    command = [sys.executable, "-m", "dubio", *words]
+    return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, text=True, stdout=-1, stderr=-1)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    _, said = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+
+
+def dumped(folder: Path, store: str) -> str:
+    opened = Store.open(folder / store, create=False)
+    assert verify(opened) == ()
+    assert len(opened.ids("fits")) == FITS
+    return index.dump(opened)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("real")
+
+
+@pytest.fixture(scope="module")
+def whole(folder) -> str:
+    """The index of a run that nothing disturbed."""
+    end(start(folder, "whole", jobs=1))
+    return dumped(folder, "whole")
+
+
+def test_two_jobs_give_the_same_bits(folder, whole):
+    end(start(folder, "two", jobs=2))
+    assert dumped(folder, "two") == whole
+
+
+def test_killed_and_resumed_it_ends_the_same(folder, whole):
+    fits = folder / "killed" / "fits"
+    for count in (2, 7, 13):
+        process = start(folder, "killed", jobs=2)
+        deadline = time.monotonic() + 120
+        while (len(list(fits.glob("*"))) if fits.is_dir() else 0) < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.kill()
+        process.communicate()
+    end(start(folder, "killed", jobs=2))
+    assert dumped(folder, "killed") == whole
+
+
+def test_two_runs_on_one_store_end_the_same(folder, whole):
+    first, second = start(folder, "both", jobs=1), start(folder, "both", jobs=1)
+    end(first)
+    end(second)
+    assert dumped(folder, "both") == whole

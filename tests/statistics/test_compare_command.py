@@ -1,0 +1,169 @@
+"""``dubio compare`` from the outside: JSON, table, cautions, diagram and bad input."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from dubio.cli.compare import compare
+from dubio.errors import MissingExtra, UserError
+from dubio.report.cd_diagram import draw_cd_diagram, save_cd_diagram
+from dubio.statistics.guard import choose, known_metric, parse_direction
+
+REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "text_in_domain.csv"
+
+app = typer.Typer()
+app.command()(compare)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def table(path, metric="brier", methods="abc", datasets="XYZ", **more):
+    lines = [",".join(["dataset", "method", "metric", "value"])]
+    for i, dataset in enumerate(datasets):
+        lines += [f"{dataset},{method},{metric},{0.1 * j + i}" for j, method in enumerate(methods)]
+    path.write_text("\n".join([*lines, *more.get("extra", ())]) + "\n")
+    return path
+
+
+@pytest.mark.skipif(not REFERENCE.is_file(), reason="the published tables are not here")
+@pytest.mark.parametrize(
+    ("metrics", "best"), [(("NLL", "Brier"), [142, 0, 28]), (("ECE",), [45, 1, 39])]
+)
+def test_published_table(metrics, best):
+    options = [option for metric in metrics for option in ("--metric", metric)]
+    result = run("--results", REFERENCE, *options, "--round", 3, "--json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["win_draw_loss"]["Deep Ensemble"] == best
+    assert len(found["average_ranks"]) == 18
+    assert found["critical_difference"] == pytest.approx(11.779, abs=5e-4)
+    assert set(found["friedman"]) >= {"chi2", "p", "iman_davenport", "iman_davenport_p"}
+    assert f"caution: {metrics[0]}" in result.stderr
+
+
+def test_plain_output_names_what_is_not_ranked(tmp_path):
+    path = table(tmp_path / "t.csv", extra=[f"{d},{m},ECE,0.1" for d in "XYZ" for m in "abc"])
+    result = run("--results", path)
+    assert result.exit_code == 0
+    assert "not ranked: ECE. Calibration errors" in result.stdout
+    assert "critical difference" in result.stdout
+    assert result.stderr == ""
+
+
+def test_direction_turns_the_ranks(tmp_path):
+    path = table(tmp_path / "t.csv", metric="mine")
+    for direction, best in (("lower", "a"), ("higher", "c")):
+        found = json.loads(run("--results", path, "--metric", "mine", "--better", f"mine={direction}", "--json").stdout)
+        assert next(iter(found["average_ranks"])) == best
+        assert found["win_draw_loss"][best] == [6, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--metric", "mine"), "--better mine=higher"),
+        (("--metric", "mone"), "Did you mean 'mine'"),
+        (("--method-col", "methd"), "Did you mean 'method'"),
+        (("--better", "mine"), "METRIC=higher"),
+        (("--better", "mine=up"), "higher"),
+        (("--metric", "mine", "--better", "mine=lower", "--alpha", "2"), "alpha"),
+        (("--metric", "mine", "--better", "mine=lower", "--diagram", "x.bmp"), ".svg"),
+        (("--store", "somewhere"), "either --results"),
+    ],
+)
+def test_mistakes_are_named(tmp_path, arguments, message):
+    result = run("--results", table(tmp_path / "t.csv", metric="mine"), *arguments)
+    assert isinstance(result.exception, UserError)
+    assert message in str(result.exception)
+
+
+def test_one_dataset_and_gaps_are_refused(tmp_path):
+    one = run("--results", table(tmp_path / "t.csv", datasets="X"))
+    assert "at least two datasets; given one, 'X'" in str(one.exception)
+    gap = run("--results", table(tmp_path / "t.csv", extra=["X,d,brier,1"]))
+    assert "method 'd' has no brier on dataset 'Y'" in str(gap.exception)
+    text = run("--results", table(tmp_path / "t.csv", extra=["X,d,brier,good"]))
+    assert "row 11: value 'good'" in str(text.exception)
+    assert "either --results" in str(run().exception)
+
+
+def test_guard_knows_names_whatever_their_case():
+    assert known_metric("Acc").name == "accuracy"
+    assert known_metric("Calibrated-NLL").better == "lower"
+    assert known_metric("ECE(bins=10)").name == "ece(bins=10)"
+    assert known_metric("nonsense") is None
+    assert parse_direction("a=b=lower") == ("a=b", "lower")
+
+
+def test_guard_refuses_to_rank_by_itself_what_must_not_rank():
+    with pytest.raises(UserError, match="name one with --metric"):
+        choose(["ECE", "misclassification_auroc"], [], {})
+    chosen = choose(["ECE", "brier", "odd"], [], {})
+    assert chosen.metrics == {"brier": "lower"}
+    assert set(chosen.left_out) == {"ECE", "odd"}
+    asked = choose(["ECE", "brier"], ["ECE"], {})
+    assert asked.metrics == {"ECE": "lower"}
+    assert "biased" in asked.cautions["ECE"] or "bias" in asked.cautions["ECE"]
+
+
+def test_store_scores_are_compared(tmp_path, monkeypatch):
+    """Splits of one kind are averaged within a task; undefined values leave a gap that is named."""
+    def score(task, split, kind, method, value, metric="brier"):
+        return SimpleNamespace(task=task, split=split, kind=kind, method=method, seed=0, member=None, metric=metric,
+                               value=value)
+
+    scores = [score(t, s, "shift", m, v) for t in "AB" for s, d in (("s-1", 0.0), ("s-2", 0.2))
+              for m, v in (("x", 0.1 + d), ("y", 0.4 + d))]
+    scores += [score("A", "test", "id", "x", 0.5), score("A", "s-1", "shift", "random-referral", 0.0)]
+    scored = SimpleNamespace(scores=scores, not_ranked={"nll": "why"}, better={"brier": "lower"})
+    store = SimpleNamespace(manifests=lambda: ("quick-1",), manifest=lambda name: {"name": name})
+    monkeypatch.setattr("dubio.store.Store.open", lambda path, create: store)
+    monkeypatch.setattr("dubio.report.scores.score_run", lambda opened, manifest: scored)
+    found = json.loads(run("--store", tmp_path, "--kind", "shift", "--metric", "brier", "--json").stdout)
+    assert found["datasets"] == ["A", "B"]
+    assert found["win_draw_loss"] == {"x": [2, 0, 0], "y": [0, 0, 2]}
+    assert "'accuracy'" in str(run("--store", tmp_path, "--kind", "shift").exception)
+    assert "no scores" in str(run("--store", tmp_path, "--kind", "ood").exception)
+    assert "unknown value of --kind 'odd'" in str(run("--store", tmp_path, "--kind", "odd").exception)
+
+
+RANKS = {f"a method with a rather long name {i}": 1 + 0.9 * i for i in range(18)}
+CLIQUES = [tuple(RANKS)[:9], tuple(RANKS)[5:]]
+
+
+@pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_diagram_files_repeat_byte_for_byte(tmp_path, ending, magic):
+    pytest.importorskip("matplotlib")
+    written = [
+        save_cd_diagram(draw_cd_diagram(RANKS, 4.0, CLIQUES, title="t"), tmp_path / f"{i}.{ending}").read_bytes()
+        for i in range(2)
+    ]
+    assert written[0].startswith(magic)
+    assert written[0] == written[1]
+
+
+def test_no_two_names_of_a_diagram_overlap():
+    pytest.importorskip("matplotlib")
+    figure = draw_cd_diagram(RANKS, 4.0, CLIQUES, title="title", note="note")
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts if text.get_text()]
+    assert len(boxes) > 36
+    assert not any(one.overlaps(two) for i, one in enumerate(boxes) for two in boxes[i + 1 :])
+    edges = figure.bbox
+    assert all(edges.x0 <= box.x0 and box.x1 <= edges.x1 and box.y1 <= edges.y1 for box in boxes)
+
+
+def test_diagram_refusals(monkeypatch):
+    with pytest.raises(UserError, match="two methods"):
+        draw_cd_diagram({"a": 1.0}, 1.0, [])
+    for name in ("dubio.report.figures.canvas", "dubio.report.figures"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtra, match="report"):
+        draw_cd_diagram({"a": 1.0, "b": 2.0}, 1.0, [])

@@ -1,0 +1,119 @@
+"""The deep-ensemble equivalent: by hand, against the metrics, and against itself."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dubio.calibration.cross_validation import cross_validate
+from dubio.errors import UserError
+from dubio.metrics.scoring import accuracy
+from dubio.statistics.ensemble_equivalent import (
+    SCORES,
+    Equivalent,
+    GrowthCurve,
+    average_equivalent,
+    equivalent,
+    equivalent_curve,
+    equivalent_range,
+    growth_curve,
+)
+from dubio.types import Predictions
+
+
+def ensemble(members=5, rows=300, classes=4, seed=0, per_member=1, **more):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, rows)
+    shared = rng.normal(size=(rows, classes))
+    shared[np.arange(rows), labels] += 1.5
+    logits = shared + rng.normal(size=(members * per_member, rows, classes)) * 1.5
+    return Predictions(logits.astype(np.float32), labels, member=np.repeat(np.arange(members), per_member), **more)
+
+
+def test_equivalent_by_hand():
+    curve = np.array([1.0, 0.6, 0.5, 0.45])
+    assert equivalent(curve, 1.2).size == 1.0
+    assert equivalent(curve, 1.0).size == 1.0
+    assert equivalent(curve, 0.8).size == pytest.approx(1.5)
+    assert equivalent(curve, 0.6).size == 2.0
+    assert equivalent(curve, 0.475).size == pytest.approx(3.5)
+    beyond = equivalent(curve, 0.4)
+    assert beyond.beyond
+    assert str(beyond) == "> 4"
+
+
+def test_first_crossing_counts_where_a_curve_turns_back():
+    assert equivalent(np.array([1.0, 0.5, 0.8, 0.4]), 0.5).size == 2.0
+
+
+def test_bounds_enclose_the_centre():
+    mean, std = np.array([1.0, 0.6, 0.5, 0.45]), np.array([0.1, 0.05, 0.02, 0.01])
+    curve = GrowthCurve(dict.fromkeys(SCORES, mean), dict.fromkeys(SCORES, std), 5)
+    found = equivalent_range(curve, "nll", 0.52)
+    assert found.lower.size < found.central.size < found.upper.size
+    assert found.lower.size == equivalent(mean - std, 0.52).size
+
+
+@given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=12))
+def test_a_strictly_improving_ensemble_is_worth_its_own_size(steps):
+    mean = 20.0 - np.cumsum(steps)
+    curve = GrowthCurve(dict.fromkeys(SCORES, mean), dict.fromkeys(SCORES, np.zeros_like(mean)), 1)
+    for size, found in enumerate(equivalent_curve(curve, curve, "nll"), start=1):
+        assert found.central.size == size
+
+
+def test_a_real_ensemble_is_worth_its_own_size():
+    curve = growth_curve(ensemble(), orders=4)
+    assert (np.diff(curve.mean["nll"]) < 0).all()
+    sizes = [found.central.size for found in equivalent_curve(curve, curve, "nll")]
+    assert sizes == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("per_member", [1, 3])
+def test_longest_ensemble_scores_as_the_pooled_predictions(per_member):
+    predictions = ensemble(per_member=per_member)
+    curve, whole = growth_curve(predictions, orders=3), cross_validate(predictions)
+    assert len(curve) == 5
+    for name in ("nll", "brier", "aurc"):
+        assert curve.mean[name][-1] == pytest.approx(getattr(whole, name).mean, abs=1e-7)
+        assert curve.std[name][-1] == pytest.approx(0.0, abs=1e-7)
+    assert curve.mean["error"][-1] == pytest.approx(1 - accuracy(predictions))
+
+
+def test_multilabel_ensembles():
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, 2, (120, 3))
+    logits = (2 * labels - 1) + rng.normal(size=(4, 120, 3)) * 2
+    predictions = Predictions(logits.astype(np.float32), labels, target="multilabel", member=np.arange(4))
+    curve = growth_curve(predictions, orders=2)
+    assert curve.mean["nll"][-1] == pytest.approx(cross_validate(predictions).nll.mean, abs=1e-7)
+
+
+def test_first_sizes_average_the_single_members():
+    predictions = ensemble(members=2)
+    single = [cross_validate(Predictions(predictions.logits[[i]], predictions.labels)).nll.mean for i in range(2)]
+    curve = growth_curve(predictions, orders=40)
+    assert min(single) - 1e-7 <= curve.mean["nll"][0] <= max(single) + 1e-7
+
+
+def test_samples_as_units_and_one_unit():
+    predictions = ensemble(members=1, per_member=4)
+    assert len(growth_curve(predictions, orders=2)) == 1
+    assert growth_curve(predictions, orders=2).orders == 1
+    assert len(growth_curve(predictions, unit="sample", orders=2)) == 4
+
+
+def test_averaging_over_architectures():
+    assert average_equivalent([Equivalent(2.0, 10), Equivalent(5.0, 8)]) == Equivalent(3.5, 8)
+    assert average_equivalent([Equivalent(2.0, 10), Equivalent(np.inf, 8)]).beyond
+
+
+def test_refusals():
+    with pytest.raises(UserError, match="orders"):
+        growth_curve(ensemble(), orders=0)
+    with pytest.raises(UserError, match="unit"):
+        growth_curve(ensemble(), unit="head")
+    with pytest.raises(UserError, match="average"):
+        average_equivalent([])
+    with pytest.raises(UserError, match="unlabelled"):
+        growth_curve(Predictions(np.zeros((2, 3, 2), dtype=np.float32), np.full(3, -1)))

@@ -1,0 +1,151 @@
+"""Ranks, Friedman and Nemenyi against scipy and scikit-posthocs, and the published check values."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scikit_posthocs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from dubio.errors import UserError
+from dubio.statistics.friedman import friedman
+from dubio.statistics.nemenyi import cliques, critical_difference, critical_value
+from dubio.statistics.pairwise import signed_rank_tests
+from dubio.statistics.ranks import Ranks, mid_ranks, rank
+from dubio.statistics.results import Grid
+from dubio.statistics.wins import win_draw_loss
+
+
+def grid_of(values, better="lower", metric="m"):
+    rows = tuple(tuple(Fraction(int(v)) if float(v).is_integer() else Fraction(str(v)) for v in row) for row in values)
+    datasets = tuple(f"d{i}" for i in range(len(rows)))
+    return Grid(metric, better, datasets, tuple(f"m{j}" for j in range(len(rows[0]))), rows)
+
+
+tables = hnp.arrays(np.int64, st.tuples(st.integers(2, 8), st.integers(3, 6)), elements=st.integers(0, 5))
+
+
+@settings(max_examples=60)
+@given(tables)
+def test_ranks_equal_scipy(table):
+    np.testing.assert_allclose(rank([grid_of(table)]).values, stats.rankdata(table, axis=1))
+    np.testing.assert_allclose(rank([grid_of(table, "higher")]).values, stats.rankdata(-table, axis=1))
+
+
+@settings(max_examples=60)
+@given(tables)
+def test_friedman_equals_scipy_with_ties(table):
+    found = friedman(rank([grid_of(table)]))
+    if (table == table[:, :1]).all():
+        assert (found.chi2, found.p) == (0.0, 1.0)
+        return
+    reference = stats.friedmanchisquare(*table.T)
+    assert found.chi2 == pytest.approx(reference.statistic, abs=1e-9)
+    assert found.p == pytest.approx(reference.pvalue, abs=1e-9)
+
+
+def test_iman_davenport_by_hand():
+    """F = (N − 1) χ² / (N(k − 1) − χ²), infinite where every dataset ranks the methods alike."""
+    ranks = Ranks(tuple("abcd"), tuple(str(i) for i in range(14)), np.tile([1.0, 2.0, 3.0, 4.0], (14, 1)))
+    assert friedman(ranks).chi2 == pytest.approx(42.0)
+    assert friedman(ranks).iman_davenport == np.inf
+    assert friedman(ranks).iman_davenport_p == 0.0
+    rng = np.random.default_rng(0)
+    found = friedman(rank([grid_of(rng.integers(0, 100, (14, 4)))]))
+    expected = 13 * found.chi2 / (14 * 3 - found.chi2)
+    assert found.iman_davenport == pytest.approx(expected)
+    assert found.iman_davenport_p == pytest.approx(stats.f.sf(expected, 3, 39))
+
+
+@pytest.mark.parametrize(("k", "n", "expected"), [(18, 5, 11.779), (18, 4, 13.169)])
+def test_published_critical_differences(k, n, expected):
+    assert critical_difference(k, n, 0.05) == pytest.approx(expected, abs=5e-4)
+
+
+@pytest.mark.parametrize(("k", "q"), [(2, 1.960), (3, 2.343), (4, 2.569), (5, 2.728), (10, 3.164)])
+def test_critical_values_of_demsar_table_5(k, q):
+    assert critical_value(k, 0.05) == pytest.approx(q, abs=1.1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cliques_agree_with_nemenyi_p_values(seed):
+    """Two methods share a clique just when scikit-posthocs' p-value is above α."""
+    rng = np.random.default_rng(seed)
+    values = rng.permuted(np.tile(np.arange(6), (12, 1)), axis=1) + np.arange(6) * rng.uniform(0.3, 1.2)
+    grid = grid_of(np.round(values, 6))
+    ranks = rank([grid])
+    p = np.asarray(scikit_posthocs.posthoc_nemenyi_friedman(np.round(values, 6)))
+    average = dict(zip(ranks.methods, ranks.average, strict=True))
+    found = cliques(average, critical_difference(6, 12, 0.05))
+    for i, one in enumerate(ranks.methods):
+        for j, two in enumerate(ranks.methods):
+            if i < j:
+                together = any(one in clique and two in clique for clique in found)
+                assert together == (p[i, j] > 0.05)
+
+
+def test_cliques_are_the_largest_sets():
+    ranks = {"a": 1.0, "b": 2.0, "c": 3.5, "d": 6.0}
+    assert cliques(ranks, 2.0) == (("a", "b"), ("b", "c"))
+    assert cliques(ranks, 10.0) == (("a", "b", "c", "d"),)
+    assert cliques(ranks, 0.5) == ()
+
+
+def test_several_metrics_average_within_a_dataset():
+    first, second = grid_of([[1, 2, 3], [3, 2, 1]], metric="x"), grid_of([[1, 3, 2], [1, 2, 3]], metric="y")
+    ranks = rank([first, second])
+    np.testing.assert_allclose(ranks.values, [[1, 2.5, 2.5], [2, 2, 2]])
+    assert friedman(ranks).datasets == 2
+
+
+def test_mid_ranks_are_exact():
+    values = [Fraction("0.1"), Fraction("0.3"), Fraction("0.1"), Fraction("0.2")]
+    assert mid_ranks(values, sign=1) == [Fraction(3, 2), 4, Fraction(3, 2), 3]
+
+
+@settings(max_examples=40)
+@given(tables, st.randoms())
+def test_order_of_datasets_and_methods_does_not_matter(table, random):
+    rows, columns = list(range(table.shape[0])), list(range(table.shape[1]))
+    random.shuffle(rows)
+    random.shuffle(columns)
+    plain, moved = rank([grid_of(table)]), rank([grid_of(table[np.ix_(rows, columns)])])
+    np.testing.assert_allclose(moved.average, plain.average[columns])
+    assert friedman(moved).chi2 == pytest.approx(friedman(plain).chi2, abs=1e-9)
+    wins, moved_wins = win_draw_loss([grid_of(table)]), win_draw_loss([grid_of(table[np.ix_(rows, columns)])])
+    for place, column in enumerate(columns):
+        assert moved_wins[f"m{place}"] == wins[f"m{column}"]
+
+
+@settings(max_examples=40)
+@given(tables)
+def test_wins_equal_a_plain_count(table):
+    for name, found in win_draw_loss([grid_of(table)]).items():
+        column = int(name[1:])
+        others = np.delete(table, column, axis=1)
+        own = table[:, [column]]
+        assert found == ((own < others).sum(), (own == others).sum(), (own > others).sum())
+
+
+def test_signed_rank_tests():
+    rng = np.random.default_rng(3)
+    table = rng.integers(0, 1000, (9, 3))
+    tests = signed_rank_tests(grid_of(table))
+    assert [(t.first, t.second) for t in tests] == [("m0", "m1"), ("m0", "m2"), ("m1", "m2")]
+    assert tests[0].p == pytest.approx(stats.wilcoxon(table[:, 0], table[:, 1]).pvalue)
+    assert all(test.adjusted_p >= test.p for test in tests)
+    assert signed_rank_tests(grid_of([[1, 1], [2, 2]]))[0].p == 1.0
+
+
+def test_refusals():
+    with pytest.raises(UserError, match="two datasets"):
+        friedman(rank([grid_of([[1, 2, 3]])]))
+    with pytest.raises(UserError, match="two methods"):
+        friedman(rank([grid_of([[1], [2]])]))
+    with pytest.raises(UserError, match="alpha"):
+        critical_difference(3, 5, 1.5)
+    with pytest.raises(UserError, match="same methods"):
+        rank([grid_of([[1, 2]]), grid_of([[1, 2, 3]], metric="other")])

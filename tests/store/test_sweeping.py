@@ -1,0 +1,115 @@
+"""Cleaning removes what is not a result and nothing else; an export is a store of its own."""
+
+from __future__ import annotations
+
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+from stored_things import FIT, SPEC, predicted, split, write_fit, write_prediction
+
+from dubio.errors import CorruptFile, StoreError, UserError
+from dubio.store import Store, identity
+from dubio.store.exporting import export
+from dubio.store.sweeping import litter, referenced, remove, unreferenced, verify
+
+CHILD = {**SPEC, "start": FIT, "seed": 5}
+
+
+@pytest.fixture
+def store(tmp_path):
+    with Store.open(tmp_path / "store") as opened:
+        yield opened
+
+
+@pytest.fixture
+def kept(store):
+    """A run made of an ensemble of two, whose fit was started from another; a trial; and one fit nobody needs."""
+    write_fit(store)
+    write_fit(store, start=FIT, seed=5)
+    trial, stray = write_fit(store, seed=7), write_fit(store, seed=8)
+    members = [write_prediction(store, seed) for seed in (0, 1)]
+    spec = {"schema": 1, "kind": "prediction", "members": members}
+    ensemble = store.write_ensemble(spec)
+    run = {"id": ensemble, "fits": [identity(CHILD)], "spec": spec}
+    manifest = {"name": "run", "runs": [run], "tuning": [{"trials": [{"fit": trial}]}], "failures": []}
+    store.write_manifest(manifest, "a" * 64)
+    return {"fits": {FIT, identity(CHILD), trial}, "predictions": {ensemble, *members}, "stray": stray}
+
+
+def test_members_parents_and_trials_are_referenced(store, kept):
+    assert referenced(store, ["run-aaaaaaaa"]) == {"fits": kept["fits"], "predictions": kept["predictions"]}
+
+
+def test_only_the_unreferenced_go(store, kept):
+    assert litter(store) == ()
+    rows = unreferenced(store)
+    assert [row.path.name for row in rows] == [kept["stray"]]
+    assert remove(store, rows) == rows[0].bytes > 0
+    assert set(store.ids("fits")) == kept["fits"]
+    assert unreferenced(store) == ()
+
+
+def test_litter_is_found_by_reason(store, kept):
+    store.checkpoint(FIT).save({"w": np.zeros(2)}, {})
+    store.write_failure(FIT, {"error": "old"})
+    (store.layout.directory("predictions", min(kept["predictions"])) / "x.safetensors").write_bytes(b"half")
+    store.layout.corrupt.mkdir()
+    (store.layout.corrupt / "fits-1").mkdir()
+    (store.layout.scratch / "dead").mkdir()
+    (store.layout.scratch / "dead.lock").touch()
+    wanted = {"checkpoint of no fit under way", "failure mended", "stray file", "corrupt", "temporary"}
+    assert {row.reason for row in litter(store)} == wanted
+    remove(store, litter(store))
+    assert litter(store) == ()
+    assert verify(store) == ()
+
+
+def test_a_checkpoint_of_a_fit_under_way_is_kept(store):
+    store.checkpoint("a" * 64).save({"w": np.zeros(2)}, {})
+    assert litter(store) == ()
+    assert [row.path.name for row in unreferenced(store)] == ["a" * 64]
+
+
+def test_nothing_is_removed_while_a_run_is_under_way(store, kept):
+    with store.lock(FIT), pytest.raises(StoreError, match="under way"):
+        remove(store, unreferenced(store))
+    assert store.has_fit(kept["stray"])
+
+
+@pytest.mark.parametrize("name", ["out.zip", "out.tar", "out"])
+def test_an_export_is_a_store(store, kept, tmp_path, name):
+    target, unpacked = tmp_path / name, tmp_path / "unpacked"
+    files = export(store, ["run-aaaaaaaa"], target)
+    assert all(not path.is_absolute() and ".." not in path.parts for path in files)
+    if name.endswith(".zip"):
+        zipfile.ZipFile(target).extractall(unpacked)
+    elif name.endswith(".tar"):
+        with tarfile.open(target) as archive:
+            assert all(member.isfile() for member in archive)
+            archive.extractall(unpacked, filter="data")
+    else:
+        unpacked = target
+    copy = Store.open(unpacked, create=False)
+    assert verify(copy) == ()
+    assert set(copy.ids("fits")) == kept["fits"]
+    ensemble = copy.manifest("run")["runs"][0]["id"]
+    pooled = copy.read_predictions(ensemble, "test", split().fingerprint)
+    assert np.array_equal(pooled.logits[:2], predicted(0).logits)
+
+
+def test_the_same_runs_give_the_same_archive(store, kept, tmp_path):
+    for suffix in ("zip", "tar"):
+        for name in ("one", "two"):
+            export(store, ["run-aaaaaaaa"], tmp_path / f"{name}.{suffix}")
+        assert (tmp_path / f"one.{suffix}").read_bytes() == (tmp_path / f"two.{suffix}").read_bytes()
+
+
+def test_an_export_overwrites_nothing_and_carries_no_damage(store, kept, tmp_path):
+    with pytest.raises(UserError, match="exists already"):
+        export(store, ["run-aaaaaaaa"], tmp_path)
+    (store.layout.directory("fits", FIT) / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(CorruptFile):
+        export(store, ["run-aaaaaaaa"], tmp_path / "out.zip")
+    assert not (tmp_path / "out.zip").exists()

@@ -1,0 +1,140 @@
+"""dubio.evaluate: the same numbers as the metrics, with intervals, from anything that holds predictions."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from dubio.errors import UnknownName, UserError
+from dubio.evaluation import evaluate
+from dubio.metrics.detection import ood_auroc
+from dubio.metrics.scoring import accuracy, brier
+from dubio.types import Metric, Predictions, join
+
+
+def probs(seed, rows=80, samples=None):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, rows)
+    shape = (rows, 3) if samples is None else (samples, rows, 3)
+    z = rng.normal(size=shape) + 1.5 * np.eye(3)[labels]
+    e = np.exp(z)
+    return e / e.sum(-1, keepdims=True), labels
+
+
+def test_arrays_of_any_framework_give_the_same_numbers():
+    p, labels = probs(0)
+    found = evaluate(p, labels, values="probs", replicates=0)
+    assert found["accuracy"] == pytest.approx((p.argmax(1) == labels).mean())
+    assert found["brier"] == pytest.approx(((np.eye(3)[labels] - p) ** 2).sum(1).mean(), abs=1e-6)
+    others = [
+        evaluate(torch.tensor(p), torch.tensor(labels), values="probs", replicates=0),
+        evaluate(p.tolist(), labels.tolist(), values="probs", replicates=0),
+        evaluate(pd.DataFrame(p), pd.Series(labels), values="probs", replicates=0),
+        evaluate({"probs": p, "labels": labels}, replicates=0),
+    ]
+    for other in others:
+        assert {k: v.value for k, v in other.scores.items()} == {k: v.value for k, v in found.scores.items()}
+    with pytest.raises(UserError, match="say what the array"):
+        evaluate(p, labels)
+
+
+def test_label_metrics_are_of_ordinary_rows_and_detection_of_all():
+    (p, labels), (q, _) = probs(0, samples=3), probs(1, rows=30, samples=3)
+    found = evaluate(p, labels, values="probs", ood=q, replicates=0)
+    ordinary = evaluate(p, labels, values="probs", replicates=0)
+    assert found["accuracy"] == ordinary["accuracy"]
+    assert (found.rows, found.ood_rows, found.samples) == (80, 30, 3)
+    both = found.predictions
+    assert found["ood_auroc"] == ood_auroc(both)
+    assert found.detection["mutual_information"].auroc == ood_auroc(both, quantity="mutual_information")
+    assert found.detection["confidence"].prevalence == pytest.approx(30 / 110)
+    assert "ood_auroc" not in ordinary.scores
+    with pytest.raises(UserError, match="ood_auroc does not apply"):
+        _ = ordinary["ood_auroc"]
+    with pytest.raises(UserError, match="was not computed"):
+        _ = ordinary["rmse"]
+
+
+def test_intervals_are_seeded_hold_the_value_and_narrow_with_rows():
+    p, labels = probs(0, rows=400)
+    names = ("accuracy", "nll", "brier", "ece", "aurc", "misclassification_auroc")
+    found = evaluate(p, labels, values="probs", metrics=names, seed=3)
+    again = evaluate(p, labels, values="probs", metrics=names, seed=3)
+    small = evaluate(p[:50], labels[:50], values="probs", metrics=names, seed=3)
+    for name in names:
+        score = found.scores[name]
+        assert score == again.scores[name]
+        assert score.low <= score.high
+        if name != "ece":  # resampling adds noise, which an absolute value turns into bias
+            assert score.low <= score.value <= score.high
+        assert score.high - score.low < small.scores[name].high - small.scores[name].low
+    error = np.sqrt(found["accuracy"] * (1 - found["accuracy"]) / 400)
+    assert found.scores["accuracy"].high - found.scores["accuracy"].low == pytest.approx(2 * 1.96 * error, rel=0.2)
+
+
+def test_groups_are_resampled_together():
+    p, labels = probs(0, rows=40)
+    p, labels = np.repeat(p, 10, axis=0), np.repeat(labels, 10)
+    single = evaluate(p, labels, values="probs", metrics=("brier",))
+    grouped = evaluate(p, labels, values="probs", metrics=("brier",), group=np.repeat(np.arange(40), 10))
+    assert grouped.resampled == "groups"
+    ratio = (grouped.scores["brier"].high - grouped.scores["brier"].low) / (
+        single.scores["brier"].high - single.scores["brier"].low
+    )
+    assert ratio == pytest.approx(np.sqrt(10), rel=0.25)
+
+
+def test_metrics_by_name_and_of_ones_own():
+    p, labels = probs(0)
+    own = Metric("certain", "higher", lambda q: float((q.probs.max(1) > 0.9).mean()))
+    found = evaluate(p, labels, values="probs", metrics=("ece(bins=5)", own, "rps"), replicates=20)
+    assert list(found.scores) == ["ece(bins=5)", "certain"]
+    assert found.reasons == {
+        "rps": "rps does not apply: it is defined for ordinal predictions, and these are multiclass."
+    }
+    assert not found.scores["ece(bins=5)"].comparable
+    with pytest.raises(UnknownName, match="Did you mean 'accuracy'"):
+        evaluate(p, labels, values="probs", metrics=("acuracy",))
+
+
+def test_unlabelled_rows_and_predictions_as_they_are():
+    p, labels = probs(0)
+    labels[:10] = -1
+    found = evaluate(p, labels, values="probs", replicates=0)
+    assert found.unlabelled == 10
+    assert found["accuracy"] == pytest.approx((p[10:].argmax(1) == labels[10:]).mean())
+    predictions = found.predictions
+    assert evaluate(predictions, replicates=0)["brier"] == brier(predictions)
+    with pytest.raises(UserError, match="carry their own labels"):
+        evaluate(predictions, labels)
+    with pytest.raises(UserError, match="group goes with bare arrays"):
+        evaluate(predictions, group=np.zeros(80, int))
+    with pytest.raises(UserError, match="replicates must be 0"):
+        evaluate(predictions, replicates=1)
+
+
+def test_files_in_and_plain_values_out(tmp_path):
+    (p, labels), (q, _) = probs(0), probs(1, rows=30)
+    np.savez(tmp_path / "a.npz", probs=p, labels=labels)
+    np.savez(tmp_path / "b.npz", probs=q)
+    found = evaluate(tmp_path / "a.npz", ood=str(tmp_path / "b.npz"), replicates=10)
+    plain = found.as_dict()
+    assert (
+        plain["scores"]["accuracy"]["value"]
+        == found["accuracy"]
+        == accuracy(found.predictions.take(~found.predictions.ood))
+    )
+    assert "predictions" not in plain
+    assert plain["detection"]["confidence"]["auroc"] == found["ood_auroc"]
+
+
+def test_every_row_out_of_distribution_is_scored_as_it_is():
+    p, labels = probs(0)
+    logits = np.log(p)[None].astype(np.float32)
+    strange = Predictions(logits, labels, ood=np.ones(80, dtype=bool))
+    found = evaluate(strange, replicates=0)
+    assert found.rows == 80
+    assert found["accuracy"] == accuracy(strange)
+    assert not found.detection
+    mixed = evaluate(join([Predictions(logits, labels), strange]), replicates=0, metrics=("generalisation_gap",))
+    assert mixed["generalisation_gap"] == 0.0

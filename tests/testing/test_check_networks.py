@@ -1,0 +1,318 @@
+"""Each way in which a network can be wrong has a sentence of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dubio.data.batches import TokenBatch
+from dubio.networks.network import Dense, Network
+from dubio.networks.noise import Site
+from dubio.registry import NETWORKS, Entry
+from dubio.testing import Finding, assert_ok, check_network
+
+BOTH = ("dropout", "concrete_dropout")
+
+
+def entry(factory: Callable[..., Any], inputs: str = "table", version: Any = 1) -> Entry[Any]:
+    return Entry("mine", factory, "tests", "A network.", {"inputs": inputs, "version": version})
+
+
+def told(factory: Callable[..., Any], inputs: str = "table", **facts: Any) -> list[str]:
+    findings: list[Finding] = check_network(entry(factory, inputs, **facts))
+    return [finding.problem for finding in findings]
+
+
+def dense(shape: tuple[int, ...], *, units: int = 16) -> Network:
+    return Network([Dense("dense", shape[0], units, accepts=BOTH)], units)
+
+
+class Broken(nn.Module):
+    """A linear layer behind a site, with one thing wrong that a test says."""
+
+    def __init__(self, shape: tuple[int, ...], site: Site | None = None, inputs: int = 0) -> None:
+        super().__init__()
+        self.linear = nn.Linear(inputs or shape[0], 16)
+        self.site = site or Site("dense", shape[0], accepts=BOTH, weights=lambda: (self.linear.weight,))
+
+    def before(self, h: Tensor) -> Tensor:
+        return h
+
+    def after(self, h: Tensor) -> Any:
+        return h
+
+    def forward(self, h: Tensor) -> Any:
+        return self.after(torch.tanh(self.linear(self.site(self.before(h)))))
+
+
+def test_a_good_network_passes() -> None:
+    assert told(dense) == []
+
+
+def test_built_in_networks_pass() -> None:
+    for known in NETWORKS.entries():
+        if known.origin.startswith("dubio.networks"):
+            assert_ok(check_network(known))
+
+
+def test_registration_is_looked_at() -> None:
+    assert "inputs='tables'" in told(dense, "tables")[0]
+    assert "version='1'" in told(dense, version="1")[0]
+
+
+def test_no_network() -> None:
+    def mine(shape: tuple[int, ...]) -> nn.Module:
+        return nn.Linear(shape[0], 3)
+
+    assert told(mine) == ["The function returned Linear, not a Network."]
+
+
+def test_arguments_after_shape_are_keyword_only() -> None:
+    def mine(shape: tuple[int, ...], units: int = 16) -> Network:
+        return dense(shape, units=units)
+
+    assert "The argument 'units' is not keyword-only" in told(mine)[0]
+
+
+def test_building_that_fails() -> None:
+    def mine(shape: tuple[int, ...]) -> Network:
+        return dense((shape[1],))
+
+    assert "Building it for inputs of shape (7,) raised IndexError" in told(mine)[0]
+
+
+def test_wrong_width() -> None:
+    def mine(shape: tuple[int, ...]) -> Network:
+        return Network([Broken(shape)], 20)
+
+    assert told(mine) == ["A batch of 6 examples came out as shape (6, 16); width says 20."]
+
+
+def test_stages_that_do_not_fit() -> None:
+    def mine(shape: tuple[int, ...]) -> Network:
+        return Network([Broken(shape, inputs=3)], 16)
+
+    assert "A pass over a batch of 6 examples raised RuntimeError" in told(mine)[0]
+
+
+def test_nan() -> None:
+    class Bad(Broken):
+        def after(self, h: Tensor) -> Tensor:
+            return torch.log(-h.abs())
+
+    def mine(shape: tuple[int, ...]) -> Network:
+        return Network([Bad(shape)], 16)
+
+    assert told(mine) == ["What comes out is not finite float32."]
+
+
+def test_first_weights_from_numpy() -> None:
+    def mine(shape: tuple[int, ...]) -> Network:
+        made = dense(shape)
+        with torch.no_grad():
+            made.stages[0].linear.weight.copy_(torch.from_numpy(np.random.standard_normal((16, shape[0]))))
+        return made
+
+    assert told(mine) == ["Built twice from one seed, stages.0.linear.weight starts with different values."]
+
+
+def test_first_weights_without_randomness() -> None:
+    def mine(shape: tuple[int, ...]) -> Network:
+        torch.manual_seed(3)
+        return dense(shape)
+
+    assert "Built from two seeds, it starts with the same weights" in told(mine)[0]
+
+
+def test_noise_of_its_own() -> None:
+    class InTraining(Broken):
+        def after(self, h: Tensor) -> Tensor:
+            return functional.dropout(h, 0.5, self.training)
+
+    class Always(Broken):
+        def after(self, h: Tensor) -> Tensor:
+            return h + torch.randn_like(h)
+
+    def training(shape: tuple[int, ...]) -> Network:
+        return Network([InTraining(shape)], 16)
+
+    def always(shape: tuple[int, ...]) -> Network:
+        return Network([Always(shape)], 16)
+
+    assert told(training) == ["While training it is random although no site is filled."]
+    assert "Two deterministic passes over one batch differ." in told(always)
+
+
+def test_examples_that_see_each_other() -> None:
+    class Centred(Broken):
+        def before(self, h: Tensor) -> Tensor:
+            return h - h.mean(dim=0)
+
+    def mine(shape: tuple[int, ...]) -> Network:
+        return Network([Centred(shape)], 16)
+
+    assert any("with the other examples of its batch" in text for text in told(mine))
+
+
+class BadPair(NamedTuple):
+    first: Tensor
+    second: Tensor
+
+    def repeat(self, times: int) -> BadPair:
+        return BadPair(self.first.repeat(times, 1), self.second.repeat_interleave(times, 0))
+
+    def footprint(self) -> int:
+        return self.first.numel()
+
+
+class Unrepeatable(NamedTuple):
+    first: Tensor
+    second: Tensor
+
+
+class Apart(nn.Module):
+    def __init__(self, kind: Callable[[Tensor, Tensor], Any]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, h: Tensor) -> Any:
+        return self.kind(h, 2 * h)
+
+
+class Together(Dense):
+    def forward(self, pair: Any) -> Tensor:
+        return super().forward(pair[0] * pair[1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [(BadPair, "a repeated batch comes out differently"), (Unrepeatable, "a Unrepeatable that cannot be repeated")],
+)
+def test_values_between_stages(kind: Any, sentence: str) -> None:
+    def mine(shape: tuple[int, ...]) -> Network:
+        return Network([Apart(kind), Together("dense", shape[0], 16, accepts=BOTH)], 16)
+
+    assert any(sentence in text for text in told(mine)), told(mine)
+
+
+def test_a_stage_that_claims_to_broadcast() -> None:
+    class Liar(Dense):
+        broadcasts = True
+
+        def forward(self, h: Tensor) -> Tensor:
+            noise = self.site.noise
+            if noise is None or noise.given is None:
+                return super().forward(h)
+            each = h.repeat_interleave(len(noise.given) // len(h), 0)  # example by example, not sample by sample
+            return super().forward(each)
+
+    def mine(shape: tuple[int, ...]) -> Network:
+        return Network([Liar("dense", shape[0], 16, accepts=BOTH)], 16)
+
+    assert any("4 samples from shared stages differ from 4 whole passes" in text for text in told(mine))
+
+
+def site_network(site: Callable[[int], Site | None], stage: type[Broken] = Broken) -> Callable[..., Network]:
+    def mine(shape: tuple[int, ...]) -> Network:
+        return Network([stage(shape, site(shape[0]))], 16)
+
+    return mine
+
+
+def test_no_site() -> None:
+    assert "It has no noise site that accepts anything" in told(site_network(lambda w: Site("x", w, accepts=())))[0]
+
+
+def test_an_unknown_edit() -> None:
+    found = told(site_network(lambda w: Site("x", w, accepts=("drop_out",))))
+    assert "Site 'x' accepts 'drop_out', which is no edit. Did you mean 'dropout'?" in found[0]
+
+
+def test_site_names_collide() -> None:
+    class Two(Broken):
+        def __init__(self, shape: tuple[int, ...], site: Site | None = None) -> None:
+            super().__init__(shape, site)
+            self.other = Site("x", 16, accepts=("dropout",))
+
+        def after(self, h: Tensor) -> Tensor:
+            return self.other(h)
+
+    twice = told(site_network(lambda w: Site("x", w, accepts=("dropout",)), Two))
+    assert "The site name 'x' is also that of another site" in twice[0]
+    assert "also that of a head's site" in told(site_network(lambda w: Site("head", w, accepts=("dropout",))))[0]
+
+
+def test_a_site_that_is_never_reached() -> None:
+    class Idle(Broken):
+        def __init__(self, shape: tuple[int, ...], site: Site | None = None) -> None:
+            super().__init__(shape, site)
+            self.idle = Site("idle", 16, accepts=("dropout",))
+
+    assert told(site_network(lambda w: None, Idle)) == ["Noise (dropout) at site 'idle' never reaches the output."]
+
+
+def test_a_site_of_the_wrong_width() -> None:
+    found = told(site_network(lambda w: Site("x", w + 2, accepts=("dropout",))))
+    assert "Filling site 'x' with dropout makes the pass fail" in found[0]
+
+
+def test_a_site_without_weights() -> None:
+    found = told(site_network(lambda w: Site("x", w, accepts=BOTH)))
+    assert found == ["Site 'x' accepts concrete_dropout and does not say which weights it feeds."]
+
+
+def test_a_parameter_that_never_learns() -> None:
+    class Spare(Broken):
+        def __init__(self, shape: tuple[int, ...], site: Site | None = None) -> None:
+            super().__init__(shape, site)
+            self.spare = nn.Parameter(torch.randn(3))
+
+    assert told(site_network(lambda w: None, Spare)) == ["With dropout, the loss does not depend on stages.0.spare."]
+
+
+def test_weights_decide_the_way() -> None:
+    class Branching(Broken):
+        def after(self, h: Tensor) -> Tensor:
+            return h if float(self.linear.weight.detach().sum()) > 0 else 2 * h
+
+    found = told(site_network(lambda w: None, Branching))
+    assert any("Mapping over two weight states raised" in text for text in found)
+
+
+class MeanOfWords(nn.Module):
+    """The mean of word vectors over all positions, PAD included: not what a network may do."""
+
+    def __init__(self, words: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(words, 16)
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        return self.table(batch.distinct)[batch.places].mean(dim=1)
+
+
+class MaskedMean(MeanOfWords):
+    """The mean over real words only."""
+
+    def forward(self, batch: TokenBatch) -> Tensor:
+        vectors = self.table(batch.distinct)[batch.places]
+        real = torch.arange(batch.places.shape[1]) < batch.lengths[:, None]
+        return (vectors * real[..., None]).sum(dim=1) / batch.lengths[:, None]
+
+
+@pytest.mark.parametrize("stage", [MeanOfWords, MaskedMean])
+def test_padding(stage: type[MeanOfWords]) -> None:
+    def mine(shape: tuple[int, ...]) -> Network:
+        return Network([stage(shape[0]), Dense("dense", 16, 16, accepts=BOTH)], 16)
+
+    found = told(mine, "text")
+    if stage is MaskedMean:
+        assert found == []
+    else:
+        assert len(found) == 1
+        assert "A text of 3 tokens changes by up to" in found[0]
