@@ -5,6 +5,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --constraint constraints.txt
 
+# Byte code is written once, into the environment, whatever the shell says: nothing is compiled again at every start.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A stamp a set of extras, newer than what decides about it: the second call of any target installs nothing.
 BASE := $(VENV)/.stamp-base
 TRAIN := $(VENV)/.stamp-train

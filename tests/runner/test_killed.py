@@ -33,17 +33,18 @@ def end(process: subprocess.Popen[bytes]) -> str:
 
 
 def test_killed_at_random_moments_the_store_ends_the_same(fake_world):
-    end(start(fake_world.path / "whole"))
+    end(start(fake_world.path / "whole", seconds=0.6))
     wanted = index.dump(fake_world.store("whole"))
     (fake_world.path / "log").unlink()
-    moments = np.random.default_rng(0).uniform(0.3, 1.2, size=5)
+    moments = np.random.default_rng(0).uniform(0.2, 0.9, size=5)  # after the first training of that run has begun
     finished: set[str] = set()
     for moment in [*moments, None]:
         lines = len(fake_world.log())
-        process = start(fake_world.path / "killed")
+        process = start(fake_world.path / "killed", seconds=0.6)
         if moment is None:
             end(process)
         else:
+            wait_for_begin(fake_world, lines)
             time.sleep(moment)
             process.kill()
             process.communicate()
@@ -107,6 +108,13 @@ def kept(path: Path) -> set[str]:
     store = Store.open(path, create=False)
     specs = [store.spec("fits", fit_id) for fit_id in store.ids("fits")]
     return {f"{s['recipe']['family']} {s['recipe']['lr']} {s['seed']} {s['member']}" for s in specs}
+
+
+def wait_for_begin(world: Any, lines: int) -> None:
+    """Until a training of this run is under way, however long the processes took to start."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not begun(world.log()[lines:]):
+        time.sleep(0.01)
 
 
 def wait_for_silence(world: Any) -> None:
