@@ -13,6 +13,7 @@ BASE := $(VENV)/.stamp-base
 TRAIN := $(VENV)/.stamp-train
 DEV := $(VENV)/.stamp-dev
 DOCS := $(VENV)/.stamp-docs
+SLOW := $(VENV)/.stamp-slow
 
 .PHONY: demo test lint typecheck imports unit test-slow packaging bench docs clean
 .DEFAULT_GOAL := test
@@ -53,7 +54,11 @@ imports: $(DEV)
 unit: $(DEV)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -q
 
-test-slow: $(DEV)
+$(SLOW): $(DEV)
+	@$(PIP) --editable '.[train,dev,ray]'
+	@touch $@
+
+test-slow: $(SLOW)
 	$(BIN)/python -m pytest -m slow -q
 
 packaging: $(DEV)

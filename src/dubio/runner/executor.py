@@ -12,6 +12,11 @@ from typing import Any, Protocol
 
 from dubio.runner.left import STOCK
 
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+)  # fmt: skip
+"""Set to 1 before a worker imports anything that counts."""
+
 
 @dataclass(frozen=True)
 class WorkerOrders:

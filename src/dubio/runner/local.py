@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dubio.errors import DubioError
-from dubio.runner.executor import Event, Finished, Progressed, WorkerOrders
-
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
-)  # fmt: skip
+from dubio.runner.executor import THREAD_VARIABLES, Event, Finished, Progressed, WorkerOrders
 
 GRACE_SECONDS = 2.0
 LOG_TAIL = 2000

@@ -17,13 +17,14 @@ from dubio.runner.local import LocalExecutor
 from dubio.runner.manifest import make_manifest, manifest_key
 from dubio.runner.plan import Plan, make_plan
 from dubio.runner.progress import make_progress
+from dubio.runner.ray_cluster import RayExecutor
 from dubio.runner.setting import Setting
 from dubio.runner.tuning import Choice, Trial, choose, combinations, plan_trials
 from dubio.store import Store
 from dubio.store.atomic import sweep
 from dubio.store.index import rebuild
 
-EXECUTORS: Mapping[str, Callable[[int, WorkerOrders, Path], Executor]] = {"local": LocalExecutor}
+EXECUTORS: Mapping[str, Callable[[int, WorkerOrders, Path], Executor]] = {"local": LocalExecutor, "ray": RayExecutor}
 
 FLOAT_BYTES = 4
 

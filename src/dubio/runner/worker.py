@@ -15,7 +15,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dubio.runner.jobs import Workshop
 
 TELL_SECONDS = 0.2
 """At least so long between two words about one job."""
@@ -29,7 +32,15 @@ def main() -> None:
     answers = _private_output()
     lines: Lines = queue.SimpleQueue()
     threading.Thread(target=_read, args=(lines,), daemon=True).start()
-    orders = json.loads(lines.get())
+    workshop = open_workshop(json.loads(lines.get()))
+    _answer(answers, {"ready": True})
+    while True:
+        job = json.loads(lines.get())
+        _answer(answers, {"result": workshop.do(job, _Teller(answers)), "id": job["id"]})
+
+
+def open_workshop(orders: dict[str, Any]) -> Workshop:
+    """Make this process ready for jobs: search path, left side, one thread, plugins, store."""
     sys.path[:] = orders["path"]
 
     from dubio.registry import load_entry_points, load_plugin
@@ -44,11 +55,7 @@ def main() -> None:
         load_plugin(Path(plugin))
     store = Store.open(orders["store"], create=False)
     _STORES.append(store)
-    workshop = Workshop(store, left, orders["checkpoint_seconds"])
-    _answer(answers, {"ready": True})
-    while True:
-        job = json.loads(lines.get())
-        _answer(answers, {"result": workshop.do(job, _Teller(answers)), "id": job["id"]})
+    return Workshop(store, left, orders["checkpoint_seconds"])
 
 
 class _Teller:
