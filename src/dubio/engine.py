@@ -88,6 +88,17 @@ def sampling(model: Model) -> Iterator[None]:
             noise.sampling, noise.given = False, None
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread while this is open, as in every worker: the order of sums is then always the same."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def _suffix(model: Model, steps: Sequence[nn.Module], value: Any, draws: BlockDraws, rows: Rows, part: range) -> Any:
     """The remaining steps on ``len(part)`` repetitions of a value, each with its own draws."""
     for site in model.sites():

@@ -67,11 +67,11 @@ def write_tensors(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Map
         os.replace(scratch, path)
     finally:
         scratch.unlink(missing_ok=True)
-    _flush_directory(path.parent)
+    sync_directory(path.parent)
 
 
-def _flush_directory(path: Path) -> None:
-    """Make a rename outlive a power cut; Windows has no such call."""
+def sync_directory(path: Path) -> None:
+    """Flush a directory's entries, so that a rename in it outlives a power cut; Windows has no such call."""
     if os.name == "nt":
         return
     handle = os.open(path, os.O_RDONLY)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 
 from dubio.encoders import Encoding
+from dubio.engine import one_thread
 from dubio.methods.building import build_model
 from dubio.methods.encoded import encode_split, encoder_shape, learning_splits
 from dubio.methods.recipe import Recipe
@@ -60,14 +60,3 @@ def estimate(spec: Mapping[str, Any], task: Task) -> dict[str, float]:
     rows = len(train_split) + PASS_SHARE * len(val_split)
     size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     return {"seconds": each * rows * objective.epochs, "bytes": float(size)}
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """One thread while this is open, as in every fit."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -43,7 +43,7 @@ class Watcher(Protocol):
         ...
 
     def end(self, node: Node, state: State, words: str) -> None:
-        """A node has ended; words say why where it did not end well."""
+        """A node has ended; words say why where it did not end well, or who made it where that was not us."""
         ...
 
     def note(self, words: str) -> None:
@@ -156,7 +156,7 @@ class _Execution:
             node = self._plan.nodes[identifier]
             if node.kind == "ensemble":
                 self._store.write_ensemble(node.spec)
-                self._finish(node)
+                self._finish(node, "")
                 continue
             self._states[identifier] = "running"
             self._watcher.start(node)
@@ -167,7 +167,7 @@ class _Execution:
     def _take(self, node: Node, event: Finished) -> None:
         result = event.result
         if result["status"] in ("made", "found"):
-            self._finish(node)
+            self._finish(node, "" if result["status"] == "made" else "made by another process")
         elif result["status"] == "busy":
             self._states[node.id] = "elsewhere"
             self._elsewhere.add(node.id)
@@ -179,11 +179,11 @@ class _Execution:
         else:
             self._fail(node, result)
 
-    def _finish(self, node: Node) -> None:
+    def _finish(self, node: Node, words: str) -> None:
         self._states[node.id] = "done"
         self._open -= 1
         self.outcome.made.append(node.id)
-        self._watcher.end(node, "done", "")
+        self._watcher.end(node, "done", words)
         for dependant in self._dependants[node.id]:
             self._unmet[dependant] -= 1
             self._offer(dependant)

@@ -126,7 +126,7 @@ class LogProgress(_Counted):
             return  # a line for each training is enough; these come many to one
         if state == "done":
             tail = ", ".join(filter(None, [f"{self._done}/{self._todo}", self.remaining()]))
-            self.note(f"done{took}: {node.kind} of {node.label} ({tail})")
+            self.note(f"{words or f'done{took}'}: {node.kind} of {node.label} ({tail})")
         else:
             self.note(f"{state}: {node.kind} of {node.label}: {words}")
 

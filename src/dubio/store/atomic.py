@@ -19,6 +19,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from dubio.errors import StoreError
+from dubio.formats.tensors import sync_directory
 
 SWEEP_PATIENCE = 10.0
 """Seconds to retry a scratch lock that a sweeping process holds for a moment."""
@@ -43,17 +44,6 @@ def storing(path: Path) -> Iterator[None]:
     except OSError as fault:
         reason = REASONS.get(fault.errno or 0, fault.strerror or str(fault))
         raise StoreError(f"cannot write {str(fault.filename or path)!r}: {reason}.") from fault
-
-
-def sync_directory(path: Path) -> None:
-    """Flush a directory's entries, so that a rename in it outlives a power cut; Windows has no such call."""
-    if os.name == "nt":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class Scratch:

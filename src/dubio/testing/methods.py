@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dubio.data.batches import collate
 from dubio.encoders import Encoded, TextEncoding, encoding_for
+from dubio.engine import one_thread
 from dubio.methods.building import NetworkSpec
 from dubio.methods.recipe import Recipe
 from dubio.methods.work import FitContext, encode_split
@@ -24,7 +25,6 @@ from dubio.registry import METHODS, Entry
 from dubio.testing.factories import entry_of, missing_arguments, signature_problems
 from dubio.testing.findings import Finding, Outcome, Problem, Rule, flattened, follow, spoken
 from dubio.testing.randomness import other_global_seed
-from dubio.testing.threads import one_thread
 from dubio.testing.worlds import CLASSES, SMALL_NETWORKS, small_task
 from dubio.types import Modality, Task
 
