@@ -8,9 +8,25 @@ import sys
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
-from bench import jobs, mc_dropout, train_step
+from bench import (
+    jobs,
+    mc_dropout,
+    scoring,
+    scoring_bootstrap,
+    scoring_calibration,
+    scoring_memory,
+    train_step,
+)
 
-BENCHMARKS = {"mc_dropout": mc_dropout.run, "jobs": jobs.run, "train_step": train_step.run}
+BENCHMARKS = {
+    "mc_dropout": mc_dropout.run,
+    "jobs": jobs.run,
+    "train_step": train_step.run,
+    "scoring": scoring.run,
+    "scoring_calibration": scoring_calibration.run,
+    "scoring_bootstrap": scoring_bootstrap.run,
+    "scoring_memory": scoring_memory.run,
+}
 
 
 def main(names: list[str]) -> int:

@@ -57,7 +57,7 @@ def test_label_metrics_are_of_ordinary_rows_and_detection_of_all():
 
 def test_intervals_are_seeded_hold_the_value_and_narrow_with_rows():
     p, labels = probs(0, rows=400)
-    names = ("accuracy", "nll", "brier", "ece", "aurc", "misclassification_auroc")
+    names = ("accuracy", "nll", "brier", "ece", "ece_adaptive", "aurc", "misclassification_auroc")
     found = evaluate(p, labels, values="probs", metrics=names, seed=3)
     again = evaluate(p, labels, values="probs", metrics=names, seed=3)
     small = evaluate(p[:50], labels[:50], values="probs", metrics=names, seed=3)
@@ -65,8 +65,7 @@ def test_intervals_are_seeded_hold_the_value_and_narrow_with_rows():
         score = found.scores[name]
         assert score == again.scores[name]
         assert score.low <= score.high
-        if name != "ece":  # resampling adds noise, which an absolute value turns into bias
-            assert score.low <= score.value <= score.high
+        assert score.low <= score.value <= score.high
         assert score.high - score.low < small.scores[name].high - small.scores[name].low
     error = np.sqrt(found["accuracy"] * (1 - found["accuracy"]) / 400)
     assert found.scores["accuracy"].high - found.scores["accuracy"].low == pytest.approx(2 * 1.96 * error, rel=0.2)

@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from dubio.errors import BadFile, DubioError, MissingExtra, StoreError, UnknownName, UserError
     from dubio.evaluation import Evaluation, evaluate
     from dubio.formats import read_predictions, write_predictions
+    from dubio.referral import (
+        Policy,
+        apply_policy,
+        fit_capacity_policy,
+        fit_risk_policy,
+        fit_screening_policy,
+        shift_test,
+    )
     from dubio.registry import load_plugin, method, metric, network, task
     from dubio.types import Examples, Metric, Predictions, Run, SourceCard, Split, Task, join, pool_members
 
@@ -24,6 +32,7 @@ __all__ = [
     "Examples",
     "Metric",
     "MissingExtra",
+    "Policy",
     "Predictions",
     "Run",
     "SourceCard",
@@ -33,7 +42,11 @@ __all__ = [
     "UnknownName",
     "UserError",
     "__version__",
+    "apply_policy",
     "evaluate",
+    "fit_capacity_policy",
+    "fit_risk_policy",
+    "fit_screening_policy",
     "join",
     "load_plugin",
     "method",
@@ -41,6 +54,7 @@ __all__ = [
     "network",
     "pool_members",
     "read_predictions",
+    "shift_test",
     "task",
     "write_predictions",
 ]
@@ -49,6 +63,14 @@ _HOMES = {
     "dubio.errors": ("BadFile", "DubioError", "MissingExtra", "StoreError", "UnknownName", "UserError"),
     "dubio.evaluation": ("Evaluation", "evaluate"),
     "dubio.formats": ("read_predictions", "write_predictions"),
+    "dubio.referral": (
+        "Policy",
+        "apply_policy",
+        "fit_capacity_policy",
+        "fit_risk_policy",
+        "fit_screening_policy",
+        "shift_test",
+    ),
     "dubio.registry": ("load_plugin", "method", "metric", "network", "task"),
     "dubio.types": (
         "Examples",

@@ -9,6 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MOST_LISTED = 40
+"""So many names stand in a message; a data set may have thousands of classes or patients."""
+
 
 class DubioError(Exception):
     """Anything dubio refuses or reports on purpose."""
@@ -36,8 +39,7 @@ class UnknownName(UserError):
         names = sorted(known)
         hint = nearest(str(given), names)
         guess = f" Did you mean {hint!r}?" if hint else ""
-        listed = ", ".join(names) if names else "(none)"
-        super().__init__(f"unknown {what} {given!r}.{guess} Known: {listed}.")
+        super().__init__(f"unknown {what} {given!r}.{guess} Known: {listing(names)}.")
 
 
 class BadFile(UserError):
@@ -62,6 +64,13 @@ class CorruptFile(DubioError):
 
 class TrainingFailed(DubioError):
     """A training that came to nothing, such as one whose loss is not a number."""
+
+
+def listing(names: Iterable[str]) -> str:
+    """Names with commas, the first of many and how many more there are."""
+    known = list(names)
+    more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
+    return ", ".join(known[:MOST_LISTED]) + more if known else "(none)"
 
 
 def nearest(given: str, known: Iterable[str]) -> str | None:

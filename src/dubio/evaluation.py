@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dubio import blocks
 from dubio.errors import UserError
 from dubio.formats.arrays import predictions_from_arrays
 from dubio.formats.predictions import read_predictions
@@ -17,7 +19,7 @@ from dubio.metrics.detection import Detection, detect
 from dubio.metrics.naming import metric_named
 from dubio.metrics.quantities import applicable_quantities
 from dubio.metrics.table import score_each
-from dubio.statistics.bootstrap import bootstrap
+from dubio.statistics.bootstrap import bootstrap, guarded
 from dubio.types import Metric, Predictions, Target, join
 
 STANDARD = (
@@ -78,7 +80,6 @@ class Evaluation:
     Attributes:
         scores: Metric name to its score. Metrics of detection use all rows; all others the in-distribution rows.
         reasons: Why each other metric asked for does not apply, as a sentence.
-        detection: Quantity to every figure of out-of-distribution detection, where there are rows of both kinds.
         rows: In-distribution rows (all rows, where all are out of distribution).
         ood_rows: Out-of-distribution rows.
         unlabelled: In-distribution rows without a label, which label metrics leave out.
@@ -95,7 +96,6 @@ class Evaluation:
 
     scores: dict[str, Score]
     reasons: dict[str, str]
-    detection: dict[str, Detection]
     rows: int
     ood_rows: int
     unlabelled: int
@@ -117,10 +117,18 @@ class Evaluation:
             raise UserError(f"metric {metric!r} was not computed; ask for it with metrics=({metric!r},).")
         return self.scores[metric].value
 
+    @cached_property
+    def detection(self) -> dict[str, Detection]:
+        """Quantity to every figure of out-of-distribution detection; empty where all rows are of one kind."""
+        if not self.ood_rows or self.ood_rows == len(self.predictions):
+            return {}
+        quantities = applicable_quantities(self.predictions)
+        return {name: detect(self.predictions, name, seed=self.seed) for name in quantities}
+
     def as_dict(self) -> dict[str, Any]:
         """Everything but the predictions, as plain values."""
         facts = {
-            name: value for name, value in vars(self).items() if name not in ("predictions", "scores", "detection")
+            each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("predictions", "scores")
         }
         return {
             **facts,
@@ -144,12 +152,13 @@ def evaluate(
     replicates: int = REPLICATES,
     level: float = 0.95,
     seed: int = 0,
+    threads: int = 1,
 ) -> Evaluation:
     """Score predictions from any framework.
 
     Args:
-        predictions: :class:`~dubio.types.Predictions`, the path of a file of predictions, a mapping of named arrays, or
-            an array of shape [N, K], [S, N, K] or (binary) [N]; anything with ``__array__`` will do.
+        predictions: :class:`~dubio.predictions.Predictions`, the path of a file of predictions, a mapping of named
+            arrays, or an array of shape [N, K], [S, N, K] or (binary) [N]; anything with ``__array__`` will do.
         labels: Class indices ``[N]`` (−1: unlabelled) or multi-hot ``[N, K]``, or a file of them.
         values: ``"probs"``, ``"log_probs"`` or ``"logits"``: what a bare array holds.
         ood: Predictions of the same system on out-of-distribution examples, in any of the forms above.
@@ -162,22 +171,25 @@ def evaluate(
         replicates: Bootstrap replicates for the intervals; 0 for none.
         level: Confidence level of the intervals.
         seed: Seed of the bootstrap.
+        threads: How many share the passes over the predictions; the results are the same.
 
     Raises:
         UserError: When the input cannot be predictions, or a metric asked for is unknown.
     """
     beside = {"ids": ids, "group": group, "member": member}
     given = {name: column for name, column in beside.items() if column is not None}
-    own = _as_predictions(predictions, labels, values, target, tolerance, given)
-    if ood is not None:
-        strange = _as_predictions(ood, None, values, target, tolerance, {} if member is None else {"member": member})
-        own = with_ood(own, strange)
-    return evaluate_predictions(own, metrics=metrics, replicates=replicates, level=level, seed=seed)
+    with blocks.threads(threads):
+        own = _as_predictions(predictions, labels, values, target, tolerance, given)
+        if ood is not None:
+            members = {} if member is None else {"member": member}
+            strange = _as_predictions(ood, None, values, target, tolerance, members)
+            own = with_ood(own, strange)
+        return evaluate_predictions(own, metrics=metrics, replicates=replicates, level=level, seed=seed)
 
 
 def with_ood(predictions: Predictions, strange: Predictions) -> Predictions:
     """One set of predictions, the second part flagged as out of distribution."""
-    return join([predictions, replace(strange, ood=np.ones(len(strange), dtype=bool))])
+    return join([predictions, strange.as_ood()])
 
 
 def _as_predictions(
@@ -212,6 +224,8 @@ def evaluate_predictions(
     wanted = [metric_named(item) if isinstance(item, str) else item for item in asked]
     flagged = int(predictions.ood.sum())
     mixed = 0 < flagged < len(predictions)
+    if mixed and predictions.target != "multilabel":
+        _ = predictions.summary  # found once for all rows: the part taken next inherits it
     ordinary = predictions.take(~predictions.ood) if mixed else predictions
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
@@ -222,14 +236,13 @@ def evaluate_predictions(
         found, lacking = _score_part(part, chosen, replicates, level, seed)
         scores |= found
         reasons |= lacking
-    known = ordinary if ordinary.target == "multilabel" else ordinary.labels[ordinary.labels >= 0]
+    unlabelled = 0 if ordinary.target == "multilabel" else int(np.count_nonzero(ordinary.labels < 0))
     return Evaluation(
         {metric.name: scores[metric.name] for metric in wanted if metric.name in scores},
         reasons,
-        {name: detect(predictions, name, seed=seed) for name in applicable_quantities(predictions)} if mixed else {},
         len(ordinary),
         flagged,
-        len(ordinary) - len(known),
+        unlabelled,
         predictions.samples,
         len(np.unique(predictions.member)),
         predictions.class_count,
@@ -246,7 +259,7 @@ def _score_part(
     predictions: Predictions, metrics: list[Metric], replicates: int, level: float, seed: int
 ) -> tuple[dict[str, Score], dict[str, str]]:
     found = score_each(predictions, metrics)
-    chosen = {name: _guarded(found.metrics[name]) for name in found.values}
+    chosen = {name: guarded(found.metrics[name]) for name in found.values}
     nan = float("nan")
     ends = dict.fromkeys(chosen, (nan, nan))
     if replicates and chosen:
@@ -257,15 +270,3 @@ def _score_part(
         for name, value in found.values.items()
     }
     return scores, found.reasons
-
-
-def _guarded(metric: Metric) -> Metric:
-    """The metric, undefined (NaN) on a replicate that happens to lack what it needs, such as a class."""
-
-    def compute(predictions: Predictions) -> float:
-        try:
-            return metric.compute(predictions)
-        except UserError:
-            return float("nan")
-
-    return replace(metric, compute=compute)

@@ -12,12 +12,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from dubio.errors import UnknownName, UserError
+from dubio.rooms import import_rooms
 
 T = TypeVar("T")
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 _PARTS: dict[str, type[Any]] = {}
+
+ROOMS = ("dubio.encoders", "dubio.data", "dubio.networks", "dubio.heads", "dubio.training", "dubio.methods")
+"""Where dubio's own parts live."""
 
 
 def part(name: str, *, version: int = 1) -> Callable[[type[T]], type[T]]:
@@ -83,6 +87,9 @@ def restore(description: Any) -> Any:
         return description
     if "part" not in description:
         return {key: restore(item) for key, item in description.items()}
+    if description["part"] not in _PARTS:
+        # Another process wrote this; here nothing may have imported the module yet.
+        import_rooms(*ROOMS)
     cls = _PARTS.get(description["part"])
     if cls is None:
         raise UnknownName("part", description["part"], _PARTS)

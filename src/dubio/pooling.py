@@ -1,35 +1,33 @@
 """From sampled logits to log-probabilities: the one place where samples are pooled.
 
 The predictive of a method with S samples is the *mean of probabilities*, p̄ = (1/S) Σ_s p_s, never the softmax of mean
-logits. It is computed in log space, log p̄ = logsumexp_s log p_s − log S, so that p = 0 and p = 1 stay exact, and in
-blocks of rows that fit the cache.
+logits. p = 0 and p = 1 stay exact; a mean too small for a double is found in log space, log p̄ = logsumexp_s log p_s −
+log S. Work is done in blocks of rows that fit the cache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.floating]
+from dubio.blocks import BLOCK_BYTES, FloatArray, Room, row_blocks
+from dubio.exponentials import exponentials, mean_over_samples
 
-BLOCK_BYTES = 1 << 20
-"""Bytes of float64 logits that one block of rows may hold."""
+__all__ = [
+    "BLOCK_BYTES",
+    "FloatArray",
+    "log_mean_exp",
+    "log_sigmoid",
+    "log_softmax",
+    "pool_sigmoid",
+    "pool_softmax",
+    "row_blocks",
+]
 
-
-def row_blocks(samples: int, rows: int, classes: int, *, block_bytes: int = BLOCK_BYTES) -> Iterator[slice]:
-    """Slices over rows such that one block of all samples and classes stays small.
-
-    Args:
-        samples: Samples a row.
-        rows: Rows in all.
-        classes: Classes a row.
-        block_bytes: Bytes of float64 values a block may hold.
-    """
-    step = max(1, block_bytes // max(1, 8 * samples * classes))
-    for start in range(0, rows, step):
-        yield slice(start, min(rows, start + step))
+TINY = 1e-280
+"""Mean probabilities below this are found again in log space: they may have lost samples that are too small."""
 
 
 def log_softmax(logits: FloatArray) -> FloatArray:
@@ -37,8 +35,8 @@ def log_softmax(logits: FloatArray) -> FloatArray:
     top = np.max(logits, axis=-1, keepdims=True)
     shifted = logits - np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
-        out: FloatArray = shifted - np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
-    return out
+        shifted -= np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
+    return shifted
 
 
 def log_sigmoid(logits: FloatArray) -> FloatArray:
@@ -55,10 +53,23 @@ def log_mean_exp(values: FloatArray) -> FloatArray:
     return out
 
 
-def pool_softmax(logits: FloatArray, temperature: float) -> FloatArray:
-    """log p̄ of a block [S, n, K] of softmax logits, at a temperature applied after pooling."""
-    logs = log_softmax(logits.astype(np.float64))
-    pooled = logs[0] if len(logs) == 1 else log_mean_exp(logs)
+def pool_softmax(logits: NDArray[Any], temperature: float, room: Room | None = None) -> FloatArray:
+    """log p̄ of a block [S, n, K] of softmax logits, at a temperature applied after pooling.
+
+    Args:
+        logits: Every row of every sample has a finite one.
+        temperature: Applied to log p̄.
+        room: Memory to work in.
+    """
+    if len(logits) == 1:
+        pooled = log_softmax(logits[0].astype(np.float64))
+    else:
+        mean = mean_over_samples(exponentials(logits, Room() if room is None else room))
+        lost = (mean < TINY).any(axis=1)
+        with np.errstate(divide="ignore"):
+            pooled = np.log(mean, out=mean)
+        if lost.any():
+            pooled[lost] = log_mean_exp(log_softmax(logits[:, lost].astype(np.float64)))
     return pooled if temperature == 1.0 else log_softmax(pooled / temperature)
 
 

@@ -14,10 +14,8 @@ Built-in modules are imported when a name is first looked up, so that importing 
 from __future__ import annotations
 
 import hashlib
-import importlib
 import importlib.util
 import inspect
-import pkgutil
 import sys
 import types
 import typing
@@ -28,6 +26,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from dubio.errors import BadFile, MissingExtra, UnknownName, UserError
+from dubio.rooms import import_rooms
 
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=Callable[..., Any])
@@ -143,10 +142,7 @@ class Registry(Generic[T]):
             return
         self._filled = True
         try:
-            for room in self._rooms:
-                package = importlib.import_module(room)
-                for module in pkgutil.iter_modules(package.__path__):
-                    importlib.import_module(f"{room}.{module.name}")
+            import_rooms(*self._rooms)
         except ModuleNotFoundError as missing:
             self._filled = False
             if (missing.name or "").partition(".")[0] == "torch":
@@ -218,7 +214,7 @@ def load_plugin(path: Path) -> types.ModuleType:
     except (UserError, KeyboardInterrupt):
         del sys.modules[name]
         raise
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         del sys.modules[name]
         raise BadFile(f"plugin {str(path)!r} cannot be imported: {type(fault).__name__}: {fault}") from fault
     return module

@@ -7,35 +7,56 @@ numpy and scipy. These types hold data and check it; they train nothing and scor
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dubio.errors import UnknownName, UserError, one_of
-from dubio.pooling import FloatArray, pool_sigmoid, pool_softmax, row_blocks
+from dubio.joining import join, pool_members
+from dubio.kinds import (
+    KINDS,
+    TARGETS,
+    UNLABELLED,
+    BoolArray,
+    Direction,
+    Inputs,
+    IntArray,
+    Kind,
+    Modality,
+    Need,
+    StrArray,
+    Target,
+)
+from dubio.pooling import FloatArray
+from dubio.predictions import Predictions
 
-Kind = Literal["train", "val", "cal", "id", "shift", "ood"]
-"""What a split is for. ``cal`` is seen neither by training nor by selection."""
-
-Target = Literal["multiclass", "multilabel", "ordinal"]
-Modality = Literal["text", "image", "table"]
-Direction = Literal["higher", "lower"]
-Need = Literal["labels", "samples", "ood", "data_variance", "model_variance", "two_classes"]
-
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-StrArray = NDArray[np.str_]
-Inputs = tuple[str, ...] | NDArray[Any]
-
-KINDS: tuple[Kind, ...] = get_args(Kind)
-TARGETS: tuple[Target, ...] = get_args(Target)
-
-UNLABELLED = -1
-"""The label of an example that belongs to none of the task's classes, or whose class is not known."""
+__all__ = [
+    "KINDS",
+    "TARGETS",
+    "UNLABELLED",
+    "BoolArray",
+    "Direction",
+    "Examples",
+    "Inputs",
+    "IntArray",
+    "Kind",
+    "Metric",
+    "Modality",
+    "Need",
+    "Predictions",
+    "Run",
+    "SourceCard",
+    "Split",
+    "Status",
+    "StrArray",
+    "Target",
+    "Task",
+    "join",
+    "pool_members",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,170 +197,6 @@ class Task:
         return tuple(split for split in self.splits if split.kind in kinds)
 
 
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """What a classifier said about a set of examples: the stored artefact between predicting and scoring.
-
-    Attributes:
-        logits: ``[S, N, K]`` float32; −inf allowed, NaN never, +inf only of a label (p = 1). Binary is the pair (0, z).
-        labels: ``[N]`` class index (−1: unlabelled) or, for ``multilabel``, multi-hot ``[N, K]``.
-        target: What the logits mean: softmax over classes, or one sigmoid a label.
-        ood: ``[N]``, True where the example is not from the training distribution.
-        member: ``[S]``, which independent fit a sample came from.
-        data_variance: ``[S, N, K]`` σ² of a heteroscedastic head.
-        model_variance: ``[S, N]`` variance of a GP head.
-        ids: ``[N]``, aligns two systems.
-        group: ``[N]``, what bootstrap, paired tests and referral bounds resample.
-        temperature: Applied after pooling.
-        classes: Names of the classes.
-        kind: The kind of split this was predicted on, where known: guarantees refuse what selection has seen.
-    """
-
-    logits: NDArray[np.float32]
-    labels: IntArray
-    target: Target = "multiclass"
-    ood: BoolArray = None  # type: ignore[assignment]  # filled in __post_init__
-    member: IntArray = None  # type: ignore[assignment]  # filled in __post_init__
-    data_variance: NDArray[np.float32] | None = None
-    model_variance: NDArray[np.float32] | None = None
-    ids: StrArray | None = None
-    group: StrArray | None = None
-    temperature: float = 1.0
-    classes: tuple[str, ...] | None = None
-    kind: Kind | None = None
-
-    def __post_init__(self) -> None:
-        one_of("target", self.target, TARGETS)
-        if self.logits.ndim != 3:
-            raise UserError(f"logits must be [samples, examples, classes]; given shape {self.logits.shape}.")
-        samples, rows, classes = self.logits.shape
-        if samples == 0 or rows == 0 or classes == 0:
-            raise UserError(f"logits must not be empty; given shape {self.logits.shape}.")
-        if self.ood is None:
-            object.__setattr__(self, "ood", np.zeros(rows, dtype=bool))
-        if self.member is None:
-            object.__setattr__(self, "member", np.zeros(samples, dtype=np.int64))
-        if not 0 < self.temperature < np.inf:
-            raise UserError(f"temperature must be positive and finite; given {self.temperature}.")
-        self._check_shapes(samples, rows, classes)
-        self._check_values()
-
-    def _check_shapes(self, samples: int, rows: int, classes: int) -> None:
-        wanted: dict[str, tuple[int, ...]] = {
-            "labels": (rows, classes) if self.target == "multilabel" else (rows,),
-            "ood": (rows,),
-            "member": (samples,),
-            "data_variance": (samples, rows, classes),
-            "model_variance": (samples, rows),
-            "ids": (rows,),
-            "group": (rows,),
-        }
-        for name, shape in wanted.items():
-            column = getattr(self, name)
-            if column is not None and column.shape != shape:
-                raise UserError(
-                    f"{name} must have shape {shape} beside logits of shape {self.logits.shape}; given {column.shape}."
-                )
-        if self.classes is not None and len(self.classes) != classes:
-            raise UserError(f"classes must name {classes} classes; given {len(self.classes)}.")
-
-    def _check_values(self) -> None:
-        for rows in row_blocks(self.samples, len(self), self.class_count):
-            block = self.logits[:, rows]
-            # A comparison is also False for NaN, and needs no second pass. A label with p = 1 has the logit +inf.
-            good = block <= np.inf if self.target == "multilabel" else block < np.inf
-            if not good.all():
-                sample, row, column = (int(i[0]) for i in np.nonzero(~good))
-                refused = "NaN" if self.target == "multilabel" else "NaN or +inf"
-                raise UserError(
-                    f"logits must not be {refused}; sample {sample}, row {rows.start + row}, "
-                    f"column {column} is {block[sample, row, column]}."
-                )
-            if self.target != "multilabel" and (block == -np.inf).all(axis=-1).any():
-                sample, row = (int(i[0]) for i in np.nonzero((block == -np.inf).all(axis=-1)))
-                raise UserError(f"logits must not be -inf for every class; sample {sample}, row {rows.start + row}.")
-        low, high = (0, 1) if self.target == "multilabel" else (UNLABELLED, self.class_count - 1)
-        outside = (self.labels < low) | (self.labels > high)
-        if outside.any():
-            where = np.argwhere(outside)[0]
-            raise UserError(
-                f"labels must lie between {low} and {high}; row {int(where[0])} is {int(self.labels[tuple(where)])}."
-            )
-
-    def __len__(self) -> int:
-        return int(self.logits.shape[1])
-
-    @property
-    def samples(self) -> int:
-        """S, the number of samples."""
-        return int(self.logits.shape[0])
-
-    @property
-    def class_count(self) -> int:
-        """K, the number of classes."""
-        return int(self.logits.shape[2])
-
-    @cached_property
-    def log_probs(self) -> FloatArray:
-        """log p̄ ``[N, K]``: the mean of probabilities over samples, in log space, then the temperature."""
-        return self._pooled[0]
-
-    @cached_property
-    def probs(self) -> FloatArray:
-        """p̄ ``[N, K]``."""
-        return np.exp(self.log_probs)
-
-    @cached_property
-    def log_complements(self) -> FloatArray:
-        """log(1 − p̄) ``[N, K]`` of a multi-label prediction, accurate where p̄ is near one."""
-        if self._pooled[1] is None:
-            raise UserError(f"log_complements is defined for multilabel predictions; these are {self.target}.")
-        return self._pooled[1]
-
-    @cached_property
-    def _pooled(self) -> tuple[FloatArray, FloatArray | None]:
-        yes = np.empty(self.logits.shape[1:])
-        no = np.empty_like(yes) if self.target == "multilabel" else None
-        for rows in row_blocks(self.samples, len(self), self.class_count):
-            block = self.logits[:, rows]
-            if no is None:
-                yes[rows] = pool_softmax(block, self.temperature)
-            else:
-                yes[rows], no[rows] = pool_sigmoid(block, self.temperature)
-        return yes, no
-
-    def take(self, rows: IntArray | BoolArray) -> Predictions:
-        """The predictions at these rows, in this order."""
-
-        def cut(column: Any, axis: int = 0) -> Any:
-            return None if column is None else (column[rows] if axis == 0 else column[:, rows])
-
-        taken = replace(
-            self,
-            logits=cut(self.logits, 1),
-            labels=cut(self.labels),
-            ood=cut(self.ood),
-            data_variance=cut(self.data_variance, 1),
-            model_variance=cut(self.model_variance, 1),
-            ids=cut(self.ids),
-            group=cut(self.group),
-        )
-        if "_pooled" in self.__dict__:  # rows are pooled one by one: what is known of them stays true
-            taken.__dict__["_pooled"] = tuple(cut(side) for side in self._pooled)
-        return taken
-
-    @property
-    def labelled(self) -> Predictions:
-        """Only the examples whose class is known and among the classes; itself where all are."""
-        if self.target == "multilabel" or (self.labels >= 0).all():
-            return self
-        return self._labelled_rows
-
-    @cached_property
-    def _labelled_rows(self) -> Predictions:
-        return self.take(self.labels >= 0)
-
-
 @dataclass(frozen=True)
 class Metric:
     """A number computed from predictions, and what may be done with it.
@@ -355,6 +212,8 @@ class Metric:
         why_not: The reason, in one sentence.
         version: Bumped by hand when the definition changes.
         summary: One line for ``dubio list metrics``.
+        interval: ``percentile``, or ``centred`` for an estimate that resampling itself pushes up or down, such as a sum
+            of absolute differences: its bootstrap interval takes the spread of the replicates, not their place.
     """
 
     name: str
@@ -367,6 +226,7 @@ class Metric:
     why_not: str = ""
     version: int = 1
     summary: str = ""
+    interval: Literal["percentile", "centred"] = "percentile"
 
 
 Status = Literal["done", "failed", "pending"]
@@ -401,71 +261,3 @@ class Run:
     status: Status = "pending"
     timings: Mapping[str, float] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
-
-
-def join(parts: Sequence[Predictions]) -> Predictions:
-    """One set of predictions from several of the same system on different examples, rows one after another.
-
-    Raises:
-        UserError: When they differ in samples, classes, target or temperature.
-    """
-    first = parts[0]
-    for part in parts[1:]:
-        _same("join predictions", first, part, ("samples", "class_count", "target", "temperature"))
-        if first.classes is not None and part.classes is not None:
-            _same("join predictions", first, part, ("classes",))
-        if not np.array_equal(part.member, first.member):
-            raise UserError("cannot join predictions: their samples come from different members.")
-
-    def stack(name: str, axis: int = 0) -> Any:
-        columns = [getattr(part, name) for part in parts]
-        return None if any(column is None for column in columns) else np.concatenate(columns, axis=axis)
-
-    return replace(
-        first,
-        logits=stack("logits", 1),
-        labels=stack("labels"),
-        ood=stack("ood"),
-        data_variance=stack("data_variance", 1),
-        model_variance=stack("model_variance", 1),
-        ids=stack("ids"),
-        group=stack("group"),
-        kind=first.kind if all(part.kind == first.kind for part in parts) else None,
-    )
-
-
-def _same(what: str, first: Predictions, part: Predictions, names: Sequence[str]) -> None:
-    """Refuse to put together what differs in one of these."""
-    for name in names:
-        if getattr(part, name) != getattr(first, name):
-            raise UserError(
-                f"cannot {what}: {name} is {getattr(first, name)} in one and {getattr(part, name)} in another."
-            )
-
-
-def pool_members(parts: Sequence[Predictions]) -> Predictions:
-    """The ensemble of several fits on the same examples: M × T samples, each remembering its member.
-
-    Raises:
-        UserError: When the parts are not about the same examples.
-    """
-    first = parts[0]
-    for part in parts[1:]:
-        _same("pool members", first, part, ("class_count", "target", "temperature"))
-        if not np.array_equal(part.labels, first.labels) or (
-            first.ids is not None and part.ids is not None and not np.array_equal(part.ids, first.ids)
-        ):
-            raise UserError("cannot pool members: they were predicted on different examples.")
-
-    def stack(name: str) -> Any:
-        columns = [getattr(part, name) for part in parts]
-        return None if any(column is None for column in columns) else np.concatenate(columns, axis=0)
-
-    member = np.concatenate([np.full(part.samples, index, dtype=np.int64) for index, part in enumerate(parts)])
-    return replace(
-        first,
-        logits=stack("logits"),
-        data_variance=stack("data_variance"),
-        model_variance=stack("model_variance"),
-        member=member,
-    )

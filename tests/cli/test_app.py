@@ -14,7 +14,7 @@ import dubio
 from dubio.cli import app as app_module
 from dubio.errors import CorruptFile, UserError
 
-COMMANDS = ("run", "evaluate", "compare", "report", "list", "data", "check", "show", "store")
+COMMANDS = ("run", "evaluate", "compare", "report", "list", "data", "check", "show", "store", "refer")
 
 
 def dubio_command(*words: str, **options: object) -> subprocess.CompletedProcess[str]:

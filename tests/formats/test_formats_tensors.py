@@ -3,6 +3,7 @@ import os
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
@@ -89,7 +90,7 @@ F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ({"a": F32}, b"\0" * 12, "truncated or has more"),
         ({"a": {**F32, "data_offsets": [8, 16]}}, b"\0" * 16, "starts at byte 8 where 0 was due"),
         ({"a": F32, "b": F32}, b"\0" * 8, "starts at byte 0 where 8 was due"),
-        ({"a": {**F32, "dtype": "BF16"}}, b"\0" * 8, "type 'BF16'"),
+        ({"a": {**F32, "dtype": "F8_E5M2"}}, b"\0" * 8, "type 'F8_E5M2'"),
         ({"a": {**F32, "dtype": ["F32"]}}, b"\0" * 8, "type"),
         ({"a": {**F32, "shape": [-2]}}, b"\0" * 8, "whole numbers"),
         ({"a": {**F32, "shape": [True, 2]}}, b"\0" * 8, "whole numbers"),
@@ -136,3 +137,13 @@ def test_damage_anywhere_gives_the_arrays_or_a_named_refusal(tmp_path_factory, d
         read_tensors(path)
     except BadFile as refusal:
         assert str(path) in str(refusal)  # noqa: PT017
+
+
+def test_bfloat16_is_read_as_float32(tmp_path):
+    from safetensors.torch import save_file
+
+    numbers = torch.tensor([[0.1, -3.5e20, 0.0], [-float("inf"), 1.0, 7.25]]).to(torch.bfloat16)
+    save_file({"logits": numbers, "labels": torch.tensor([0, 1])}, tmp_path / "a.safetensors")
+    found, _ = read_tensors(tmp_path / "a.safetensors")
+    assert found["logits"].dtype == np.float32
+    np.testing.assert_array_equal(found["logits"], numbers.float().numpy())

@@ -1,5 +1,8 @@
 """Recipes: the 18 set-ups by name, what is refused and why, what is shared."""
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -53,6 +56,13 @@ def test_the_eighteen_share_five_fits():
 def test_a_recipe_survives_its_description(setup):
     recipe = METHODS.make(setup.name, epochs=3)
     assert restore(describe(recipe)) == recipe
+
+
+def test_a_process_that_never_heard_of_the_methods_restores_every_description():
+    descriptions = json.dumps([describe(METHODS.make(setup.name)) for setup in SETUPS])
+    code = "import json, sys, dubio.methods.work as _; from dubio.parts import restore; restore(json.load(sys.stdin))"
+    ended = subprocess.run([sys.executable, "-c", code], input=descriptions, text=True, capture_output=True)
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_nonsense_is_refused_with_the_reason():

@@ -14,6 +14,8 @@ from dubio.metrics.table import all_metrics, score, score_each
 from dubio.registry import METRICS
 from dubio.types import Predictions, join
 
+ORDER_MATTERS = ("ood_auroc_as_published", "ood_aupr_as_published")
+
 
 def worlds(seed):
     strange = replace(drawn(seed + 1, rows=30), ood=np.ones(30, dtype=bool))
@@ -30,8 +32,15 @@ def same(one, other, *, tolerance=1e-9):
 
 
 def plain():
-    """The metrics of this room; those that split rows at random by their place live in others."""
-    return [entry.factory() for entry in METRICS.entries() if entry.origin.startswith("dubio.metrics.")]
+    """The metrics of this room; those that split rows at random by their place live in others.
+
+    Two published mistakes depend on the order of rows, and are tested beside what they come from.
+    """
+    return [
+        entry.factory()
+        for entry in METRICS.entries()
+        if entry.origin.startswith("dubio.metrics.") and entry.name not in ORDER_MATTERS
+    ]
 
 
 @settings(max_examples=8, deadline=None)

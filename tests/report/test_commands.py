@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from dubio.cli.report import report
 from dubio.cli.show import show
 from dubio.errors import DubioError, UnknownName, UserError
+from dubio.registry import METRICS
 from dubio.store import Store
 from dubio.types import Examples, Split
 
@@ -89,7 +90,7 @@ def test_report_writes_page_table_and_figures(kept: Kept, tmp_path: Path) -> Non
     assert (out / "report.html").stat().st_size > 50_000
     assert (out / "results.csv").read_text().startswith("task,split,kind,method,seed,member,metric,value\n")
     assert {path.suffix for path in figures.iterdir()} == {".png", ".svg"}
-    assert len(list(figures.glob("screening-*.png"))) == 5
+    assert len(list(figures.glob("screening-*.png"))) == 8
 
 
 def test_report_as_json_holds_means_spreads_and_costs(kept: Kept, tmp_path: Path) -> None:
@@ -102,6 +103,35 @@ def test_report_as_json_holds_means_spreads_and_costs(kept: Kept, tmp_path: Path
     assert cost["training_seconds"]["mean"] == pytest.approx(5.0)
     assert cost["examples_per_second"]["mean"] == pytest.approx(200.0)
     assert {place["place"] for place in found["standing"]} <= {"best", "tied", "behind"}
+
+
+HALF = '''
+from dubio.registry import metric
+from dubio.types import Metric
+
+
+@metric("half")
+def half(*, value: float = 0.5) -> Metric:
+    """Always a half."""
+    return Metric("half", "higher", lambda predictions: value)
+
+
+@metric("needy")
+def needy(*, value: float) -> Metric:
+    """Cannot be made without an argument."""
+    return Metric("needy", "higher", lambda predictions: value)
+'''
+
+
+def test_a_plugin_s_metric_stands_in_the_report(kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    METRICS.names()
+    monkeypatch.setattr(METRICS, "_entries", dict(METRICS._entries))
+    (tmp_path / "mine.py").write_text(HALF)
+    words = ("--store", kept.path, "--out", tmp_path, "--plugin", tmp_path / "mine.py")
+    found = json.loads(command(report, *words, "--json"))
+    assert {cell["mean"] for cell in found["scores"] if cell["metric"] == "half"} == {0.5}
+    assert ">half" in (tmp_path / "report.html").read_text()
+    assert ",half,0.5" in (tmp_path / "results.csv").read_text()
 
 
 def test_show_tells_a_fit_by_the_beginning_of_its_id(kept: Kept) -> None:
@@ -127,7 +157,9 @@ def test_show_tells_a_run_by_its_name(kept: Kept) -> None:
     assert found["kind"] == "run"
     assert found["methods"] == ["deterministic", "deep-ensemble"]
     assert len(found["predictions"]) == 6
-    assert "accuracy" in command(show, kept.run, "--store", kept.path)
+    said = command(show, kept.run, "--store", kept.path)
+    assert "accuracy" in said
+    assert "…" not in said  # which metric it is must be readable at any width
 
 
 def test_what_is_not_there_is_refused_in_words(kept: Kept, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from dubio.report import Results, terminal_table, write_figures
 from dubio.report.aggregate import Score
 from dubio.report.figures.catalogue import plates
 from dubio.report.figures.series import Series
+from dubio.report.manifest import SplitView, TaskView
 from dubio.report.style import FAMILIES, OUTLINES, SPARE, looks
 from dubio.report.tables import results_csv
 
@@ -29,17 +30,30 @@ World = tuple[FakeStore, dict[str, Any]]
 
 def test_each_task_has_the_figures_its_splits_allow(results: Results) -> None:
     slugs = {task.key: [plate.slug for plate in plates(results, task)] for task in results.manifest.tasks}
-    always = ["ranking", "reliability", "referral", "rejection"]
+    always = ["ranking", "worth", "reliability", "temperature", "variance", "referral", "rejection"]
     assert slugs["screening"] == [*always, "cost"]
-    assert slugs["reviews"] == [*always, "density-elsewhere", "cost"]
-    assert slugs["digits"] == [*always, "density-novel", "density-blur", "density-noise", "severity", "cost"]
+    assert slugs["reviews"] == [*always, "density-elsewhere", "entropy", "cost"]
+    away = ["density-novel", "density-blur", "density-noise", "entropy", "severity"]
+    assert slugs["digits"] == [*always, *away, "cost"]
+
+
+def test_domains_that_end_in_numbers_are_no_severities() -> None:
+    def severities(**sizes: int) -> dict[str, list[str]]:
+        named = {name.replace("_", "-"): size for name, size in sizes.items()}
+        splits = tuple(SplitView(name, "shift", "0" * 64, size) for name, size in named.items())
+        view = TaskView("t", "t", "text", "multiclass", ("a", "b"), "net", splits)
+        return {base: [split.name for split in found] for base, found in view.severities.items()}
+
+    assert severities(noise_2=50, noise_1=50, blur_1=50) == {"noise": ["noise-1", "noise-2"]}
+    assert severities(hospital_1=40, hospital_2=55) == {}
+    assert severities(hospital_2=40, hospital_3=40) == {}
 
 
 def test_figures_are_written_in_every_format_and_show_something(world: World, results: Results, tmp_path: Path) -> None:
     before = dict(matplotlib.rcParams)
     small = _only(results, "screening")
     written = write_figures(*world, tmp_path, ("png", "svg", "pdf"), results=small)
-    assert len(written) == 15
+    assert len(written) == 24
     assert dict(matplotlib.rcParams) == before
     for path in written:
         content = path.read_bytes()
@@ -113,3 +127,18 @@ def test_the_terminal_shows_every_method_with_its_spread(world: World, results: 
 def _only(results: Results, task: str) -> Results:
     tasks = tuple(view for view in results.manifest.tasks if view.key == task)
     return replace(results, manifest=replace(results.manifest, tasks=tasks))
+
+
+def test_parts_of_the_variance_are_those_of_the_predictions(world: World, results: Results) -> None:
+    store, _ = world
+    checked = 0
+    for task in results.manifest.tasks:
+        split = task.of_kind("id")[0]
+        for method in results.methods_of(task):
+            for curves in results.curves[task.key, method.name]:
+                predictions = store.read_predictions(curves.run.id, split.name, split.fingerprint)
+                total = (predictions.probs * (1 - predictions.probs)).mean()
+                assert curves.variance.sum() == pytest.approx(total, abs=1e-6)
+                assert (curves.variance[2] > 0) == method.ensemble
+                checked += 1
+    assert checked > 10

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import copy
+import errno
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -9,8 +11,12 @@ from typing import Any
 
 import pytest
 
+from dubio.errors import UserError
 from dubio.report import Results, score_run, write_report
+from dubio.report.files import write_whole
+from dubio.report.manifest import read_manifest
 from dubio.report.page import render
+from dubio.report.setup import card_rows
 from dubio.report.svg import for_page
 
 from .world import FakeStore, make_world
@@ -136,6 +142,17 @@ def test_every_method_task_and_failure_is_there(page: str, world: World) -> None
     assert "torch 2.6" in text
 
 
+def test_what_tuning_chose_is_said(world: World) -> None:
+    _, manifest = world
+    task = manifest["tasks"][0]
+    trials = [{"arguments": {"lr": lr}, "fit": "0" * 64, "val_nll": nll} for lr, nll in ((0.1, 0.5), (0.01, 0.25))]
+    tuned = {"task": task["name"], "network": task["network"], "method": "plain", "chosen": {"lr": 0.01}}
+    seen = read_manifest({**manifest, "tuning": [{**tuned, "trials": trials}]})
+    said = {"name": "tuned", "value": "plain: lr = 0.01, the lowest validation NLL (0.25) of 2 trials"}
+    assert said in card_rows(seen.tasks[0])
+    assert said not in card_rows(seen.tasks[1])
+
+
 def test_what_must_not_rank_is_not_marked_and_says_why(page: str, results: Results) -> None:
     assert set(results.not_ranked) >= {"ece", "nll"}
     text = " ".join(Outline(page).words)
@@ -190,3 +207,13 @@ def test_the_report_is_written_whole_beside_its_table(world: World, results: Res
     first = path.read_bytes()
     assert write_report(*world, out, results=small).read_bytes() == first
     assert first.rstrip().endswith(b"</html>")
+
+
+def test_a_report_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"report\.html' cannot be written: No space left on device"):
+        write_whole(tmp_path / "report.html", b"page")
+    assert list(tmp_path.iterdir()) == []

@@ -89,19 +89,19 @@ def predictions(
     return Predictions(
         logits=logits,
         labels=known.astype(np.int64),
-        ood=np.full(rows, kind != "id"),
+        ood=np.full(rows, kind in ("shift", "ood")),
         ids=np.array([f"{split}-{i}" for i in range(rows)]),
         kind=kind,  # type: ignore[arg-type]
     )
 
 
-def make_world(seeds: tuple[int, ...] = SEEDS) -> tuple[FakeStore, dict[str, Any]]:
-    """The store and the manifest of one run."""
+def make_world(seeds: tuple[int, ...] = SEEDS, kept_aside: int = 0) -> tuple[FakeStore, dict[str, Any]]:
+    """The store and the manifest of one run; ``kept_aside`` examples a task make a calibration split."""
     manifest: dict[str, Any] = {
         "schema": 1,
         "name": "quick-0a1b2c3d",
         "benchmark": {"name": "quick", "seeds": list(seeds)},
-        "tasks": [_task(*task) for task in TASKS],
+        "tasks": [_task(*task, kept_aside) for task in TASKS],
         "methods": [
             {"name": name, "title": title, "members": members, "samples": samples, "family": family}
             for name, title, members, samples, family, _ in METHODS
@@ -125,8 +125,11 @@ def make_world(seeds: tuple[int, ...] = SEEDS) -> tuple[FakeStore, dict[str, Any
     return store, manifest
 
 
-def _task(name: str, inputs: str, classes: list[str], splits: list[tuple[str, str, int]]) -> dict[str, Any]:
-    parts = [("train", "train", 1200), ("val", "val", 200), *splits]
+def _task(
+    name: str, inputs: str, classes: list[str], splits: list[tuple[str, str, int]], kept_aside: int
+) -> dict[str, Any]:
+    cal = [("cal", "cal", kept_aside)] if kept_aside else []
+    parts = [("train", "train", 1200), ("val", "val", 200), *cal, *splits]
     return {
         "name": name,
         "arguments": {},
@@ -218,4 +221,4 @@ def _run(
 
 
 def _tested(task: dict[str, Any]) -> list[dict[str, Any]]:
-    return [split for split in task["splits"] if split["kind"] in ("id", "shift", "ood")]
+    return [split for split in task["splits"] if split["kind"] in ("cal", "id", "shift", "ood")]

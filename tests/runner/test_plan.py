@@ -50,6 +50,12 @@ def test_needs_come_first_and_parents_are_planned(fake_world, benchmark):
     assert len(plan.of_kind("fit")) == 2  # the child's parent is the plain method's fit
 
 
+def test_a_new_version_of_an_opaque_method_is_another_prediction(fake_world, benchmark, monkeypatch):
+    before = planned(benchmark("opaque", seeds=(0,)))
+    monkeypatch.setattr(fake_left.OpaqueMethod, "version", 2, raising=False)
+    assert planned(benchmark("opaque", seeds=(0,))).nodes.keys().isdisjoint(before.nodes)
+
+
 def test_an_opaque_method_is_one_node(fake_world, benchmark):
     plan = planned(benchmark("opaque", "plain", seeds=(0, 1)))
     assert len(plan.of_kind("method")) == 2

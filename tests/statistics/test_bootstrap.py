@@ -12,6 +12,7 @@ from dubio.statistics.bootstrap import (
     Units,
     bca_interval,
     bootstrap,
+    centred_interval,
     mean_statistic,
     percentile_interval,
     replicate,
@@ -32,7 +33,7 @@ def made(rows=200, classes=3, seed=0, coarse=False, **more):
 
 
 FORMS = ["aurc", "au_arc", "augrc", "misclassification_auroc", "ece", "ece(bins=4)",
-         'aurc(quantity="predictive_entropy")', "ood_auroc"]
+         'aurc(quantity="predictive_entropy")', "ood_auroc", "ood_aupr", "id_aupr", "class_auroc"]
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -56,6 +57,21 @@ def test_weighted_ece_of_labels():
     weights = rng.multinomial(40, np.full(40, 1 / 40), size=5).astype(float)
     expected = [metric.compute(predictions.take(np.repeat(np.arange(40), row.astype(int)))) for row in weights]
     np.testing.assert_allclose(weighted_form(metric, predictions)(weights), expected, atol=1e-12)
+    area = metric_named("class_auroc")
+    expected = [area.compute(predictions.take(np.repeat(np.arange(40), row.astype(int)))) for row in weights]
+    np.testing.assert_allclose(weighted_form(area, predictions)(weights), expected, atol=1e-12)
+
+
+def test_weighted_areas_are_undefined_where_a_side_is_missing():
+    predictions = made(rows=6, ood=np.arange(6) < 3)
+    weights = np.array([[2.0, 2, 2, 0, 0, 0], [0, 0, 0, 1, 2, 3], [1, 1, 1, 1, 1, 1]])
+    for name in ("ood_auroc", "ood_aupr", "id_aupr"):
+        found = weighted_form(metric_named(name), predictions)(weights)
+        assert np.isnan(found).tolist() == [True, True, False]
+    labels = np.array([0, 0, 1, 1, 2, 2])
+    predictions = Predictions(predictions.logits, labels)
+    found = weighted_form(metric_named("class_auroc"), predictions)(weights)
+    assert np.isnan(found).tolist() == [True, True, False]
 
 
 def test_a_metric_of_the_same_name_but_another_meaning_gets_no_form():
@@ -146,3 +162,50 @@ def test_refusals_and_the_resolvable_difference():
         bootstrap({"a": metric_named("brier")}, made(), replicates=1)
     with pytest.raises(UserError, match="NaN"):
         mean_statistic(np.array([1.0, np.nan]))
+
+
+def test_a_centred_interval_has_the_spread_of_the_replicates_around_the_estimate():
+    draws = np.random.default_rng(0).gamma(9.0, 1.0, 4000)
+    plain, centred = percentile_interval(2.0, draws), centred_interval(2.0, draws)
+    assert centred.high - plain.high == pytest.approx(2.0 - draws.mean())
+    assert centred.low == 0.0  # an error is not below zero
+    assert centred.error == pytest.approx(plain.error)
+    signed = centred_interval(-1.0, draws - 12.0)
+    assert signed.low < -1.0 < signed.high
+    infinite = np.append(draws, np.inf)
+    assert centred_interval(2.0, infinite) == percentile_interval(2.0, infinite)
+    assert np.isnan(centred_interval(2.0, np.array([np.nan])).low)
+
+
+BINNED = ("ece", "ece_adaptive", "classwise_ece", "sce", "ace", "tace", "ece_smooth", "ece_pooled")
+
+
+def test_intervals_of_binned_errors_hold_the_estimate():
+    for name in BINNED:
+        assert metric_named(name).interval == "centred", name
+    rng = np.random.default_rng(3)
+    for seed in range(5):
+        labels = rng.integers(0, 3, 120)
+        logits = rng.normal(size=(1, 120, 3)) + 2.0 * np.eye(3)[labels]
+        predictions = Predictions(logits.astype(np.float32), labels)
+        chosen = {name: metric_named(name) for name in BINNED if name != "ece_pooled"}
+        for name, found in bootstrap(chosen, predictions, replicates=60, seed=seed).items():
+            assert found.low <= found.value <= found.high, name
+
+
+def test_centred_intervals_of_ece_cover_what_the_estimator_gives_on_average():
+    """Test sets drawn from a calibrated classifier: every estimate above zero is noise, and intervals must know it."""
+    metric, rng, rows = metric_named("ece(bins=60)"), np.random.default_rng(5), 200
+    values, centred, percentile = [], [], []
+    for _ in range(150):
+        p = rng.uniform(0.5, 1.0, rows)
+        labels = (rng.random(rows) > p).astype(np.int64)
+        predictions = Predictions(np.log(np.c_[p, 1 - p])[None].astype(np.float32), labels)
+        draws = replicate({"x": weighted_form(metric, predictions)}, units_of(predictions), replicates=200, seed=1)["x"]
+        values.append(metric.compute(predictions))
+        centred.append(centred_interval(values[-1], draws))
+        percentile.append(percentile_interval(values[-1], draws))
+    expected = np.mean(values)
+    covered = np.mean([each.low <= expected <= each.high for each in centred])
+    assert covered > 0.88
+    assert np.mean([each.low <= expected <= each.high for each in percentile]) < covered - 0.1

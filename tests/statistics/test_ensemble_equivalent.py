@@ -67,6 +67,10 @@ def test_a_real_ensemble_is_worth_its_own_size():
     assert (np.diff(curve.mean["nll"]) < 0).all()
     sizes = [found.central.size for found in equivalent_curve(curve, curve, "nll")]
     assert sizes == [1, 2, 3, 4, 5]
+    # all orders end in the same ensemble: rounding alone must not put its bound beyond the longest
+    assert not equivalent_range(curve, "nll", float(curve.mean["nll"][-1])).upper.beyond
+    other = growth_curve(ensemble(), orders=4, seed=1)
+    assert equivalent_range(curve, "error", float(other.mean["error"][-1])).central.size <= 5
 
 
 @pytest.mark.parametrize("per_member", [1, 3])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from stored_things import FIT, SPEC, predicted, split, write_fit, write_predicti
 from dubio.errors import CorruptFile, StoreError, UnknownName, UserError
 from dubio.store import BusyError, Store, atomic, index
 from dubio.store.header import SCHEMA
+from dubio.store.runs import MANIFEST_LISTS
 from dubio.store.sweeping import verify
 
 
@@ -207,7 +209,7 @@ def test_a_fit_forgets_its_failure_and_checkpoint(store):
 
 def test_manifests_by_name_beginning_and_path(store, tmp_path):
     for name, key in (("quick", "a" * 64), ("quick", "b" * 64), ("own", "c" * 64)):
-        store.write_manifest({"name": name, "key": key[0]}, key)
+        store.write_manifest({"name": name, "key": key[0], **{part: [] for part in MANIFEST_LISTS}}, key)
     assert store.manifests() == ("own-cccccccc", "quick-aaaaaaaa", "quick-bbbbbbbb")
     assert store.manifest("own")["key"] == "c"
     assert store.manifest("quick-b")["key"] == "b"
@@ -229,3 +231,17 @@ def test_the_index_leaves_out_what_is_damaged_and_says_so(store):
     (damaged,) = index.rebuild(store)
     assert "spec.json" in damaged
     assert FIT not in index.dump(store)
+
+
+def test_an_index_that_a_full_disk_refuses_is_a_store_error(store, monkeypatch):
+    write_fit(store)
+    connect = sqlite3.connect
+
+    def small(path):
+        base = connect(path)
+        base.execute("PRAGMA max_page_count = 2")  # SQLite's own word for a full disk
+        return base
+
+    monkeypatch.setattr(index.sqlite3, "connect", small)
+    with pytest.raises(StoreError, match=r"cannot write '.*index\.sqlite': database or disk is full"):
+        index.rebuild(store)

@@ -34,6 +34,7 @@ def kept(store):
     ensemble = store.write_ensemble(spec)
     run = {"id": ensemble, "fits": [identity(CHILD)], "spec": spec}
     manifest = {"name": "run", "runs": [run], "tuning": [{"trials": [{"fit": trial}]}], "failures": []}
+    manifest |= {"tasks": [], "methods": []}
     store.write_manifest(manifest, "a" * 64)
     return {"fits": {FIT, identity(CHILD), trial}, "predictions": {ensemble, *members}, "stray": stray}
 

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -178,6 +181,35 @@ def test_domains_become_names_fit_for_files(tmp_path: Path) -> None:
     assert [split.name for split in task.of_kind("shift")] == ["a-b", "a-b-2", "domain-test"]
 
 
+def test_a_domain_that_is_a_number_says_so(tmp_path: Path) -> None:
+    content = [row | {"good": i // 60} for i, row in enumerate(rows())]
+    task = own(data=write(tmp_path / "t.csv", content), text="body", label="topic", domain="good", train_domain="1")
+    assert [split.name for split in task.of_kind("shift")] == ["domain-0"]
+
+
+def test_a_message_lists_the_first_of_many_domains(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.csv", [row | {"who": f"p{i:03}"} for i, row in enumerate(rows())])
+    with pytest.raises(UserError, match=r"one of p000, p001, .*p039 and 80 more\.$"):
+        own(data=path, text="body", label="topic", domain="who")
+    with pytest.raises(UserError, match=r"Did you mean 'p119'\? Known: p000, .*p039 and 80 more\.$"):
+        own(data=path, text="body", label="topic", domain="who", train_domain="p1190")
+
+
+def test_classes_come_in_one_order_whatever_a_set_does(tmp_path: Path) -> None:
+    labels = ["nan", "3", "1", "2.0", "2", "inf"]
+    table = [{"x": i, "grade": labels[i % 6]} for i in range(60)]
+    path = write(tmp_path / "g.csv", table)
+    code = f"from dubio.tasks.own import own; print(own(data={path!r}, features=('x',), label='grade').classes)"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True
+        ).stdout
+        for seed in "12345678"
+    }
+    assert len(found) == 1
+    assert "nan" in found.pop()
+
+
 def test_given_parts_are_kept_and_missing_ones_cut_out_of_training(tmp_path: Path) -> None:
     content = [row | {"part": "test" if i >= 90 else "train"} for i, row in enumerate(rows())]
     content[80:90] = [row | {"part": "ood-far", "topic": "far"} for row in content[80:90]]
@@ -198,7 +230,7 @@ def test_given_parts_are_kept_and_missing_ones_cut_out_of_training(tmp_path: Pat
 def test_ordinal_classes_keep_their_order(path: str, tmp_path: Path) -> None:
     task = own(data=path, text="body", label="topic", order=["tech", "art", "sport", "news"])
     assert (task.target, task.classes) == ("ordinal", ("tech", "art", "sport", "news"))
-    with pytest.raises(UnknownName, match="tech"):
+    with pytest.raises(UserError, match=r"order must name every class; it lacks tech \(given: art, sport, news\)"):
         own(data=path, text="body", label="topic", order=["art", "sport", "news"])
     grades = write(tmp_path / "g.csv", [{"x": i, "grade": (2, 10, 1)[i % 3]} for i in range(60)])
     assert own(data=grades, features=["x"], label="grade", target="ordinal").classes == ("1", "2", "10")

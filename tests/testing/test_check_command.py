@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dubio.cli.app import app
+from dubio.errors import BadFile
 from dubio.registry import REGISTRIES
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "plugin.py"
@@ -59,6 +60,12 @@ def test_a_failing_plugin(tmp_path: Path) -> None:
     assert "On multiclass predictions it gives a int." in done.stdout
     assert "→ Return float(…)." in done.stdout
     assert "more rules were not looked at" in done.stdout
+
+
+def test_a_plugin_that_leaves_is_refused_like_one_that_fails(tmp_path: Path) -> None:
+    done = run(written(tmp_path, "raise SystemExit(0)"))
+    assert isinstance(done.exception, BadFile)
+    assert "mine.py' cannot be imported: SystemExit" in str(done.exception)
 
 
 def test_json(tmp_path: Path) -> None:

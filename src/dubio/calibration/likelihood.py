@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dubio.exponentials import row_products
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import TIE
 from dubio.pooling import FloatArray, row_blocks
@@ -135,7 +136,7 @@ def evidence_of_log_probs(log_probs: FloatArray, labels: IntArray) -> Evidence:
 def _row_sums(margins: FloatArray) -> FloatArray:
     total = np.empty(len(margins))
     for rows in row_blocks(1, len(margins), margins.shape[1], block_bytes=BLOCK_BYTES):
-        total[rows] = np.exp(margins[rows]).sum(axis=1)
+        total[rows] = np.exp(margins[rows]) @ np.ones(margins.shape[1])
     return total
 
 
@@ -144,24 +145,33 @@ def _at_labels(values: FloatArray, labels: IntArray) -> FloatArray:
 
 
 def _softmax_terms(margins: FloatArray, labels: IntArray, b: float) -> Terms:
-    weights = np.exp(b * margins)
-    total = weights.sum(axis=1)
+    ones = np.ones(margins.shape[1])
+    weights = _tempered(margins, b)
+    total = weights @ ones
     own = _at_labels(margins, labels)
-    first = np.einsum("ij,ij->i", weights, margins) / total
     weights *= margins
-    second = np.einsum("ij,ij->i", weights, margins) / total
+    first = (weights @ ones) / total
+    second = row_products(weights, margins) / total
     return Terms(b * own - np.log(total), own - first, np.minimum(first * first - second, 0.0))
 
 
 def _softmax_scores(margins: FloatArray, labels: IntArray, b: float) -> Scores:
-    weights = np.exp(b * margins)
+    ones = np.ones(margins.shape[1])
+    weights = _tempered(margins, b)
     # the top class weighs exactly one; summed apart from the others, doubt keeps its digits where it is tiny
     weights[np.arange(len(weights)), margins.argmax(axis=1)] = 0.0
-    rest = weights.sum(axis=1)
+    rest = weights @ ones
     own = b * _at_labels(margins, labels)
-    squares = (1.0 + np.einsum("ij,ij->i", weights, weights)) / np.square(1.0 + rest)
+    squares = (1.0 + np.square(weights, out=weights) @ ones) / np.square(1.0 + rest)
     brier = np.maximum(squares - 2.0 * np.exp(own) / (1.0 + rest) + 1.0, 0.0)
     return Scores(np.log1p(rest) - own, brier, rest / (1.0 + rest))
+
+
+def _tempered(margins: FloatArray, b: float) -> FloatArray:
+    """exp(b·margins)."""
+    scaled = b * margins
+    np.exp(scaled, out=scaled)
+    return scaled
 
 
 def _signed(odds: FloatArray, labels: IntArray) -> FloatArray:

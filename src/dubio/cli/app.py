@@ -12,9 +12,10 @@ from typing import Annotated
 import typer
 
 from dubio import __version__
-from dubio.cli import data, store
+from dubio.cli import calibrate, data, refer, store
 from dubio.cli.check import check
 from dubio.cli.compare import compare
+from dubio.cli.dee import dee
 from dubio.cli.evaluate import evaluate
 from dubio.cli.list import list_names
 from dubio.cli.output import say
@@ -34,10 +35,13 @@ app = typer.Typer(
 app.command("run")(run)
 app.command("evaluate")(evaluate)
 app.command("compare")(compare)
+app.command("dee")(dee)
 app.command("report")(report)
 app.command("show")(show)
 app.command("list")(list_names)
 app.command("check")(check)
+app.add_typer(calibrate.app, name="calibrate")
+app.add_typer(refer.app, name="refer")
 app.add_typer(data.app, name="data")
 app.add_typer(store.app, name="store")
 

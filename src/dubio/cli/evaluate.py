@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from dubio.cli.output import print_json, say
-from dubio.errors import UserError
+from dubio.errors import UnknownName, UserError
 
 if TYPE_CHECKING:
-    from dubio.evaluation import Evaluation, Score
+    from dubio.evaluation import Evaluation
+    from dubio.statistics.side_by_side import SideBySide
+    from dubio.types import Predictions
 
 
 def evaluate(
@@ -34,6 +36,10 @@ def evaluate(
     metric: Annotated[
         list[str] | None, typer.Option(help="A metric, such as nll or 'ece(bins=10)'; may be repeated.")
     ] = None,
+    calibration: Annotated[
+        list[str] | None,
+        typer.Option(help="A recalibration made by dubio calibrate fit: PATH, or NAME=PATH for one of several."),
+    ] = None,
     in_domain: Annotated[str | None, typer.Option(help="Of a column domain: the one that is in distribution.")] = None,
     tolerance: Annotated[float, typer.Option(help="How far from one a row of probabilities may sum.")] = 1e-3,
     replicates: Annotated[int, typer.Option(help="Bootstrap replicates for the intervals; 0 for none.")] = 200,
@@ -42,7 +48,11 @@ def evaluate(
     plugin: Annotated[list[Path] | None, typer.Option(help="A Python file that registers metrics.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Score files of predictions: accuracy, calibration, selective prediction, out-of-distribution detection."""
+    """Score files of predictions: accuracy, calibration, selective prediction, out-of-distribution detection.
+
+    Several systems on the same examples are compared pair by pair: paired bootstrap, corrected after Holm.
+    """
+    from dubio.cli.evaluate_tables import notes_on, pairs_as_json, print_detection, print_pairs, print_scores
     from dubio.evaluation import evaluate_predictions, with_ood
     from dubio.formats import align, read_predictions
     from dubio.registry import load_entry_points, load_plugin
@@ -50,7 +60,7 @@ def evaluate(
     load_entry_points()
     for file in plugin or ():
         load_plugin(file)
-    named = _named(systems)
+    named = named_systems(systems)
     strange = _strange(ood or [], named)
 
     def read(path: str, own_labels: Path | None) -> Any:
@@ -59,25 +69,61 @@ def evaluate(
         )
 
     found = align({name: read(path, labels) for name, path in named.items()})
-    for name, paths in strange.items():
-        for path in paths:
-            found[name] = with_ood(found[name], read(path, None))
+    remarks = _recalibrate(found, calibration or [])
+    for part in zip(*strange.values(), strict=True):
+        further = align({name: read(path, None) for name, path in zip(strange, part, strict=True)})
+        _recalibrate(further, calibration or [])
+        found = {name: with_ood(found[name], further[name]) for name in found}
     results = {
         name: evaluate_predictions(predictions, metrics=metric, replicates=replicates, level=level, seed=seed)
         for name, predictions in found.items()
     }
+    if metric and not any(result.scores for result in results.values()):
+        raise UserError(" ".join(sorted({text for result in results.values() for text in result.reasons.values()})))
+    pairs = _compared(found, results, replicates, seed, level) if len(found) > 1 and replicates else None
+    notes = [*remarks, *notes_on(results, pairs)]
     if json:
-        print_json({"systems": {name: result.as_dict() for name, result in results.items()}, "notes": _notes(results)})
+        print_json({"systems": {name: result.as_dict() for name, result in results.items()},
+                    "pairs": pairs_as_json(pairs), "notes": notes})  # fmt: skip
         return
-    _print_table(results)
-    _print_detection(results)
-    for note in _notes(results):
+    print_scores(results)
+    print_pairs(results, pairs)
+    print_detection(results)
+    for note in notes:
         say(note)
     for reason in sorted({text for result in results.values() for text in result.reasons.values()} if metric else ()):
         say(reason)
 
 
-def _named(systems: list[str]) -> dict[str, str]:
+def _compared(
+    systems: dict[str, Predictions], results: dict[str, Evaluation], replicates: int, seed: int, level: float
+) -> SideBySide:
+    """Every pair of systems under the metrics that were computed for all of them."""
+    from dubio.metrics.naming import metric_named
+    from dubio.statistics.side_by_side import side_by_side
+
+    first, *others = results.values()
+    chosen = [metric_named(name) for name in first.scores if all(name in each.scores for each in others)]
+    return side_by_side(systems, chosen, replicates=replicates, seed=seed, level=level)
+
+
+def _recalibrate(systems: dict[str, Predictions], given: list[str]) -> list[str]:
+    """Apply the recalibrations given as PATH, or NAME=PATH with several systems; what is worth saying of them."""
+    from dubio.calibration.recalibration import apply_recalibration, fitted_on, read_recalibration
+
+    remarks = []
+    for text in given:
+        name, path = _whose(text, systems, "--calibration")
+        found = read_recalibration(Path(path))
+        if fitted_on(found, systems[name]):
+            remarks.append(f"caution: {path} was fitted on these very predictions of {name}; "
+                           "fit it on a validation file for an honest score.")  # fmt: skip
+        systems[name] = apply_recalibration(found, systems[name])
+        remarks.append(f"{name}: recalibrated with {path} ({found.method}).")
+    return remarks
+
+
+def named_systems(systems: list[str]) -> dict[str, str]:
     """Name to path, in the order given."""
     named: dict[str, str] = {}
     for text in systems:
@@ -96,104 +142,22 @@ def _strange(given: list[str], systems: dict[str, str]) -> dict[str, list[str]]:
     """System name to its out-of-distribution files; every system has as many as the others, or none has any."""
     found: dict[str, list[str]] = {}
     for text in given:
-        name, equals, path = text.partition("=")
-        if not equals or Path(text).exists():
-            if len(systems) > 1:
-                raise UserError(f"--ood {text!r}: with several systems, say whose it is with NAME=PATH.")
-            name, path = next(iter(systems)), text
-        if name not in systems:
-            from dubio.errors import UnknownName
-
-            raise UnknownName("system in --ood", name, systems)
+        name, path = _whose(text, systems, "--ood")
         found.setdefault(name, []).append(path)
     counts = {name: len(found.get(name, ())) for name in systems}
     if found and len(set(counts.values())) > 1:
         told = ", ".join(f"{name}: {count}" for name, count in counts.items())
         raise UserError(f"--ood: every system needs the same out-of-distribution examples; files given are {told}.")
-    return found
+    return {name: found[name] for name in systems} if found else {}
 
 
-def _print_table(results: dict[str, Evaluation]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    first = next(iter(results.values()))
-    strange = (
-        f" + {first.ood_rows} out of distribution" if first.ood_rows and first.ood_rows < len(first.predictions) else ""
-    )
-    table = Table(title=f"{first.rows} rows{strange}, {first.classes} classes, {first.target}")
-    table.add_column("metric", no_wrap=True)
-    for name in results:
-        table.add_column(name, justify="right")
-    for metric in dict.fromkeys(name for result in results.values() for name in result.scores):
-        scores = [result.scores.get(metric) for result in results.values()]
-        best = _best([score for score in scores if score is not None]) if len(results) > 1 else None
-        arrow = {"higher": " ↑", "lower": " ↓"}[next(score.better for score in scores if score is not None)]
-        table.add_row(metric + arrow, *(_cell(score, best) for score in scores))
-    Console().print(table)
-
-
-def _print_detection(results: dict[str, Evaluation]) -> None:
-    """Every quantity as a detector of out-of-distribution rows, one table a system."""
-    from rich.console import Console
-    from rich.table import Table
-
-    for name, result in results.items():
-        if not result.detection:
-            continue
-        table = Table(title=f"{name}: telling out-of-distribution rows by each quantity")
-        table.add_column("quantity", no_wrap=True)
-        for heading in ("AUROC ↑", "AUPR ood ↑", "AUPR id ↑", "FPR95 ↓", "corr."):
-            table.add_column(heading, justify="right")
-        for quantity, found in result.detection.items():
-            figures = (found.auroc, found.aupr_ood, found.aupr_id, found.fpr95, found.correlation)
-            table.add_row(quantity, *("undefined" if math.isnan(figure) else _number(figure) for figure in figures))
-        Console().print(table)
-
-
-def _best(scores: list[Score]) -> float | None:
-    """The best value of a metric that ranks, where it differs between systems."""
-    known = {score.value for score in scores if not math.isnan(score.value)}
-    if len(known) < 2 or not scores[0].comparable:
-        return None
-    return max(known) if scores[0].better == "higher" else min(known)
-
-
-def _cell(score: Score | None, best: float | None) -> str:
-    if score is None:
-        return "–"
-    if math.isnan(score.value):
-        return "undefined"
-    text = _number(score.value)
-    if not math.isnan(score.low):
-        text += f" [dim]({_number(score.low)}, {_number(score.high)})[/dim]"
-    return f"[bold]{text}[/bold]" if score.value == best else text
-
-
-def _number(value: float) -> str:
-    """Four decimals, or three digits of a small number."""
-    return f"{value:.4f}" if abs(value) >= 0.01 or value == 0 else f"{value:.3g}"
-
-
-def _notes(results: dict[str, Evaluation]) -> list[str]:
-    """One sentence a reason for what is not ranked, and what the figures were made from."""
-    first = next(iter(results.values()))
-    notes = []
-    if first.unlabelled:
-        notes.append(f"{first.unlabelled} unlabelled rows are left out of metrics that need labels.")
-    if first.replicates:
-        notes.append(f"In brackets: {first.level:.0%} bootstrap intervals, {first.replicates} replicates over "
-                     f"{first.resampled}, seed {first.seed}.")  # fmt: skip
-    if first.detection:
-        share = first.ood_rows / len(first.predictions)
-        notes.append(
-            f"Areas under precision–recall curves depend on the share of out-of-distribution rows, here {share:.3f}."
-        )
-    if len(results) > 1:
-        notes.append("Bold: the best value; whether a difference is more than chance is what dubio compare tests.")
-    reasons: dict[str, list[str]] = {}
-    for name, score in first.scores.items():
-        if not score.comparable:
-            reasons.setdefault(score.why_not, []).append(name)
-    notes.extend(f"Not ranked: {', '.join(names)}. {reason}" for reason, names in reasons.items())
-    return notes
+def _whose(text: str, systems: Mapping[str, Any], option: str) -> tuple[str, str]:
+    """(system, path) of an option that is PATH for the only system, or NAME=PATH."""
+    name, equals, path = text.partition("=")
+    if not equals or Path(text).exists():
+        if len(systems) > 1:
+            raise UserError(f"{option} {text!r}: with several systems, say whose it is with NAME=PATH.")
+        return next(iter(systems)), text
+    if name not in systems:
+        raise UnknownName(f"system in {option}", name, systems)
+    return name, path

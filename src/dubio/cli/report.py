@@ -22,12 +22,19 @@ def report(
         Path | None, typer.Option(help="Also write every figure into this directory, for papers.")
     ] = None,
     format: Annotated[str, typer.Option(help="Formats of the figures, among png, svg and pdf.")] = "png,svg,pdf",
+    plugin: Annotated[
+        list[Path] | None, typer.Option(help="A Python file whose metrics are scored too; may be repeated.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON document.")] = False,
 ) -> None:
     """Write the report of a run."""
+    from dubio.registry import load_entry_points, load_plugin
     from dubio.report import score_run, terminal_table, write_figures, write_report
     from dubio.store import Store
 
+    load_entry_points()
+    for path in plugin or ():
+        load_plugin(path)
     opened = Store.open(store, create=False)
     manifest = opened.manifest(_chosen(run, opened.manifests(), store))
     results = score_run(opened, manifest)

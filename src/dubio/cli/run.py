@@ -93,7 +93,9 @@ def run(
     store: Annotated[Path, typer.Option(help="Where fits and predictions are kept.")] = Path("dubio-store"),
     out: Annotated[Path, typer.Option(help="Where report.html and results.csv go.")] = Path("dubio-report"),
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at a time; one a core if left out.")] = None,
-    executor: Annotated[str, typer.Option(help="Who does the work: local processes, or ray (actors, also on a cluster).")] = "local",
+    executor: Annotated[
+        str, typer.Option(help="Who does the work: local processes, or ray (actors, also on a cluster).")
+    ] = "local",
     checkpoint_seconds: Annotated[
         float, typer.Option(min=0, help="How often a training under way is saved.")
     ] = 600.0,

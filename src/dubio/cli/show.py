@@ -123,7 +123,9 @@ def _score_table(scores: list[dict[str, Any]]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("task", "split", "method", "metric", "mean ± std (runs)", box=None, pad_edge=False)
+    table = Table("task", "split", "method", box=None, pad_edge=False)
+    table.add_column("metric", overflow="fold")
+    table.add_column("mean ± std (runs)", no_wrap=True)
     for cell in scores:
         mean = "undefined" if cell["runs"] == 0 else f"{cell['mean']:.4f}"
         spread = "" if cell["std"] is None else f" ± {cell['std']:.4f}"

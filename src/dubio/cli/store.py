@@ -21,12 +21,16 @@ DEFAULT = Path("dubio-store")
 
 @app.command("ls")
 def ls(store: StoreOption = DEFAULT, json: JsonOption = False) -> None:
-    """List benchmark runs, and how much the store holds."""
+    """List benchmark runs, and how much the store holds; exit code 1 when a run's manifest is damaged."""
+    from dataclasses import asdict
+
     from dubio.store import Store
+    from dubio.store.sweeping import damaged_manifests
 
     opened = Store.open(store, create=False)
+    damaged = damaged_manifests(opened)
     runs: list[dict[str, Any]] = []
-    for name in opened.manifests():
+    for name in sorted({*opened.manifests()} - {row.id for row in damaged}):
         manifest = opened.manifest(name)
         runs.append({
             "run": name,
@@ -38,13 +42,20 @@ def ls(store: StoreOption = DEFAULT, json: JsonOption = False) -> None:
     fits, predictions = len(opened.ids("fits")), len(opened.ids("predictions"))
     size = sum(path.stat().st_size for path in opened.path.rglob("*") if path.is_file())
     if json:
-        print_json({"store": str(store), "runs": runs, "fits": fits, "predictions": predictions, "bytes": size})
-        return
-    for run in runs:
-        failed = f", {run['failures']} failed" if run["failures"] else ""
-        typer.echo(f"{run['run']}: {run['runs']} runs of {len(run['methods'])} methods on "
-                   f"{', '.join(run['tasks'])}{failed}")
-    typer.echo(f"{fits} fits, {predictions} predictions, {size / MEGABYTE:.1f} MB")
+        print_json({
+            "store": str(store), "runs": runs, "damaged": [asdict(row) for row in damaged], "fits": fits,
+            "predictions": predictions, "bytes": size,
+        })  # fmt: skip
+    else:
+        for run in runs:
+            failed = f", {run['failures']} failed" if run["failures"] else ""
+            typer.echo(f"{run['run']}: {run['runs']} runs of {len(run['methods'])} methods on "
+                       f"{', '.join(run['tasks'])}{failed}")
+        for row in damaged:
+            typer.echo(f"damaged: {row.error}")
+        typer.echo(f"{fits} fits, {predictions} predictions, {size / MEGABYTE:.1f} MB")
+    if damaged:
+        raise typer.Exit(1)
 
 
 @app.command("verify")

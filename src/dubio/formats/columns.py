@@ -50,7 +50,8 @@ def read_delimited(path: Path, separator: str) -> Frame:
 def _names(path: Path, names: list[str]) -> list[str]:
     for place, name in enumerate(names):
         if not name:
-            raise BadFile(f"{str(path)!r}: column {place} (from 0) has no name.")
+            raise BadFile(f"{str(path)!r}: column {place} (from 0) has no name; pandas writes such a one for its index "
+                          "unless told to_csv(index=False).")  # fmt: skip
         if name in names[:place]:
             raise BadFile(f"{str(path)!r} names the column {name!r} twice.")
     return names

@@ -23,10 +23,10 @@ MAX_HEADER = 100 << 20
 """Bytes a header may have, as in the reference implementation."""
 
 _DTYPES = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
+    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",
     "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "|u1", "BOOL": "|b1",
 }  # fmt: skip
-_NAMES = {np.dtype(code).str: name for name, code in _DTYPES.items()}
+_NAMES = {np.dtype(code).str: name for name, code in _DTYPES.items() if name != "BF16"}
 
 
 def write_tensors(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
@@ -82,7 +82,7 @@ def sync_directory(path: Path) -> None:
 
 
 def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """Named arrays, memory-mapped and read-only, and the metadata.
+    """Named arrays, memory-mapped and read-only (bfloat16: read as float32), and the metadata.
 
     Raises:
         BadFile: When the file is missing, truncated, or its header does not describe it exactly.
@@ -162,4 +162,7 @@ def _view(path: Path, name: str, entry: dict[str, Any], data: NDArray[np.uint8])
     raw = data[entry["data_offsets"][0] : entry["data_offsets"][1]]
     if entry["dtype"] == "BOOL" and len(raw) and raw.max() > 1:
         raise BadFile(f"{str(path)!r}: array {name!r} is of truth values, and has a byte that is neither 0 nor 1.")
-    return raw.view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    found = raw.view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    if entry["dtype"] == "BF16":  # the upper half of a float32, which numpy has no type for: read into memory
+        return (found.astype(np.uint32) << 16).view(np.float32)
+    return found

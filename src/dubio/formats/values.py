@@ -133,15 +133,13 @@ class _Place:
 
 
 def _check_probs(block: FloatArray, place: _Place) -> None:
-    bad = ~((block >= 0) & (block <= 1 + SLACK))
-    if bad.any():
-        place.refuse("must lie between 0 and 1", block, bad)
+    if not (block.min() >= 0 and block.max() <= 1 + SLACK):  # NaN fails both
+        place.refuse("must lie between 0 and 1", block, ~((block >= 0) & (block <= 1 + SLACK)))
 
 
 def _check_logs(block: FloatArray, place: _Place) -> None:
-    bad = ~(block <= SLACK)
-    if bad.any():
-        place.refuse("must be logarithms of probabilities, at most 0", block, bad)
+    if not block.max() <= SLACK:  # NaN fails it
+        place.refuse("must be logarithms of probabilities, at most 0", block, ~(block <= SLACK))
 
 
 def _check_sums(block: FloatArray, sums: FloatArray, place: _Place, tolerance: float) -> None:
@@ -152,21 +150,20 @@ def _check_sums(block: FloatArray, sums: FloatArray, place: _Place, tolerance: f
 
 def _class_probs(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
     _check_probs(block, place)
-    _check_sums(block, block.sum(axis=-1), place, tolerance)
+    _check_sums(block, block @ np.ones(block.shape[-1]), place, tolerance)
     with np.errstate(divide="ignore"):
         return np.log(block)
 
 
 def _class_logs(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
     _check_logs(block, place)
-    _check_sums(block, np.exp(block).sum(axis=-1), place, tolerance)
+    _check_sums(block, np.exp(block) @ np.ones(block.shape[-1]), place, tolerance)
     return block
 
 
 def _class_logits(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
-    bad = ~(block < np.inf)
-    if bad.any():
-        place.refuse("must not be NaN or +inf", block, bad)
+    if not block.max() < np.inf:  # NaN fails it
+        place.refuse("must not be NaN or +inf", block, ~(block < np.inf))
     none = (block == -np.inf).all(axis=-1, keepdims=True)
     # Normalised before they are narrowed: large logits that differ little would all become the same float32.
     with np.errstate(invalid="ignore"):

@@ -20,7 +20,7 @@ import numpy as np
 
 from dubio.errors import UserError
 from dubio.metrics.needs import labelled
-from dubio.metrics.outcomes import correct, decide
+from dubio.metrics.outcomes import correct
 from dubio.metrics.ranking import ordered
 from dubio.pooling import FloatArray
 from dubio.types import Predictions
@@ -95,7 +95,7 @@ def _check_bins(bins: int) -> None:
 
 
 def _decisions(known: Predictions) -> tuple[FloatArray, FloatArray]:
-    return decide(known).top, correct(known).astype(np.float64)
+    return known.summary.top, correct(known).astype(np.float64)
 
 
 def _pooled_labels(known: Predictions) -> tuple[FloatArray, FloatArray]:

@@ -15,12 +15,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from dubio.pooling import FloatArray, log_sigmoid, log_softmax, row_blocks
+from dubio.blocks import Room, over_rows, row_blocks
+from dubio.metrics.decomposition_passes import Moments, Parts, members_of, plain_parts
+from dubio.pooling import FloatArray
 from dubio.registry import metric
-from dubio.types import IntArray, Metric, Predictions
-
-ROUNDING = 1e-12
-"""Differences of entropies and variances below this are rounding error of the pooling, and are zero."""
+from dubio.types import Metric, Predictions
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,64 +54,44 @@ def decompose(predictions: Predictions) -> Decomposition:
     """Decompose the uncertainty of every row in one pass; asked again for the same predictions, it is remembered."""
     known = _KNOWN.get(predictions)
     if known is None:
-        names = [field.name for field in fields(Decomposition)]
-        parts = {name: np.empty(len(predictions)) for name in names}
-        for rows in row_blocks(predictions.samples, len(predictions), predictions.class_count):
-            logits = predictions.logits[:, rows].astype(np.float64)
-            found = _entropies(logits, predictions.target == "multilabel")
-            probs = found.pop("probs")
-            found |= _variances(probs, predictions.member)
-            for name in names:
-                parts[name][rows] = found[name]
-        known = _KNOWN[predictions] = Decomposition(**parts)
+        plain = predictions.target == "multilabel"
+        known = _KNOWN[predictions] = Decomposition(**(_plain(predictions) if plain else _fast(predictions)))
     return known
 
 
-def _entropies(logits: FloatArray, per_label: bool) -> dict[str, FloatArray]:
-    """Entropies of a block [S, n, K], and the probabilities [S, n, K]."""
-    sides = [log_sigmoid(logits), log_sigmoid(-logits)] if per_label else [log_softmax(logits)]
-    total, expected = np.zeros(logits.shape[1]), np.zeros(logits.shape[1])
-    for logs in sides:
-        probs = np.exp(logs)
-        mean = probs.mean(axis=0)
-        with np.errstate(divide="ignore"):
-            total += _minus_p_log_p(mean, np.log(mean)).sum(axis=-1)
-        expected += _minus_p_log_p(probs, logs).sum(axis=-1).mean(axis=0)
-    information = total - expected
-    information[information < ROUNDING] = 0.0
-    return {
-        "pooled_entropy": total,
-        "expected_entropy": expected,
-        "mutual_information": information,
-        "probs": np.exp(sides[0]) if per_label else probs,
-    }
+def forget(predictions: Predictions) -> None:
+    """Drop what is remembered of these predictions."""
+    _KNOWN.pop(predictions, None)
 
 
-def _variances(probs: FloatArray, member: IntArray) -> dict[str, FloatArray]:
-    """The parts of the total variance of a block [S, n, K], averaged over classes."""
-    mean = probs.mean(axis=0)
-    between = np.zeros(probs.shape[1])
-    within = np.zeros(probs.shape[1])
-    for which in np.unique(member):
-        own = probs[member == which]
-        centre = own.mean(axis=0)
-        share = len(own) / len(probs)
-        between += share * ((centre - mean) ** 2).mean(axis=-1)
-        within += share * ((own - centre) ** 2).mean(axis=0).mean(axis=-1)
-    between[between < ROUNDING**2] = 0.0  # squares: the rounding error of a probability, squared
-    within[within < ROUNDING**2] = 0.0
-    return {
-        "total_variance": (mean * (1 - mean)).mean(axis=-1),
-        "expected_variance": (probs * (1 - probs)).mean(axis=0).mean(axis=-1),
-        "sample_variance": between + within,
-        "between_members": between,
-        "within_members": within,
-    }
+def _plain(predictions: Predictions) -> Parts:
+    """The parts of multi-label predictions."""
+    members = members_of(predictions.member)
+    parts: Parts = {field.name: np.empty(len(predictions)) for field in fields(Decomposition)}
+
+    def work(rows: slice, room: Room) -> None:
+        found = plain_parts(predictions.logits[:, rows].astype(np.float64), members, per_label=True)
+        for name, values in parts.items():
+            values[rows] = found[name]
+
+    over_rows(predictions.logits, work)
+    return parts
 
 
-def _minus_p_log_p(probs: FloatArray, logs: FloatArray) -> FloatArray:
-    """−p log p, zero where p is; the floor is below the log of the smallest double and only replaces −inf."""
-    return -probs * np.maximum(logs, -1e4)
+def _fast(predictions: Predictions) -> Parts:
+    """The parts of multi-class predictions: by moments, and once more where those lose digits."""
+    members = members_of(predictions.member)
+    moments = Moments.empty(len(predictions))
+    over_rows(
+        predictions.logits, lambda rows, room: moments.fill(rows, predictions.logits[:, rows], members, room)
+    )
+    parts = moments.parts(predictions.class_count, members)
+    again = moments.doubtful(parts, predictions.class_count, members)
+    for block in row_blocks(predictions.samples, len(again), predictions.class_count):
+        found = plain_parts(predictions.logits[:, again[block]].astype(np.float64), members, per_label=False)
+        for name, values in parts.items():
+            values[again[block]] = found[name]
+    return parts
 
 
 def _mean_of(part: str, summary: str) -> Metric:

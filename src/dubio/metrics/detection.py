@@ -1,6 +1,6 @@
 """Out-of-distribution detection: does uncertainty tell strange examples from ordinary ones?
 
-The input is one set of predictions with ``ood`` flags (:func:`dubio.types.join` of an in-distribution and a strange
+The input is one set of predictions with ``ood`` flags (:func:`dubio.joining.join` of an in-distribution and a strange
 one). Positive = out of distribution, score = uncertainty, unless the name says otherwise. Areas under precision–recall
 curves depend on the share of strange rows, so that share is reported beside them.
 """

@@ -14,7 +14,7 @@ import numpy as np
 from dubio.errors import UnknownName, UserError
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.needs import lacking
-from dubio.metrics.outcomes import decide, predicted_labels
+from dubio.metrics.outcomes import predicted_labels
 from dubio.pooling import FloatArray, row_blocks
 from dubio.types import Need, Predictions
 
@@ -50,14 +50,14 @@ class Quantity:
 def confidence(predictions: Predictions) -> FloatArray:
     """max_k p̄_k; multi-label: the mean of p̄ over the asserted labels (p̄ > 1/2), else the highest p̄."""
     if predictions.target != "multilabel":
-        return decide(predictions).top
+        return predictions.summary.top
     return _mean_over_asserted(predictions, predictions.log_probs)
 
 
 def doubt(predictions: Predictions) -> FloatArray:
     """1 − confidence, without losing digits where confidence is near one."""
     if predictions.target != "multilabel":
-        return decide(predictions).rest
+        return predictions.summary.rest
     return _mean_over_asserted(predictions, predictions.log_complements)
 
 

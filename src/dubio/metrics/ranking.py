@@ -9,6 +9,7 @@ the block would grow wider than a few such steps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,26 +31,33 @@ class Ordering:
 
     Attributes:
         order: ``[N]`` the rows, lowest score first; the order within a block means nothing.
-        block: ``[N]`` which block each place of ``order`` belongs to, from 0.
         starts: ``[B]`` the first place of each block.
     """
 
     order: IntArray
-    block: IntArray
     starts: IntArray
+
+    @cached_property
+    def block(self) -> IntArray:
+        """``[N]`` which block each place of ``order`` belongs to, from 0."""
+        return np.repeat(np.arange(len(self.starts)), np.diff(np.append(self.starts, len(self.order))))
 
     def sums(self, values: NDArray[Any]) -> FloatArray:
         """The sum of row-wise values in each block, ``[B]``."""
-        return np.add.reduceat(np.asarray(values, dtype=np.float64)[self.order], self.starts)
+        placed = np.asarray(values, dtype=np.float64)[self.order]
+        return placed if len(self.starts) == len(placed) else np.add.reduceat(placed, self.starts)
 
     def averaged(self, values: NDArray[Any]) -> FloatArray:
         """Row-wise values in this order, each replaced by the mean of its block, ``[N]``."""
-        return (self.sums(values) / self.sizes)[self.block]
+        means = self.sums(values) / self.sizes
+        return means if len(means) == len(self.order) else means[self.block]
 
     @property
     def sizes(self) -> FloatArray:
         """How many rows each block has, ``[B]``."""
-        return np.diff(np.append(self.starts, len(self.order))).astype(np.float64)
+        ends = np.empty(len(self.starts))
+        ends[:-1], ends[-1] = self.starts[1:], len(self.order)
+        return ends - self.starts
 
 
 def ordered(scores: FloatArray, *, unit: float = 0.0) -> Ordering:
@@ -60,27 +68,42 @@ def ordered(scores: FloatArray, *, unit: float = 0.0) -> Ordering:
         unit: Scores smaller than this are compared by their absolute difference, in steps of this size.
     """
     values = np.asarray(scores, dtype=np.float64)
-    order = np.argsort(values, kind="stable")
+    order = np.argsort(values)  # need not be stable: equal scores are in one block, and its order means nothing
     runs = values[order]
+    sizes = np.maximum(np.abs(runs), unit)
+    np.maximum(sizes[:-1], sizes[1:], out=sizes[:-1])
+    opens = np.ones(len(runs), dtype=bool)
     with np.errstate(invalid="ignore"):
-        gaps = np.diff(runs)
-    sizes = np.maximum(np.maximum(np.abs(runs[:-1]), np.abs(runs[1:])), unit)
-    finite = np.isfinite(sizes)
-    apart = np.where(finite, gaps > STEP * np.where(finite, sizes, 0.0), runs[1:] != runs[:-1])
-    opens = np.concatenate(([True], apart))
-    opens |= _cuts(runs, opens, unit)
-    return Ordering(order, np.cumsum(opens) - 1, np.flatnonzero(opens))
-
-
-def _cuts(runs: FloatArray, opens: BoolArray, unit: float) -> BoolArray:
-    """Where a run of close scores that spans too much is cut, counted from its lowest score."""
+        opens[1:] = np.diff(runs) > STEP * sizes[:-1]
+    if not (np.isfinite(runs[0]) and np.isfinite(runs[-1])):  # in order, the infinite ones are at the ends
+        infinite = np.isinf(sizes[:-1])
+        opens[1:][infinite] = (runs[1:] != runs[:-1])[infinite]
     starts = np.flatnonzero(opens)
+    if len(starts) < len(runs) and _cut(runs, starts, opens, unit):
+        starts = np.flatnonzero(opens)
+    return Ordering(order, starts)
+
+
+def _cut(runs: FloatArray, starts: IntArray, opens: BoolArray, unit: float) -> bool:
+    """Cut every run of close scores that spans too much, counted from its lowest score; whether there was one."""
+    ends = np.append(starts[1:], len(runs)) - 1
+    several = np.flatnonzero(ends > starts)
+    if not _too_wide(runs[starts[several]], runs[ends[several]], unit).any():
+        return False
     run = np.cumsum(opens) - 1
-    low, high = runs[starts], runs[np.append(starts[1:], len(runs)) - 1]
+    low, high = runs[starts], runs[ends]
     width = WIDEST * STEP * np.maximum(np.maximum(np.abs(low), np.abs(high)), unit)
     with np.errstate(invalid="ignore", divide="ignore"):
         piece = np.nan_to_num((runs - low[run]) / width[run]).astype(np.int64)
-    return np.concatenate(([False], piece[1:] != piece[:-1]))
+    opens[1:] |= piece[1:] != piece[:-1]
+    return True
+
+
+def _too_wide(low: FloatArray, high: FloatArray, unit: float) -> BoolArray:
+    """Which runs of more than one score span more than a block may."""
+    with np.errstate(invalid="ignore"):
+        gap = high - low
+        return np.asarray(gap >= WIDEST * STEP * np.maximum(np.maximum(np.abs(low), np.abs(high)), unit)) & (gap > 0)
 
 
 def auroc(scores: FloatArray, positive: BoolArray, weights: FloatArray | None = None, *, unit: float = 0.0) -> float:
@@ -95,14 +118,13 @@ def auroc(scores: FloatArray, positive: BoolArray, weights: FloatArray | None = 
     Returns:
         The area, or NaN where there is no positive or no negative.
     """
-    weight = np.ones(len(scores)) if weights is None else weights
     ordering = ordered(scores, unit=unit)
-    ups, downs = ordering.sums(weight * positive), ordering.sums(weight * ~positive)
+    ups = ordering.sums(positive if weights is None else weights * positive)
+    downs = ordering.sizes - ups if weights is None else ordering.sums(weights * ~positive)
     total = ups.sum() * downs.sum()
     if total == 0:
         return float("nan")
-    below = np.cumsum(downs) - downs
-    return float(np.sum(ups * (below + downs / 2)) / total)
+    return float(ups @ (np.cumsum(downs) - downs / 2) / total)
 
 
 def average_precision(scores: FloatArray, positive: BoolArray) -> float:

@@ -134,10 +134,11 @@ def retained_roc(
     _, reason = area(questions, weights)
     if reason is not None:
         raise UserError(f"the ROC curve at {fraction:.0%} retained is undefined: {reason}.")
-    return _roc(scores, positive, weights)
+    return roc_curve(scores, positive, weights)
 
 
-def _roc(scores: FloatArray, positive: BoolArray, weights: FloatArray) -> RocCurve:
+def roc_curve(scores: FloatArray, positive: BoolArray, weights: FloatArray) -> RocCurve:
+    """The ROC curve of log-odds ``[N]`` with both sides among the rows that weigh; a threshold splits no tied rows."""
     ordering = ordered(-scores, unit=LOG_ODDS)
     ups, downs = np.cumsum(ordering.sums(weights * positive)), np.cumsum(ordering.sums(weights * ~positive))
     return RocCurve(

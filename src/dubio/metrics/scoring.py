@@ -23,7 +23,7 @@ def nll_per_example(predictions: Predictions) -> FloatArray:
     """−log p̄_y of each labelled row, infinite where p̄_y is zero; multi-label: the sum of binary cross-entropies."""
     known = labelled(predictions, "nll")
     if known.target != "multilabel":
-        return -np.take_along_axis(known.log_probs, known.labels[:, None], axis=1)[:, 0]
+        return -known.summary.log_label
     loss = np.empty(len(known))
     for rows in row_blocks(1, len(known), known.class_count):
         truth = known.labels[rows].astype(bool)
@@ -39,15 +39,20 @@ def nll(predictions: Predictions) -> float:
 def brier_per_example(predictions: Predictions) -> FloatArray:
     """Σ_k (1[y = k] − p̄_k)² of each labelled row, between 0 and 2 (multi-label: K)."""
     known = labelled(predictions, "brier")
+    if known.target != "multilabel":
+        return _brier_of_classes(known)
     score = np.empty(len(known))
     for rows in row_blocks(1, len(known), known.class_count):
-        gap = known.probs[rows].copy()
-        if known.target == "multilabel":
-            gap -= known.labels[rows]
-        else:
-            gap[np.arange(len(gap)), known.labels[rows]] -= 1.0
+        gap = known.probs[rows] - known.labels[rows]
         score[rows] = np.einsum("nk,nk->n", gap, gap)
     return score
+
+
+def _brier_of_classes(known: Predictions) -> FloatArray:
+    """Σ_k p̄_k² − 2 p̄_y + 1, and, where the decision is right, (1 − p̄_y)² + Σ_{k≠y} p̄_k², which cancels nothing."""
+    found = known.summary
+    missed = np.square(found.top) + 1.0 - 2.0 * np.exp(found.log_label)
+    return np.asarray(np.where(found.chosen == known.labels, np.square(found.rest), missed) + found.rest_squares)
 
 
 def brier(predictions: Predictions) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.fft import dct, idct
 
 from dubio.metrics.needs import labelled
-from dubio.metrics.outcomes import correct, decide
+from dubio.metrics.outcomes import correct
 from dubio.pooling import FloatArray
 from dubio.types import Predictions
 
@@ -28,7 +28,7 @@ def ece_smooth(predictions: Predictions) -> float:
     """Smooth calibration error of the highest probability; multi-label: of each label, averaged."""
     known = labelled(predictions, "ece_smooth")
     if known.target != "multilabel":
-        return smooth_error(decide(known).top, correct(known).astype(np.float64))
+        return smooth_error(known.summary.top, correct(known).astype(np.float64))
     truth = known.labels.astype(np.float64)
     return float(np.mean([smooth_error(known.probs[:, k], truth[:, k]) for k in range(known.class_count)]))
 

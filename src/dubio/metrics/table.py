@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dubio.errors import UserError
+from dubio.metrics.as_published import SUFFIX
 from dubio.metrics.naming import metric_named
 from dubio.metrics.needs import why_not_applicable
 from dubio.registry import METRICS
@@ -28,8 +29,8 @@ class Scores:
 
 
 def all_metrics() -> tuple[Metric, ...]:
-    """Every registered metric with its default arguments, by name."""
-    return tuple(metric_named(name) for name in METRICS.names())
+    """Every registered metric with its default arguments, by name, but those that repeat a published mistake."""
+    return tuple(metric_named(name) for name in METRICS.names() if not name.endswith(SUFFIX))
 
 
 def applies(metric: Metric, predictions: Predictions) -> str | None:
@@ -43,7 +44,7 @@ def score_each(predictions: Predictions, metrics: Iterable[Metric | str] | None 
 
     Args:
         predictions: What to score.
-        metrics: Metrics, or names such as ``"ece(bins=10)"``; all registered ones by default.
+        metrics: Metrics, or names such as ``"ece(bins=10)"``; by default all but ``…_as_published``.
     """
     wanted = all_metrics() if metrics is None else tuple(_made(item) for item in metrics)
     values, reasons = {}, {}
@@ -64,7 +65,7 @@ def score(predictions: Predictions, metrics: Iterable[Metric | str] | None = Non
 
     Args:
         predictions: What to score.
-        metrics: Metrics or their names; by default all that apply.
+        metrics: Metrics or their names; by default all that apply, but no ``…_as_published``.
 
     Raises:
         UserError: When a metric asked for does not apply, with the reason.

@@ -71,7 +71,7 @@ def write_figures(
     *,
     results: Results | None = None,
 ) -> tuple[Path, ...]:
-    """Write every figure of a run for use in papers, as ``<task>-<figure>.<format>``.
+    """Write every figure of a run for use in papers, as ``<task>-<figure>.<format>``, those over tasks as ``across-…``.
 
     Args:
         store: Where the predictions are.
@@ -89,18 +89,18 @@ def write_figures(
     """
     _need("matplotlib", "drawing figures")
     from dubio.report.figures.canvas import FORMATS, save
-    from dubio.report.figures.catalogue import plates
+    from dubio.report.figures.catalogue import plates, plates_across
     from dubio.report.files import file_name, write_whole
 
     wanted = [one_of("format", kind, FORMATS) for kind in formats]
     found = results or score_run(store, manifest)
     written = []
-    for task in found.manifest.tasks:
-        for plate in plates(found, task):
-            figure = plate.draw()
-            for kind in wanted:
-                path = out_dir / f"{file_name(task.key)}-{file_name(plate.slug)}.{kind}"
-                written.append(write_whole(path, save(figure, kind)))
+    drawn = [(file_name(task.key), plate) for task in found.manifest.tasks for plate in plates(found, task)]
+    drawn += [("across", plate) for plate in plates_across(found)]
+    for name, plate in drawn:
+        figure = plate.draw()
+        for kind in wanted:
+            written.append(write_whole(out_dir / f"{name}-{file_name(plate.slug)}.{kind}", save(figure, kind)))
     return tuple(written)
 
 

@@ -10,7 +10,9 @@ from dubio.report.aggregate import Cell, average_over
 from dubio.report.comparison import against_best
 from dubio.report.grids import ARROWS, Column, Filled, Grid, GridCell, filled, grid
 from dubio.report.manifest import TaskView
-from dubio.report.measures import RANKED_BY, detection_name, referral_name
+from dubio.report.measures import RANKED_BY, detection_name, plugin_metrics, referral_name
+from dubio.report.promise_cells import PROMISE_COLUMNS, PROMISE_NOTES, promise_cells
+from dubio.report.promises import CONFIDENCE, SHARE
 from dubio.report.results import Results
 from dubio.report.scores import reference_method
 from dubio.report.style import Look, looks
@@ -41,7 +43,7 @@ def in_domain_grid(results: Results, task: TaskView) -> Grid:
     """Methods × metrics on the in-domain test set."""
     split = task.of_kind("id")[0]
     columns = []
-    for metric in COLUMNS:
+    for metric in (*COLUMNS, *(extra.name for extra in plugin_metrics() if extra.name in results.better)):
         cells = results.cells_of(task, split.name, metric)
         unranked = metric in results.not_ranked
         arrow = "" if metric == "diversity" else ARROWS[results.better[metric]]
@@ -77,6 +79,40 @@ def referral_grid(results: Results, task: TaskView, metric: str) -> Grid:
         looks(results.manifest.methods),
         caption=caption,
         controls={RANDOM: f"Random referral ({title})"},
+    )
+
+
+def promise_grid(results: Results, task: TaskView) -> Grid | None:
+    """The referral policy of each method and what became of its promise; None where nothing could be asked."""
+    promises = results.promises.get(task.key) or {}
+    if not promises:
+        return None
+    titles = {splits[-1].name: f"{base}, at its worst" for base, splits in task.severities.items()}
+    made = {name: promise_cells(promise) for name, promise in promises.items()}
+    columns = [Filled(head, {name: cells.pop(key) for name, cells in made.items() if key in cells})
+               for key, head in PROMISE_COLUMNS.items()]  # fmt: skip
+    for split in task.farthest:
+        known = any(seen.error is not None for p in promises.values() for seen in p.away if seen.split == split.name)
+        title = "Error, kept, shift" if known else "Kept, shift"
+        head = Column(title, titles.get(split.name, split.name), "↓", PROMISE_NOTES["away"])
+        columns.append(Filled(head, {name: cells[split.name] for name, cells in made.items() if split.name in cells}))
+    kept_aside, target = task.of_kind("cal")[0], next(iter(promises.values())).target
+    caption = (
+        f"Error among the kept below {target:g}, with {CONFIDENCE:.0%} confidence, from the {kept_aside.examples:,} "
+        f"examples of “{kept_aside.name}”"
+    )
+    methods = [method for method in results.methods_of(task) if method.name in promises]
+    return grid(methods, columns, looks(results.manifest.methods), caption=caption)
+
+
+def promise_words(results: Results, task: TaskView) -> str:
+    """What is asked of every policy, and of whom."""
+    reference = reference_method(results.manifest, task)
+    title = next((m.title for m in results.manifest.methods if m.name == reference), "")
+    return (
+        f"Asked of the first run of every method: an error among the kept below {SHARE:.0%} of what {title} errs on "
+        f"the test set without referral, with {CONFIDENCE:.0%} confidence; referred by predictive entropy. All methods "
+        "share the examples kept aside and those of the test set, so that promises hold, or fail, together."
     )
 
 

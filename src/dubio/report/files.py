@@ -7,11 +7,24 @@ import re
 import tempfile
 from pathlib import Path
 
+from dubio.errors import UserError
+
 _PLAIN = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def write_whole(path: Path, content: bytes) -> Path:
-    """Write a file so that it is never seen half; an older one is replaced at the last moment."""
+    """Write a file so that it is never seen half; an older one is replaced at the last moment.
+
+    Raises:
+        UserError: Naming the file, when it cannot be written.
+    """
+    try:
+        return _replace(path, content)
+    except OSError as fault:
+        raise UserError(f"{str(path)!r} cannot be written: {fault.strerror or fault}.") from fault
+
+
+def _replace(path: Path, content: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:

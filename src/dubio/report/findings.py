@@ -111,9 +111,10 @@ def _foreign(results: Results, task: TaskView) -> str:
     """How well examples from elsewhere are told from those of home, the best mean against the reference method."""
     name, reference = detection_name("ood_auroc", "predictive_entropy"), reference_method(results.manifest, task)
     parts = []
+    graded = {split for splits in task.severities.values() for split in splits}
     for split in task.of_kind("ood", "shift"):
         cells = {method: cell for method, cell in results.cells_of(task, split.name, name).items() if cell.n}
-        if not cells or split.severity is not None:
+        if not cells or split in graded:
             continue
         best = max(cells, key=lambda method, cells=cells: cells[method].mean)  # type: ignore[misc]
         text = f"“{split.name}”: AUROC {spoken(cells[best])} at best ({_title(results, best)})"

@@ -7,8 +7,8 @@ on those. Nothing here touches a store or a metric.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from dubio.errors import BadFile
@@ -41,12 +41,6 @@ class SplitView:
     fingerprint: str
     examples: int
 
-    @property
-    def severity(self) -> tuple[str, int] | None:
-        """(base name, severity) of a shift split called ``base-3``, else None."""
-        found = SEVERITY.fullmatch(self.name) if self.kind == "shift" else None
-        return (found[1], int(found[2])) if found else None
-
 
 @dataclass(frozen=True)
 class TaskView:
@@ -63,6 +57,7 @@ class TaskView:
     network_arguments: Mapping[str, Any] = field(default_factory=dict)
     card: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    tuned: tuple[str, ...] = ()
 
     def of_kind(self, *kinds: Kind) -> tuple[SplitView, ...]:
         """The splits of these kinds, in the task's order."""
@@ -70,13 +65,28 @@ class TaskView:
 
     @property
     def severities(self) -> dict[str, tuple[SplitView, ...]]:
-        """Shift splits that come in several severities: base name → its splits, mildest first."""
-        found: dict[str, list[tuple[int, SplitView]]] = {}
-        for split in self.splits:
-            if split.severity is not None:
-                found.setdefault(split.severity[0], []).append((split.severity[1], split))
-        ordered = {base: sorted(rows, key=lambda row: row[0]) for base, rows in found.items()}
-        return {base: tuple(split for _, split in rows) for base, rows in ordered.items() if len(rows) > 1}
+        """Shift splits that come in several severities: base name → its splits, mildest first.
+
+        They are called ``noise-1``, ``noise-2`` and so on without a gap and hold as many examples each: the same ones,
+        spoilt more and more. Other domains may end in numbers too (``hospital-2``), but are of different sizes.
+        """
+        found: dict[str, dict[int, SplitView]] = {}
+        for split in self.of_kind("shift"):
+            if name := SEVERITY.fullmatch(split.name):
+                found.setdefault(name[1], {})[int(name[2])] = split
+        return {
+            base: tuple(levels[level] for level in sorted(levels))
+            for base, levels in found.items()
+            if len(levels) > 1
+            and max(levels) == len(levels)
+            and len({split.examples for split in levels.values()}) == 1
+        }
+
+    @property
+    def farthest(self) -> tuple[SplitView, ...]:
+        """One split a place away from home: of a corruption, its worst severity."""
+        milder = {split for splits in self.severities.values() for split in splits[:-1]}
+        return tuple(split for split in self.of_kind("ood", "shift") if split not in milder)
 
     @property
     def binary(self) -> bool:
@@ -155,10 +165,11 @@ def read_manifest(raw: Mapping[str, Any]) -> Manifest:
         raise BadFile(f"the run's manifest has schema {raw.get('schema')!r}; this dubio reads schema {SCHEMA}.")
     try:
         keys = _task_keys(raw["tasks"])
+        tasks = [_task(entry, key) for entry, key in zip(raw["tasks"], keys.values(), strict=True)]
         return Manifest(
             name=_text(raw["name"]),
             benchmark=dict(raw.get("benchmark") or {}),
-            tasks=tuple(_task(entry, key) for entry, key in zip(raw["tasks"], keys.values(), strict=True)),
+            tasks=tuple(replace(task, tuned=_tuned(raw.get("tuning") or (), task)) for task in tasks),
             methods=tuple(_method(entry) for entry in raw["methods"]),
             runs=tuple(_run(entry, keys) for entry in raw["runs"]),
             failures=tuple(_failure(entry) for entry in raw.get("failures") or ()),
@@ -196,6 +207,20 @@ def _task(entry: Mapping[str, Any], key: str) -> TaskView:
         card={_text(name): _text(value) for name, value in (entry.get("card") or {}).items()},
         notes=tuple(_text(note) for note in entry.get("notes") or ()),
     )
+
+
+def _tuned(entries: Iterable[Mapping[str, Any]], task: TaskView) -> tuple[str, ...]:
+    """What tuning chose on a task, a sentence a method."""
+    sentences = []
+    for entry in entries:
+        if (_text(entry["task"]), _text(entry["network"])) == (task.name, task.network):
+            chosen = ", ".join(f"{name} = {value}" for name, value in entry["chosen"].items())
+            scores = [trial["val_nll"] for trial in entry["trials"] if trial["val_nll"] is not None]
+            sentences.append(
+                f"{_text(entry['method'])}: {_text(chosen)}, the lowest validation NLL ({min(scores):.4g}) of "
+                f"{len(entry['trials'])} trials"
+            )
+    return tuple(sentences)
 
 
 def _method(entry: Mapping[str, Any]) -> MethodView:

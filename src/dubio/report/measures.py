@@ -11,13 +11,14 @@ import numpy as np
 from dubio.calibration.cross_validation import calibrated_nll
 from dubio.errors import UserError
 from dubio.metrics.calibration_error import reliability
+from dubio.metrics.decomposition import decompose
 from dubio.metrics.needs import why_not_applicable
 from dubio.metrics.quantities import applicable_quantities, predictive_entropy, uncertainty
 from dubio.metrics.ranking import auroc, average_precision, fpr_at_tpr
 from dubio.metrics.referral_curve import FRACTIONS, referral_curve
-from dubio.metrics.selective import rejection_curve
 from dubio.pooling import FloatArray
 from dubio.registry import METRICS
+from dubio.report.kept import REFERRED_BY, kept_accuracy
 from dubio.report.manifest import RunView, TaskView
 from dubio.report.results import BINS, DENSITY_EDGES, REJECTED, RETAINED, RunCurves
 from dubio.report.words import QUANTITIES
@@ -28,9 +29,6 @@ RANKED_BY = "calibrated_nll"
 
 IN_DOMAIN = ("accuracy", "nll", "brier", "ece", "aurc", "diversity")
 SHIFTED = ("accuracy", "nll")
-REFERRED_BY = "predictive_entropy"
-"""The quantity by which examples are referred."""
-
 DETECTION = ("ood_auroc", "ood_aupr", "ood_fpr95")
 
 
@@ -48,8 +46,14 @@ def metrics_for(names: tuple[str, ...]) -> tuple[Metric, ...]:
 
 
 def in_domain_metrics() -> tuple[Metric, ...]:
-    """Everything scored on an in-domain test set, the ranking metric first."""
-    return (calibrated_nll(), *metrics_for(IN_DOMAIN))
+    """Everything scored on an in-domain test set, the ranking metric first, those of plugins last."""
+    return (calibrated_nll(), *metrics_for(IN_DOMAIN), *plugin_metrics())
+
+
+def plugin_metrics() -> tuple[Metric, ...]:
+    """The metrics that plugins have registered and that can be made without arguments, by name."""
+    foreign = [entry for entry in METRICS.entries() if entry.origin.partition(".")[0] != "dubio"]
+    return tuple(entry.factory() for entry in foreign if entry.defaults().keys() == entry.parameters().keys())
 
 
 def measure(metrics: tuple[Metric, ...], predictions: Predictions) -> Measured:
@@ -118,10 +122,23 @@ def curves_of(task: TaskView, run: RunView, predictions: Predictions) -> RunCurv
         count=bins.count,
         confidence=np.nan_to_num(bins.confidence) * bins.count,
         correct=np.nan_to_num(bins.accuracy) * bins.count,
-        rejection=_kept_accuracy(known, "confidence", 1.0 - REJECTED),
-        referral_accuracy=_kept_accuracy(known, REFERRED_BY, RETAINED),
+        rejection=kept_accuracy(known, "confidence", 1.0 - REJECTED),
+        referral_accuracy=kept_accuracy(known, REFERRED_BY, RETAINED),
         referral_auc=area,
+        variance=_variance_parts(predictions),
     )
+
+
+def entropy_parts(predictions: Predictions) -> FloatArray:
+    """Means over examples of expected entropy and of mutual information, the two parts of predictive entropy."""
+    found = decompose(predictions)
+    return np.array([found.expected_entropy.mean(), found.mutual_information.mean()])
+
+
+def _variance_parts(predictions: Predictions) -> FloatArray:
+    """Means over examples of the parts of the total variance (T eq. 3)."""
+    found = decompose(predictions)
+    return np.array([found.expected_variance.mean(), found.within_members.mean(), found.between_members.mean()])
 
 
 def entropy_shares(task: TaskView, predictions: Predictions) -> FloatArray:
@@ -131,10 +148,3 @@ def entropy_shares(task: TaskView, predictions: Predictions) -> FloatArray:
     scaled = np.clip(predictive_entropy(predictions) / largest, 0.0, 1.0)
     counts, _ = np.histogram(scaled, DENSITY_EDGES)
     return np.asarray(counts / counts.sum())
-
-
-def _kept_accuracy(predictions: Predictions, quantity: str, fractions: FloatArray) -> FloatArray:
-    """Accuracy of the kept at these fractions; the number kept is rounded as in :mod:`dubio.metrics.referral_curve`."""
-    rows = len(predictions)
-    kept = np.maximum(1, np.floor(fractions * rows + 0.5).astype(np.int64))
-    return np.asarray(rejection_curve(predictions, quantity=quantity).accuracy[rows - kept])

@@ -10,9 +10,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from dubio import __version__
-from dubio.report.chapters import cost_grid, elsewhere, elsewhere_grid, elsewhere_summary, in_domain_grid, referral_grid
+from dubio.report.chapters import (
+    cost_grid,
+    elsewhere,
+    elsewhere_grid,
+    elsewhere_summary,
+    in_domain_grid,
+    promise_grid,
+    promise_words,
+    referral_grid,
+)
 from dubio.report.figures.canvas import inline_svg
-from dubio.report.figures.catalogue import plates
+from dubio.report.figures.catalogue import Chapter, Plate, plates, plates_across
 from dubio.report.findings import findings, reading
 from dubio.report.manifest import TaskView
 from dubio.report.results import Results
@@ -56,6 +65,7 @@ def render(results: Results) -> str:
 def _page(results: Results) -> dict[str, Any]:
     manifest = results.manifest
     tasks = [_task(results, task, index) for index, task in enumerate(manifest.tasks)]
+    across = [_inline(plate, "across") for plate in plates_across(results)]
     return {
         "title": _title(results),
         "lead": str(manifest.benchmark.get("description") or LEAD),
@@ -63,6 +73,7 @@ def _page(results: Results) -> dict[str, Any]:
         "sections": [
             {"anchor": "findings", "title": "What came out"},
             *({"anchor": task["anchor"], "title": task["title"]} for task in tasks),
+            *([{"anchor": "across", "title": "All tasks"}] if across else []),
             {"anchor": "setup", "title": "What was run"},
             {"anchor": "failures", "title": "What failed"},
             {"anchor": "cite", "title": "How to cite"},
@@ -71,6 +82,7 @@ def _page(results: Results) -> dict[str, Any]:
         "reading": reading(results),
         "key": KEY,
         "tasks": tasks,
+        "across": across,
         **_setup(results),
     }
 
@@ -149,6 +161,8 @@ def _chapters(results: Results, task: TaskView, index: int) -> dict[str, Any]:
         "unsettled": unsettled_words(results, task),
         "why": [f"{term(name).title} does not rank. {named(reason)}" for name, reason in results.not_ranked.items()],
         "referral": referral,
+        "promise": promise_grid(results, task),
+        "promise_words": promise_words(results, task),
         "foreign": summary if places else [],
         "folds": [
             {"title": f"Everything about {place.title}", "table": table}
@@ -163,8 +177,13 @@ def _chapters(results: Results, task: TaskView, index: int) -> dict[str, Any]:
 
 def _drawings(results: Results, task: TaskView, index: int) -> dict[str, list[Mapping[str, Any]]]:
     """The figures of a task by chapter, as inline SVG; Markup because matplotlib has escaped every text in them."""
-    drawn: dict[str, list[Mapping[str, Any]]] = {"in_domain": [], "referral": [], "elsewhere": [], "cost": []}
+    chapters: tuple[Chapter, ...] = ("in_domain", "referral", "promise", "elsewhere", "cost")
+    drawn: dict[str, list[Mapping[str, Any]]] = {chapter: [] for chapter in chapters}
     for plate in plates(results, task):
-        svg = for_page(inline_svg(plate.draw()), f"t{index + 1}-{plate.slug}")
-        drawn[plate.chapter].append({"svg": Markup(svg), "plate": plate})
+        drawn[plate.chapter].append(_inline(plate, f"t{index + 1}"))
     return drawn
+
+
+def _inline(plate: Plate, prefix: str) -> Mapping[str, Any]:
+    svg = for_page(inline_svg(plate.draw()), f"{prefix}-{plate.slug}")
+    return {"svg": Markup(svg), "plate": plate}

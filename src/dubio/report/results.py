@@ -13,6 +13,8 @@ from dubio.report.aggregate import Cell, Key, Score, aggregate
 from dubio.report.comparison import Losses, Verdict, against_best
 from dubio.report.cost import Cost
 from dubio.report.manifest import Failure, Manifest, MethodView, RunView, TaskView
+from dubio.report.promises import Promise
+from dubio.statistics.ensemble_equivalent import GrowthCurve
 from dubio.types import Direction
 
 BINS = 15
@@ -40,6 +42,8 @@ class RunCurves:
         rejection: Accuracy of the kept at :data:`REJECTED`.
         referral_accuracy: Accuracy of the retained at :data:`RETAINED`.
         referral_auc: Area under the ROC curve there; None where the task is not binary.
+        variance: ``[3]`` parts of the total variance: within every sample, between the samples of a member, between
+            members.
     """
 
     run: RunView
@@ -49,6 +53,7 @@ class RunCurves:
     rejection: Values
     referral_accuracy: Values
     referral_auc: Values | None
+    variance: Values
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +72,11 @@ class Results:
         environment: Names and versions of what the runs ran on.
         unsettled: (task, method) → temperatures of the calibrated score that hit the end of their range, and all of
             them: such a half of the test set has no best temperature, mostly because every example in it is right.
+        temperatures: (task, method) → all temperatures of the calibrated score, of every run.
+        entropies: (task, split, method) → mean expected entropy and mean mutual information, over runs; of the
+            in-domain test set and of one split a place away from home.
+        promises: Task → method → its referral policy and what became of it.
+        growth: Task → the curve of growing deep ensembles, where there are any.
         missing: Runs of the manifest whose predictions could not be read, and why.
     """
 
@@ -80,6 +90,10 @@ class Results:
     not_ranked: Mapping[str, str]
     environment: Mapping[str, str]
     unsettled: Mapping[tuple[str, str], tuple[int, int]]
+    temperatures: Mapping[tuple[str, str], tuple[float, ...]]
+    entropies: Mapping[tuple[str, str, str], Values]
+    promises: Mapping[str, Mapping[str, Promise]]
+    growth: Mapping[str, GrowthCurve]
     missing: tuple[Failure, ...]
 
     @cached_property

@@ -2,7 +2,8 @@
 
 What stays in memory is the long table, a few curves a run and, for paired comparisons, one loss per test example and
 method. The control, referral at random, needs no draw: its expected accuracy (and area under the ROC curve) is that of
-all examples, whatever fraction is retained.
+all examples, whatever fraction is retained. Where a task keeps examples aside for guarantees, one run a method is read
+once more for its referral policy: what is asked of it depends on the scores of all.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from dubio.report.measures import (
     curves_of,
     detection,
     detection_name,
+    entropy_parts,
     entropy_shares,
     in_domain_metrics,
     measure,
@@ -37,8 +39,11 @@ from dubio.report.measures import (
     referral_values,
     uncertainties,
 )
+from dubio.report.promises import Promise, promises_of
 from dubio.report.results import Results, RunCurves
 from dubio.report.words import QUANTITIES, RANDOM
+from dubio.report.worth import growth_of, networks_of
+from dubio.statistics.ensemble_equivalent import GrowthCurve
 from dubio.types import Direction, Metric, Predictions, StrArray
 
 
@@ -52,6 +57,12 @@ class _Gathering:
     losses: dict[tuple[str, str, str], list[FloatArray]] = field(default_factory=dict)
     groups: dict[str, StrArray | None] = field(default_factory=dict)
     unsettled: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    temperatures: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    entropies: dict[tuple[str, str, str], list[FloatArray]] = field(default_factory=dict)
+    wanted: frozenset[str] = frozenset()
+    networks: list[Predictions] = field(default_factory=list)
+    promises: dict[str, Mapping[str, Promise]] = field(default_factory=dict)
+    growth: dict[str, GrowthCurve] = field(default_factory=dict)
     missing: list[Failure] = field(default_factory=list)
 
     def add(self, task: TaskView, split: SplitView, run: RunView, values: Mapping[str, float]) -> None:
@@ -83,9 +94,14 @@ def score_run(store: Source, manifest: Mapping[str, Any]) -> Results:
     metrics, shifted = in_domain_metrics(), metrics_for(SHIFTED)
     found = _Gathering()
     for task in view.tasks:
+        found.wanted, found.networks = networks_of(view, task), []
         for run in view.runs_of(task.key):
             _score_one(store, task, run, found, metrics, shifted)
         _add_control(view, task, found)
+        _add_promises(store, view, task, found)
+        curve = growth_of(found.networks)
+        if curve is not None:
+            found.growth[task.key] = curve
     costs, environment = _costs(store, view)
     return Results(
         manifest=view,
@@ -98,6 +114,10 @@ def score_run(store: Source, manifest: Mapping[str, Any]) -> Results:
         not_ranked={metric.name: metric.why_not for metric in metrics if not metric.comparable},
         environment=environment,
         unsettled=found.unsettled,
+        temperatures={key: tuple(values) for key, values in found.temperatures.items()},
+        entropies={key: np.mean(parts, axis=0) for key, parts in found.entropies.items()},
+        promises=found.promises,
+        growth=found.growth,
         missing=tuple(found.missing),
     )
 
@@ -126,7 +146,10 @@ def _score_one(
             if inside is not None:
                 values |= detection(inside, uncertainties(predictions))
             found.add(task, split, run, values)
-        found.shares.setdefault((task.key, split.name, run.method), []).append(entropy_shares(task, predictions))
+        key = task.key, split.name, run.method
+        found.shares.setdefault(key, []).append(entropy_shares(task, predictions))
+        if split.kind == "id" or split in task.farthest:
+            found.entropies.setdefault(key, []).append(entropy_parts(predictions))
 
 
 def _score_inside(
@@ -144,10 +167,13 @@ def _score_inside(
         found.curves.setdefault((task.key, run.method), []).append(curves)
         found.groups[task.key] = predictions.labelled.group
         found.add_losses(task, run, measured)
+        if run.id in found.wanted:
+            found.networks.append(predictions)
         if RANKED_BY in measured.losses:
             fitted = cross_validate(predictions)
             hits, fits = found.unsettled.get((task.key, run.method), (0, 0))
             found.unsettled[task.key, run.method] = hits + fitted.bound_hits, fits + len(fitted.temperatures)
+            found.temperatures.setdefault((task.key, run.method), []).extend(fitted.temperatures)
     return {**measured.values, **referral_values(curves)}
 
 
@@ -169,6 +195,23 @@ def _add_control(view: Manifest, task: TaskView, found: _Gathering) -> None:
             if score.task == task.key and score.method == reference and score.metric == whole
             for fraction in FRACTIONS
         ]
+
+
+def _add_promises(store: Source, view: Manifest, task: TaskView, found: _Gathering) -> None:
+    """Referral policies of the first scored run of each method, for half of the reference method's error."""
+    home, reference = task.of_kind("id")[0].name, reference_method(view, task)
+    right = [
+        score.value
+        for score in found.scores
+        if (score.task, score.split, score.method, score.metric) == (task.key, home, reference, "accuracy")
+    ]
+    first = {
+        method.name: found.curves[task.key, method.name][0].run
+        for method in view.methods
+        if (task.key, method.name) in found.curves
+    }
+    if right:
+        found.promises[task.key] = promises_of(store, task, first, 1.0 - float(np.mean(right)), task.farthest)
 
 
 def _costs(store: Source, view: Manifest) -> tuple[dict[tuple[str, str], Cost], dict[str, str]]:

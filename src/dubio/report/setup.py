@@ -39,12 +39,12 @@ def unsettled_words(results: Results, task: TaskView) -> str:
 
 
 def card_rows(task: TaskView) -> list[dict[str, str]]:
-    """The source card, and the arguments that were not left at their defaults."""
+    """The source card, the arguments that were not left at their defaults, and what tuning chose."""
     rows = [{"name": name, "value": task.card[name]} for name in CARD if task.card.get(name)]
     for name, arguments in (("task arguments", task.arguments), ("network arguments", task.network_arguments)):
         if arguments:
             rows.append({"name": name, "value": json.dumps(arguments, ensure_ascii=False, default=str)})
-    return rows
+    return rows + [{"name": "tuned", "value": sentence} for sentence in task.tuned]
 
 
 def commands(manifest: Manifest) -> str:

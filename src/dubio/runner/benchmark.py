@@ -113,8 +113,10 @@ def load_benchmark(name: str) -> Benchmark:
     if path.suffix == ".toml" or path.is_file():
         try:
             text = path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as fault:
-            raise BadFile(f"benchmark {name!r} cannot be read: {fault}") from fault
+        except OSError as fault:
+            raise BadFile(f"benchmark {name!r} cannot be read: {fault.strerror}.") from fault
+        except UnicodeDecodeError as fault:
+            raise BadFile(f"benchmark {name!r} is not UTF-8: {fault}.") from fault
     elif name in built_in():
         text = (_home() / f"{name}.toml").read_text("utf-8")
     else:

@@ -195,7 +195,7 @@ class SeedPlanner:
     def _opaque(self, name: str, method: Any) -> Run:
         if not callable(getattr(method, "fit", None)):
             raise UserError(f"method {name!r} is neither a recipe nor has it a fit(task, network, seed, context).")
-        spec = self._setting.opaque_spec(name, self._seed)
+        spec = self._setting.opaque_spec(name, int(getattr(method, "version", 1)), self._seed)
         return self._run(name, self._add("method", spec, name, needs=(), member=None), 0, ())
 
     def _add(

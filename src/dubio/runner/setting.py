@@ -51,13 +51,13 @@ class Setting:
         """Name and fingerprint of each of them."""
         return tuple((split.name, split.fingerprint) for split in self.predicted)
 
-    def opaque_spec(self, method: str, seed: int) -> dict[str, Any]:
-        """The identity of a prediction by a method that is not a recipe."""
+    def opaque_spec(self, method: str, version: int, seed: int) -> dict[str, Any]:
+        """The identity of a prediction by a method that is not a recipe; its version is bumped by hand."""
         prints = {split.kind: split.fingerprint for split in self.task.of_kind("train", "val")}
         return {
             "schema": SCHEMA,
             "kind": "prediction",
-            "method": {"name": method, "arguments": describe(self.method_arguments[method])},
+            "method": {"name": method, "version": version, "arguments": describe(self.method_arguments[method])},
             "task": {
                 "name": self.name,
                 "inputs": self.task.inputs,

@@ -5,15 +5,19 @@ was drawn, so a replicate is a vector of multinomial weights and a metric that i
 form, is evaluated for many replicates at once. Every statistic sees the same weights for the same seed: two systems
 scored with one seed are scored on the same resampled examples.
 
-Percentile interval: the α/2 and 1 − α/2 quantiles of the replicates. BCa (Efron 1987) shifts those levels by the bias
-z₀ = Φ⁻¹(share of replicates below the estimate, ties half) and the acceleration a = Σd³ / (6 (Σd²)^{3/2}), d the
-centred leave-one-unit-out estimates; it is offered for means, whose leave-one-out values need no further pass.
+Percentile interval: the α/2 and 1 − α/2 quantiles of the replicates. Centred interval: the same, moved so that the
+mean of the replicates lies on the estimate; for binned calibration errors, which resampling pushes up (drawn rows are
+noisier than rows, and |·| turns noise into bias), so that their percentile interval may leave out the estimate itself.
+It says where the same estimator would fall on other test sets of this size, not where the error without bins would. BCa
+(Efron 1987) shifts those levels by the bias z₀ = Φ⁻¹(share of replicates below the estimate, ties half) and the
+acceleration a = Σd³ / (6 (Σd²)^{3/2}), d the centred leave-one-unit-out estimates; it is offered for means, whose
+leave-one-out values need no further pass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -86,7 +90,8 @@ def mean_statistic(contributions: FloatArray) -> Statistic:
     """The weighted mean of per-example contributions; infinite where an infinite one was drawn."""
     finite = np.isfinite(contributions)
     if finite.all():
-        return lambda weights: (weights @ contributions) / weights.sum(axis=1)
+        ones = np.ones(len(contributions))
+        return lambda weights: (weights @ contributions) / (weights @ ones)
     if np.isnan(contributions).any():
         raise UserError(f"contributions must not be NaN; example {int(np.isnan(contributions).argmax())} is.")
     usual = mean_statistic(np.where(finite, contributions, 0.0))
@@ -152,6 +157,21 @@ def percentile_interval(value: float, draws: FloatArray, *, level: float = 0.95)
     return Interval(value, low, high, level, _spread(known))
 
 
+def centred_interval(value: float, draws: FloatArray, *, level: float = 0.95) -> Interval:
+    """The percentile interval of replicates moved so that their mean is the estimate.
+
+    It does not cross zero where neither the estimate nor any replicate does. An infinite replicate leaves nothing to
+    centre: then it is the percentile interval.
+    """
+    known = draws[~np.isnan(draws)]
+    if len(known) == 0 or not np.isfinite(known).all() or not np.isfinite(value):
+        return percentile_interval(value, draws, level=level)
+    moved = percentile_interval(value, known + (value - known.mean()), level=level)
+    if value >= 0 and known.min() >= 0:
+        return replace(moved, low=max(moved.low, 0.0))
+    return moved
+
+
 def bca_interval(contributions: FloatArray, units: Units, draws: FloatArray, *, level: float = 0.95) -> Interval:
     """The bias-corrected and accelerated interval of a mean of contributions.
 
@@ -198,7 +218,8 @@ def bootstrap(
         replicates: How many.
         seed: Seed of the draws.
         level: Confidence level.
-        kind: Which interval; ``bca`` for metrics that are means of contributions.
+        kind: Which interval: each metric's own (percentile, or centred where it says so), or ``bca`` for metrics that
+            are means of contributions.
 
     Raises:
         UserError: When BCa is asked for a metric that is no mean.
@@ -214,12 +235,25 @@ def bootstrap(
         draws = replicate(forms, units, replicates=replicates, seed=seed)
         for name, metric in chosen.items():
             if kind == "percentile":
-                result[name] = percentile_interval(float(metric.compute(base)), draws[name], level=level)
+                form = centred_interval if metric.interval == "centred" else percentile_interval
+                result[name] = form(float(metric.compute(base)), draws[name], level=level)
             elif metric.per_example is None:
                 raise UserError(f"metric {name!r} is not a mean of contributions: use kind='percentile'.")
             else:
                 result[name] = bca_interval(metric.per_example(base), units, draws[name], level=level)
     return {name: result[name] for name in metrics}
+
+
+def guarded(metric: Metric) -> Metric:
+    """The metric, undefined (NaN) on a replicate that happens to lack what it needs, such as a class."""
+
+    def compute(predictions: Predictions) -> float:
+        try:
+            return metric.compute(predictions)
+        except UserError:
+            return float("nan")
+
+    return replace(metric, compute=compute)
 
 
 def resolvable(error: float, *, level: float = 0.95) -> float:

@@ -14,10 +14,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from dubio.blocks import Room
 from dubio.calibration.cross_validation import REPEATS, fit_folds, score_folds
 from dubio.calibration.halves import random_halves
 from dubio.calibration.likelihood import Evidence, evidence_of_log_probs
 from dubio.errors import UserError, one_of
+from dubio.exponentials import exponentials, mean_over_samples
 from dubio.metrics.needs import labelled
 from dubio.pooling import FloatArray, log_sigmoid, row_blocks
 from dubio.types import BoolArray, IntArray, Predictions
@@ -26,6 +28,9 @@ Score = Literal["nll", "brier", "error", "aurc"]
 Unit = Literal["member", "sample"]
 
 SCORES: tuple[Score, ...] = get_args(Score)
+
+ROUNDING = 1e-10
+"""Scores this close are equal: the same members pooled in another order differ in the last digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +122,7 @@ def equivalent(curve: FloatArray, value: float) -> Equivalent:
         curve: ``[L]``, the score of ensembles of 1, …, L; linear in between.
         value: The score to reach.
     """
-    reached = np.flatnonzero(curve <= value)
+    reached = np.flatnonzero(curve <= value + ROUNDING * max(1.0, abs(value)))
     if len(reached) == 0:
         return Equivalent(np.inf, len(curve))
     first = int(reached[0])
@@ -125,7 +130,7 @@ def equivalent(curve: FloatArray, value: float) -> Equivalent:
         return Equivalent(1.0, len(curve))
     above, below = float(curve[first - 1]), float(curve[first])
     # an infinite score just before leaves no slope to interpolate along: only the whole size is sure
-    part = (above - value) / (above - below) if np.isfinite(above) else 1.0
+    part = min(1.0, (above - value) / (above - below)) if np.isfinite(above) else 1.0
     return Equivalent(first + part, len(curve))
 
 
@@ -176,25 +181,19 @@ def _running_means(known: Predictions, owner: IntArray, order: IntArray) -> Iter
     """
     yes = np.zeros((len(known), known.class_count))
     no = np.zeros_like(yes) if known.target == "multilabel" else None
+    room = Room()
     for unit in order:
         samples = np.flatnonzero(owner == unit)
         for block in row_blocks(len(samples), len(known), known.class_count):
-            logits = known.logits[samples, block].astype(np.float64)
+            logits = known.logits[samples, block]
             if no is None:
-                yes[block] += _softmax(logits).mean(axis=0)
+                yes[block] += mean_over_samples(exponentials(logits, room))
             else:
-                yes[block] += np.exp(log_sigmoid(logits)).mean(axis=0)
-                no[block] += np.exp(log_sigmoid(-logits)).mean(axis=0)
+                wide = logits.astype(np.float64)
+                yes[block] += np.exp(log_sigmoid(wide)).mean(axis=0)
+                no[block] += np.exp(log_sigmoid(-wide)).mean(axis=0)
         with np.errstate(divide="ignore"):
             if no is None:
                 yield evidence_of_log_probs(np.log(yes), known.labels)
             else:
                 yield Evidence(np.log(yes) - np.log(no), known.labels, True)
-
-
-def _softmax(logits: FloatArray) -> FloatArray:
-    """Probabilities over the last axis; logits are changed in place. Every row has a finite logit."""
-    logits -= logits.max(axis=-1, keepdims=True)
-    np.exp(logits, out=logits)
-    logits /= logits.sum(axis=-1, keepdims=True)
-    return logits

@@ -110,15 +110,45 @@ def paired_tests(
     Raises:
         UserError: For fewer than two systems, or systems on different examples.
     """
+    return paired_tests_by(systems, [metric], replicates=replicates, seed=seed, level=level)[metric.name]
+
+
+def paired_tests_by(
+    systems: Mapping[str, Predictions],
+    metrics: Sequence[Metric],
+    *,
+    replicates: int = 2000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> dict[str, tuple[PairedTest, ...]]:
+    """The same under several metrics, from shared replicates; Holm's correction is over the pairs of each metric."""
     if len(systems) < 2:
         raise UserError(f"a paired test needs at least two systems; given {len(systems)}.")
-    bases = {name: basis(metric, each) for name, each in aligned(systems).items()}
-    units = units_of(next(iter(bases.values())))
-    forms = {name: metric_statistic(metric, each) for name, each in bases.items()}
-    draws = replicate(forms, units, replicates=replicates, seed=seed)
-    values = {name: float(metric.compute(each)) for name, each in bases.items()}
-    pairs = list(combinations(systems, 2))
-    tests = [_test(one, two, values, draws, level) for one, two in pairs]
+    ready = aligned(systems)
+    found: dict[str, tuple[PairedTest, ...]] = {}
+    for labels in (True, False):  # metrics that need labels see the labelled examples alone
+        chosen = [metric for metric in metrics if ("labels" in metric.needs) == labels]
+        if not chosen:
+            continue
+        bases = {name: basis(chosen[0], each) for name, each in ready.items()}
+        forms = {
+            f"{place} {name}": metric_statistic(metric, each)
+            for place, metric in enumerate(chosen)
+            for name, each in bases.items()
+        }
+        draws = replicate(forms, units_of(next(iter(bases.values()))), replicates=replicates, seed=seed)
+        for place, metric in enumerate(chosen):
+            values = {name: float(metric.compute(each)) for name, each in bases.items()}
+            own = {name: draws[f"{place} {name}"] for name in bases}
+            found[metric.name] = _tested(values, own, level)
+    return {metric.name: found[metric.name] for metric in metrics}
+
+
+def _tested(
+    values: Mapping[str, float], draws: Mapping[str, FloatArray], level: float
+) -> tuple[PairedTest, ...]:
+    """Every pair of systems, corrected together."""
+    tests = [_test(one, two, values, draws, level) for one, two in combinations(values, 2)]
     adjusted = holm([test.p for test in tests])
     return tuple(replace(test, adjusted_p=p) for test, p in zip(tests, adjusted, strict=True))
 

@@ -13,12 +13,21 @@ from typing import Any
 
 import numpy as np
 
+from dubio.metrics.auc import LOG_ODDS, contests
 from dubio.metrics.calibration_error import EDGE
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct
 from dubio.metrics.quantities import confidence, uncertainty
 from dubio.pooling import FloatArray
-from dubio.statistics.weighted import Weighted, weighted_augrc, weighted_aurc, weighted_auroc, weighted_bins
+from dubio.statistics.weighted import (
+    Weighted,
+    weighted_augrc,
+    weighted_aurc,
+    weighted_auroc,
+    weighted_bins,
+    weighted_mean,
+    weighted_precision,
+)
 from dubio.types import IntArray, Metric, Predictions
 
 
@@ -66,6 +75,19 @@ def _ood_auroc(predictions: Predictions, *, quantity: str = "confidence") -> Wei
     return weighted_auroc(uncertainty(predictions, quantity), predictions.ood)
 
 
+def _ood_aupr(predictions: Predictions, *, quantity: str = "confidence") -> Weighted:
+    return weighted_precision(uncertainty(predictions, quantity), predictions.ood)
+
+
+def _id_aupr(predictions: Predictions, *, quantity: str = "confidence") -> Weighted:
+    return weighted_precision(-uncertainty(predictions, quantity), ~predictions.ood)
+
+
+def _class_auroc(predictions: Predictions) -> Weighted:
+    questions = contests(labelled(predictions, "class_auroc"))
+    return weighted_mean([weighted_auroc(scores, positive, unit=LOG_ODDS) for _, scores, positive in questions])
+
+
 def _ece(predictions: Predictions, *, bins: int = 15) -> Weighted:
     known = labelled(predictions, "ece")
     if known.target == "multilabel":
@@ -86,5 +108,8 @@ _FORMS: dict[str, Callable[..., Any]] = {
     "augrc": _augrc,
     "misclassification_auroc": _misclassification_auroc,
     "ood_auroc": _ood_auroc,
+    "ood_aupr": _ood_aupr,
+    "id_aupr": _id_aupr,
+    "class_auroc": _class_auroc,
     "ece": _ece,
 }

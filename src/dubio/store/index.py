@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from dubio.errors import CorruptFile
+from dubio.errors import CorruptFile, StoreError
 from dubio.store.atomic import storing
 from dubio.store.fits import WEIGHTS
 from dubio.store.identity import canonical
@@ -43,21 +43,31 @@ def rebuild(store: Store) -> tuple[str, ...]:
     Raises:
         StoreError: When it cannot be written.
     """
-    fresh, damaged = store.scratch.new(), list[str]()
+    fresh = store.scratch.new()
     with storing(store.layout.index):
-        with closing(sqlite3.connect(fresh)) as base, base:
-            base.executescript(TABLES)
-            for insert, names in (
-                (_insert_fit, store.ids("fits")),
-                (_insert_prediction, store.ids("predictions")),
-                (_insert_runs, store.manifests()),
-            ):
-                for name in names:
-                    try:
-                        insert(base, store, name)
-                    except CorruptFile as fault:
-                        damaged.append(str(fault))
+        try:
+            with closing(sqlite3.connect(fresh)) as base, base:
+                damaged = _fill(base, store)
+        except sqlite3.OperationalError as fault:  # a full disk, most often: SQLite has errors of its own for it
+            raise StoreError(f"cannot write {str(store.layout.index)!r}: {fault}.") from fault
         store.scratch.adopt(fresh, store.layout.index)
+    return damaged
+
+
+def _fill(base: sqlite3.Connection, store: Store) -> tuple[str, ...]:
+    """Every fit, prediction and run into an empty base; returns what is damaged and therefore not in it."""
+    base.executescript(TABLES)
+    damaged = []
+    for insert, names in (
+        (_insert_fit, store.ids("fits")),
+        (_insert_prediction, store.ids("predictions")),
+        (_insert_runs, store.manifests()),
+    ):
+        for name in names:
+            try:
+                insert(base, store, name)
+            except CorruptFile as fault:
+                damaged.append(str(fault))
     return tuple(damaged)
 
 

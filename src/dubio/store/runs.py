@@ -24,6 +24,9 @@ from dubio.store.predictions import PredictionWriter, SplitKey
 from dubio.store.records import pretty, read_json, read_record, read_spec
 from dubio.types import Predictions
 
+MANIFEST_LISTS = ("tasks", "methods", "runs", "failures")
+"""What every manifest of a run lists."""
+
 
 class Store:
     """A directory of fits and predictions, shared by any number of processes.
@@ -269,6 +272,6 @@ class Store:
         if path.suffix != ".json" or not path.is_file():
             path = self.layout.manifests / f"{self.full_name(str(name))}.json"
         manifest = read_json(path)
-        if not isinstance(manifest, dict):
-            raise CorruptFile(f"{path}: not a manifest.")
+        if not isinstance(manifest, dict) or not all(isinstance(manifest.get(key), list) for key in MANIFEST_LISTS):
+            raise CorruptFile(f"{path}: not the manifest of a run.")
         return manifest

@@ -35,9 +35,9 @@ class Litter:
 
 @dataclass(frozen=True)
 class Damage:
-    """Something that is not what was written."""
+    """Something that is not what was written; of a benchmark run, the id is its name."""
 
-    room: Room
+    room: Room | Literal["runs"]
     id: str
     error: str
 
@@ -51,6 +51,17 @@ def verify(store: Store) -> tuple[Damage, ...]:
                 store.verify(room, identifier)
             except CorruptFile as fault:
                 found.append(Damage(room, identifier, str(fault)))
+    return (*found, *damaged_manifests(store))
+
+
+def damaged_manifests(store: Store) -> tuple[Damage, ...]:
+    """The benchmark runs whose manifest cannot be read."""
+    found = []
+    for name in store.manifests():
+        try:
+            store.manifest(name)
+        except CorruptFile as fault:
+            found.append(Damage("runs", name, str(fault)))
     return tuple(found)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dubio.errors import UserError
+from dubio.errors import UserError, listing
 from dubio.tasks.labelling import Labelled, refuse_single_rows
 from dubio.tasks.parts_given import OUTSIDE, fill_missing, given_parts
 from dubio.tasks.rows import Rows
@@ -104,7 +104,7 @@ def _domains(rows: Rows, wishes: Wishes) -> dict[str, BoolArray]:
     if rows.domain is None:
         raise UserError("train_domain needs domain: the column that says where a row comes from.")
     if wishes.train_domain is None:
-        raise UserError(f"domain needs train_domain: one of {', '.join(np.unique(rows.domain).tolist())}.")
+        raise UserError(f"domain needs train_domain: one of {listing(np.unique(rows.domain).tolist())}.")
     return other_domains(rows.domain, wishes.train_domain)
 
 
@@ -185,7 +185,8 @@ def _add_outside(made: Cut, rows: Rows, name: str, kind: Kind, mask: BoolArray) 
 def _free_name(made: Cut, domain: str) -> str:
     """A domain as the name of a split: fit for a file's name, and not taken by another split."""
     plain = re.sub(r"[^\w.-]+", "-", domain)[:60].strip("-.") or "domain"
-    wanted = f"domain-{plain}" if plain.lower() in (*PARTS, "novel", "unseen") else plain
+    unclear = plain.isdigit() or plain.lower() in (*PARTS, "novel", "unseen")  # a bare number says nothing in a table
+    wanted = f"domain-{plain}" if unclear else plain
     taken = {name.lower() for name in made.splits}
     tries = (wanted if number == 1 else f"{wanted}-{number}" for number in itertools.count(1))
     return next(name for name in tries if name.lower() not in taken)

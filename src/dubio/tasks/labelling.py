@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dubio.errors import UnknownName, UserError
+from dubio.errors import UserError, listing
 from dubio.tasks.rows import Rows
 from dubio.types import IntArray, Target
 
@@ -62,12 +62,13 @@ def _ordered(names: set[str], order: Sequence[str]) -> tuple[str, ...]:
     if order:
         if len(set(order)) != len(order):
             raise UserError(f"order must name each class once; given {', '.join(order)}.")
-        for name in sorted(names):
-            if name not in order:
-                raise UnknownName("class, not in order", name, order)
+        missing = sorted(names - set(order))
+        if missing:
+            raise UserError(f"order must name every class; it lacks {listing(missing)} (given: {listing(order)}).")
         return tuple(name for name in order if name in names)
     try:
-        return tuple(sorted(names, key=lambda name: (float(name), name)))
+        # sorted twice: 'nan' is a number to float, compares with none, and a set's own order differs between processes
+        return tuple(sorted(sorted(names), key=float))
     except ValueError:
         return tuple(sorted(names))
 

@@ -102,6 +102,8 @@ def rows_of_npz(path: Path, named: Named, *, size: int | None) -> Rows:
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    if not zipfile.is_zipfile(path):
+        raise BadFile(f"data {str(path)!r} cannot be read as npz: it is no archive of arrays, or is cut off.")
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}

@@ -9,6 +9,8 @@ from typing import Literal
 
 from matplotlib.figure import Figure
 
+from dubio.report.across import caution, comparison_of
+from dubio.report.cd_diagram import draw_cd_diagram
 from dubio.report.chapters import Elsewhere, elsewhere
 from dubio.report.figures.densities import densities_figure
 from dubio.report.figures.drawn_from import (
@@ -16,33 +18,63 @@ from dubio.report.figures.drawn_from import (
     costs_of,
     curves_of,
     densities_of,
+    entropies_of,
     graded_of,
+    operating_of,
     random_referral,
     reliability_of,
     spreads_of,
+    tempered_of,
+    variance_of,
+    worth_of,
 )
+from dubio.report.figures.entropies import entropies_figure
+from dubio.report.figures.operating import operating_figure
+from dubio.report.figures.parts import tempered_figure, variance_figure
 from dubio.report.figures.quality import cost_figure, ranking_figure
 from dubio.report.figures.referral import referral_figure, rejection_figure
 from dubio.report.figures.reliability import reliability_figure
 from dubio.report.figures.severity import severity_figure
+from dubio.report.figures.worth import worth_figure
 from dubio.report.manifest import TaskView
 from dubio.report.measures import RANKED_BY
 from dubio.report.results import BINS, REJECTED, RETAINED, Results
 from dubio.report.scores import reference_method
 from dubio.report.words import term
 
-Chapter = Literal["in_domain", "referral", "elsewhere", "cost"]
+Chapter = Literal["in_domain", "referral", "promise", "elsewhere", "cost", "across"]
+
+RANKED_LABEL = f"{term(RANKED_BY).title} (lower is better)"
 
 CAPTIONS = {
     "ranking": "Lower is better. Every tick is one run, the marker their mean, the bar one standard deviation. In bold "
     "the best mean; in full ink those that cannot be told from it; the rest is grey.",
     "reliability": f"Accuracy against confidence in {BINS} bins, all runs together; the area of a dot is its share of "
     "predictions. Below the diagonal: surer than right. It shows one method's calibration; it does not rank methods.",
+    "temperature": "Mean over runs. The longer the line, the more of a method's likelihood was a matter of how sharp "
+    "its probabilities happen to be, which one number repairs; methods are ranked by the full dots. At the right the "
+    "median of the fitted temperatures: above 1 the method was too sure of itself, below 1 not sure enough.",
+    "worth": "How many independently trained deterministic networks, pooled, have the calibrated NLL of the method. "
+    "Bars: the same against the curve of growing ensembles raised and lowered by its standard deviation over random "
+    "orders. {longest} networks were trained; what is better than all of them together is worth more than {longest}, "
+    "and how much more is not guessed. What is worse than one network is worth 1.",
+    "variance": "Mean over runs of the total variance of the predictive, mean p(1 − p) over classes. Grey: what every "
+    "single sample says about itself. Blue: what the noise samples of one training disagree on. Orange: what "
+    "independent trainings disagree on. It describes methods and ranks none.",
     "referral": "What is retained when the most uncertain examples, by predictive entropy, go to someone who knows. "
     "Read from left to right: more and more is referred. Bands are one standard deviation over runs. Dotted: examples "
     "referred at random, the control that any useful uncertainty must beat.",
     "rejection": "Accuracy of the kept as more and more examples are rejected, least confident first, by number and "
     "not by threshold, so that methods are compared at the same number kept.",
+    "operating": "Curve: the error among the kept on the in-domain test set when the most uncertain are referred, for "
+    "the first run of each method. Dotted: the error that was promised. Marker: where the policy that was fitted on "
+    "examples kept aside works on the test set, with the exact 95 % interval of its error. A promise of 90 % "
+    "confidence may fail one time in ten.",
+    "entropy": "Mean over examples and runs. Predictive entropy is the sum of what every sample is uncertain about by "
+    "itself and of what the samples, or members, disagree on; a single pass has no second part. Away from home the "
+    "second should grow. It describes methods and ranks none.",
+    "ranks": "Methods on a line of mean ranks over tasks, the best at the left; bars join those that are not told "
+    "apart (Nemenyi, 5 %).",
     "density": "Share of examples per bin of predictive entropy, divided by its largest value, averaged over runs; the "
     "vertical axis is a square root. The less the two overlap, the better a threshold parts them.",
     "severity": "Severity 0 is the in-domain test set. Bars are one standard deviation over runs. NLL is shown at "
@@ -80,23 +112,61 @@ def plates(results: Results, task: TaskView) -> Iterator[Plate]:
     subject = Subject(results, task)
     if not subject.methods:
         return
-    few = len(subject.methods) < 3
-    label = f"{term(RANKED_BY).title} (lower is better)"
-    spreads, points = spreads_of(subject), costs_of(subject)
-    if spreads:
-        title, draw = f"{term(RANKED_BY).title} of each method", partial(ranking_figure, spreads, label=label)
-        yield Plate("ranking", "in_domain", title, CAPTIONS["ranking"], draw)
-    draw = partial(reliability_figure, reliability_of(subject))
-    yield Plate("reliability", "in_domain", "Reliability", CAPTIONS["reliability"], draw, narrow=few)
+    yield from _in_domain(subject)
     yield _referral(subject)
     draw = partial(rejection_figure, curves_of(subject, "rejection", REJECTED))
     yield Plate("rejection", "referral", "Accuracy and rejection", CAPTIONS["rejection"], draw)
-    yield from (plate for place in elsewhere(task) for plate in _density(subject, place))
-    if task.severities:
-        yield _severity(subject)
+    yield from _operating(subject)
+    yield from _away(subject)
+    points = costs_of(subject)
     if points:
-        draw = partial(cost_figure, points, cost="training, seconds", quality=label)
+        draw = partial(cost_figure, points, cost="training, seconds", quality=RANKED_LABEL)
         yield Plate("cost", "cost", "Quality against cost", CAPTIONS["cost"], draw)
+
+
+def plates_across(results: Results) -> Iterator[Plate]:
+    """The figures of a whole run: mean ranks over tasks, where there are enough of both tasks and methods."""
+    found = comparison_of(results)
+    if found is not None:
+        draw = partial(draw_cd_diagram, found.average_ranks, found.critical_difference, found.cliques)
+        caption = f"{CAPTIONS['ranks']} {caution(found)}"
+        yield Plate("ranks", "across", f"Mean ranks by {term(RANKED_BY).title}", caption, draw)
+
+
+def _in_domain(subject: Subject) -> Iterator[Plate]:
+    spreads, rows, worth = spreads_of(subject), tempered_of(subject), worth_of(subject)
+    if spreads:
+        title, draw = f"{term(RANKED_BY).title} of each method", partial(ranking_figure, spreads, label=RANKED_LABEL)
+        yield Plate("ranking", "in_domain", title, CAPTIONS["ranking"], draw)
+    if worth:
+        longest = worth[0].range.central.longest
+        draw, caption = partial(worth_figure, worth, longest=longest), CAPTIONS["worth"].format(longest=longest)
+        yield Plate("worth", "in_domain", "Deep-ensemble equivalent", caption, draw)
+    draw, few = partial(reliability_figure, reliability_of(subject)), len(subject.methods) < 3
+    yield Plate("reliability", "in_domain", "Reliability", CAPTIONS["reliability"], draw, narrow=few)
+    if rows:
+        title, draw = "Likelihood before and after temperature", partial(tempered_figure, rows)
+        yield Plate("temperature", "in_domain", title, CAPTIONS["temperature"], draw)
+    draw = partial(variance_figure, variance_of(subject))
+    yield Plate("variance", "in_domain", "Where the uncertainty comes from", CAPTIONS["variance"], draw)
+
+
+def _operating(subject: Subject) -> Iterator[Plate]:
+    panels = operating_of(subject)
+    if any(panel.point for panel in panels):
+        target = next(iter(subject.results.promises[subject.task.key].values())).target
+        draw, few = partial(operating_figure, panels, target=target), len(panels) < 3
+        yield Plate("operating", "promise", "Where each policy works", CAPTIONS["operating"], draw, narrow=few)
+
+
+def _away(subject: Subject) -> Iterator[Plate]:
+    yield from (plate for place in elsewhere(subject.task) for plate in _density(subject, place))
+    panels = entropies_of(subject) if subject.task.farthest else []
+    if panels:
+        title, draw = "Predictive entropy and its two parts", partial(entropies_figure, panels)
+        yield Plate("entropy", "elsewhere", title, CAPTIONS["entropy"], draw, narrow=len(panels) < 3)
+    if subject.task.severities:
+        yield _severity(subject)
 
 
 def _referral(subject: Subject) -> Plate:

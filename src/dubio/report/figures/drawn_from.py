@@ -8,11 +8,17 @@ from functools import cached_property
 import numpy as np
 
 from dubio.pooling import FloatArray
+from dubio.report.figures.entropies import Entropies
+from dubio.report.figures.operating import Operating
+from dubio.report.figures.parts import Tempered, VarianceParts
 from dubio.report.figures.series import CostPoint, Density, Reliability, Series, Spread
+from dubio.report.figures.worth import Worth
 from dubio.report.manifest import MethodView, TaskView
 from dubio.report.measures import RANKED_BY, detection_name
+from dubio.report.promises import KEPT
 from dubio.report.results import BINS, DENSITY_EDGES, Results
 from dubio.report.style import Look, looks
+from dubio.report.worth import equivalents
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ def graded_of(subject: Subject, base: str, metric: str) -> list[Series]:
     """A metric of every method against the severity of one corruption, 0 being the in-domain test split."""
     graded = subject.task.severities[base]
     names = [subject.home, *(split.name for split in graded)]
-    levels = np.array([0.0, *(float(split.severity[1]) for split in graded if split.severity)])
+    levels = np.arange(len(names), dtype=float)
     found = []
     for method in subject.methods:
         cells = [subject.results.cells.get((subject.task.key, name, method.name, metric)) for name in names]
@@ -111,6 +117,74 @@ def spreads_of(subject: Subject) -> list[Spread]:
         for method in subject.methods
         if method.name in places and np.isfinite(cells[method.name].mean)
     ]
+
+
+def tempered_of(subject: Subject) -> list[Tempered]:
+    """Likelihood at temperature 1 and at the cross-validated one, of every method for which both are finite."""
+    plain = subject.results.cells_of(subject.task, subject.home, "nll")
+    calibrated = subject.results.cells_of(subject.task, subject.home, RANKED_BY)
+    return [
+        Tempered(
+            subject.looks[m.name],
+            np.array(plain[m.name].values),
+            np.array(calibrated[m.name].values),
+            float(np.median(subject.results.temperatures[subject.task.key, m.name])),
+        )
+        for m in subject.methods
+        if m.name in plain and m.name in calibrated
+        and np.isfinite(plain[m.name].mean) and np.isfinite(calibrated[m.name].mean)
+    ]  # fmt: skip
+
+
+def variance_of(subject: Subject) -> list[VarianceParts]:
+    """The parts of the total variance of every method, averaged over its runs."""
+    return [
+        VarianceParts(
+            subject.looks[m.name],
+            np.mean([run.variance for run in subject.results.curves[subject.task.key, m.name]], axis=0),
+        )
+        for m in subject.methods
+    ]
+
+
+def operating_of(subject: Subject) -> list[Operating]:
+    """The curve of each method's first run, and where its policy works on it."""
+    found = []
+    for method in subject.methods:
+        promise = subject.results.promises.get(subject.task.key, {}).get(method.name)
+        if promise is None:
+            continue
+        home = promise.home
+        point = (home.retained, home.error) if home is not None and home.error is not None else None
+        note = f"keeps {home.retained:.0%}" if home is not None else "no guarantee"
+        interval = home.interval if home is not None else None
+        found.append(Operating(subject.looks[method.name], KEPT, promise.curve, point, interval, note))
+    return found
+
+
+def entropies_of(subject: Subject) -> list[Entropies]:
+    """The parts of predictive entropy at home and at every place away from it, of the methods predicted on all."""
+    found, key = subject.results.entropies, subject.task.key
+    graded = {splits[-1].name: base for base, splits in subject.task.severities.items()}
+    names = [subject.home, *(split.name for split in subject.task.farthest)]
+    whole = [m.name for m in subject.methods if all((key, name, m.name) in found for name in names)]
+    drawn = tuple(subject.looks[name] for name in whole)
+    titles = ["in-domain", *(f"{graded[name]}, at its worst" if name in graded else name for name in names[1:])]
+    if not whole:
+        return []
+    return [
+        Entropies(title, drawn, np.array([found[key, name, method] for method in whole]))
+        for title, name in zip(titles, names, strict=True)
+    ]
+
+
+def worth_of(subject: Subject) -> list[Worth]:
+    """The deep-ensemble equivalent of every method; empty without a deep ensemble."""
+    curve = subject.results.growth.get(subject.task.key)
+    if curve is None:
+        return []
+    found = equivalents(curve, subject.results.cells_of(subject.task, subject.home, RANKED_BY))
+    return [Worth(subject.looks[m.name], found[m.name]) for m in subject.methods if m.name in found]
 
 
 def costs_of(subject: Subject) -> list[CostPoint]:

@@ -1,0 +1,171 @@
+"""The tables and sentences that ``dubio evaluate`` prints."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dubio.evaluation import Evaluation, Score
+    from dubio.statistics.side_by_side import SideBySide, Verdict
+
+FEW = 3
+"""Up to this many systems every pair is printed; of more, those with the best one of each metric."""
+
+SAME = "not distinguishable"
+
+
+def print_scores(results: dict[str, Evaluation]) -> None:
+    """Every metric of every system, with intervals; the best of those that may rank is bold."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    first = next(iter(results.values()))
+    strange = (
+        f" + {first.ood_rows} out of distribution" if first.ood_rows and first.ood_rows < len(first.predictions) else ""
+    )
+    table = Table(title=f"{first.rows} rows{strange}, {first.classes} classes, {first.target}")
+    table.add_column("metric", no_wrap=True)
+    for name in results:
+        table.add_column(escape(name), justify="right")
+    for metric in dict.fromkeys(name for result in results.values() for name in result.scores):
+        scores = [result.scores.get(metric) for result in results.values()]
+        best = _best([score for score in scores if score is not None]) if len(results) > 1 else None
+        arrow = {"higher": " ↑", "lower": " ↓"}[next(score.better for score in scores if score is not None)]
+        table.add_row(metric + arrow, *(_cell(score, best) for score in scores))
+    Console().print(table)
+
+
+def print_pairs(results: dict[str, Evaluation], pairs: SideBySide | None) -> None:
+    """Every pair of systems under every metric that ranks: difference, interval, p, what is resolved, verdict."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    if pairs is None or not pairs.verdicts:
+        return
+    table = Table(title="Pairs of systems on the same examples: first − second", box=SIMPLE, pad_edge=False)
+    table.add_column("metric", no_wrap=True)
+    table.add_column("pair")
+    for heading in ("difference", "p (Holm)", "resolves"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict", min_width=len(SAME))
+    for metric, verdicts in pairs.verdicts.items():
+        for verdict in verdicts if len(results) <= FEW else _with_best(metric, verdicts, results):
+            test = verdict.test
+            table.add_row(
+                metric,
+                escape(f"{test.first} − {test.second}"),
+                f"{test.difference:+.4f} [dim]({_number(test.low)}, {_number(test.high)})[/dim]",
+                f"{test.adjusted_p:.3g}",
+                _number(test.resolves),
+                escape(f"{verdict.better} is better") if verdict.better else SAME,
+            )
+    Console().print(table)
+
+
+def _with_best(metric: str, verdicts: tuple[Verdict, ...], results: dict[str, Evaluation]) -> list[Verdict]:
+    best = _best([result.scores[metric] for result in results.values()])
+    names = {name for name, result in results.items() if result.scores[metric].value == best}
+    return [verdict for verdict in verdicts if {verdict.test.first, verdict.test.second} & names]
+
+
+def pairs_as_json(pairs: SideBySide | None) -> dict[str, Any] | None:
+    """The comparison as plain values."""
+    if pairs is None:
+        return None
+    return {
+        "level": pairs.level,
+        "metrics": {
+            metric: [asdict(verdict.test) | {"better": verdict.better} for verdict in verdicts]
+            for metric, verdicts in pairs.verdicts.items()
+        },
+        "mcnemar": [
+            {"first": pair[0], "second": pair[1], **asdict(found)} for pair, found in pairs.mcnemar.items()
+        ],
+    }
+
+
+def print_detection(results: dict[str, Evaluation]) -> None:
+    """Every quantity as a detector of out-of-distribution rows, one table a system."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    for name, result in results.items():
+        if not result.detection:
+            continue
+        table = Table(title=f"{escape(name)}: telling out-of-distribution rows by each quantity")
+        table.add_column("quantity", no_wrap=True)
+        for heading in ("AUROC ↑", "AUPR ood ↑", "AUPR id ↑", "FPR95 ↓", "corr."):
+            table.add_column(heading, justify="right")
+        for quantity, found in result.detection.items():
+            figures = (found.auroc, found.aupr_ood, found.aupr_id, found.fpr95, found.correlation)
+            table.add_row(quantity, *("undefined" if math.isnan(figure) else _number(figure) for figure in figures))
+        Console().print(table)
+
+
+def _best(scores: list[Score]) -> float | None:
+    """The best value of a metric that ranks, where it differs between systems."""
+    known = {score.value for score in scores if not math.isnan(score.value)}
+    if len(known) < 2 or not scores[0].comparable:
+        return None
+    return max(known) if scores[0].better == "higher" else min(known)
+
+
+def _cell(score: Score | None, best: float | None) -> str:
+    if score is None:
+        return "–"
+    if math.isnan(score.value):
+        return "undefined"
+    text = _number(score.value)
+    if not math.isnan(score.low):
+        text += f" [dim]({_number(score.low)}, {_number(score.high)})[/dim]"
+    return f"[bold]{text}[/bold]" if score.value == best else text
+
+
+def _number(value: float) -> str:
+    """Four decimals, or three digits of a small number."""
+    return f"{value:.4f}" if abs(value) >= 0.01 or value == 0 else f"{value:.3g}"
+
+
+def notes_on(results: dict[str, Evaluation], pairs: SideBySide | None) -> list[str]:
+    """One sentence a reason for what is not ranked, and what the figures were made from."""
+    first = next(iter(results.values()))
+    notes = []
+    if first.unlabelled:
+        notes.append(f"{first.unlabelled} unlabelled rows are left out of metrics that need labels.")
+    if first.replicates:
+        notes.append(f"In brackets: {first.level:.0%} bootstrap intervals, {first.replicates} replicates over "
+                     f"{first.resampled}, seed {first.seed}.")  # fmt: skip
+    if first.detection:
+        share = first.ood_rows / len(first.predictions)
+        notes.append(
+            f"Areas under precision–recall curves depend on the share of out-of-distribution rows, here {share:.3f}."
+        )
+    if len(results) > 1:
+        notes.append("Bold: the best value. It need not be better than the others by more than chance.")
+    if pairs is not None and pairs.verdicts:
+        notes.extend(_notes_on_pairs(pairs, len(results)))
+    reasons: dict[str, list[str]] = {}
+    for name, score in first.scores.items():
+        if not score.comparable:
+            reasons.setdefault(score.why_not, []).append(name)
+    notes.extend(f"Not ranked: {', '.join(names)}. {reason}" for reason, names in reasons.items())
+    return notes
+
+
+def _notes_on_pairs(pairs: SideBySide, systems: int) -> list[str]:
+    notes = [
+        f"Pairs: paired bootstrap on the same examples, p corrected after Holm over the pairs of a metric; "
+        f"not distinguishable: p above {1 - pairs.level:.2g}, or a difference smaller than these examples resolve."
+    ]
+    if systems > FEW:
+        notes.append("Only pairs with the best system of each metric are printed; --json has all.")
+    for (first, second), found in pairs.mcnemar.items() if systems <= FEW else ():
+        notes.append(f"McNemar: only {first} is right on {found.only_first} examples, only {second} on "
+                     f"{found.only_second}; exact p = {found.p:.3g}.")  # fmt: skip
+    return notes

@@ -1,0 +1,176 @@
+"""``dubio refer``: fit a referral policy with a guarantee, and apply it to new predictions."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from dubio.cli.output import print_json, say
+from dubio.errors import BadFile, UserError
+
+if TYPE_CHECKING:
+    from dubio.referral import Applied, Policy
+    from dubio.types import Predictions
+
+app = typer.Typer(help="Decide which predictions to keep and which to refer to an expert.", no_args_is_help=True)
+
+ValuesOption = Annotated[
+    Literal["probs", "log_probs", "logits"] | None,
+    typer.Option(help="What the numbers are, where their names do not say it."),
+]
+LabelsOption = Annotated[Path | None, typer.Option(help="A file of labels, where the predictions have none.")]
+ToleranceOption = Annotated[float, typer.Option(help="How far from one a row of probabilities may sum.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of what is drawn: parts of groups, a row of each.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@app.command("fit")
+def fit(
+    predictions: Annotated[Path, typer.Argument(help="Predictions on a calibration split.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write the policy here, as JSON.")],
+    max_risk: Annotated[
+        float | None, typer.Option(help="Keep as much as possible with an error among the kept below this.")
+    ] = None,
+    capacity: Annotated[float | None, typer.Option(help="Refer this share of rows at most, on average.")] = None,
+    sensitivity: Annotated[
+        float | None, typer.Option(help="Two classes: keep as much as possible with a sensitivity above this.")
+    ] = None,
+    specificity: Annotated[float | None, typer.Option(help="The same of specificity; both may be given.")] = None,
+    positive: Annotated[str, typer.Option(help="Number or name of the positive class, for screening.")] = "1",
+    confidence: Annotated[float, typer.Option(help="Probability with which the guarantee holds.")] = 0.95,
+    quantity: Annotated[str, typer.Option(help="The uncertainty to refer by.")] = "confidence",
+    force: Annotated[
+        bool, typer.Option("--force", help="Accept a split that training or selection has used; voids the guarantee.")
+    ] = False,
+    values: ValuesOption = None,
+    labels: LabelsOption = None,
+    target: Annotated[
+        Literal["multiclass", "multilabel", "ordinal"] | None, typer.Option(help="What is predicted.")
+    ] = None,
+    tolerance: ToleranceOption = 1e-3,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Fit a referral policy: a bounded error among the kept, a capacity, or sensitivity and specificity."""
+    from dubio import referral
+    from dubio.formats import read_predictions
+
+    screening = specificity if sensitivity is None else sensitivity
+    goals = {"--max-risk": max_risk, "--capacity": capacity, "--sensitivity/--specificity": screening}
+    given = [name for name, goal in goals.items() if goal is not None]
+    if len(given) != 1:
+        raise UserError(f"give one goal: {', '.join(goals)}; given {', '.join(given) or 'none'}.")
+    found = read_predictions(predictions, values=values, labels=labels, target=target, tolerance=tolerance)
+    common: dict[str, Any] = {
+        "confidence": confidence, "quantity": quantity, "seed": seed, "allow_selected": force,
+    }  # fmt: skip
+    if max_risk is not None:
+        policy = referral.fit_risk_policy(found, max_risk=max_risk, **common)
+    elif capacity is not None:
+        policy = referral.fit_capacity_policy(found, capacity=capacity, **common)
+    else:
+        policy = referral.fit_screening_policy(
+            found, sensitivity=sensitivity, specificity=specificity, positive=positive, **common
+        )
+    _write(output, policy.to_json())
+    if json:
+        shown = {name: value for name, value in policy.as_dict().items() if name != "seen"}
+        print_json({**shown, "path": str(output)})
+        return
+    _print_policy(policy)
+    say(f"policy: {output}")
+
+
+@app.command("apply")
+def apply(
+    policy: Annotated[Path, typer.Argument(help="A policy written by dubio refer fit.")],
+    predictions: Annotated[Path, typer.Argument(help="New predictions of the same system; labels are not needed.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write a decision for each row here, as CSV.")],
+    shift_level: Annotated[float, typer.Option(help="Warn of shifted uncertainties below this p-value.")] = 0.01,
+    values: ValuesOption = None,
+    labels: LabelsOption = None,
+    tolerance: ToleranceOption = 1e-3,
+    seed: SeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Decide for each row of new predictions whether it is kept or referred, and say why."""
+    from dubio.formats import read_predictions
+    from dubio.referral import apply_policy
+
+    rule = _read(policy)
+    # arrays do not say what is predicted, the policy does; a file that says otherwise is refused
+    new = read_predictions(predictions, values=values, labels=labels, target=rule.target, tolerance=tolerance)
+    applied = apply_policy(rule, new, shift_level=shift_level, seed=seed)
+    _write(output, _table(applied, new))
+    for warning in applied.warnings:
+        say(f"warning: {warning}")
+    summary = _summary(applied, rule)
+    if json:
+        print_json({**summary, "path": str(output)})
+        return
+    typer.echo(f"{summary['rows']} rows: {summary['kept']} kept, {summary['referred']} referred "
+               f"({summary['referred'] / summary['rows']:.1%})")  # fmt: skip
+    if applied.kept_error is not None:
+        typer.echo(f"error among the {applied.kept_labelled} kept rows with a label: {applied.kept_error:.4f}")
+    typer.echo(applied.shift.sentence())
+    say(f"decisions: {output}")
+
+
+def _read(path: Path) -> Policy:
+    from dubio.referral import Policy
+
+    if not path.is_file():
+        raise BadFile(f"{str(path)!r}: no such file.")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as fault:
+        raise BadFile(f"{str(path)!r} is not JSON: it is not UTF-8.") from fault
+    return Policy.from_json(text, name=repr(str(path)))
+
+
+def _write(path: Path, text: str) -> None:
+    from dubio.report.files import write_whole
+
+    write_whole(path, text.encode("utf-8"))
+
+
+def _print_policy(policy: Policy) -> None:
+    typer.echo(policy.guarantee)
+    limit = "everything is kept" if policy.threshold == float("inf") else f"kept up to {policy.threshold:.6g}"
+    typer.echo(f"{policy.quantity}: {limit} (uncertainty; higher is less certain)")
+    for name, value in policy.evidence.items():
+        typer.echo(f"  {name.replace('_', ' ')}: {value:.4g}")
+    for note in policy.notes:
+        say(f"note: {note}")
+
+
+def _table(applied: Applied, predictions: Predictions) -> str:
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(["id", "decision", "predicted", "probability", "uncertainty", "reason"])
+    ids = range(len(predictions)) if predictions.ids is None else predictions.ids.tolist()
+    rows = zip(ids, applied.keep.tolist(), applied.predicted, applied.probability.tolist(),
+               applied.uncertainty.tolist(), applied.reasons, strict=True)  # fmt: skip
+    for name, keep, label, probability, uncertainty, reason in rows:
+        writer.writerow([name, "keep" if keep else "refer", label, f"{probability:.6g}", f"{uncertainty:.6g}", reason])
+    return sink.getvalue()
+
+
+def _summary(applied: Applied, policy: Policy) -> dict[str, Any]:
+    kept = int(applied.keep.sum())
+    return {
+        "rows": len(applied.keep),
+        "kept": kept,
+        "referred": len(applied.keep) - kept,
+        "kept_error": applied.kept_error,
+        "kept_labelled": applied.kept_labelled,
+        "shift": {**vars(applied.shift), "found": applied.shift.found},
+        "warnings": list(applied.warnings),
+        "guarantee": policy.guarantee,
+        "threshold": policy.threshold,
+        "quantity": policy.quantity,
+    }

@@ -1,0 +1,173 @@
+"""The passes behind :func:`dubio.metrics.decomposition.decompose`: one block of rows at a time.
+
+The fast pass takes one exponential a value and no logarithm: H(p_s) = log t − Σ_k e_k z_k / t, Σ_k p² = Σ_k e²/t².
+Where these differences would lose digits (a nearly certain row, samples that nearly agree) the row is done again by the
+plain pass, which takes the logarithm of every probability and centres before it squares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.blocks import Room
+from dubio.exponentials import Exponentials, exponentials, mean_over_samples, row_products
+from dubio.pooling import FloatArray, log_sigmoid, log_softmax
+from dubio.types import IntArray
+
+ROUNDING = 1e-12
+"""Differences of entropies and variances below this are rounding error of the pooling, and are zero."""
+
+SMALL_ENTROPY = 1e-6
+SMALL_VARIANCE = 1e-8
+"""Below these the fast pass, whose rounding error is about 1e-15, is not trusted with seven digits."""
+
+_FLOOR = float(np.finfo(np.float64).tiny)
+
+Parts = dict[str, FloatArray]
+Members = list[IntArray]
+"""Which samples each member has."""
+
+
+def members_of(member: IntArray) -> Members:
+    """The samples of each member, from the member ``[S]`` of each sample."""
+    return [np.flatnonzero(member == which) for which in np.unique(member)]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What the fast pass finds of each row, every array ``[N]``; sums are over classes.
+
+    Attributes:
+        expected: mean_s H(p_s).
+        pooled: H(p̄).
+        total: Σ p̄(1 − p̄).
+        squares: mean_s Σ p_s².
+        of_mean: Σ p̄².
+        of_centres: Σ_m share_m Σ p̄_m², where members have several samples.
+    """
+
+    expected: FloatArray
+    pooled: FloatArray
+    total: FloatArray
+    squares: FloatArray
+    of_mean: FloatArray
+    of_centres: FloatArray
+
+    @classmethod
+    def empty(cls, rows: int) -> Moments:
+        """Room for so many rows."""
+        return cls(*(np.zeros(rows) for _ in range(6)))
+
+    def fill(self, rows: slice, block: NDArray[Any], members: Members, room: Room) -> None:
+        """Find the moments of these rows from their softmax logits [S, n, K]."""
+        found = exponentials(block, room)
+        samples = len(found.totals)
+        self.expected[rows] = (np.log(found.totals) - _weighted_logits(found) / found.totals).mean(axis=0)
+        self.squares[rows] = (row_products(found.values, found.values) / np.square(found.totals)).mean(axis=0)
+        mean = mean_over_samples(found)
+        self.total[rows] = row_products(mean, 1.0 - mean)
+        if samples == 1:
+            return
+        self.of_mean[rows] = row_products(mean, mean)
+        if 1 < len(members) < samples:
+            for own in members:
+                centre = mean_over_samples(Exponentials(found.logits, found.values[own], found.totals[own]))
+                self.of_centres[rows] += len(own) / samples * row_products(centre, centre)
+        logs = np.maximum(mean, _FLOOR)  # zero times a finite logarithm; a p that is not zero is above the floor
+        self.pooled[rows] = -row_products(mean, np.log(logs, out=logs))
+
+    def parts(self, classes: int, members: Members) -> Parts:
+        """The parts of the uncertainty of every row."""
+        samples = sum(len(own) for own in members)
+        between, within = np.zeros_like(self.squares), np.zeros_like(self.squares)
+        if 1 < len(members) < samples:
+            between, within = self.of_centres - self.of_mean, self.squares - self.of_centres
+        elif len(members) > 1:
+            between = self.squares - self.of_mean
+        elif samples > 1:
+            within = self.squares - self.of_mean
+        pooled = self.expected.copy() if samples == 1 else self.pooled
+        return {
+            "pooled_entropy": pooled,
+            "expected_entropy": self.expected,
+            "mutual_information": _information(pooled, self.expected),
+            "total_variance": self.total / classes,
+            "expected_variance": (1.0 - self.squares) / classes,
+            "sample_variance": (between + within) / classes,
+            "between_members": between / classes,
+            "within_members": within / classes,
+        }
+
+    def doubtful(self, parts: Parts, classes: int, members: Members) -> IntArray:
+        """The rows of which some part is too near to nothing to have seven right digits."""
+        least = SMALL_VARIANCE * self.squares / classes
+        found = (self.expected < SMALL_ENTROPY) | (parts["expected_variance"] < SMALL_VARIANCE / classes)
+        if len(members) > 1:
+            found |= parts["between_members"] < least
+        if any(len(own) > 1 for own in members):
+            found |= parts["within_members"] < least
+        return np.flatnonzero(found)
+
+
+def _weighted_logits(found: Exponentials) -> FloatArray:
+    """Σ_k e_k z_k, ``[S, n]``; a logit of −inf has e = 0 and adds nothing."""
+    with np.errstate(invalid="ignore"):
+        products = row_products(found.values, found.logits)
+    if not np.isfinite(products).all():
+        np.copyto(found.logits, 0.0, where=found.values == 0.0)
+        products = row_products(found.values, found.logits)
+    return products
+
+
+def plain_parts(logits: FloatArray, members: Members, *, per_label: bool) -> Parts:
+    """The parts of a block [S, n, K] from the logarithm of every probability; softmax, or one sigmoid a label."""
+    sides = [log_sigmoid(logits), log_sigmoid(-logits)] if per_label else [log_softmax(logits)]
+    total, expected = np.zeros(logits.shape[1]), np.zeros(logits.shape[1])
+    for logs in sides:
+        probs = np.exp(logs)
+        mean = probs.mean(axis=0)
+        with np.errstate(divide="ignore"):
+            total += _minus_p_log_p(mean, np.log(mean)).sum(axis=-1)
+        expected += _minus_p_log_p(probs, logs).sum(axis=-1).mean(axis=0)
+    return {
+        "pooled_entropy": total,
+        "expected_entropy": expected,
+        "mutual_information": _information(total, expected),
+    } | _variances(np.exp(sides[0]), members)
+
+
+def _information(total: FloatArray, expected: FloatArray) -> FloatArray:
+    information = total - expected
+    information[information < ROUNDING] = 0.0
+    return information
+
+
+def _variances(probs: FloatArray, members: Members) -> Parts:
+    """The parts of the total variance of a block [S, n, K], averaged over classes."""
+    mean = probs.mean(axis=0)
+    between = np.zeros(probs.shape[1])
+    within = np.zeros(probs.shape[1])
+    for which in members:
+        own = probs[which]
+        centre = own.mean(axis=0)
+        share = len(own) / len(probs)
+        between += share * ((centre - mean) ** 2).mean(axis=-1)
+        within += share * ((own - centre) ** 2).mean(axis=0).mean(axis=-1)
+    between[between < ROUNDING**2] = 0.0  # squares: the rounding error of a probability, squared
+    within[within < ROUNDING**2] = 0.0
+    return {
+        "total_variance": (mean * (1 - mean)).mean(axis=-1),
+        "expected_variance": (probs * (1 - probs)).mean(axis=0).mean(axis=-1),
+        "sample_variance": between + within,
+        "between_members": between,
+        "within_members": within,
+    }
+
+
+def _minus_p_log_p(probs: FloatArray, logs: FloatArray) -> FloatArray:
+    """−p log p, zero where p is; the floor is below the log of the smallest double and only replaces −inf."""
+    return -probs * np.maximum(logs, -1e4)

@@ -1,0 +1,88 @@
+"""Upper confidence bounds on a mean loss between 0 and 1, and the p-values they invert.
+
+A p-value here speaks against "the mean is ``risk`` or more": it is at most α with probability at most α whenever that
+is so. The upper bound at level α is the smallest ``risk`` whose p-value is at most α, so that one says "below ``risk``"
+exactly when the other does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, e, exp, log
+
+from scipy.optimize import brentq
+from scipy.special import bdtr, betaincinv
+
+SLACK = 1e-9
+"""A sum of losses this close above a whole number is that number."""
+
+
+def binomial_p(mean: float, count: int, risk: float) -> float:
+    """P(Bin(count, risk) ≤ count · mean): exact for losses that are 0 or 1.
+
+    Args:
+        mean: Share of losses that are 1.
+        count: How many independent losses; with none the p-value is 1.
+        risk: Above 0 and below 1.
+    """
+    return float(bdtr(round(mean * count), count, risk)) if count else 1.0
+
+
+def binomial_upper(mean: float, count: int, level: float) -> float:
+    """The Clopper–Pearson upper bound: the (1 − level) quantile of Beta(k + 1, n − k), and 1 where k = n."""
+    errors = round(mean * count)
+    return float(betaincinv(errors + 1, count - errors, 1.0 - level)) if errors < count else 1.0
+
+
+def hoeffding_bentkus_p(mean: float, count: int, risk: float) -> float:
+    """For independent losses anywhere in [0, 1] (Bates et al. 2021, eq. 9): the smaller of two valid p-values.
+
+    Hoeffding: exp(−n KL(min(mean, risk) ‖ risk)). Bentkus: e · P(Bin(n, risk) ≤ ⌈n · mean⌉). Each of them bounds
+    P(observed mean ≤ x) at every x, hence so does the smaller, and that makes it a p-value.
+
+    Args:
+        mean: Mean loss.
+        count: How many independent losses; with none the p-value is 1.
+        risk: Above 0 and below 1.
+    """
+    if not count:
+        return 1.0
+    hoeffding = exp(-count * _divergence(min(mean, risk), risk))
+    bentkus = e * float(bdtr(ceil(mean * count - SLACK), count, risk))
+    return min(1.0, hoeffding, bentkus)
+
+
+def hoeffding_bentkus_upper(mean: float, count: int, level: float) -> float:
+    """The smallest risk whose Hoeffding–Bentkus p-value is at most ``level``; 1 where there is none."""
+    low, high = max(mean, 1e-12), 1.0 - 1e-12
+    if not count or low >= high or hoeffding_bentkus_p(mean, count, high) > level:
+        return 1.0
+    found, near = brentq(lambda risk: hoeffding_bentkus_p(mean, count, risk) - level, low, high, xtol=1e-10), 1e-9
+    return float(min(1.0, found + near))  # rounded upwards: never below the true inverse
+
+
+def _divergence(first: float, second: float) -> float:
+    """KL divergence between two coins."""
+    parts = ((first, second), (1.0 - first, 1.0 - second))
+    return sum(one * log(one / other) for one, other in parts if one > 0)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound by its name, chosen by what the independent units are.
+
+    Attributes:
+        name: ``binomial`` where every unit is one row, else ``hoeffding-bentkus``.
+    """
+
+    name: str
+
+    def p_value(self, mean: float, count: int, risk: float) -> float:
+        """Evidence against "the mean loss is ``risk`` or more"."""
+        made = binomial_p if self.name == "binomial" else hoeffding_bentkus_p
+        return made(mean, count, risk)
+
+    def upper(self, mean: float, count: int, level: float) -> float:
+        """The mean loss is below this with confidence 1 − level."""
+        made = binomial_upper if self.name == "binomial" else hoeffding_bentkus_upper
+        return made(mean, count, level)

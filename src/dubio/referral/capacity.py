@@ -1,0 +1,92 @@
+"""The policy for a given capacity: at most a share of the rows is referred."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from scipy.stats import beta, betabinom
+
+from dubio.calibration.conformal import SLACK
+from dubio.errors import UserError
+from dubio.pooling import FloatArray
+from dubio.referral.calibration_set import fraction, make_policy, usable
+from dubio.referral.policy import Policy
+from dubio.referral.units import independent_uncertainties
+from dubio.types import Predictions
+
+BATCH = 100
+"""The size of the batch of new rows whose referrals are foretold."""
+
+
+def fit_capacity_policy(
+    calibration: Predictions,
+    *,
+    capacity: float,
+    confidence: float = 0.95,
+    quantity: str = "confidence",
+    seed: int = 0,
+    allow_selected: bool = False,
+) -> Policy:
+    """Refer the most uncertain, on average at most a share ``capacity`` of new rows.
+
+    The threshold is the k-th smallest of n calibration uncertainties, k = ⌈(n + 1)(1 − capacity)⌉. If calibration and
+    new rows are exchangeable, a new row is referred with probability at most 1 − k/(n + 1) ≤ capacity, over calibration
+    sets and new rows together. For one calibration set the share of all future rows that is referred follows
+    Beta(n + 1 − k, k), and the number among the next b rows the beta-binomial of these parameters; with ties both are
+    stochastically smaller, so that upper bounds stay valid. Labels are not used.
+
+    Where ``group`` is given, rows of one group are not exchangeable: one row of each, drawn by seed, is used, and the
+    promise is about a random row of a new group.
+
+    Args:
+        calibration: Predictions that neither training nor selection has seen.
+        capacity: Share that can be referred, between 0 and 1.
+        confidence: Of the bounds stated beside the expectation.
+        quantity: The uncertainty to refer by.
+        seed: Which row of each group is used.
+        allow_selected: Accept a training or validation split; the guarantee then does not hold.
+
+    Raises:
+        UserError: When there are too few rows for this capacity, or for a split or a value that is not allowed.
+    """
+    fraction("capacity (--capacity)", capacity)
+    fraction("confidence (--confidence)", confidence)
+    source = usable(calibration, labelled=None, allow_selected=allow_selected)
+    values = independent_uncertainties(source.predictions, quantity, seed=seed)
+    count = len(values)
+    place = ceil((count + 1) * (1.0 - capacity) - SLACK)
+    if place > count:
+        raise UserError(f"a capacity (--capacity) of {capacity:g} needs at least {ceil(1 / capacity - SLACK) - 1} "
+                        f"independent calibration rows; given {count}.")  # fmt: skip
+    above = count + 1 - place
+    expected, upper = above / (count + 1), float(beta.ppf(confidence, above, place))
+    batch = int(betabinom.ppf(confidence, BATCH, above, place))
+    what = "rows" if source.predictions.group is None else "rows, each of a new group,"
+    threshold = float(values[place - 1])
+    return make_policy(
+        "capacity", source, quantity=quantity, threshold=threshold, confidence=confidence,
+        goals={"capacity": capacity},
+        guarantee=f"On average at most {expected:.4g} of new {what} are referred, for data like the calibration data. "
+        f"With {confidence:.4g} confidence the long-run share is at most {upper:.4g}, and at most {batch} of the next "
+        f"{BATCH}.",
+        evidence={
+            "rows": float(len(source.predictions)),
+            "units": float(count),
+            "referred": float((values > threshold).mean()),
+            "expected_referral": expected,
+            "upper_referral": upper,
+            "of_next_hundred": float(batch),
+        },
+        notes=_tie_note(values, threshold, expected),
+        seed=seed,
+    )  # fmt: skip
+
+
+def _tie_note(values: FloatArray, threshold: float, expected: float) -> tuple[str, ...]:
+    """Say so where rows of equal uncertainty leave much of the capacity unused."""
+    used = float((values > threshold).mean())
+    if used > 0.9 * expected - 1 / len(values):
+        return ()
+    tied = int((values == threshold).sum())
+    return (f"{tied} calibration rows are exactly as uncertain as the threshold and are kept together: only "
+            f"{used:.4g} of the rows are referred.",)  # fmt: skip

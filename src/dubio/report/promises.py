@@ -1,0 +1,171 @@
+"""What a referral policy promises on calibration data, and what becomes of it on the test sets.
+
+Every method is asked for the same: an error among the kept below half of what the reference method errs without
+referral, with 90 % confidence. One target for all lets coverages be compared. It is taken from the in-domain test set,
+never from the calibration set: the guarantee is for a bound that was fixed without looking at the rows that prove it.
+The first run of each method stands for it, since a policy belongs to one system and not to a method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dubio.errors import DubioError, UserError
+from dubio.pooling import FloatArray
+from dubio.referral.bounds import binomial_upper
+from dubio.referral.operating import operating_point
+from dubio.referral.policy import Policy
+from dubio.referral.risk import NoGuarantee, fit_risk_policy
+from dubio.referral.shift import shift_test
+from dubio.referral.units import graded_uncertainty
+from dubio.report.kept import REFERRED_BY, kept_accuracy
+from dubio.report.manifest import RunView, Source, SplitView, TaskView
+from dubio.types import Predictions
+
+CONFIDENCE = 0.9
+"""Of the promise."""
+
+SHARE = 0.5
+"""Of the reference method's error without referral that is promised."""
+
+LEVEL = 0.05
+"""One minus the coverage of the exact interval around the error on a test set."""
+
+KEPT = np.arange(5, 101) / 100
+"""Fractions kept at which the curve behind an operating point is drawn."""
+
+Outcome = Literal["held", "above, undecided", "above", "broken", "nothing kept"]
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a policy does on one split.
+
+    Attributes:
+        split: Its name.
+        retained: Share of rows kept.
+        error: Error among the kept; None where no label is known or nothing is kept.
+        interval: Its exact (Clopper–Pearson) interval; None without an error, or where rows come in groups.
+        shift: p-value of the test that the uncertainties are those of the calibration set.
+    """
+
+    split: str
+    retained: float
+    error: float | None
+    interval: tuple[float, float] | None
+    shift: float
+
+
+@dataclass(frozen=True, eq=False)
+class Promise:
+    """A method's policy, or why there is none.
+
+    Attributes:
+        run: The run it is fitted for.
+        target: The error asked for.
+        curve: Error among the kept on the in-domain test set at :data:`KEPT`.
+        policy: None where nothing meets the target.
+        best: (bound, share kept) of the best that could be guaranteed, where nothing meets the target.
+        home: On the in-domain test set; None without a policy.
+        away: On splits from elsewhere.
+    """
+
+    run: RunView
+    target: float
+    curve: FloatArray
+    policy: Policy | None
+    best: tuple[float, float] | None
+    home: Observed | None
+    away: tuple[Observed, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What the in-domain test set says of the promise; None where none was made."""
+        if self.home is None:
+            return None
+        if self.home.error is None:
+            return "nothing kept"
+        if self.home.error < self.target:
+            return "held"
+        if self.home.interval is None:
+            return "above"
+        return "broken" if self.home.interval[0] >= self.target else "above, undecided"
+
+
+def target_of(error: float) -> float | None:
+    """The error to promise where the reference method errs so much, in two digits; None where there is no error."""
+    return float(f"{SHARE * error:.2g}") if error > 0 else None
+
+
+def exact_interval(error: float, rows: int) -> tuple[float, float]:
+    """Clopper–Pearson: each end has a chance of at most half of :data:`LEVEL` to exclude the truth."""
+    return 1.0 - binomial_upper(1.0 - error, rows, LEVEL / 2), binomial_upper(error, rows, LEVEL / 2)
+
+
+def promises_of(
+    store: Source, task: TaskView, runs: Mapping[str, RunView], error: float, places: tuple[SplitView, ...]
+) -> dict[str, Promise]:
+    """The promise of each method on a task; empty without a calibration split, or where the reference never errs.
+
+    Args:
+        store: Where the predictions are.
+        task: The task.
+        runs: Method → the run that stands for it.
+        error: The reference method's error without referral, on the in-domain test set.
+        places: Splits from elsewhere to look at.
+    """
+    kept_aside, target = task.of_kind("cal"), target_of(error)
+    if not kept_aside or target is None:
+        return {}
+    found = {}
+    for method, run in runs.items():
+        calibration, home = (_read(store, run, split) for split in (kept_aside[0], task.of_kind("id")[0]))
+        if calibration is None or home is None:
+            continue
+        away = {split.name: _read(store, run, split) for split in places}
+        known = {name: predictions for name, predictions in away.items() if predictions is not None}
+        made = _promise(run, target, calibration, home, known)
+        if made is not None:
+            found[method] = made
+    return found
+
+
+def _read(store: Source, run: RunView, split: SplitView) -> Predictions | None:
+    """The predictions; None where they are not there, which scoring has already said of all but calibration."""
+    try:
+        return store.read_predictions(run.id, split.name, split.fingerprint)
+    except DubioError:
+        return None
+
+
+def _promise(
+    run: RunView, target: float, calibration: Predictions, home: Predictions, away: Mapping[str, Predictions]
+) -> Promise | None:
+    """A policy and what it does; None where the calibration split has no labels to fit it on."""
+    curve = 1.0 - kept_accuracy(home.labelled, REFERRED_BY, KEPT)
+    try:
+        policy = fit_risk_policy(calibration, max_risk=target, confidence=CONFIDENCE, quantity=REFERRED_BY)
+    except NoGuarantee as refusal:
+        return Promise(run, target, curve, None, (refusal.upper, refusal.coverage), None)
+    except UserError:
+        return None
+    elsewhere = tuple(observe(policy, name, predictions) for name, predictions in away.items())
+    return Promise(run, target, curve, policy, None, observe(policy, "home", home), elsewhere)
+
+
+def observe(policy: Policy, split: str, predictions: Predictions) -> Observed:
+    """What a policy does on a split."""
+    shift = shift_test(policy, predictions).p_value
+    if predictions.target != "multilabel" and not (predictions.labels >= 0).any():
+        retained = np.mean(graded_uncertainty(predictions, policy.quantity) <= policy.threshold)
+        return Observed(split, float(retained), None, None, shift)
+    point = operating_point(policy, predictions)
+    if not point.kept:
+        return Observed(split, point.retained, None, None, shift)
+    error = 1.0 - point.accuracy
+    interval = exact_interval(error, point.kept) if predictions.group is None else None
+    return Observed(split, point.retained, error, interval, shift)

@@ -1,0 +1,105 @@
+"""AAPD: the subjects of computer science abstracts, several at a time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dubio.errors import BadFile
+from dubio.registry import task
+from dubio.tasks.corpora.cutting import Setting, Wishes, task_of
+from dubio.tasks.corpora.jsonl import jsonl_finder, jsonl_reader
+from dubio.tasks.sources.corpus import Corpus, Document, Layout, Original
+from dubio.tasks.sources.obtaining import obtain
+from dubio.types import SourceCard, Task
+
+CARD = SourceCard(
+    source="https://github.com/lancopku/SGM (AAPD: text_train, label_train and so on)",
+    revision="2018",
+    licence="the abstracts are their authors'; research use",
+    citation="P. Yang et al. (2018), SGM: Sequence Generation Model for Multi-label Classification, COLING",
+    description="Abstracts of computer science papers and their subjects, 54 of them, several a paper. Novelty: papers "
+    "on information theory are never trained on.",
+)
+
+NOVEL = "cs.it"
+COUNTS = {"train": 53840, "val": 1000, "test": 1000, "classes": 54}
+_PARTS = ("train", "val", "test")
+
+
+def _find_lines(folder: Path) -> Path | None:
+    for place in (folder, folder / "AAPD"):
+        if all((place / f"{what}_{part}").is_file() for what in ("text", "label") for part in _PARTS):
+            return place
+    return None
+
+
+def _read_lines(folder: Path) -> list[Document]:
+    documents = []
+    for part in _PARTS:
+        texts, labels = (
+            (folder / f"{what}_{part}").read_text(encoding="utf-8").splitlines() for what in ("text", "label")
+        )
+        if len(texts) != len(labels):
+            raise BadFile(f"text_{part} has {len(texts):,} lines, label_{part} {len(labels):,}; they go together.")
+        documents += [
+            Document(part, text.strip(), tuple(name.lower() for name in names.split()))
+            for text, names in zip(texts, labels, strict=True)
+        ]
+    return documents
+
+
+CORPUS = Corpus(
+    name="aapd",
+    card=CARD,
+    layouts=(
+        Layout(
+            "the authors' lines",
+            "text_train, label_train, text_val, label_val, text_test and label_test",
+            _find_lines,
+            _read_lines,
+            COUNTS,
+        ),
+        Layout(
+            "JSON lines",
+            "aapd.jsonl or aapd.jsonl.gz",
+            jsonl_finder("aapd.jsonl"),
+            jsonl_reader(label=str.lower),
+            COUNTS,
+        ),
+        Layout(
+            "validation and test texts without the training texts",
+            "aapd_val_test.jsonl or aapd_val_test.jsonl.gz",
+            jsonl_finder("aapd_val_test.jsonl"),
+            jsonl_reader(label=str.lower),
+            {"val": 1000, "test": 1000, "classes": 54},
+            partial=True,
+        ),
+    ),
+    originals=(Original("https://git.uwaterloo.ca/jimmylin/Castor-data/tree/master/datasets/AAPD", "text_train"),),
+    published={"documents": 55840, "classes": 54},
+    advice="The six files are on the page of the paper's code, https://github.com/lancopku/SGM, and in the repository "
+    "https://git.uwaterloo.ca/jimmylin/Castor-data under datasets/AAPD.",
+)
+CORPORA = (CORPUS,)
+
+
+@task("aapd")
+def aapd(
+    *, setting: Setting = "in-domain", data_dir: str | None = None, split_seed: int = 42, cal: float = 0.0
+) -> Task:
+    """Subjects of computer science abstracts, multi-label: in-domain, or novelty with information theory held out.
+
+    Splits: train, val, test as published. In the novelty setting every training and validation abstract with the
+    subject ``cs.it`` is dropped; test abstracts that carry it are the split ``novel``, with what other subjects they
+    have as labels. ``math.it`` is another name of the same subject and leaves training with it. Labels are in lower
+    case.
+
+    Args:
+        setting: ``in-domain`` or ``novelty``.
+        data_dir: A folder with the corpus; see ``dubio data where aapd``.
+        split_seed: Of the cut of ``cal``.
+        cal: Share of training that becomes the split ``cal``.
+    """
+    name = "aapd" if setting == "in-domain" else "aapd-novelty"
+    wishes = Wishes(name, "multilabel", setting, lambda classes: (NOVEL,), split_seed, cal)
+    return task_of(obtain(CORPUS, data_dir), wishes)

@@ -1,0 +1,161 @@
+"""Amazon reviews of four sorts of products: trained on one, tested on it and on the others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from dubio.errors import BadFile, UserError
+from dubio.registry import task
+from dubio.tasks.corpora.counts import compared
+from dubio.tasks.corpora.cutting import (
+    VAL_SHARE,
+    card_of,
+    checked_cal,
+    cut_whole,
+    examples_of,
+    ids_of,
+    label_array,
+    shared_notes,
+)
+from dubio.tasks.corpora.jsonl import jsonl_finder, jsonl_reader
+from dubio.tasks.sources.corpus import Corpus, Document, Layout, Original
+from dubio.tasks.sources.obtaining import obtain
+from dubio.tasks.splits import PARTS
+from dubio.types import Kind, SourceCard, Split, Task
+
+CARD = SourceCard(
+    source="https://www.cs.jhu.edu/~mdredze/datasets/sentiment/ (domain_sentiment_data.tar.gz)",
+    revision="2007",
+    licence="the reviews are their authors'; research use",
+    citation="J. Blitzer, M. Dredze and F. Pereira (2007), Biographies, Bollywood, Boom-boxes and Blenders: Domain "
+    "Adaptation for Sentiment Classification, ACL",
+    description="Is a review of a product positive? Trained on one of four sorts of products, shifted to the others.",
+)
+
+Domain = Literal["books", "dvd", "electronics", "kitchen"]
+DOMAINS: tuple[Domain, ...] = ("books", "dvd", "electronics", "kitchen")
+CLASSES = ("negative", "positive")
+COUNTS = {"documents": 8000, "classes": 2}
+HELD_OUT = 400
+"""Test reviews of the source (T, Section III-B)."""
+
+_FOLDERS = {"books": "books", "dvd": "dvd", "electronics": "electronics", "kitchen": "kitchen_&_housewares"}
+_REVIEW = re.compile(r"<review>(.*?)</review>", re.DOTALL)
+
+
+def _find_reviews(folder: Path) -> Path | None:
+    for place in (folder, folder / "sorted_data_acl", folder / "sorted_data"):
+        if all((place / home / f"{side}.review").is_file() for home in _FOLDERS.values() for side in CLASSES):
+            return place
+    return None
+
+
+def _read_reviews(folder: Path) -> list[Document]:
+    """The labelled reviews; a byte that is not UTF-8 becomes the replacement character."""
+    documents = []
+    for domain, home in _FOLDERS.items():
+        for side in CLASSES:
+            path = folder / home / f"{side}.review"
+            reviews = _REVIEW.findall(path.read_text(encoding="utf-8", errors="replace"))
+            if not reviews:
+                raise BadFile(f"{home}/{path.name}: no <review> in it; word counts (processed_acl) are not texts.")
+            for review in reviews:
+                text = "\n".join(filter(None, (_field(review, "title"), _field(review, "review_text"))))
+                documents.append(Document("", text, (side,), id=_field(review, "unique_id"), domain=domain))
+    return documents
+
+
+def _field(review: str, name: str) -> str:
+    match = re.search(rf"<{name}>(.*?)</{name}>", review, re.DOTALL)
+    return match[1].strip() if match is not None else ""
+
+
+CORPUS = Corpus(
+    name="amazon",
+    card=CARD,
+    layouts=(
+        Layout(
+            "the authors' files",
+            "the folder sorted_data_acl with positive.review and negative.review for each sort of products",
+            _find_reviews,
+            _read_reviews,
+            COUNTS,
+        ),
+        Layout(
+            "JSON lines",
+            "amazon.jsonl or amazon.jsonl.gz",
+            jsonl_finder("amazon.jsonl"),
+            jsonl_reader({"all": ""}),
+            COUNTS,
+        ),
+    ),
+    originals=(
+        Original(
+            url="https://www.cs.jhu.edu/~mdredze/datasets/sentiment/domain_sentiment_data.tar.gz",
+            file="domain_sentiment_data.tar.gz",
+            keep=r"/(positive|negative)\.review$",
+        ),
+    ),
+    published=COUNTS,
+    advice="The authors' processed_acl.tar.gz will not do: it holds word counts, not texts.",
+)
+CORPORA = (CORPUS,)
+
+
+@task("amazon")
+def amazon(
+    *,
+    source: Domain = "books",
+    target: Literal["books", "dvd", "electronics", "kitchen", "all"] = "all",
+    data_dir: str | None = None,
+    split_seed: int = 42,
+    cal: float = 0.0,
+) -> Task:
+    """Sentiment of product reviews, cross-domain: one source, one target or all others.
+
+    Splits: of the source 400 held-out test reviews, val (15 % of the rest, stratified) and train; each target whole, as
+    a split of kind ``shift`` that is called after it. The four sources with ``target = "all"`` are the twelve pairs,
+    with one training for three of them.
+
+    Args:
+        source: Trained on: ``books``, ``dvd``, ``electronics`` or ``kitchen``.
+        target: Shifted to: another of them, or ``all`` others.
+        data_dir: A folder with the corpus; see ``dubio data where amazon``.
+        split_seed: Of the cut of the source.
+        cal: Share of the source's training that becomes the split ``cal``.
+    """
+    if source == target:
+        raise UserError(f"amazon: target must be another domain than source; given {source!r} for both.")
+    found = obtain(CORPUS, data_dir)
+    documents = found.documents()
+    domains = np.array([document.domain for document in documents], dtype=np.str_)
+    for domain in DOMAINS:
+        if not (domains == domain).any():
+            raise BadFile(f"{found.path.name} has no review of the domain {domain!r}.")
+    labels = label_array(documents, CLASSES, "multiclass")
+    everything = examples_of(documents, labels, ids_of(documents))
+    rows = np.flatnonzero(domains == source)
+    if len(rows) <= HELD_OUT:
+        raise BadFile(f"{found.path.name} has {len(rows):,} reviews of {source}; {HELD_OUT} are held out for testing.")
+    parts = cut_whole(documents, labels, rows, _fractions(HELD_OUT / len(rows), checked_cal(cal)), split_seed)
+    home = everything.take(rows)
+    kinds: tuple[Kind, ...] = ("train", "val", "cal", "id")
+    splits = [
+        Split.of(name, kinds[code], home.take(np.flatnonzero(parts == code)))
+        for code, name in enumerate(PARTS)
+        if (parts == code).any()
+    ]
+    for domain in (other for other in DOMAINS if other != source and target in (other, "all")):
+        splits.append(Split.of(domain, "shift", everything.take(np.flatnonzero(domains == domain))))
+    name = f"amazon-{source}" if target == "all" else f"amazon-{source}-{target}"
+    notes = [*shared_notes(splits), *(count.sentence() for count in compared(found, documents) if count.differs)]
+    return Task(name, "text", "multiclass", CLASSES, tuple(splits), card_of(found, documents), tuple(notes))
+
+
+def _fractions(test: float, cal: float) -> tuple[float, ...]:
+    rest = 1 - test
+    return (rest * (1 - VAL_SHARE - cal), rest * VAL_SHARE, rest * cal, test)

@@ -1,0 +1,1 @@
+"""What the text corpora share: reading JSON lines, cutting documents into a task's splits, comparing counts."""

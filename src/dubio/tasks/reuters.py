@@ -1,0 +1,147 @@
+"""Reuters-21578, ApteMod: the topics of newswire stories, several at a time."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from dubio.errors import BadFile
+from dubio.registry import task
+from dubio.tasks.corpora.cutting import Setting, Wishes, task_of
+from dubio.tasks.corpora.jsonl import jsonl_finder, jsonl_reader
+from dubio.tasks.sources.corpus import Corpus, Document, Layout, Original
+from dubio.tasks.sources.obtaining import obtain
+from dubio.types import SourceCard, Task
+
+CARD = SourceCard(
+    source="https://archive.ics.uci.edu/dataset/137 (Reuters-21578, Distribution 1.0), ApteMod parts",
+    revision="Distribution 1.0",
+    licence="Reuters and Carnegie Group; research use",
+    citation="D. Lewis (1997), Reuters-21578 Text Categorization Test Collection, Distribution 1.0",
+    description="Newswire stories of 1987 and their topics, 90 of them, several a story. Novelty: stories on "
+    "acquisitions are never trained on.",
+)
+
+NOVEL = "acq"
+COUNTS = {"train": 7769, "test": 3019, "classes": 90}
+
+_STORY = re.compile(r"<REUTERS(.*?)>(.*?)</REUTERS>", re.DOTALL)
+_TOPICS = re.compile(r"<TOPICS>(.*?)</TOPICS>", re.DOTALL)
+_CONTROL = re.compile(r"&#\d+;|[\x00-\x08\x0b-\x1f]")
+
+
+def _find_sgm(folder: Path) -> Path | None:
+    return folder if any(folder.glob("reut2-0*.sgm")) else None
+
+
+def _read_sgm(folder: Path) -> list[Document]:
+    """The ApteMod stories: with topics, in Lewis's parts, topics that both train and test have."""
+    documents = []
+    for path in sorted(folder.glob("reut2-0*.sgm")):
+        documents += list(_stories(path.read_text(encoding="latin-1")))
+    if not documents:
+        raise BadFile(f"{folder.name}: no story of the ApteMod parts in its reut2-0….sgm files.")
+    seen = {part: {topic for d in documents if d.part == part for topic in d.labels} for part in ("train", "test")}
+    both = seen["train"] & seen["test"]
+    kept = [(d, tuple(topic for topic in d.labels if topic in both)) for d in documents]
+    return [Document(d.part, d.text, topics, d.id) for d, topics in kept if topics]
+
+
+def _stories(text: str) -> Iterator[Document]:
+    for head, body in _STORY.findall(text):
+        facts = dict(re.findall(r'(\w+)="(.*?)"', head))
+        part = {"TRAIN": "train", "TEST": "test"}.get(facts.get("LEWISSPLIT", ""))
+        topics = _TOPICS.search(body)
+        if part is None or facts.get("TOPICS") != "YES" or topics is None:
+            continue
+        names = tuple(dict.fromkeys(re.findall(r"<D>(.*?)</D>", topics[1])))
+        yield Document(part, _words(body), names, id=facts.get("NEWID", ""))
+
+
+def _words(body: str) -> str:
+    """Title and text; the whole of a story that was not taken apart."""
+    inside = [re.search(rf"<{tag}>(.*?)</{tag}>", body, re.DOTALL) for tag in ("TITLE", "BODY")]
+    found = [match[1] for match in inside if match is not None]
+    if not found:
+        whole = re.search(r"<TEXT.*?>(.*?)</TEXT>", body, re.DOTALL)
+        found = [whole[1]] if whole is not None else []
+    return html.unescape(_CONTROL.sub(" ", "\n".join(found))).strip()
+
+
+def _find_apte(folder: Path) -> Path | None:
+    for place in (folder, folder / "reuters"):
+        if (place / "cats.txt").is_file() and (place / "training").is_dir() and (place / "test").is_dir():
+            return place
+    return None
+
+
+def _read_apte(folder: Path) -> list[Document]:
+    documents = []
+    for number, line in enumerate((folder / "cats.txt").read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        name, *topics = line.split()
+        home, _, story = name.partition("/")
+        path = folder / home / story
+        if home not in ("training", "test") or not story.isalnum() or not topics or not path.is_file():
+            raise BadFile(f"cats.txt, line {number}: expected training/NUMBER or test/NUMBER, a file, and its topics.")
+        text = html.unescape(path.read_text(encoding="iso-8859-2"))
+        documents.append(Document("train" if home == "training" else "test", text.strip(), tuple(topics), id=story))
+    return documents
+
+
+CORPUS = Corpus(
+    name="reuters",
+    card=CARD,
+    layouts=(
+        Layout("Lewis's SGML files", "reut2-000.sgm to reut2-021.sgm", _find_sgm, _read_sgm, COUNTS),
+        Layout(
+            "NLTK's files",
+            "the folder reuters with training, test and cats.txt",
+            _find_apte,
+            _read_apte,
+            COUNTS,
+        ),
+        Layout(
+            "JSON lines",
+            "reuters90.jsonl or reuters90.jsonl.gz",
+            jsonl_finder("reuters90.jsonl"),
+            jsonl_reader(),
+            {"train": 7770, "test": 3019, "classes": 90},
+        ),
+    ),
+    originals=(
+        Original(
+            # the hash is the one that scikit-learn's examples and Hugging Face datasets check
+            url="https://kdd.ics.uci.edu/databases/reuters21578/reuters21578.tar.gz",
+            file="reuters21578.tar.gz",
+            sha256="3bae43c9b14e387f76a61b6d82bf98a4fb5d3ef99ef7e7075ff2ccbcf59f9d30",
+            keep=r"\.sgm$",
+        ),
+    ),
+    published={"documents": 10786, "classes": 90},
+)
+CORPORA = (CORPUS,)
+
+
+@task("reuters")
+def reuters(
+    *, setting: Setting = "in-domain", data_dir: str | None = None, split_seed: int = 42, cal: float = 0.0
+) -> Task:
+    """Topics of newswire stories, multi-label: in-domain, or novelty with acquisitions held out.
+
+    Splits: train, val (15 % of the published training part, stratified), test. In the novelty setting every training
+    and validation story with the topic ``acq`` is dropped; test stories that carry it are the split ``novel``, with
+    what other topics they have as labels.
+
+    Args:
+        setting: ``in-domain`` or ``novelty``.
+        data_dir: A folder with the corpus; see ``dubio data where reuters``.
+        split_seed: Of the cut into train and val.
+        cal: Share of training that becomes the split ``cal``.
+    """
+    name = "reuters" if setting == "in-domain" else "reuters-novelty"
+    wishes = Wishes(name, "multilabel", setting, lambda classes: (NOVEL,), split_seed, cal)
+    return task_of(obtain(CORPUS, data_dir), wishes)

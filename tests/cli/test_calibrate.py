@@ -1,0 +1,80 @@
+"""The commands ``dubio calibrate fit`` and ``apply``, and ``dubio evaluate --calibration``."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dubio.cli.app import app
+from dubio.errors import UnknownName, UserError
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, rows in (("val", 200), ("test", 300)):
+        labels = rng.integers(0, 3, rows)
+        z = 4 * (rng.normal(size=(rows, 3)) + np.eye(3)[labels])
+        p = np.exp(z - z.max(1, keepdims=True))
+        np.savez(tmp_path / f"{name}.npz", probs=p / p.sum(1, keepdims=True), labels=labels, ids=np.arange(rows))
+    return tmp_path
+
+
+def test_fit_then_evaluate_and_apply_agree(files):
+    fitted = run("calibrate", "fit", files / "val.npz", "-o", files / "t.json", "--json")
+    temperature = json.loads(fitted.stdout)["parameters"]["temperature"]
+    assert temperature > 1.5
+    arguments = ("--metric", "nll", "--replicates", 0, "--json")
+    plain = json.loads(run("evaluate", files / "test.npz", *arguments).stdout)["systems"]["test"]["scores"]["nll"]
+    direct = json.loads(run("evaluate", files / "test.npz", "--calibration", files / "t.json", *arguments).stdout)
+    for output in ("out.npz", "out.safetensors"):
+        applied = run("calibrate", "apply", files / "t.json", files / "test.npz", "-o", files / output)
+        assert "written" in applied.output
+        again = json.loads(run("evaluate", files / output, *arguments).stdout)["systems"]["out"]["scores"]["nll"]
+        assert again["value"] == pytest.approx(direct["systems"]["test"]["scores"]["nll"]["value"], abs=1e-6)
+    assert direct["systems"]["test"]["scores"]["nll"]["value"] < plain["value"]
+    assert direct["notes"][0] == f"test: recalibrated with {files / 't.json'} (temperature)."
+
+
+def test_what_it_was_fitted_on_is_told(files):
+    run("calibrate", "fit", files / "val.npz", "-o", files / "t.json")
+    told = run("evaluate", files / "val.npz", "--calibration", files / "t.json", "--replicates", 0)
+    assert "fitted on these very predictions" in told.output
+    told = run("calibrate", "apply", files / "t.json", files / "val.npz", "-o", files / "out.npz")
+    assert "fitted on these very predictions" in told.output
+
+
+def test_one_of_several_systems_is_recalibrated(files):
+    run("calibrate", "fit", files / "val.npz", "-o", files / "v.json", "--method", "vector")
+    test = files / "test.npz"
+    found = run("evaluate", f"a={test}", f"b={test}", "--calibration", f"b={files / 'v.json'}", "--metric", "brier",
+                "--replicates", 50, "--json")  # fmt: skip
+    document = json.loads(found.stdout)
+    test = document["pairs"]["metrics"]["brier"][0]
+    assert test["better"] == "b"
+    assert test["difference"] > test["resolves"] > 0
+    with pytest.raises(UserError, match="say whose it is"):
+        run("evaluate", f"a={files / 'test.npz'}", f"b={files / 'test.npz'}", "--calibration", files / "v.json")
+    with pytest.raises(UnknownName, match="system in --calibration 'c'"):
+        run("evaluate", f"a={files / 'test.npz'}", "--calibration", f"c={files / 'v.json'}")
+
+
+def test_mistakes_are_named(files):
+    run("calibrate", "fit", files / "val.npz", "-o", files / "t.json")
+    with pytest.raises(UserError, match=r"must end in \.npz or \.safetensors"):
+        run("calibrate", "apply", files / "t.json", files / "test.npz", "-o", files / "out.pkl")
+    (files / "x.json").write_text("{}")
+    with pytest.raises(UserError, match="no recalibration"):
+        run("calibrate", "apply", files / "x.json", files / "test.npz", "-o", files / "out.npz")
+    separable = np.eye(2)[[0, 1] * 20] * 0.8 + 0.1
+    np.savez(files / "easy.npz", probs=separable, labels=np.array([0, 1] * 20))
+    told = run("calibrate", "fit", files / "easy.npz", "-o", files / "e.json")
+    assert "no optimum inside" in told.output

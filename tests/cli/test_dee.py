@@ -1,0 +1,78 @@
+"""The command ``dubio dee``."""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dubio.cli.app import app
+from dubio.errors import UserError
+from dubio.statistics.ensemble_equivalent import equivalent_curve, growth_curve
+from dubio.types import Predictions
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+LABELS = np.random.default_rng(0).integers(0, 3, 150)
+
+
+@pytest.fixture
+def files(tmp_path):
+    rng = np.random.default_rng(1)
+    shared = rng.normal(size=(150, 3)) + 1.5 * np.eye(3)[LABELS]
+    ensemble = (shared + 1.5 * rng.normal(size=(5, 150, 3))).astype(np.float32)
+    weak = (shared + 1.5 * rng.normal(size=(150, 3)) + 0.4 * rng.normal(size=(4, 150, 3))).astype(np.float32)
+    strong = (shared + 3.0 * np.eye(3)[LABELS] + rng.normal(size=(3, 150, 3))).astype(np.float32)
+    np.savez(tmp_path / "de.npz", logits=ensemble, labels=LABELS, member=np.arange(5))
+    np.savez(tmp_path / "bare.npz", logits=ensemble, labels=LABELS)
+    np.savez(tmp_path / "weak.npz", logits=weak, labels=LABELS)
+    np.savez(tmp_path / "strong.npz", logits=strong, labels=LABELS)
+    return tmp_path
+
+
+@pytest.mark.parametrize("metric", ["nll", "brier", "error", "aurc"])
+def test_the_numbers_are_those_of_the_statistics(files, metric):
+    found = run("dee", f"weak={files / 'weak.npz'}", files / "strong.npz", "--ensemble", files / "de.npz",
+                "--metric", metric, "--orders", 2, "--json")  # fmt: skip
+    document = json.loads(found.stdout)
+    arrays = {name: np.load(files / f"{name}.npz")["logits"] for name in ("de", "weak")}
+    ensemble = growth_curve(Predictions(arrays["de"], LABELS, member=np.arange(5)), orders=2)
+    method = growth_curve(Predictions(arrays["weak"], LABELS), unit="sample", orders=2)
+    for told, wanted in zip(
+        document["methods"]["weak"]["dee"], equivalent_curve(ensemble, method, metric), strict=True
+    ):
+        for part in ("lower", "central", "upper"):
+            each = getattr(wanted, part)
+            assert told[part] == (str(each) if each.beyond else pytest.approx(each.size))
+    assert document["longest"] == 5
+    assert document["methods"]["strong"]["dee"][-1]["central"] == "> 5"
+
+
+def test_printed_with_bounds_and_a_figure(files):
+    found = run("dee", files / "weak.npz", files / "strong.npz", "--ensemble", files / "bare.npz", "--orders", 2,
+                "--figure", files / "dee.svg")  # fmt: skip
+    assert "> 5" in found.output
+    assert "each of the 5 samples counts as one" in found.output
+    drawn = (files / "dee.svg").read_text()
+    assert drawn.startswith("<?xml")
+    again = run("dee", files / "weak.npz", files / "strong.npz", "--ensemble", files / "bare.npz", "--orders", 2,
+                "--figure", files / "again.svg")  # fmt: skip
+    assert again.exit_code == 0
+    assert (files / "again.svg").read_text() == drawn
+
+
+def test_mistakes_are_named(files):
+    np.savez(files / "one.npz", logits=np.zeros((150, 3), np.float32), labels=LABELS)
+    with pytest.raises(UserError, match="at least two members, and this file has one sample"):
+        run("dee", files / "weak.npz", "--ensemble", files / "one.npz")
+    with pytest.raises(UserError, match=r"must end in one of \.svg"):
+        run("dee", files / "weak.npz", "--ensemble", files / "de.npz", "--figure", files / "x.jpg", "--orders", 1)
+    np.savez(files / "other.npz", logits=np.zeros((10, 3), np.float32), labels=LABELS[:10])
+    with pytest.raises(UserError, match="one has 150 rows and the other 10"):
+        run("dee", files / "other.npz", "--ensemble", files / "de.npz")

@@ -1,0 +1,122 @@
+"""The command ``dubio refer``."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from dubio.cli.refer import app
+from dubio.errors import BadFile, UserError
+from dubio.formats import write_predictions
+from dubio.types import Predictions
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def drawn(rows, seed, sharpness=1.0):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, rows)
+    score = (2 * labels - 1) * rng.gamma(2, 1.5, rows) + rng.normal(0, 1, rows)
+    return 1 / (1 + np.exp(-sharpness * score)), labels
+
+
+@pytest.fixture
+def files(tmp_path):
+    for name, rows, seed, sharpness in (("cal", 800, 0, 1.0), ("new", 300, 1, 1.0), ("far", 300, 2, 0.2)):
+        probs, labels = drawn(rows, seed, sharpness)
+        np.savez(tmp_path / f"{name}.npz", probs=probs, labels=labels)
+    probs, _ = drawn(50, 3)
+    np.savez(tmp_path / "bare.npz", probs=probs, ids=np.array([f"p{k}" for k in range(50)]))
+    return tmp_path
+
+
+def test_fit_writes_a_policy_and_apply_a_decision_for_each_row(files):
+    fitted = run("fit", files / "cal.npz", "--max-risk", 0.05, "--confidence", 0.95, "-o", files / "policy.json")
+    assert fitted.exit_code == 0
+    assert "With 0.95 confidence the error among the kept is below 0.05" in fitted.stdout
+    assert "dubio cannot know" in fitted.stderr
+    policy = json.loads((files / "policy.json").read_text())
+    applied = run("apply", files / "policy.json", files / "bare.npz", "-o", files / "decisions.csv")
+    assert applied.exit_code == 0
+    rows = list(csv.DictReader((files / "decisions.csv").open(encoding="utf-8")))
+    assert [row["id"] for row in rows] == [f"p{k}" for k in range(50)]
+    assert list(rows[0]) == ["id", "decision", "predicted", "probability", "uncertainty", "reason"]
+    probs = np.load(files / "bare.npz")["probs"]
+    for row, p in zip(rows, probs, strict=True):
+        assert row["predicted"] == str(int(p > 0.5))
+        assert float(row["uncertainty"]) == pytest.approx(min(p, 1 - p), rel=1e-4)
+        assert row["decision"] == ("keep" if float(row["uncertainty"]) <= policy["threshold"] else "refer")
+        assert "threshold" in row["reason"]
+    assert not list(files.glob(".*"))
+
+
+def test_rows_without_ids_are_numbered(files):
+    run("fit", files / "cal.npz", "--capacity", 0.2, "-o", files / "policy.json")
+    run("apply", files / "policy.json", files / "new.npz", "-o", files / "d.csv")
+    rows = list(csv.DictReader((files / "d.csv").open(encoding="utf-8")))
+    assert [row["id"] for row in rows] == [str(k) for k in range(300)]
+    assert 0.1 < sum(row["decision"] == "refer" for row in rows) / 300 < 0.3
+
+
+def test_shifted_data_are_warned_of_and_exit_with_zero(files):
+    run("fit", files / "cal.npz", "--max-risk", 0.05, "-o", files / "policy.json")
+    result = run("apply", files / "policy.json", files / "far.npz", "-o", files / "d.csv")
+    assert result.exit_code == 0
+    assert "warning: The uncertainties have shifted" in result.stderr
+    assert "p = " in result.stdout
+    said = run("apply", files / "policy.json", files / "far.npz", "-o", files / "d.csv", "--json").stdout
+    document = json.loads(said)
+    assert document["shift"]["found"] is True
+    assert document["shift"]["p_value"] < 0.01
+    assert document["warnings"]
+    assert document["kept"] + document["referred"] == document["rows"] == 300
+    calm = json.loads(run("apply", files / "policy.json", files / "new.npz", "-o", files / "d.csv", "--json").stdout)
+    assert calm["warnings"] == []
+
+
+def test_screening_and_json(files):
+    goals = ("--sensitivity", 0.85, "--specificity", 0.8, "--quantity", "predictive_entropy")
+    document = json.loads(run("fit", files / "cal.npz", *goals, "-o", files / "s.json", "--json").stdout)
+    assert document["kind"] == "screening"
+    assert document["goals"] == {"sensitivity": 0.85, "specificity": 0.8}
+    assert document["threshold"] is None  # good enough without referral
+    assert "seen" not in document
+    assert len(json.loads((files / "s.json").read_text())["seen"]) == 800
+
+
+def test_validation_split_is_refused_unless_forced(files):
+    probs, labels = drawn(400, 5)
+    logits = np.log(np.stack([1 - probs, probs], 1))[None].astype(np.float32)
+    write_predictions(files / "val.safetensors", Predictions(logits, labels, kind="val"))
+    with pytest.raises(UserError, match="'val' and was used for selection"):
+        run("fit", files / "val.safetensors", "--max-risk", 0.2, "-o", files / "p.json")
+    assert not (files / "p.json").exists()
+    forced = run("fit", files / "val.safetensors", "--max-risk", 0.2, "-o", files / "p.json", "--force")
+    assert "No guarantee" in forced.stdout
+    applied = run("apply", files / "p.json", files / "new.npz", "-o", files / "d.csv")
+    assert "warning: No guarantee" in applied.stderr
+
+
+def test_mistakes_are_named(files):
+    cal, out = files / "cal.npz", files / "p.json"
+    with pytest.raises(UserError, match=r"give one goal: .*given none"):
+        run("fit", cal, "-o", out)
+    with pytest.raises(UserError, match="given --max-risk, --capacity"):
+        run("fit", cal, "--max-risk", 0.1, "--capacity", 0.1, "-o", out)
+    with pytest.raises(UserError, match="best that can be guaranteed"):
+        run("fit", cal, "--max-risk", 0.001, "-o", out)
+    with pytest.raises(UserError, match=r"sensitivity .* must lie between 0 and 1; given 0"):
+        run("fit", cal, "--sensitivity", 0, "-o", out)
+    assert not out.exists()
+    with pytest.raises(BadFile, match="no such file"):
+        run("apply", files / "none.json", cal, "-o", files / "d.csv")
+    with pytest.raises(BadFile, match="is not JSON"):
+        run("apply", cal, cal, "-o", files / "d.csv")
+    assert not (files / "d.csv").exists()

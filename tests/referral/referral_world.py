@@ -1,0 +1,47 @@
+"""Calibration sets drawn from a world whose true risk at every threshold is known."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from dubio.referral.units import BITS
+from dubio.types import Predictions
+
+
+def of_doubts(doubts, wrong, group=None, truth=None, kind="cal"):
+    """Binary predictions with 1 − confidence = doubt; the predicted class is the truth unless wrong."""
+    doubts, wrong = np.asarray(doubts, dtype=float), np.asarray(wrong, dtype=bool)
+    labels = np.zeros(len(doubts), dtype=np.int64) if truth is None else np.asarray(truth, dtype=np.int64)
+    chosen = np.where(wrong, 1 - labels, labels)
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.where(np.arange(2) == chosen[:, None], 1 - doubts[:, None], doubts[:, None]))
+    names = None if group is None else np.asarray(group).astype(str)
+    return Predictions(logs[None].astype(np.float32), labels, group=names, kind=kind)
+
+
+def draw(rng, rows, error_at, levels=None):
+    """Rows whose doubt is uniform on (0, 1/2), or on so many levels, wrong with a chance that depends on it."""
+    doubts = rng.random(rows) / 2 if levels is None else (rng.integers(0, levels, rows) + 1) / (2 * levels + 2)
+    return of_doubts(doubts, rng.random(rows) < error_at(doubts))
+
+
+@cache
+def _risks(error_at, levels):
+    places = (np.arange(20_000) + 0.5) / 40_000 if levels is None else (np.arange(levels) + 1) / (2 * levels + 2)
+    return places, np.cumsum(error_at(places)) / np.arange(1, len(places) + 1)
+
+
+def true_risk(error_at, threshold, levels=None):
+    """P(wrong | doubt ≤ threshold)."""
+    places, risks = _risks(error_at, levels)
+    kept = np.searchsorted(places, threshold * (1 + 2.0**-BITS), side="right")
+    return float(risks[kept - 1]) if kept else 0.0
+
+
+def shuffled(predictions, seed=0):
+    return predictions.take(np.random.default_rng(seed).permutation(len(predictions)))
+
+
+def without_labels(predictions):
+    return replace(predictions, labels=np.full(len(predictions), -1))
