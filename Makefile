@@ -64,7 +64,7 @@ test-slow: $(SLOW)
 packaging: $(DEV)
 	$(BIN)/python -m pytest -m packaging -q
 
-bench: $(TRAIN)
+bench: $(DEV)
 	$(BIN)/python -m bench
 
 docs: $(DOCS)

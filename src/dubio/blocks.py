@@ -25,6 +25,10 @@ FloatArray = NDArray[np.floating]
 BLOCK_BYTES = 5 << 17
 """Bytes of float64 logits that one block of rows may hold: it and its exponentials stay in the second-level cache."""
 
+SHARED_BLOCKS = 8
+"""Blocks are so many times larger when threads share them: each call then outlasts the handing over of Python's lock,
+which costs more than the second-level cache saves."""
+
 MAPPED_BYTES = 1 << 26
 """Bytes of a mapped file that one thread reads before its pages are given back."""
 
@@ -94,8 +98,10 @@ def over_rows(array: NDArray[Any], work: Work, *, block_bytes: int = BLOCK_BYTES
         work: Called with the rows of a block and the room of its thread; must write to these rows alone.
         block_bytes: Bytes of float64 values a block may hold.
     """
-    blocks = list(row_blocks(*array.shape, block_bytes=block_bytes))
-    count = min(_THREADS.get(), len(blocks))
+    wanted = _THREADS.get()
+    each = block_bytes if wanted == 1 else SHARED_BLOCKS * block_bytes
+    blocks = list(row_blocks(*array.shape, block_bytes=each))
+    count = min(wanted, len(blocks))
     if count == 1:
         _run(array, work, blocks)
         return
