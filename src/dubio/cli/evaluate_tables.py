@@ -47,12 +47,13 @@ def print_pairs(results: dict[str, Evaluation], pairs: SideBySide | None) -> Non
 
     if pairs is None or not pairs.verdicts:
         return
-    table = Table(title="Pairs of systems on the same examples: first − second", box=SIMPLE, pad_edge=False)
+    title = "Pairs of systems on the same examples: first − second"
+    table = Table(title=title, box=SIMPLE, pad_edge=False, collapse_padding=True)
     table.add_column("metric", no_wrap=True)
     table.add_column("pair")
     for heading in ("difference", "p (Holm)", "resolves"):
         table.add_column(heading, justify="right")
-    table.add_column("verdict", min_width=len(SAME))
+    table.add_column("verdict", min_width=max(map(len, SAME.split())))
     for metric, verdicts in pairs.verdicts.items():
         for verdict in verdicts if len(results) <= FEW else _with_best(metric, verdicts, results):
             test = verdict.test
