@@ -129,4 +129,4 @@ def _lines(outcomes: list[Outcome]) -> Iterator[str]:
     if any(outcome.state == "failed" for outcome in outcomes):
         skipped = sum(outcome.state == "skipped" for outcome in outcomes)
         if skipped:
-            yield f"· {skipped} more rules were not looked at"
+            yield f"· {skipped} more {'rule was' if skipped == 1 else 'rules were'} not looked at"

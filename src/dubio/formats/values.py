@@ -50,8 +50,11 @@ def as_logits(
         return numbers  # NaN and +inf are refused by Predictions, which looks at every value once
     logits = np.empty(numbers.shape, dtype=np.float32)
     convert = _CONVERSIONS[values, target == "multilabel"]
+    # The logarithm of a float32 is as good in float32, where it ends anyway; every other conversion subtracts.
+    narrow = values == "probs" and target != "multilabel" and numbers.dtype == np.float32
     for rows in row_blocks(*numbers.shape):
-        block = np.asarray(numbers[:, rows], dtype=np.float64)
+        given = numbers[:, rows]
+        block: FloatArray = given if narrow else np.asarray(given, dtype=np.float64)
         with np.errstate(over="ignore"):  # a logarithm below the range of float32 is that of zero
             logits[:, rows] = convert(block, _Place(called, rows.start), tolerance)
     return logits
@@ -150,7 +153,7 @@ def _check_sums(block: FloatArray, sums: FloatArray, place: _Place, tolerance: f
 
 def _class_probs(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
     _check_probs(block, place)
-    _check_sums(block, block @ np.ones(block.shape[-1]), place, tolerance)
+    _check_sums(block, block @ np.ones(block.shape[-1], dtype=block.dtype), place, tolerance)
     with np.errstate(divide="ignore"):
         return np.log(block)
 

@@ -143,7 +143,8 @@ class BenchmarkRun:
             sound = survey(plan, store, watcher)
             fits = [node for node in plan.of_kind("fit") if node.id not in sound]
             if fits:
-                watcher.note(f"{len(fits)} trainings to do; measuring a few steps of each sort first")
+                what = "1 training" if len(fits) == 1 else f"{len(fits)} trainings"
+                watcher.note(f"{what} to do; measuring a few steps of each sort first")
             costs = measure_in_workers(fits, hands)
             estimates |= {identifier: cost["seconds"] for identifier, cost in costs.items()}
             return execute(plan, store, hands, watcher, estimates, sound)
