@@ -65,6 +65,12 @@ def _best(results: Results, task: TaskView) -> str:
     if not verdicts:
         return ""
     order = sorted(verdicts, key=lambda name: cells[name].mean)
+    hits, fits = results.unsettled.get((task.key, order[0]), (0, 0))
+    if fits and hits == fits:
+        return (
+            f"Calibrated NLL cannot rank here: with {_title(results, order[0])} no temperature has a finite optimum, "
+            "because hardly anything in this test set is misclassified. Harder or more examples would tell."
+        )
     value = spoken(cells[order[0]], decimals(cells.values()))
     start = f"{_title(results, order[0])} has the lowest calibrated NLL, {value}"
     return f"{start}; it is the only method." if len(order) == 1 else f"{start}. {_standing(results, order, verdicts)}"
