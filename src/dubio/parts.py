@@ -20,6 +20,9 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 _PARTS: dict[str, type[Any]] = {}
 
+ADDED = "added"
+"""The mark of a field that came later."""
+
 ROOMS = ("dubio.encoders", "dubio.data", "dubio.networks", "dubio.heads", "dubio.training", "dubio.methods")
 """Where dubio's own parts live."""
 
@@ -46,6 +49,14 @@ def part(name: str, *, version: int = 1) -> Callable[[type[T]], type[T]]:
     return decorate
 
 
+def added(default: Any) -> Any:
+    """A field that a part gained after values of it had been stored: at its default it is no part of the description.
+
+    A stored fit was made as the new field's default makes it, so that it keeps its identity.
+    """
+    return dataclasses.field(default=default, metadata={ADDED: default})
+
+
 def name_of(value: object) -> str:
     """The registered name of a part."""
     return str(type(value).part_name)  # type: ignore[attr-defined]
@@ -69,9 +80,14 @@ def describe(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): describe(item) for key, item in value.items()}
     if hasattr(type(value), "part_name"):
-        fields = {field.name: describe(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        shown = [field for field in dataclasses.fields(value) if not _unchanged(value, field)]
+        fields = {field.name: describe(getattr(value, field.name)) for field in shown}
         return {"part": value.part_name, "version": value.part_version, **fields}
     raise TypeError(f"{value!r} is not a part and has no JSON form")
+
+
+def _unchanged(value: Any, field: dataclasses.Field[Any]) -> bool:
+    return ADDED in field.metadata and getattr(value, field.name) == field.metadata[ADDED]
 
 
 def restore(description: Any) -> Any:

@@ -1,5 +1,7 @@
 """The bootstrap against scipy, closed forms, repeated rows and simulated coverage."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,6 @@ from scipy import stats
 from dubio.errors import UserError
 from dubio.metrics.naming import metric_named
 from dubio.statistics.bootstrap import (
-    Units,
     bca_interval,
     bootstrap,
     centred_interval,
@@ -17,8 +18,8 @@ from dubio.statistics.bootstrap import (
     percentile_interval,
     replicate,
     resolvable,
-    units_of,
 )
+from dubio.statistics.resampling import Units, Weights, units_of
 from dubio.statistics.weighted_forms import weighted_form
 from dubio.types import Metric, Predictions
 
@@ -46,7 +47,7 @@ def test_weighted_forms_equal_the_metric_on_repeated_rows(name, coarse):
     assert form is not None
     weights = rng.multinomial(60, np.full(60, 1 / 60), size=12).astype(float)
     expected = [metric.compute(predictions.take(np.repeat(np.arange(60), row.astype(int)))) for row in weights]
-    np.testing.assert_allclose(form(weights), expected, atol=1e-12)
+    np.testing.assert_allclose(form(Weights.of(weights)), expected, atol=1e-12)
 
 
 def test_weighted_ece_of_labels():
@@ -56,32 +57,32 @@ def test_weighted_ece_of_labels():
     metric = metric_named("ece")
     weights = rng.multinomial(40, np.full(40, 1 / 40), size=5).astype(float)
     expected = [metric.compute(predictions.take(np.repeat(np.arange(40), row.astype(int)))) for row in weights]
-    np.testing.assert_allclose(weighted_form(metric, predictions)(weights), expected, atol=1e-12)
+    np.testing.assert_allclose(weighted_form(metric, predictions)(Weights.of(weights)), expected, atol=1e-12)
     area = metric_named("class_auroc")
     expected = [area.compute(predictions.take(np.repeat(np.arange(40), row.astype(int)))) for row in weights]
-    np.testing.assert_allclose(weighted_form(area, predictions)(weights), expected, atol=1e-12)
+    np.testing.assert_allclose(weighted_form(area, predictions)(Weights.of(weights)), expected, atol=1e-12)
 
 
 def test_weighted_areas_are_undefined_where_a_side_is_missing():
     predictions = made(rows=6, ood=np.arange(6) < 3)
     weights = np.array([[2.0, 2, 2, 0, 0, 0], [0, 0, 0, 1, 2, 3], [1, 1, 1, 1, 1, 1]])
     for name in ("ood_auroc", "ood_aupr", "id_aupr"):
-        found = weighted_form(metric_named(name), predictions)(weights)
+        found = weighted_form(metric_named(name), predictions)(Weights.of(weights))
         assert np.isnan(found).tolist() == [True, True, False]
     labels = np.array([0, 0, 1, 1, 2, 2])
     predictions = Predictions(predictions.logits, labels)
-    found = weighted_form(metric_named("class_auroc"), predictions)(weights)
+    found = weighted_form(metric_named("class_auroc"), predictions)(Weights.of(weights))
     assert np.isnan(found).tolist() == [True, True, False]
 
 
 def test_a_metric_of_the_same_name_but_another_meaning_gets_no_form():
     assert weighted_form(Metric("aurc", "lower", lambda p: 0.123), made()) is None
     assert weighted_form(Metric("aurc(depth=3)", "lower", lambda p: 0.0), made()) is None
-    assert weighted_form(metric_named("ece_adaptive"), made()) is None
+    assert weighted_form(metric_named("ece_smooth"), made()) is None
 
 
 def test_metrics_without_a_form_are_computed_again():
-    found = bootstrap({"m": metric_named("ece_adaptive")}, made(rows=40), replicates=20)["m"]
+    found = bootstrap({"m": metric_named("ece_smooth")}, made(rows=40), replicates=20)["m"]
     assert found.low <= found.high
     assert found.error > 0
 
@@ -123,9 +124,17 @@ def test_seeded_shared_and_independent_of_blocks(monkeypatch):
     units, form = Units(np.arange(30), 30), mean_statistic(values)
     both = replicate({"a": form, "b": form}, units, replicates=50, seed=9)
     np.testing.assert_array_equal(both["a"], both["b"])
-    monkeypatch.setattr("dubio.statistics.bootstrap.BLOCK_BYTES", 8 * 30 * 7)
+    monkeypatch.setattr("dubio.statistics.resampling.BLOCK_CELLS", 30 * 7)
     np.testing.assert_allclose(replicate({"a": form}, units, replicates=50, seed=9)["a"], both["a"], rtol=1e-12)
     assert not np.array_equal(replicate({"a": form}, units, replicates=50, seed=10)["a"], both["a"])
+
+
+def test_one_defined_replicate_has_no_spread():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = percentile_interval(0.5, np.array([np.nan, 0.4, np.nan]))
+    assert (found.low, found.high) == (0.4, 0.4)
+    assert np.isnan(found.error)
 
 
 def test_infinite_contributions_give_an_infinite_end():

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
-from dubio.calibration.likelihood import Evidence, evidence_of
+from dubio.calibration.likelihood import Evidence, Terms, evidence_of
 from dubio.types import Predictions
 
 LOWEST, HIGHEST = 0.01, 100.0
@@ -101,7 +101,15 @@ def apply_temperature(predictions: Predictions, temperature: float) -> Predictio
     return replace(predictions, temperature=predictions.temperature * temperature)
 
 
-def solve(evidence: Evidence, *, start: float = 1.0) -> Root:
+class Likelihood(Protocol):
+    """A concave likelihood of b: of evidence, or of anything else with such terms."""
+
+    def terms(self, b: float) -> Terms:
+        """Terms at b, of which slope and curvature are summed."""
+        ...
+
+
+def solve(evidence: Likelihood, *, start: float = 1.0) -> Root:
     """Safeguarded Newton on the slope of the (floored) likelihood.
 
     Args:

@@ -16,7 +16,7 @@ leave-one-out values need no further pass.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -25,13 +25,12 @@ from scipy import stats
 
 from dubio.errors import UserError, one_of
 from dubio.pooling import FloatArray
+from dubio.statistics.resampling import Units, Weights, units_of
 from dubio.statistics.weighted_forms import weighted_form
-from dubio.types import IntArray, Metric, Predictions
+from dubio.types import Metric, Predictions
 
-Statistic = Callable[[FloatArray], FloatArray]
-"""Weights ``[replicates, examples]`` to the value of each replicate ``[replicates]``."""
-
-BLOCK_BYTES = 1 << 24
+Statistic = Callable[[Weights], FloatArray]
+"""Weights of some replicates to the value of each."""
 
 
 @dataclass(frozen=True)
@@ -53,54 +52,22 @@ class Interval:
     error: float
 
 
-@dataclass(frozen=True, eq=False)
-class Units:
-    """What is resampled: groups where there are any, else examples.
-
-    Attributes:
-        index: ``[N]``, the unit each example belongs to.
-        count: How many units there are.
-    """
-
-    index: IntArray
-    count: int
-
-    def weights(self, replicates: int, seed: int) -> Iterator[FloatArray]:
-        """Weights of every example, in blocks ``[r, N]`` of replicates; the blocks do not change what is drawn."""
-        generator = np.random.default_rng(seed)
-        whole = self.count == len(self.index)
-        block = max(1, BLOCK_BYTES // (8 * len(self.index)))
-        for start in range(0, replicates, block):
-            size = min(block, replicates - start)
-            drawn = np.empty((size, self.count))
-            for row in drawn:
-                row[:] = np.bincount(generator.integers(0, self.count, self.count), minlength=self.count)
-            yield drawn if whole else drawn[:, self.index]
-
-
-def units_of(predictions: Predictions) -> Units:
-    """The groups of the predictions, or its examples where it has none."""
-    if predictions.group is None:
-        return Units(np.arange(len(predictions), dtype=np.int64), len(predictions))
-    names, index = np.unique(predictions.group, return_inverse=True)
-    return Units(index.astype(np.int64), len(names))
-
-
 def mean_statistic(contributions: FloatArray) -> Statistic:
-    """The weighted mean of per-example contributions; infinite where an infinite one was drawn."""
+    """The weighted mean of per-example contributions; infinite where an infinite one was drawn, NaN where both were."""
     finite = np.isfinite(contributions)
     if finite.all():
-        ones = np.ones(len(contributions))
-        return lambda weights: (weights @ contributions) / (weights @ ones)
+        return lambda weights: weights.sums(contributions) / weights.totals
     if np.isnan(contributions).any():
         raise UserError(f"contributions must not be NaN; example {int(np.isnan(contributions).argmax())} is.")
     usual = mean_statistic(np.where(finite, contributions, 0.0))
-    signs = np.where(finite, 0.0, np.sign(contributions))
+    ends = [(end, (contributions == end).astype(np.float64)) for end in (np.inf, -np.inf)]
 
-    def statistic(weights: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            pull = weights @ signs
-            return np.where((weights @ np.abs(signs)) > 0, np.copysign(np.inf, pull), usual(weights))
+    def statistic(weights: Weights) -> FloatArray:
+        values = usual(weights)
+        with np.errstate(invalid="ignore"):
+            for end, rows in ends:
+                values += np.where(weights.sums(rows) > 0, end, 0.0)
+        return values
 
     return statistic
 
@@ -116,12 +83,7 @@ def metric_statistic(metric: Metric, predictions: Predictions) -> Statistic:
     form = weighted_form(metric, predictions)
     if form is not None:
         return form
-    rows = np.arange(len(predictions), dtype=np.int64)
-
-    def statistic(weights: FloatArray) -> FloatArray:
-        return np.array([metric.compute(predictions.take(np.repeat(rows, row.astype(np.int64)))) for row in weights])
-
-    return statistic
+    return lambda weights: np.array([metric.compute(predictions.take(rows)) for rows in weights.replicates()])
 
 
 def replicate(
@@ -284,4 +246,6 @@ def _quantiles(draws: FloatArray, levels: FloatArray) -> tuple[float, float]:
 
 
 def _spread(draws: FloatArray) -> float:
-    return float(draws.std(ddof=1)) if np.isfinite(draws).all() else float("nan" if len(draws) < 2 else "inf")
+    if len(draws) < 2:
+        return float("nan")
+    return float(draws.std(ddof=1)) if np.isfinite(draws).all() else float("inf")

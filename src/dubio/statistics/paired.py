@@ -20,7 +20,8 @@ from dubio.errors import UserError
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct
 from dubio.pooling import FloatArray
-from dubio.statistics.bootstrap import basis, metric_statistic, percentile_interval, replicate, resolvable, units_of
+from dubio.statistics.bootstrap import basis, metric_statistic, percentile_interval, replicate, resolvable
+from dubio.statistics.resampling import units_of
 from dubio.types import Metric, Predictions
 
 
