@@ -1,10 +1,12 @@
 """The only file that knows about speed: many samples of one network, or many networks on one batch.
 
 *Same weights, other noise*: the steps before the first active noise site run once, the rest S times
-(:func:`shared_prefix`; its plain twin :func:`plain_passes` runs everything S times). *Other weights, same inputs*:
-the states are stacked and mapped over, or looped over (:func:`stacked_states`, :func:`looped_states`); a static
-rule on shapes and device decides, never a timing, so that results do not depend on load. Tests hold every fast path
-equal to its twin.
+(:func:`shared_prefix`; its plain twin :func:`plain_passes` runs everything S times). Of Gaussian weights a sample is
+one set: they are drawn a sample, and the samples run one by one. *Other weights, same inputs*: the states are
+stacked and mapped over, or looped over (:func:`stacked_states`, :func:`looped_states`); a static rule on shapes and
+device decides, never a timing, so that results do not depend on load. *Same weights, many batches*: what depends on
+the weights alone is computed ahead (:func:`fixed`; its plain twin is the model itself).
+Tests hold every fast path equal to its twin.
 """
 
 from __future__ import annotations
@@ -20,8 +22,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from dubio.networks.draws import BlockDraws
-from dubio.networks.network import Carried, Model
-from dubio.networks.noise import Noise, sites
+from dubio.networks.gaussian_weights import gaussian_layers
+from dubio.networks.network import Carried, Model, Network
+from dubio.networks.noise import sites
 
 State = Mapping[str, Tensor]
 Rows = NDArray[np.int64]
@@ -33,6 +36,32 @@ CHUNK_ELEMENTS = 1 << 22
 
 STACK_PARAMETERS = 1 << 18
 """States of at most this many parameters are stacked on a CPU: beyond it the batched products gain nothing there."""
+
+PREPARED_ELEMENTS = 1 << 26
+"""How many numbers may be computed ahead from fixed weights, 256 MB in float32: a TextCNN's vocabulary of 55,000 at
+its default widths. A larger one is predicted by the ordinary stages, batch by batch."""
+
+
+@torch.no_grad()
+def fixed(model: Model, samples: int, room: int = PREPARED_ELEMENTS) -> Model:
+    """The same model for weights that no longer change, with what depends on them alone computed ahead.
+
+    A first stage that can do so offers ``prepared(following, room)``: the stages to run in its place and that of
+    ``following``, or None. Stages in which noise will act are not among ``following``. Whether it is used depends on
+    shapes alone. A model whose stages offer nothing is given back as it is.
+
+    Args:
+        model: In eval mode, with its weights. What is computed ahead keeps them; the head stays the model's own.
+        samples: Noise draws that will be asked for; 0 is a deterministic pass.
+        room: How many numbers may be kept.
+    """
+    stages = list(model.network.stages)
+    quiet = next((i for i, stage in enumerate(stages) if samples and _random(stage)), len(stages))
+    prepare = getattr(stages[0], "prepared", None)
+    ready = prepare(stages[1:quiet], room) if prepare is not None and quiet else None
+    if ready is None:
+        return model
+    return Model(Network([*ready, *stages[quiet:]], model.network.width), model.head).eval()
 
 
 def shared_prefix(model: Model, batch: Any, draws: BlockDraws, rows: Rows, samples: int) -> list[Any]:
@@ -52,11 +81,11 @@ def shared_prefix(model: Model, batch: Any, draws: BlockDraws, rows: Rows, sampl
         return [single_pass(model, batch, draws, rows, None)]
     with sampling(model):
         steps = model.steps
-        first = next((i for i, step in enumerate(steps) if _noises(step)), len(steps) - 1)
+        first = next((i for i, step in enumerate(steps) if _random(step)), len(steps) - 1)
         value = batch
         for step in steps[:first]:
             value = step(value)
-        chunk = _chunk(value, samples)
+        chunk = 1 if model.gaussians() else _chunk(value, samples)
         parts = [range(i, min(samples, i + chunk)) for i in range(0, samples, chunk)]
         return [_suffix(model, steps[first:], value, draws, rows, part) for part in parts]
 
@@ -86,6 +115,8 @@ def sampling(model: Model) -> Iterator[None]:
     finally:
         for noise in model.noises():
             noise.sampling, noise.given = False, None
+        for layer in model.gaussians():
+            layer.given = None
 
 
 @contextmanager
@@ -105,6 +136,9 @@ def _suffix(model: Model, steps: Sequence[nn.Module], value: Any, draws: BlockDr
         if site.noise is not None:
             given = draws.rows(site.name, "uniform", site.noise.width, part, rows)
             site.noise.given = given.flatten(0, 1).to(_device(model))
+    for layer in model.gaussians():
+        (sample,) = part  # a sample is one set of weights
+        layer.given = layer.drawn(draws.shared(layer.place, layer.weight.numel(), sample).to(_device(model)))
     if not getattr(steps[0], "broadcasts", False):
         value = repeat(value, len(part))
     for step in steps[:-1]:
@@ -160,8 +194,9 @@ def looped_states(model: Model, states: Sequence[State], batch: Any) -> Tensor:
     return torch.stack([cast(Tensor, functional_call(model, dict(state), (batch,))) for state in states])
 
 
-def _noises(step: nn.Module) -> list[Noise]:
-    return [site.noise for site in sites(step) if site.noise is not None]
+def _random(step: nn.Module) -> bool:
+    """Whether samples differ in a step: a site of it is filled, or a weight of it Gaussian."""
+    return any(site.noise is not None for site in sites(step)) or bool(gaussian_layers(step))
 
 
 def _chunk(value: Tensor | Carried, samples: int) -> int:

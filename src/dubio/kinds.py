@@ -7,6 +7,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from dubio.mapped import MappedRows
+
 Kind = Literal["train", "val", "cal", "id", "shift", "ood"]
 """What a split is for. ``cal`` is seen neither by training nor by selection."""
 
@@ -18,7 +20,7 @@ Need = Literal["labels", "samples", "ood", "data_variance", "model_variance", "t
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 StrArray = NDArray[np.str_]
-Inputs = tuple[str, ...] | NDArray[Any]
+Inputs = tuple[str, ...] | NDArray[Any] | MappedRows
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 TARGETS: tuple[Target, ...] = get_args(Target)

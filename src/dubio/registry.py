@@ -168,15 +168,21 @@ def task(name: str) -> Callable[[Factory], Factory]:
     return TASKS.register(name)
 
 
-def network(name: str, *, inputs: str, version: int = 1) -> Callable[[Factory], Factory]:
+def network(
+    name: str, *, inputs: str, version: int = 1, encoding: str | None = None, pretrained: str | None = None
+) -> Callable[[Factory], Factory]:
     """Register a function ``(shape, *, …) -> Network`` for inputs of one modality.
 
     Args:
         name: Its name.
         inputs: The modality it takes.
         version: Bumped by hand whenever the same arguments come to mean another network; part of a fit's identity.
+        encoding: The encoding it wants instead of its modality's own, such as ``wordpieces``.
+        pretrained: The argument that names a pre-trained encoder, where its first weights come from one.
     """
-    return NETWORKS.register(name, inputs=inputs, version=version)
+    more = {"encoding": encoding, "pretrained": pretrained}
+    facts = {key: value for key, value in more.items() if value is not None}
+    return NETWORKS.register(name, inputs=inputs, version=version, **facts)
 
 
 def method(name: str) -> Callable[[Factory], Factory]:

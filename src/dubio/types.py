@@ -30,6 +30,7 @@ from dubio.kinds import (
     StrArray,
     Target,
 )
+from dubio.mapped import MappedRows
 from dubio.pooling import FloatArray
 from dubio.predictions import Predictions
 
@@ -64,7 +65,8 @@ class Examples:
     """Raw examples, as they come from a data set, before any encoder has seen them.
 
     Attributes:
-        inputs: Text: a tuple of strings. Images: uint8 ``[N, H, W, C]``. Tables: float ``[N, D]``, NaN = missing.
+        inputs: Text: a tuple of strings. Images: uint8 ``[N, H, W, C]``, in memory or in a file. Tables: float
+            ``[N, D]``, NaN = missing.
         labels: Class index ``[N]`` (−1: none of the task's classes), or multi-hot ``[N, K]``.
         ids: What an example is called, unique within a data set.
         group: What belongs together (a patient, a document) and is never torn apart or resampled singly.
@@ -86,7 +88,11 @@ class Examples:
 
     def take(self, rows: IntArray) -> Examples:
         """The examples at these rows, in this order."""
-        inputs = tuple(self.inputs[int(i)] for i in rows) if isinstance(self.inputs, tuple) else self.inputs[rows]
+        inputs: Inputs
+        if isinstance(self.inputs, tuple):
+            inputs = tuple(self.inputs[int(i)] for i in rows)
+        else:
+            inputs = self.inputs.take(rows) if isinstance(self.inputs, MappedRows) else self.inputs[rows]
         return Examples(
             inputs,
             self.labels[rows],
@@ -102,6 +108,8 @@ class Examples:
                 raw = text.encode("utf-8", "surrogatepass")
                 digest.update(len(raw).to_bytes(8, "little"))
                 digest.update(raw)
+        elif isinstance(self.inputs, MappedRows):
+            digest.update(self.inputs.content())
         else:
             _hash_array(digest, self.inputs)
         for column in (self.labels, self.ids, self.group):

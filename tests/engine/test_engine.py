@@ -6,7 +6,7 @@ import torch
 
 from dubio.data.batches import collate
 from dubio.encoders import ArrayRows, TokenRows
-from dubio.engine import looped_states, over_states, plain_passes, shared_prefix, stacked_states, stacks
+from dubio.engine import fixed, looped_states, over_states, plain_passes, shared_prefix, stacked_states, stacks
 from dubio.heads.heteroscedastic import Heteroscedastic
 from dubio.heads.softmax import Softmax
 from dubio.networks.draws import BlockDraws
@@ -54,6 +54,42 @@ def test_the_shared_prefix_equals_plain_passes(name, edit, head):
     assert fast.shape == (7 * 5, 3)
     assert torch.allclose(fast, plain, atol=1e-5)
     assert not torch.allclose(fast[:5], fast[5:10], atol=1e-3), "samples must differ"
+
+
+@pytest.mark.parametrize("edits", [(), (DropoutEdit(0.4),), (ConcreteDropoutEdit(0.3),)])
+@pytest.mark.parametrize("samples", [0, 7])
+@pytest.mark.parametrize("head", [Softmax(), Heteroscedastic(3)])
+def test_fixed_weights_predict_what_the_model_itself_predicts(edits, samples, head):
+    model, rows = model_of("textcnn", edits, head), np.array([3, 17, 30, 4, 5])
+    batch = collate(examples("textcnn"), rows)
+    ready = fixed(model, samples)
+    with torch.inference_mode():
+        fast = logits(shared_prefix(ready, batch, BlockDraws(5), rows, samples))
+        plain = logits(plain_passes(model, batch, BlockDraws(5), rows, samples))
+    assert torch.allclose(fast, plain, atol=1e-5)
+    # Noise on the inputs of the convolutions leaves nothing to compute ahead.
+    assert (ready is model) == (edits == (ConcreteDropoutEdit(0.3),) and samples > 0)
+
+
+def test_fixed_weights_keep_to_their_room_and_ordinary_stages_offer_nothing():
+    model = model_of("textcnn")
+    needed = (40 + 1) * (3 + 4 + 5) * 5
+    assert fixed(model, 0, needed) is not model
+    assert fixed(model, 0, needed - 1) is model
+    for name in ("mlp", "cnn"):
+        other = model_of(name)
+        assert fixed(other, 0) is other
+
+
+@pytest.mark.parametrize("edits", [(), (DropoutEdit(0.4),)])
+def test_fixed_weights_of_several_states_stay_their_own(edits):
+    model, rows = model_of("textcnn", edits), np.arange(12)
+    states = tuple(state_of(model_of("textcnn", edits, seed=s)) for s in range(3))
+    batch = collate(examples("textcnn"), rows)
+    together = Points(model, states).draw(1).predict(batch, rows).logits
+    for i, state in enumerate(states):
+        alone = looped_states(model_of("textcnn", edits), [state], batch)[0]
+        assert torch.allclose(together[i], alone, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", list(SHAPES))

@@ -10,7 +10,8 @@ from dubio.encoders import TokenRows
 from dubio.heads.softmax import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import Dropout, DropoutEdit, fill
-from dubio.networks.textcnn import Maps, PickOverTime, RankOverTime, textcnn
+from dubio.networks.textcnn import GatherOverTime, Maps, PickOverTime, RankOverTime, textcnn
+from dubio.networks.token_products import largest
 
 VOCABULARY = 50
 
@@ -64,6 +65,53 @@ def test_products_by_token_equal_the_convolution_by_position_in_value_and_gradie
         assert torch.allclose(a, b, atol=1e-6)
     for a, b in zip(*grads, strict=True):
         assert torch.allclose(a, b, atol=1e-4)
+
+
+def gathered(net, batch):
+    """The stages with products once a vocabulary entry."""
+    front = GatherOverTime(*net.stages[:3])
+    with torch.no_grad():
+        return net.stages[3](front(batch))
+
+
+@pytest.mark.parametrize("block", [1, 300, 1 << 19])
+def test_products_of_the_whole_vocabulary_are_what_each_text_gives_alone(monkeypatch, block):
+    """Texts shorter than a kernel, and blocks of texts of any size, included."""
+    monkeypatch.setattr("dubio.networks.token_products.BLOCK_ELEMENTS", block)
+    rows, net = texts([1, 2, 3, 4, 9, 17, 5]), network()
+    with torch.no_grad():
+        for bias in net.stages[1].biases:
+            bias.uniform_(-0.3, 0.3)
+    out = gathered(net, collate(rows, np.arange(7)))
+    for i in range(7):
+        tokens = rows.tokens[rows.offsets[i] : rows.offsets[i + 1]]
+        assert torch.allclose(out[i], by_hand(net, tokens), atol=1e-5)
+
+
+def test_products_of_the_whole_vocabulary_give_a_text_the_same_bits_in_every_batch():
+    rows, net = texts([6, 30, 2, 11]), network()
+    whole = gathered(net, collate(rows, np.arange(4)))
+    for part in ([2], [3, 0], [1, 2, 0]):
+        assert torch.equal(gathered(net, collate(rows, np.array(part))), whole[part])
+
+
+def test_products_are_those_of_the_weights_they_were_made_from():
+    rows, net = texts([5, 8]), network()
+    batch = collate(rows, np.arange(2))
+    front, before = GatherOverTime(*net.stages[:3]), net(batch)
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.add_(0.1)
+    assert torch.allclose(net.stages[3](front(batch)), before, atol=1e-5)
+
+
+@pytest.mark.parametrize(("length", "depth"), [(1, 1), (9, 1), (9, 4), (3, 8), (40, 24)])
+def test_largest_values_are_those_of_a_sort(length, depth):
+    values = torch.randn(3, length, 7, generator=torch.Generator().manual_seed(length))
+    values[0, length // 2 :] = -torch.inf
+    expected = values.sort(dim=1, descending=True).values[:, :depth].transpose(1, 2)
+    assert torch.equal(largest(values, depth), expected)
+    assert torch.equal(largest(values.clone().requires_grad_(), depth).detach(), expected)
 
 
 def test_pad_is_zero_and_stays_zero_after_a_step():

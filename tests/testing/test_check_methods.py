@@ -69,6 +69,7 @@ class NoPart:
     """An objective that cannot be written down."""
 
     epochs: int = 5
+    patience: int = 0
 
 
 def test_a_recipe_that_cannot_be_written_down() -> None:

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dubio.encoders import ArrayRows, Encoded, TokenRows
+from dubio.encoders import Encoded, TokenRows
 
 Rows = NDArray[np.int64]
 
@@ -56,8 +56,8 @@ Batch = Tensor | TokenBatch
 
 def collate(encoded: Encoded, rows: Rows) -> Batch:
     """The examples at these rows as one batch."""
-    if isinstance(encoded, ArrayRows):
-        return torch.from_numpy(encoded.values[rows])
+    if not isinstance(encoded, TokenRows):
+        return torch.from_numpy(encoded.at(rows))
     starts, lengths = encoded.offsets[rows], encoded.lengths[rows]
     places = np.arange(int(lengths.max()))
     real = places < lengths[:, None]

@@ -10,19 +10,32 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from dubio.encoders.encoded import ArrayRows, Encoded, TokenRows
+from dubio.encoders.encoded import ArrayRows, Encoded, ImageRows, TokenRows
 from dubio.encoders.image import ImageEncoder, ImageEncoding
 from dubio.encoders.table import TableEncoder, TableEncoding
 from dubio.encoders.text import TextEncoder, TextEncoding
 from dubio.encoders.vocabulary import PAD, UNK
+from dubio.encoders.wordpieces import WordPieceEncoder, WordPieceEncoding
 from dubio.errors import UnknownName, UserError
+from dubio.pretrained import encoder_argument
+from dubio.registry import Entry
 from dubio.types import Examples
 
-Encoding = TextEncoding | ImageEncoding | TableEncoding
-Encoder = TextEncoder | ImageEncoder | TableEncoder
+Encoding = TextEncoding | ImageEncoding | TableEncoding | WordPieceEncoding
+Encoder = TextEncoder | ImageEncoder | TableEncoder | WordPieceEncoder
 
-_ENCODINGS: dict[str, type[Encoding]] = {"text": TextEncoding, "image": ImageEncoding, "table": TableEncoding}
-_ENCODERS: dict[str, type[Encoder]] = {"text": TextEncoder, "image": ImageEncoder, "table": TableEncoder}
+_ENCODINGS: dict[str, type[Encoding]] = {
+    "text": TextEncoding,
+    "image": ImageEncoding,
+    "table": TableEncoding,
+    "wordpieces": WordPieceEncoding,
+}
+_ENCODERS: dict[str, type[Encoder]] = {
+    "text": TextEncoder,
+    "image": ImageEncoder,
+    "table": TableEncoder,
+    "wordpieces": WordPieceEncoder,
+}
 
 __all__ = [
     "PAD",
@@ -33,13 +46,17 @@ __all__ = [
     "Encoding",
     "ImageEncoder",
     "ImageEncoding",
+    "ImageRows",
     "TableEncoder",
     "TableEncoding",
     "TextEncoder",
     "TextEncoding",
     "TokenRows",
+    "WordPieceEncoder",
+    "WordPieceEncoding",
     "encoder_from_json",
     "encoding_for",
+    "encoding_of",
     "fit_encoder",
 ]
 
@@ -48,7 +65,7 @@ def encoding_for(modality: str, arguments: Mapping[str, Any]) -> Encoding:
     """The encoding of a modality with these arguments, the rest at its defaults.
 
     Args:
-        modality: ``"text"``, ``"image"`` or ``"table"``.
+        modality: ``"text"``, ``"image"``, ``"table"``, or an encoding that a network asks for, ``"wordpieces"``.
         arguments: Fields of that encoding.
 
     Raises:
@@ -62,6 +79,24 @@ def encoding_for(modality: str, arguments: Mapping[str, Any]) -> Encoding:
         if name not in known:
             raise UnknownName(f"argument of the {modality} encoding", name, known)
     return encoding(**arguments)
+
+
+def encoding_of(network: Entry[Any], network_arguments: Mapping[str, Any], arguments: Mapping[str, Any]) -> Encoding:
+    """The encoding a network wants with these arguments; one of a pre-trained encoder is made for that encoder.
+
+    Args:
+        network: The network.
+        network_arguments: Its arguments, settled (:func:`dubio.pretrained.settled`).
+        arguments: Fields of the encoding.
+    """
+    key = encoder_argument(network)
+    encoder = {} if key is None else {"encoder": network_arguments[key]}
+    if encoder and "encoder" in arguments:
+        raise UserError("encoding: the encoder is an argument of the network, network.encoder.")
+    made = encoding_for(network.facts.get("encoding", network.facts["inputs"]), {**arguments, **encoder})
+    if isinstance(made, WordPieceEncoding):
+        made.check()
+    return made
 
 
 def fit_encoder(encoding: Encoding, train: Examples) -> Encoder:

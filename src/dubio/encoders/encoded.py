@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dubio.mapped import MappedRows
 from dubio.types import IntArray
 
 
@@ -57,5 +58,40 @@ class ArrayRows:
         """These rows, in this order; an index array or a mask."""
         return ArrayRows(self.values[rows])
 
+    def at(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """The values of these rows."""
+        chosen: NDArray[np.float32] = self.values[rows]
+        return chosen
 
-Encoded = TokenRows | ArrayRows
+
+@dataclass(frozen=True, eq=False)
+class ImageRows:
+    """Images that become float32 ``[N, C, H, W]`` batch by batch, because all of them would not fit in memory.
+
+    Attributes:
+        images: uint8 ``[N, H, W, C]``.
+        table: float32 ``[C, 256]``: what each grey level of each channel becomes.
+    """
+
+    images: NDArray[np.uint8] | MappedRows
+    table: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def take(self, rows: NDArray[Any]) -> ImageRows:
+        """These rows, in this order; an index array or a mask."""
+        images = self.images.take(rows) if isinstance(self.images, MappedRows) else self.images[rows]
+        return ImageRows(images, self.table)
+
+    def at(self, rows: NDArray[Any]) -> NDArray[np.float32]:
+        """The values of these rows."""
+        return looked_up(self.images[rows], self.table)
+
+
+def looked_up(images: NDArray[np.uint8], table: NDArray[np.float32]) -> NDArray[np.float32]:
+    """uint8 ``[N, H, W, C]`` to float32 ``[N, C, H, W]``, by one look-up in the table of each channel."""
+    return np.stack([table[c][images[..., c]] for c in range(len(table))], axis=1)
+
+
+Encoded = TokenRows | ArrayRows | ImageRows

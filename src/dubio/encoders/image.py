@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,10 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.encoders.encoded import ArrayRows
+from dubio.encoders.encoded import ArrayRows, ImageRows, looked_up
 from dubio.errors import UserError
+from dubio.mapped import MappedRows, row_blocks
 from dubio.parts import describe, part, restore
 from dubio.types import Examples, Inputs
+
+EAGER_BYTES = 1 << 29
+"""Encoded images up to this size are kept in memory; larger ones are encoded batch by batch, with the same values."""
 
 
 @part("image-encoding")
@@ -30,7 +35,9 @@ class ImageEncoding:
         if len(images) == 0:
             raise UserError("an image encoder needs at least one training image; given none.")
         _, height, width, channels = images.shape
-        counts = np.stack([np.bincount(images[..., c].ravel(), minlength=256) for c in range(channels)])
+        counts = np.zeros((channels, 256), dtype=np.int64)
+        for block in row_blocks(images):
+            counts += np.stack([np.bincount(block[..., c].ravel(), minlength=256) for c in range(channels)])
         levels = np.arange(256)
         pixels = len(images) * height * width
         mean = (counts * levels).sum(axis=1) / pixels
@@ -55,8 +62,8 @@ class ImageEncoder:
     mean: tuple[float, ...]
     deviation: tuple[float, ...]
 
-    def encode(self, examples: Examples) -> ArrayRows:
-        """Standardised channels.
+    def encode(self, examples: Examples) -> ArrayRows | ImageRows:
+        """Standardised channels; of more than :data:`EAGER_BYTES` only those of a batch at a time.
 
         Raises:
             UserError: For images of another shape than the training images.
@@ -71,7 +78,9 @@ class ImageEncoder:
         # one table look-up a channel: each of 256 levels is standardised once, in float64
         levels = (np.arange(256)[None] - np.array(self.mean)[:, None]) / np.array(self.deviation)[:, None]
         table = levels.astype(np.float32)
-        return ArrayRows(np.stack([table[c][images[..., c]] for c in range(channels)], axis=1))
+        if len(images) * math.prod(self.shape) * table.itemsize > EAGER_BYTES:
+            return ImageRows(images, table)
+        return ArrayRows(looked_up(images[:], table))
 
     def to_json(self) -> dict[str, Any]:
         """Everything needed to make this encoder again."""
@@ -89,7 +98,7 @@ class ImageEncoder:
         return cls(restore(saved["encoding"]), tuple(saved["shape"]), tuple(saved["mean"]), tuple(saved["deviation"]))
 
 
-def _images(inputs: Inputs) -> NDArray[np.uint8]:
+def _images(inputs: Inputs) -> NDArray[np.uint8] | MappedRows:
     """uint8 [N, H, W, C] of either accepted form."""
     if isinstance(inputs, tuple):
         raise UserError("an image encoder needs images; given texts.")
@@ -97,4 +106,4 @@ def _images(inputs: Inputs) -> NDArray[np.uint8]:
         raise UserError(
             f"images must be uint8 [N, H, W, C] or [N, H, W]; given {inputs.dtype} of shape {inputs.shape}."
         )
-    return inputs if inputs.ndim == 4 else inputs[..., None]
+    return inputs if inputs.ndim == 4 or isinstance(inputs, MappedRows) else inputs[..., None]

@@ -92,7 +92,7 @@ def _values(inputs: Inputs) -> FloatArray:
         raise UserError("a table encoder needs numbers; given texts.")
     if inputs.ndim != 2 or inputs.dtype.kind not in "fiub":
         raise UserError(f"table rows must be numbers [N, D]; given {inputs.dtype} of shape {inputs.shape}.")
-    values: NDArray[np.float64] = inputs.astype(np.float64)
+    values: NDArray[np.float64] = np.asarray(inputs).astype(np.float64)
     infinite = np.argwhere(np.isinf(values))
     if len(infinite):
         row, column = (int(i) for i in infinite[0])

@@ -13,10 +13,11 @@ from dubio.types import Target
 
 
 class Scores(NamedTuple):
-    """What a head says of a batch: ``logits [B, K]`` and, of a heteroscedastic head, σ² ``[B, K]``."""
+    """What a head says of a batch: ``logits [B, K]`` and a variance, ``[B, K]`` if heteroscedastic, ``[B]`` of a GP."""
 
     logits: Tensor
     data_variance: Tensor | None = None
+    model_variance: Tensor | None = None
 
 
 class HeadModule(nn.Module):
@@ -24,11 +25,13 @@ class HeadModule(nn.Module):
 
     Attributes:
         normals: Standard normal draws that one prediction of one example needs; 0 for most heads.
+        outputs_logits: Whether the output of a pass is the logits, so that weight states can be run at once.
         given: Those draws, ``[rows, normals]``, set by the engine.
         generator: Where draws come from while training.
     """
 
     normals = 0
+    outputs_logits = False
 
     def __init__(self) -> None:
         """Start without draws."""
@@ -43,6 +46,12 @@ class HeadModule(nn.Module):
     def scores(self, output: Tensor) -> Scores:
         """Logits whose softmax (or sigmoid) is the prediction."""
         raise NotImplementedError
+
+    def begin_epoch(self) -> None:
+        """Called before each pass over the training data."""
+
+    def end_epoch(self) -> None:
+        """Called after each pass over the training data, before validation scores it."""
 
 
 class Head(Protocol):
@@ -59,6 +68,9 @@ class Head(Protocol):
 
 class LinearHead(HeadModule):
     """One linear layer behind one site."""
+
+    outputs_logits = True
+    uncertain = ("linear",)
 
     def __init__(self, width: int, classes: int) -> None:
         """Make the layer; its inputs are the site ``head``."""

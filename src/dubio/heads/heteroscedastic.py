@@ -20,6 +20,8 @@ Link = Literal["softmax", "sigmoid"]
 class HeteroscedasticHead(HeadModule):
     """Two layers, μ and log σ²; v = μ + σ·ε, integrated over draws of ε in every mode."""
 
+    uncertain = ("mu", "log_variance")
+
     def __init__(self, width: int, classes: int, *, draws: int, link: Link) -> None:
         """Make both layers, each behind a site of its own, and one shared site for fixed dropout."""
         super().__init__()

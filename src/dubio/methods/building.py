@@ -9,11 +9,15 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from dubio.encoders import Encoding, encoding_of
 from dubio.errors import UserError
 from dubio.methods.recipe import Recipe
+from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.network import Model, Network
 from dubio.networks.noise import fill
+from dubio.networks.spectral import WeightEdit, fill_weights
 from dubio.parts import restore
+from dubio.pretrained import settled
 from dubio.registry import NETWORKS
 from dubio.training.seeds import number
 from dubio.types import Modality
@@ -40,8 +44,14 @@ class NetworkSpec:
                 f"network {self.name!r} takes {takes} inputs, this task has {inputs} inputs; "
                 f"networks for {inputs}: {', '.join(fitting) or '(none)'}."
             )
-        arguments = {key: list(v) if isinstance(v, tuple) else v for key, v in entry.check(self.arguments).items()}
+        full = settled(entry, entry.check(self.arguments))
+        arguments = {key: list(v) if isinstance(v, tuple) else v for key, v in full.items()}
         return {"name": self.name, "version": entry.facts["version"], "arguments": arguments}
+
+    def encoding(self) -> Encoding:
+        """The encoding that the network wants, at its defaults."""
+        entry = NETWORKS.entry(self.name)
+        return encoding_of(entry, settled(entry, entry.check(self.arguments)), {})
 
     def build(self, shape: tuple[int, ...]) -> Network:
         """The network for inputs of this shape."""
@@ -62,7 +72,12 @@ def build_model(spec: Mapping[str, Any], shape: tuple[int, ...]) -> Model:
         body = network.build(shape)
         model = Model(body, recipe.head.build(body.width, len(spec["task"]["classes"])))
         for edit in recipe.edits:
-            fill(model, edit)
+            if isinstance(edit, WeightEdit):
+                fill_weights(model, edit)
+            elif isinstance(edit, GaussianWeights):
+                edit.put_on(model.network, model.head)
+            else:
+                fill(model, edit)
     return model
 
 

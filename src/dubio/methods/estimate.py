@@ -16,7 +16,9 @@ from dubio.methods.building import build_model
 from dubio.methods.encoded import encode_split, encoder_shape, learning_splits
 from dubio.methods.recipe import Recipe
 from dubio.parts import restore
+from dubio.training.collectors import Last
 from dubio.training.loop import Labelled, LoopContext, Slots, train
+from dubio.training.schedules import Constant
 from dubio.types import Task
 
 FEW, MORE = 2, 8
@@ -42,7 +44,8 @@ def estimate(spec: Mapping[str, Any], task: Task) -> dict[str, float]:
     model = build_model(spec, encoder_shape(encoding, train_split))
     recipe = cast(Recipe, restore(spec["recipe"]))
     objective = recipe.objective
-    slots = Slots(replace(objective, epochs=1, patience=0), recipe.optimiser, recipe.schedule, recipe.collect)
+    # one epoch has no cycles to divide and nothing to keep: its steps alone are measured
+    slots = Slots(replace(objective, epochs=1, patience=0), recipe.optimiser, Constant(), Last())
     context = LoopContext(torch.device("cpu"), lambda fraction, words: None)
     encoded, labels = encode_split(encoding, train_split, train_split), train_split.data.labels
 
@@ -59,4 +62,4 @@ def estimate(spec: Mapping[str, Any], task: Task) -> dict[str, float]:
         each = max(1e-7, (seconds(MORE) - seconds(FEW)) / ((MORE - FEW) * objective.batch))
     rows = len(train_split) + PASS_SHARE * len(val_split)
     size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
-    return {"seconds": each * rows * objective.epochs, "bytes": float(size)}
+    return {"seconds": each * rows * objective.epochs, "bytes": float(size * recipe.states)}

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dubio.encoders import Encoding, encoder_from_json, encoding_for
+from dubio.encoders import Encoding, encoder_from_json
 from dubio.errors import UserError
 from dubio.methods.building import NetworkSpec, build_model, continue_from
 from dubio.methods.encoded import encoded, encoder_of, fitted_encoder, learning_splits
@@ -24,6 +24,8 @@ from dubio.posteriors.points import Points
 from dubio.posteriors.posterior import Posterior
 from dubio.training.checkpoints import Checkpoint
 from dubio.training.loop import Labelled, LoopContext, Slots, train
+from dubio.training.pooled import pooled_nll
+from dubio.training.seeds import number
 from dubio.types import Task
 
 
@@ -83,6 +85,10 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> Fitted:
     loop = LoopContext(device, context.progress, context.checkpoint)
     held, progress = train(model, slots, data[0], data[1], seed=spec["seed"], member=spec["member"], context=loop)
     points = recipe.collect.finish(held, model)
+    val_nll = held.facts.get("val_nll", progress.best_val_nll)
+    if len(points.states) > 1:  # what is chosen among is what will predict: all of them together
+        noise = number(spec["seed"], spec["member"], "noise", 0)
+        val_nll = pooled_nll(points, data[1], seed=noise, device=device)
     model.load_state_dict(dict(points.states[-1]))
     return Fitted(
         {name: tensor.cpu().numpy() for name, tensor in points.tensors().items()},
@@ -90,7 +96,7 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> Fitted:
         {
             "epochs": progress.epoch,
             "best_epoch": held.facts.get("epoch", progress.epoch),
-            "val_nll": held.facts.get("val_nll", progress.best_val_nll),
+            "val_nll": val_nll,
             "history": progress.history,
             "parameters": model.parameter_count(),
             "rates": model.rates(),
@@ -102,7 +108,7 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> Fitted:
 
 def fit_recipe(recipe: Recipe, task: Task, network: NetworkSpec, *, seed: int, context: FitContext) -> Posterior:
     """Fit every member in this process and return the posterior of the whole method."""
-    encoding = context.encoding or encoding_for(task.inputs, {})
+    encoding = context.encoding or network.encoding()
     parts: list[Posterior] = []
     for member in range(recipe.members):
         start = None

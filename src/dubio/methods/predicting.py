@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from dubio.methods.building import build_model
 from dubio.methods.encoded import canonical, encoded, encoder_of
 from dubio.parts import restore
 from dubio.posteriors.points import Points
-from dubio.posteriors.posterior import Posterior
+from dubio.posteriors.posterior import Drawn, Posterior
 from dubio.training.loop import EVALUATION_BATCH, to_device
 from dubio.training.seeds import number
 from dubio.types import Predictions, Split
@@ -40,12 +40,32 @@ def predict(
         split: What to predict.
         device: Where.
     """
+    return predictor(spec, prediction, tensors, encoder, device=device)(split)
+
+
+def predictor(
+    spec: Mapping[str, Any],
+    prediction: Mapping[str, Any],
+    tensors: Mapping[str, NDArray[Any]],
+    encoder: Mapping[str, Any],
+    *,
+    device: str = "cpu",
+) -> Callable[[Split], Predictions]:
+    """What predicts any split from one stored fit; everything that no split changes is computed here, once.
+
+    Args:
+        spec: The fit's specification.
+        prediction: The prediction's specification.
+        tensors: The fit's stored tensors.
+        encoder: The fit's stored encoder.
+        device: Where.
+    """
     text = canonical(encoder)
     model = build_model(spec, encoder_of(text).shape).to(torch.device(device))
     named = {name: torch.from_numpy(np.array(array)) for name, array in tensors.items()}
     posterior = Points.from_tensors(named, model, prediction["samples"], restore(prediction["views"]))
-    seed = number(prediction["seed"], prediction["member"], "prediction")
-    return predict_with(posterior, encoded(text, split), split, spec["task"], seed=seed, device=device)
+    drawn = posterior.draw(number(prediction["seed"], prediction["member"], "prediction"))
+    return lambda split: _predictions(drawn, encoded(text, split), split, spec["task"], device)
 
 
 def predict_with(
@@ -61,22 +81,29 @@ def predict_with(
         seed: Fixes every draw.
         device: Where.
     """
-    drawn = posterior.draw(seed)
+    return _predictions(posterior.draw(seed), examples, split, task, device)
+
+
+def _predictions(drawn: Drawn, examples: Encoded, split: Split, task: Mapping[str, Any], device: str) -> Predictions:
+    """What a drawn posterior says of an encoded split."""
     shape = (len(drawn.member), len(split), len(task["classes"]))
-    logits, variance = np.empty(shape, dtype=np.float32), None
+    logits = np.empty(shape, dtype=np.float32)
+    variances: dict[str, NDArray[np.float32]] = {}
     for rows in prediction_rows(examples, EVALUATION_BATCH):
         sampled = drawn.predict(to_device(collate(examples, rows), torch.device(device)), rows)
         logits[:, rows] = sampled.logits.cpu().numpy()
-        if sampled.data_variance is not None:
-            variance = np.empty(shape, dtype=np.float32) if variance is None else variance
-            variance[:, rows] = sampled.data_variance.cpu().numpy()
+        for name in ("data_variance", "model_variance"):
+            if (found := getattr(sampled, name)) is not None:
+                whole = variances.setdefault(name, np.empty((*shape[:2], *found.shape[2:]), dtype=np.float32))
+                whole[:, rows] = found.cpu().numpy()
     return Predictions(
         logits,
         split.data.labels,
         target=task["target"],
         ood=np.full(len(split), split.kind in ("shift", "ood")),
         member=np.array(drawn.member, dtype=np.int64),
-        data_variance=variance,
+        data_variance=variances.get("data_variance"),
+        model_variance=variances.get("model_variance"),
         ids=split.data.ids,
         group=split.data.group,
         classes=tuple(task["classes"]),

@@ -9,9 +9,13 @@ from dubio.data.augmentation import Views
 from dubio.errors import UserError
 from dubio.heads.head import Head
 from dubio.heads.softmax import Softmax
+from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.noise import Edit
+from dubio.networks.spectral import WeightEdit
 from dubio.parts import name_of, part
+from dubio.training.agreement import check_agreement
 from dubio.training.collectors import BestOnValidation, Collector
+from dubio.training.mean_and_scale import check_prior
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import Adam, Optimiser
 from dubio.training.schedules import Constant, Schedule
@@ -27,7 +31,7 @@ class Recipe:
         name: What the benchmark calls it; no part of any identity.
         title: What a report calls it; no part of any identity.
         start: Another recipe whose fit this one continues from, or None to start from scratch.
-        edits: What fills the network's noise sites.
+        edits: What fills the network's noise sites, bounds its weights or makes them Gaussian.
         head: What stands at the network's end.
         objective: What is minimised, in what batches, for how long.
         optimiser: What moves the weights.
@@ -41,7 +45,7 @@ class Recipe:
     name: str = ""
     title: str = ""
     start: Recipe | None = None
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[Edit | WeightEdit | GaussianWeights, ...] = ()
     head: Head = field(default_factory=Softmax)
     objective: Objective = field(default_factory=Objective)
     optimiser: Optimiser = field(default_factory=Adam)
@@ -56,7 +60,7 @@ class Recipe:
             raise UserError(f"{self.name}: members must be at least 1; given {self.members}.")
         if self.samples < 0:
             raise UserError(f"{self.name}: samples must be at least 0; given {self.samples}.")
-        if self.samples and not self.edits:
+        if self.samples and all(isinstance(edit, WeightEdit) for edit in self.edits):
             raise UserError(
                 f"{self.name}: samples={self.samples} asks for noise draws, but nothing in this recipe is random at "
                 "prediction, so every sample would be the same; add an edit such as dropout, or set samples=0."
@@ -69,6 +73,20 @@ class Recipe:
             )
         if len(set(names)) < len(names):
             raise UserError(f"{self.name}: the same edit twice ({', '.join(names)}); each edit fills its sites once.")
+        for edit in self.edits:
+            if isinstance(edit, GaussianWeights):
+                check_prior(self.name, edit, self.optimiser)
+        check_agreement(self.name, self.objective, self.optimiser, self.schedule, self.collect)
+
+    @property
+    def states(self) -> int:
+        """Weight states that one fit leaves."""
+        return self.collect.states(self.schedule, self.objective.epochs)
+
+    @property
+    def pooled(self) -> int:
+        """Predictions of one fit that are pooled, views not counted; 0 for a single deterministic pass."""
+        return self.samples if self.states == 1 else self.states * max(1, self.samples)
 
     def fit_part(self) -> Recipe:
         """Only what touches weights: methods that differ in the rest share their fits."""

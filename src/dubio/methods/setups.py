@@ -7,43 +7,35 @@ without those that mean nothing: a table, not 18 classes. Each row says which sl
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
-from dubio.data.augmentation import Augmentation, ShiftFlip, Views
+from dubio.data.augmentation import Augmentation
 from dubio.errors import UserError
 from dubio.heads.head import Head
 from dubio.heads.heteroscedastic import Heteroscedastic
 from dubio.heads.softmax import Softmax
+from dubio.methods.arguments import AUGMENTATION, Argument, Arguments, augmentation_of, keyword_function, views_of
 from dubio.methods.recipe import Recipe
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, Edit
 from dubio.registry import method
 from dubio.training.collectors import BestOnValidation, Collector, Last
 from dubio.training.objectives import ClassWeights, Objective
 from dubio.training.optimisers import SGD, Adam, AdamW, Optimiser
-from dubio.training.schedules import Constant, Cosine, LinearTail, Schedule, Step
-
-Arguments = Mapping[str, Any]
+from dubio.training.schedules import Constant, Cosine, Linear, LinearTail, Schedule, Step
 
 OptimiserName = Literal["adam", "adamw", "sgd"]
-ScheduleName = Literal["constant", "cosine", "step", "linear_tail"]
+ScheduleName = Literal["constant", "cosine", "linear", "step", "linear_tail"]
 CollectorName = Literal["best_on_validation", "last"]
 
 _SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "constant": Constant,
     "cosine": Cosine,
+    "linear": Linear,
     "step": Step,
     "linear_tail": LinearTail,
 }
 _COLLECTORS: dict[str, Callable[[], Collector]] = {"best_on_validation": BestOnValidation, "last": Last}
-
-
-class Argument(NamedTuple):
-    """An argument a user may give: its type and default."""
-
-    type: Any
-    default: Any
 
 
 TRAINING = {
@@ -57,9 +49,7 @@ TRAINING = {
     "l2": Argument(float, 0.0),
     "schedule": Argument(ScheduleName, "constant"),
     "collect": Argument(CollectorName, "best_on_validation"),
-    "shift": Argument(int, 0),
-    "flip": Argument(float, 0.0),
-    "views": Argument(int, 0),
+    **AUGMENTATION,
 }
 """What every set-up lets its user choose."""
 
@@ -187,7 +177,7 @@ def assemble(setup: Setup, arguments: Arguments) -> Recipe:
     elif "start_rate" in arguments:
         edits = (ConcreteDropoutEdit(arguments["start_rate"], arguments["length_scale"]),)
     head: Head = Heteroscedastic(arguments["draws"]) if "draws" in arguments else Softmax()
-    augmentation = ShiftFlip(arguments["shift"], arguments["flip"]) if arguments["shift"] or arguments["flip"] else None
+    augmentation = augmentation_of(arguments)
     return Recipe(
         setup.name,
         setup.title,
@@ -199,24 +189,13 @@ def assemble(setup: Setup, arguments: Arguments) -> Recipe:
         collect=_COLLECTORS[arguments["collect"]](),
         members=arguments.get("members", 1),
         samples=arguments.get("samples", 0),
-        views=_views(setup.name, arguments, augmentation),
+        views=views_of(setup.name, arguments, augmentation),
     )
 
 
 def _objective(arguments: Arguments, augmentation: Augmentation | None) -> Objective:
     named = {key: arguments[key] for key in ("batch", "epochs", "patience", "clip", "class_weights")}
     return Objective(**named, augmentation=augmentation)
-
-
-def _views(name: str, arguments: Arguments, augmentation: Augmentation | None) -> Views | None:
-    if not arguments["views"]:
-        return None
-    if augmentation is None:
-        raise UserError(
-            f"{name}: views={arguments['views']} asks for random views of each example, but shift and flip "
-            "are both 0, so every view would be the same."
-        )
-    return Views(augmentation, arguments["views"])
 
 
 def _optimiser(name: str, arguments: Arguments) -> Optimiser:
@@ -235,17 +214,7 @@ def _factory(setup: Setup) -> Callable[..., Recipe]:
     for group in setup.arguments:
         allowed |= group
 
-    def make(**arguments: Any) -> Recipe:
-        return assemble(setup, {name: argument.default for name, argument in allowed.items()} | arguments)
-
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(n, keyword, default=a.default, annotation=a.type) for n, a in allowed.items()]
-    )
-    make.__annotations__ = {name: argument.type for name, argument in allowed.items()}
-    make.__doc__ = setup.summary
-    make.__name__ = make.__qualname__ = setup.name.replace("-", "_")
-    return make
+    return keyword_function(setup.name, setup.summary, allowed, lambda arguments: assemble(setup, arguments))
 
 
 for _setup in SETUPS:

@@ -10,7 +10,7 @@ from dubio.methods.building import NetworkSpec
 from dubio.methods.encoded import encode_split
 from dubio.methods.estimate import estimate
 from dubio.methods.fitting import FitContext, Fitted, fit, fit_recipe
-from dubio.methods.predicting import predict, predict_with
+from dubio.methods.predicting import predict, predict_with, predictor
 from dubio.methods.specs import fit_spec, pred_spec
 
 __all__ = [
@@ -25,4 +25,5 @@ __all__ = [
     "pred_spec",
     "predict",
     "predict_with",
+    "predictor",
 ]

@@ -13,6 +13,8 @@ from dubio.registry import network
 class ConvBlock(nn.Module):
     """A site over input channels, a 3×3 convolution, a ReLU and, where the image allows, 2×2 max-pooling."""
 
+    bounds = ("conv",)
+
     def __init__(self, name: str, inputs: int, outputs: int, *, accepts: tuple[str, ...], pool: int) -> None:
         """Make a block whose input channels are the site ``name``."""
         super().__init__()

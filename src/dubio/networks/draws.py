@@ -25,6 +25,10 @@ KEPT_BLOCKS = 8
 """Blocks remembered a place: the window within which batches are sorted by length."""
 
 
+KEPT_ELEMENTS = 1 << 26
+"""Draws remembered at most, 256 MB: masks over the units of large images are drawn again rather than kept."""
+
+
 class BlockDraws:
     """Draws for one prediction, remembered for the blocks in use."""
 
@@ -32,6 +36,8 @@ class BlockDraws:
         """Draw everything from this seed."""
         self._seed = seed
         self._kept: dict[tuple[str, range], OrderedDict[int, NDArray[np.float32]]] = {}
+        self._shared: dict[tuple[str, int], NDArray[np.float32]] = {}
+        self._elements = 0
 
     def rows(self, place: str, law: Law, width: int, samples: range, rows: NDArray[np.int64]) -> Tensor:
         """Draws for these examples, ``[samples, rows, width]`` float32.
@@ -49,11 +55,30 @@ class BlockDraws:
         for j, block in enumerate(blocks.tolist()):
             if block not in kept:
                 kept[block] = self._draw(place, law, width, samples, block)
+                self._elements += kept[block].size
             mine = np.flatnonzero(inverse == j)
             out[:, mine] = kept[block][:, rows[mine] % BLOCK]
-        while len(kept) > KEPT_BLOCKS:
-            kept.popitem(last=False)
+        while kept and (len(kept) > KEPT_BLOCKS or self._elements > KEPT_ELEMENTS):
+            self._elements -= kept.popitem(last=False)[1].size
         return torch.from_numpy(out)
+
+    def shared(self, place: str, size: int, sample: int) -> Tensor:
+        """Standard normal draws of one sample that all examples share, ``[size]`` float32.
+
+        Args:
+            place: The layer that uses them.
+            size: How many.
+            sample: Which sample.
+        """
+        found = self._shared.get((place, sample))
+        if found is None:
+            words = np.random.SeedSequence([self._seed, sample, zlib.crc32(place.encode())], spawn_key=(1,))
+            found = np.empty(size, dtype=np.float32)
+            _normal(np.random.Generator(np.random.SFC64(words)), found)
+            if self._elements + size <= KEPT_ELEMENTS:
+                self._shared[place, sample] = found
+                self._elements += size
+        return torch.from_numpy(found)
 
     def _draw(self, place: str, law: Law, width: int, samples: range, block: int) -> NDArray[np.float32]:
         out = np.empty((len(samples), BLOCK, width), dtype=np.float32)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from dubio.networks.gaussian_weights import GaussianLayer, gaussian_layers
 from dubio.networks.noise import Noise, Site, sites
 
 
@@ -43,7 +44,10 @@ class Network(nn.Module):
         Args:
             stages: The stages. One whose class has ``broadcasts = True`` takes an unrepeated batch and given noise for
                 several samples, and repeats by itself; one with ``batched_over_weights = False`` uses operations that
-                cannot be mapped over a stack of weights.
+                cannot be mapped over a stack of weights; one with ``bounds`` names the layers whose weight an edit such
+                as spectral normalisation may bound, one with ``uncertain`` those whose weights may be Gaussian (those
+                of ``bounds`` where it has none); a first one with a method ``prepared`` offers other stages for
+                weights that no longer change (see :func:`dubio.engine.fixed`).
             width: Features that come out.
         """
         super().__init__()
@@ -89,9 +93,14 @@ class Model(nn.Module):
         """Drop rate by site name, of the filled sites."""
         return {site.name: site.noise.rate() for site in self.sites() if site.noise is not None}
 
-    def penalty(self, examples: int) -> Tensor:
-        """Sum of what the noise adds to a mean training loss over that many examples."""
+    def gaussians(self) -> list[GaussianLayer]:
+        """The layers with Gaussian weights, the head's included."""
+        return gaussian_layers(self)
+
+    def penalty(self, examples: int, progress: float = 1.0) -> Tensor:
+        """Sum of what noise adds to a mean loss over that many examples when ``progress`` of all steps are done."""
         parts = [found for site in self.sites() if (found := site.penalty(examples)) is not None]
+        parts += [layer.penalty(examples, progress) for layer in self.gaussians()]
         return torch.stack(parts).sum() if parts else torch.zeros(())
 
     def parameter_count(self) -> int:
@@ -101,6 +110,8 @@ class Model(nn.Module):
 
 class Dense(nn.Module):
     """A site, a linear layer and a ReLU."""
+
+    bounds = ("linear",)
 
     def __init__(self, name: str, inputs: int, outputs: int, *, accepts: Iterable[str]) -> None:
         """Make a layer whose inputs are the site ``name``."""

@@ -1,7 +1,8 @@
 """TextCNN: embeddings, parallel convolutions over word windows, a maximum over time (text paper, Fig. 2a).
 
 A convolution is linear in each token's embedding, so where no noise acts on its inputs the products are computed
-once a distinct token of the batch and the convolution becomes gathers and adds. Fixed dropout acts on every
+once a distinct token of the batch and the convolution becomes gathers and adds. At prediction the weights are fixed:
+the products are then computed once a vocabulary entry (:class:`GatherOverTime`). Fixed dropout acts on every
 position before the maximum; since the masks are independent, the largest survivor is the G-th largest value with G
 geometric, and sampling G from the sorted largest values is exact in distribution (see
 :meth:`dubio.networks.noise.Dropout.survivor`).
@@ -10,6 +11,7 @@ geometric, and sampling G from the sorted largest values is exact in distributio
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import torch
@@ -19,6 +21,7 @@ from torch.nn import functional
 from dubio.errors import UserError
 from dubio.networks.network import Network
 from dubio.networks.noise import Dropout, Site
+from dubio.networks.token_products import TokenProducts, elements, largest
 from dubio.registry import network
 
 
@@ -88,6 +91,20 @@ class Embed(nn.Module):
     def forward(self, batch: Tokens) -> Words:
         """Look up each distinct token once."""
         return Words(self.table(batch.distinct), batch.places, batch.lengths)
+
+    def prepared(self, following: Sequence[nn.Module], room: int) -> list[nn.Module] | None:
+        """This stage and those that follow, for weights that no longer change; None where nothing is gained.
+
+        Args:
+            following: The next stages; no noise will act in them.
+            room: How many numbers may be kept.
+        """
+        match following:
+            case [Convolve() as convolve, RankOverTime() as rank, *rest]:
+                entries = self.table.num_embeddings
+                if elements(entries, convolve.kernels, convolve.maps) <= room:
+                    return [GatherOverTime(self, convolve, rank), *rest]
+        return None
 
 
 class Convolve(nn.Module):
@@ -203,10 +220,30 @@ class RankOverTime(nn.Module):
         if isinstance(noise, Dropout) and noise.training:
             drawn = torch.rand(values.shape, generator=noise.generator).to(values.device)
             return (values * (drawn >= noise.p)).amax(dim=1).unsqueeze(-1) / (1.0 - noise.p)
-        depth = noise.depth() if isinstance(noise, Dropout) else 1
-        if depth == 1:
-            return values.amax(dim=1).unsqueeze(-1)
-        return values.transpose(1, 2).topk(min(depth, values.shape[1]), dim=-1).values
+        return largest(values, _depth(site))
+
+    def depths(self) -> list[int]:
+        """How many of the largest values of each map the noise can reach at prediction."""
+        return [_depth(cast(Site, site)) for site in self._pick[0].sites]
+
+
+def _depth(site: Site) -> int:
+    return site.noise.depth() if isinstance(site.noise, Dropout) else 1
+
+
+class GatherOverTime(nn.Module):
+    """:class:`Embed`, :class:`Convolve` and :class:`RankOverTime` in one, for weights that no longer change."""
+
+    def __init__(self, embed: Embed, convolve: Convolve, rank: RankOverTime) -> None:
+        """Compute the products of every vocabulary entry from the stages' present weights."""
+        super().__init__()
+        self._products = TokenProducts(embed.table.weight, list(convolve.weights), list(convolve.biases))
+        self._rank = (rank,)  # in a tuple: what it holds is registered elsewhere
+
+    def forward(self, batch: Tokens) -> Ranked:
+        """The largest values over time of every map."""
+        tokens = batch.distinct[batch.places]
+        return Ranked(self._products.ranked(tokens, batch.lengths, self._rank[0].depths()))
 
 
 @network("textcnn", inputs="text")

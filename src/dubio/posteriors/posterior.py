@@ -13,10 +13,14 @@ Rows = NDArray[np.int64]
 
 
 class Sampled(NamedTuple):
-    """What samples of a posterior say of a batch: ``logits [S, B, K]`` and, where there are any, variances."""
+    """What samples of a posterior say of a batch: ``logits [S, B, K]`` and, where there are any, variances.
+
+    ``data_variance [S, B, K]`` is of a heteroscedastic head, ``model_variance [S, B]`` of a GP head.
+    """
 
     logits: Tensor
     data_variance: Tensor | None = None
+    model_variance: Tensor | None = None
 
 
 class Drawn(Protocol):
@@ -47,8 +51,14 @@ class Posterior(Protocol):
 
 def concatenated(parts: list[Sampled]) -> Sampled:
     """Samples one after another."""
-    variances = [part.data_variance for part in parts if part.data_variance is not None]
     return Sampled(
         torch.cat([part.logits for part in parts]),
-        torch.cat(variances) if len(variances) == len(parts) else None,
+        _all_or_none([part.data_variance for part in parts]),
+        _all_or_none([part.model_variance for part in parts]),
     )
+
+
+def _all_or_none(variances: list[Tensor | None]) -> Tensor | None:
+    """Variances one after another, where every part has them."""
+    found = [variance for variance in variances if variance is not None]
+    return torch.cat(found) if len(found) == len(variances) else None

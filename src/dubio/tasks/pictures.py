@@ -72,7 +72,7 @@ def rows_of_npz(path: Path, named: Named, *, size: int | None) -> Rows:
     Raises:
         BadFile: When it cannot be read or has no such arrays.
     """
-    arrays = _arrays(path)
+    arrays = read_arrays(path)
     if "x" not in arrays:
         raise BadFile(f"data {str(path)!r} has no array 'x'; it has {', '.join(arrays) or 'none'}.")
     x = arrays.pop("x")
@@ -101,7 +101,12 @@ def rows_of_npz(path: Path, named: Named, *, size: int | None) -> Rows:
     )
 
 
-def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Every array of an npz file, by its name.
+
+    Raises:
+        BadFile: When it cannot be read.
+    """
     if not zipfile.is_zipfile(path):
         raise BadFile(f"data {str(path)!r} cannot be read as npz: it is no archive of arrays, or is cut off.")
     try:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from dubio.engine import one_thread
 from dubio.networks.network import Network
+from dubio.pretrained import encoder_argument
 from dubio.registry import NETWORKS, Entry
 from dubio.testing.factories import entry_of, missing_arguments, signature_problems
 from dubio.testing.findings import Finding, Outcome, Problem, Rule, flattened, follow, spoken
@@ -127,6 +128,8 @@ def _seeded(subject: Subject) -> Iterator[Problem]:
                 "Draw first weights with torch's own generator, which is seeded for every fit.",
             )
             return
+    if encoder_argument(subject.entry) is not None:
+        return  # pre-trained weights are the same for every member; their heads and batches differ
     if all(torch.equal(tensor, states[2][name]) for name, tensor in states[0].items()):
         yield Problem(
             "Built from two seeds, it starts with the same weights, so members of an ensemble would be alike.",

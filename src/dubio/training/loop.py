@@ -18,7 +18,7 @@ from dubio.data.batches import Batch, collate, prediction_rows, training_rows
 from dubio.encoders import Encoded
 from dubio.engine import shared_prefix
 from dubio.errors import TrainingFailed
-from dubio.heads.head import HeadModule, bernoulli_loss, categorical_loss
+from dubio.heads.head import HeadModule, bernoulli_loss, categorical_loss, log_mean_exp
 from dubio.networks.draws import BlockDraws
 from dubio.networks.network import Model
 from dubio.training.checkpoints import Checkpoint, pack, unpack
@@ -30,6 +30,9 @@ from dubio.training.seeds import number, stream
 
 EVALUATION_BATCH = 128
 """Examples a batch when nothing is learned."""
+
+VALIDATION_DRAWS = 3
+"""Draws of Gaussian weights that validation pools."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,12 @@ def train(
         if _patience_is_over(slots.objective, progress):
             break
         started = time.monotonic()
+        model.head.begin_epoch()
         loss = _epoch(model, optimiser, slots, train_data, seed, member, epoch, context.device)
+        model.head.end_epoch()
         val_nll = validation_nll(model, val_data, number(seed, member, "noise", 0), context.device)
-        held = slots.collect.update(held, model, epoch=epoch, val_nll=val_nll)
+        marked = slots.schedule.keeps_after(epoch, slots.objective.epochs)
+        held = slots.collect.update(held, model, epoch=epoch, val_nll=val_nll, marked=marked)
         progress = _advanced(progress, epoch, loss, val_nll, time.monotonic() - started)
         context.say(epoch / slots.objective.epochs, f"epoch {epoch}, validation nll {val_nll:.4f}")
         if context.checkpoint is not None and time.monotonic() - saved >= context.checkpoint.every_seconds:
@@ -155,13 +161,14 @@ def _epoch(
     order = np.random.Generator(np.random.PCG64(stream(seed, member, "order", epoch)))
     batches = training_rows(data.encoded, slots.objective.batch, order)
     weigh = _class_weights(slots.objective, data)
+    temperature = _begin_epoch(optimiser, slots, len(data.encoded), seed, member, epoch, device)
     total = 0.0
     for i, rows in enumerate(batches):
         done = (epoch - 1 + i / len(batches)) / slots.objective.epochs
         slots.optimiser.set_factor(optimiser, slots.schedule.factor(done))
         batch = augmented(slots.objective.augmentation, to_device(collate(data.encoded, rows), device), generator)
         labels = torch.from_numpy(data.labels[rows]).to(device)
-        loss = _loss(model, batch, labels, weigh, len(data.encoded))
+        loss = _loss(model, batch, labels, weigh, len(data.encoded), done)
         value = float(loss.detach())
         if not np.isfinite(value):
             raise TrainingFailed(
@@ -170,22 +177,33 @@ def _epoch(
             )
         optimiser.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
-        if slots.objective.clip:
+        # a cut gradient is not the gradient of a posterior: where weights are sampled it is left whole
+        if slots.objective.clip and not temperature:
             torch.nn.utils.clip_grad_norm_(model.parameters(), slots.objective.clip)
         optimiser.step()
         total += value * len(rows)
     return total / len(data.encoded)
 
 
+def _begin_epoch(
+    optimiser: Optimizer, slots: Slots, examples: int, seed: int, member: int, epoch: int, device: torch.device
+) -> float:
+    """Tell the optimiser how noisy this epoch is; returns the temperature."""
+    temperature = slots.schedule.temperature_in(epoch, slots.objective.epochs)
+    generator = torch.Generator(device).manual_seed(number(seed, member, "langevin", epoch))
+    slots.optimiser.begin_epoch(optimiser, temperature=temperature, examples=examples, generator=generator)
+    return temperature
+
+
 def _loss(
-    model: Model, batch: Batch, labels: Tensor, weigh: Callable[[Tensor], Tensor] | None, examples: int
+    model: Model, batch: Batch, labels: Tensor, weigh: Callable[[Tensor], Tensor] | None, examples: int, done: float
 ) -> Tensor:
-    """Mean (weighted) negative log-likelihood plus what the noise adds."""
+    """Mean (weighted) negative log-likelihood plus what noise adds when that much of the training is done."""
     head: HeadModule = model.head
     each = head.loss(model(batch), labels)
     if weigh is not None:
         each = each * weigh(labels)
-    return each.mean() + model.penalty(examples)
+    return each.mean() + model.penalty(examples, done)
 
 
 def _class_weights(objective: Objective, data: Labelled) -> Callable[[Tensor], Tensor] | None:
@@ -201,21 +219,28 @@ def _class_weights(objective: Objective, data: Labelled) -> Callable[[Tensor], T
 def _give_generator(model: Model, generator: torch.Generator) -> None:
     for noise in model.noises():
         noise.generator = generator
+    for layer in model.gaussians():
+        layer.generator = generator
     model.head.generator = generator
 
 
 @torch.inference_mode()
 def validation_nll(model: Model, data: Labelled, seed: int, device: torch.device) -> float:
-    """Mean negative log-likelihood of a deterministic pass (a heteroscedastic head still integrates)."""
+    """Mean negative log-likelihood of a deterministic pass (a heteroscedastic head still integrates).
+
+    Gaussian weights have no such pass that would say how good they are: a few draws are pooled, in all epochs the same.
+    """
     model.eval()
     draws = BlockDraws(seed)
+    samples = VALIDATION_DRAWS if model.gaussians() else 0
     total = 0.0
     for rows in prediction_rows(data.encoded, EVALUATION_BATCH):
         batch = to_device(collate(data.encoded, rows), device)
         labels = torch.from_numpy(data.labels[rows]).to(device)
-        logits = shared_prefix(model, batch, draws, rows, 0)[0].logits
-        each = bernoulli_loss(logits, labels).sum(-1) if labels.ndim == 2 else categorical_loss(logits, labels)
-        total += float(each.sum())
+        loss = bernoulli_loss if labels.ndim == 2 else categorical_loss
+        scores = shared_prefix(model, batch, draws, rows, samples)
+        each = -log_mean_exp(torch.stack([-loss(one.logits, labels) for one in scores]))
+        total += float((each.sum(-1) if labels.ndim == 2 else each).sum())
     if not np.isfinite(total):
         raise TrainingFailed(f"the validation loss is not a number ({total}); a smaller learning rate (lr) may help.")
     return total / len(data.encoded)

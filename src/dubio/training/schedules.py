@@ -1,4 +1,7 @@
-"""Schedules: the learning rate's factor over a training's course."""
+"""Schedules: over a training's course, the learning rate's factor, the temperature of noise, when weights are kept.
+
+Epochs count from 1, as everywhere in a training.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,32 @@ from dubio.parts import part
 
 
 class Schedule(Protocol):
-    """A schedule as a slot value."""
+    """A schedule as a slot value; one that inherits from here says only what is not ordinary about it."""
 
     def factor(self, progress: float) -> float:
         """What the learning rate is multiplied by when ``progress`` (0 to 1) of all steps are done."""
         ...
 
+    def temperature_in(self, epoch: int, epochs: int) -> float:
+        """The temperature of the noise that a sampling optimiser adds in an epoch; 0, for none, unless said."""
+        return 0.0
+
+    def keeps_after(self, epoch: int, epochs: int) -> bool:
+        """Whether the weights after an epoch are marked to be kept; never, unless said."""
+        return False
+
+    def check_epochs(self, epochs: int) -> None:
+        """Refuse a number of epochs this schedule cannot divide; any will do, unless said.
+
+        Raises:
+            UserError: When it cannot.
+        """
+        return None
+
 
 @part("constant")
 @dataclass(frozen=True)
-class Constant:
+class Constant(Schedule):
     """Always the same rate."""
 
     def factor(self, progress: float) -> float:
@@ -30,7 +49,7 @@ class Constant:
 
 @part("cosine")
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Schedule):
     """Half a cosine from the full rate to zero."""
 
     def factor(self, progress: float) -> float:
@@ -38,9 +57,25 @@ class Cosine:
         return 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
+@part("linear")
+@dataclass(frozen=True)
+class Linear(Schedule):
+    """Straight down from the full rate to ``end`` of it (text paper's fine-tuning: 1e-5 to 1e-6)."""
+
+    end: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.end <= 1.0:
+            raise UserError(f"linear: end must lie between 0 and 1; given {self.end}.")
+
+    def factor(self, progress: float) -> float:
+        """1 − (1 − end)·progress."""
+        return 1.0 - (1.0 - self.end) * progress
+
+
 @part("step")
 @dataclass(frozen=True)
-class Step:
+class Step(Schedule):
     """The rate is multiplied by ``gamma`` each time another of ``at`` (fractions of all steps) has passed."""
 
     at: tuple[float, ...] = (0.5, 0.75)
@@ -53,7 +88,7 @@ class Step:
 
 @part("linear_tail")
 @dataclass(frozen=True)
-class LinearTail:
+class LinearTail(Schedule):
     """Full rate, then linear down, then a small constant tail (pitfalls paper, eq. 10).
 
     Attributes:
@@ -77,3 +112,72 @@ class LinearTail:
         if progress >= self.end:
             return self.tail
         return 1.0 - (1.0 - self.tail) * (progress - self.hold) / (self.end - self.hold)
+
+
+ROUNDING = 1e-9
+"""A position this near a cycle's end is its end: cycles are whole epochs, their fractions of all steps are rounded."""
+
+
+@part("cyclic")
+@dataclass(frozen=True)
+class Cyclic(Schedule):
+    """Cosine cycles (pitfalls paper, eq. 16), with noise and snapshots in the last part of each.
+
+    The rate in step t of T is ½(cos(π·mod(t − 1, T/M)/(T/M)) + 1) of the full one, for M cycles.
+
+    Attributes:
+        cycles: M; the epochs must be a multiple of it.
+        sampling: The last so many epochs of each cycle have noise.
+        temperature: Its temperature there; 0 outside. 1 is the posterior, less a colder (sharper) one.
+        keep: Snapshots a cycle, evenly over the sampling epochs, the cycle's end always among them.
+    """
+
+    cycles: int = 4
+    sampling: int = 0
+    temperature: float = 0.0
+    keep: int = 1
+
+    def __post_init__(self) -> None:
+        for name, least in (("cycles", 1), ("sampling", 0), ("temperature", 0), ("keep", 1)):
+            if not getattr(self, name) >= least:
+                raise UserError(f"cyclic: {name} must be at least {least}; given {getattr(self, name)}.")
+        if self.keep > max(1, self.sampling):
+            raise UserError(
+                f"cyclic: at most one snapshot a sampling epoch can be kept; given keep={self.keep}, "
+                f"sampling={self.sampling}."
+            )
+        if self.temperature and not self.sampling:
+            raise UserError(f"cyclic: temperature={self.temperature} asks for sampling of at least 1 epoch; given 0.")
+
+    def check_epochs(self, epochs: int) -> None:
+        """Cycles are whole epochs, and longer than their sampling part."""
+        if epochs < 1 or epochs % self.cycles:
+            raise UserError(
+                f"cyclic: epochs must be a multiple of cycles; given epochs={epochs}, cycles={self.cycles}."
+            )
+        if self.sampling > epochs // self.cycles:
+            raise UserError(
+                f"cyclic: a cycle has {epochs // self.cycles} epochs (epochs={epochs}, cycles={self.cycles}), "
+                f"too few for sampling={self.sampling}."
+            )
+
+    def factor(self, progress: float) -> float:
+        """Half a cosine from 1 to 0, again in each cycle."""
+        place = progress * self.cycles + ROUNDING
+        return 0.5 * (1.0 + math.cos(math.pi * max(0.0, place - math.floor(place) - ROUNDING)))
+
+    def temperature_in(self, epoch: int, epochs: int) -> float:
+        """The temperature in the sampling epochs, 0 in the others."""
+        return self.temperature if self._sampled(epoch, epochs) > 0 else 0.0
+
+    def keeps_after(self, epoch: int, epochs: int) -> bool:
+        """After ``keep`` of the sampling epochs of each cycle; without any, at the cycle's end."""
+        if not self.sampling:
+            return epoch % (epochs // self.cycles) == 0
+        done = self._sampled(epoch, epochs)
+        return done > 0 and done * self.keep // self.sampling > (done - 1) * self.keep // self.sampling
+
+    def _sampled(self, epoch: int, epochs: int) -> int:
+        """Which sampling epoch of its cycle this is, from 1; 0 or less before the sampling part."""
+        length = epochs // self.cycles
+        return (epoch - 1) % length + 1 - (length - self.sampling)

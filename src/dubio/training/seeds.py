@@ -10,9 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-Purpose = Literal["weights", "noise", "order", "prediction"]
+Purpose = Literal["weights", "noise", "order", "prediction", "langevin"]
 
-_STREAMS: dict[Purpose, int] = {"weights": 0, "noise": 1, "order": 2, "prediction": 3}
+_STREAMS: dict[Purpose, int] = {"weights": 0, "noise": 1, "order": 2, "prediction": 3, "langevin": 4}
 
 
 def stream(seed: int, member: int, purpose: Purpose, *more: int) -> np.random.SeedSequence:

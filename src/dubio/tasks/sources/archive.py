@@ -29,7 +29,7 @@ def extract(archive: Path, folder: Path, *, keep: str = "", bounds: Bounds | Non
     """Extract regular files into a folder that does not exist yet.
 
     Args:
-        archive: A tar.gz, tgz or zip file.
+        archive: A tar.gz, tgz, zip or wheel file.
         folder: Exists afterwards only if everything was extracted.
         keep: A regular expression; members whose name it is not found in are passed over.
         bounds: How much it may hold.
@@ -77,7 +77,7 @@ Members = Iterator[tuple[str, IO[bytes] | None]]
 @contextmanager
 def _members(archive: Path) -> Iterator[Members]:
     """Names and contents, one after the other; None for a folder."""
-    if archive.name.endswith(".zip"):
+    if archive.name.endswith((".zip", ".whl")):
         with zipfile.ZipFile(archive) as packed:
             yield _zip_members(packed)
     else:

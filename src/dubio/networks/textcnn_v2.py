@@ -1,0 +1,152 @@
+"""TextCNN with 2-D convolutions over texts of a fixed length (TextCNNv2 of the text paper, appendix C).
+
+A text is an image of ``length`` words by ``embedding`` values; a kernel spans k words and the whole embedding. Padding
+up to the fixed length is masked out of the maximum, so that it need not be computed: texts are cut at the length,
+and a batch is as wide as its longest. Such a convolution is linear in each token's embedding; where no noise acts on
+its inputs, products are made once a distinct token of the batch, as in :mod:`dubio.networks.textcnn`.
+
+Its kernels accept spectral normalisation. A word is in at most k windows: a kernel bound of s bounds the convolution by
+√k · s, and the maximum over time that follows does not increase distances.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dubio.errors import UserError
+from dubio.networks.gaussian_weights import GaussianLayer
+from dubio.networks.network import Network
+from dubio.networks.noise import Site
+from dubio.networks.textcnn import Embed, Maps, PickOverTime, RankOverTime, Words
+from dubio.registry import network
+
+
+class FixedLength(nn.Module):
+    """Texts cut at a length; shorter ones are padded by the mask alone."""
+
+    def __init__(self, length: int) -> None:
+        """Cut at ``length`` words."""
+        super().__init__()
+        self.length = length
+
+    def forward(self, words: Words) -> Words:
+        """The first words."""
+        return Words(words.vectors, words.places[:, : self.length], words.lengths.clamp_max(self.length))
+
+
+class Convolve2d(nn.Module):
+    """Parallel 2-D convolutions, each k words by the whole embedding, then ReLU."""
+
+    batched_over_weights = False  # embedding_bag has no batching rule
+
+    def __init__(self, inputs: int, maps: int, kernels: tuple[int, ...]) -> None:
+        """Make one convolution a kernel size, with Glorot-uniform weights."""
+        super().__init__()
+        self.kernels = kernels
+        self.maps = maps
+        self.layers = nn.ModuleList(nn.Conv2d(1, maps, (size, inputs)) for size in kernels)
+        self.bounds = tuple(f"layers.{i}" for i in range(len(kernels)))
+        for size, weight, bias in self._in_use():
+            bound = math.sqrt(6.0 / (size * (inputs + maps)))
+            nn.init.uniform_(weight, -bound, bound)
+            nn.init.zeros_(bias)
+        self.sites = nn.ModuleList(
+            Site(
+                f"K{i + 1}",
+                inputs,
+                accepts=("concrete_dropout",),
+                weights=lambda layer=layer: (layer.weight,),  # type: ignore[misc]
+                spatial=True,
+            )
+            for i, layer in enumerate(self.layers)
+        )
+
+    def forward(self, words: Words) -> Maps:
+        """Feature maps of every kernel."""
+        short = max(self.kernels) - words.places.shape[1]  # a text shorter than the widest kernel is padded to it
+        places = functional.pad(words.places, (0, short)) if short > 0 else words.places
+        sites = [cast(Site, site) for site in self.sites]
+        noisy = any(site.noise is not None and site.noise.active for site in sites)
+        noisy = noisy or any(isinstance(layer, GaussianLayer) and layer.training for layer in self.layers)
+        totals = self._by_position(words, places) if noisy else self._by_token(words, places)
+        return Maps(tuple(self._masked(t, words.lengths, size) for t, size in zip(totals, self.kernels, strict=True)))
+
+    def _in_use(self) -> list[tuple[int, Tensor, Tensor]]:
+        """Size, weight ``[F, 1, k, E]`` (bounded, or drawn, where an edit says so) and bias of each kernel."""
+        layers = [cast(nn.Conv2d, layer) for layer in self.layers]
+        weights = [layer.in_use if isinstance(layer, GaussianLayer) else layer.weight for layer in layers]
+        biases = [cast(Tensor, layer.bias) for layer in layers]
+        return list(zip(self.kernels, weights, biases, strict=True))
+
+    def _by_token(self, words: Words, places: Tensor) -> list[Tensor]:
+        """Products once a distinct token, gathered and added: out[b, t] = Σ_j P_j[token(b, t + j)]."""
+        tokens, inputs = words.vectors.shape
+        out = []
+        for size, weight, bias in self._in_use():
+            across = weight[:, 0].permute(2, 1, 0).reshape(inputs, -1)
+            products = (words.vectors @ across).reshape(tokens * size, self.maps)
+            bags = places.unfold(1, size, 1) * size + torch.arange(size, device=places.device)
+            total = functional.embedding_bag(bags.reshape(-1, size), products, mode="sum")
+            out.append(total.reshape(*bags.shape[:2], self.maps) + bias)
+        return out
+
+    def _by_position(self, words: Words, places: Tensor) -> list[Tensor]:
+        """The convolution over positions, with noise on each kernel's input channels, the values of the embedding.
+
+        The kernel spans the embedding, so the 2-D convolution over one channel is the 1-D one over its values.
+        """
+        channels = functional.embedding(places, words.vectors).transpose(1, 2)
+        out = []
+        for (_, weight, bias), layer, site in zip(self._in_use(), self.layers, self.sites, strict=True):
+            h = site(channels)
+            if isinstance(layer, GaussianLayer) and layer.training:  # which draws for itself
+                out.append(layer(h.transpose(1, 2).unsqueeze(1)).squeeze(-1).transpose(1, 2))
+            else:
+                out.append(functional.conv1d(h, weight[:, 0].transpose(1, 2), bias).transpose(1, 2))
+        return out
+
+    def _masked(self, total: Tensor, lengths: Tensor, size: int) -> Tensor:
+        """ReLU, and zero for the windows past a text's end; the first window always counts."""
+        windows = (lengths - size + 1).clamp_min(1)
+        real = torch.arange(total.shape[1], device=total.device) < windows[:, None]
+        return torch.relu(total) * real[:, :, None]
+
+
+@network("textcnn-v2", inputs="text")
+def textcnn_v2(
+    shape: tuple[int, ...],
+    *,
+    length: int = 256,
+    embedding: int = 300,
+    maps: int = 100,
+    kernels: tuple[int, ...] = (3, 4, 5),
+) -> Network:
+    """Embedding → 2-D convolutions over a fixed length → ReLU → max over time; accepts spectral normalisation.
+
+    Args:
+        shape: (vocabulary size,), PAD and UNK included.
+        length: Words of a text that are read.
+        embedding: Width of a word vector.
+        maps: Feature maps a kernel.
+        kernels: Window sizes.
+    """
+    if not kernels or min(kernels) < 1:
+        raise UserError(
+            f"textcnn-v2: kernels must name at least one window of at least one word; given {list(kernels)}."
+        )
+    if length < max(kernels):
+        raise UserError(f"textcnn-v2: length must be at least the widest kernel, {max(kernels)}; given {length}.")
+    pick = PickOverTime(kernels, maps)
+    stages = [
+        Embed(shape[0], embedding),
+        FixedLength(length),
+        Convolve2d(embedding, maps, kernels),
+        RankOverTime(pick),
+        pick,
+    ]
+    return Network(stages, maps * len(kernels))

@@ -1,0 +1,221 @@
+"""Stochastic-gradient Markov chain Monte Carlo: optimisers whose noisy steps sample weights.
+
+The loss is a mean over N training examples, L(θ), plus ½ l2 ‖θ‖²; the posterior at temperature T is
+exp(−(N/T)·(L(θ) + ½ l2 ‖θ‖²)), in which l2 stands for the prior N(0, 1/(N·l2)) of every weight. The noise of a step has
+the scale that makes this, and not some sharper distribution, the one that small steps settle in. Where the temperature
+is 0 the steps are ordinary gradient descent.
+
+What is no weight gets no noise: the learned rates of noise sites, and the row of an embedding that stands for padding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Generator, Tensor, nn
+from torch.optim import Optimizer
+
+from dubio.errors import UserError
+from dubio.networks.network import Model
+from dubio.parts import part
+from dubio.training.optimisers import Optimiser, check_rate, parameter_groups
+
+
+class NoisySteps(Optimizer):
+    """What the steps of both samplers share: how hot they are, and where noise comes from.
+
+    Attributes:
+        heat: T/N; 0 for steps without noise.
+        generator: Where noise comes from.
+    """
+
+    def __init__(self, groups: list[dict[str, Any]], *, lr: float, still: dict[int, int]) -> None:
+        """Make steps over parameter groups.
+
+        Args:
+            groups: Parameters with ``weight_decay``, and whether they ``decays``: those that do not get no noise.
+            lr: Learning rate.
+            still: By identity of a parameter, its row that never moves.
+        """
+        super().__init__(groups, {"lr": lr})
+        self.heat = 0.0
+        self.generator: Generator | None = None
+        self._still = still
+
+    def noise(self, p: Tensor, variance: float) -> Tensor:
+        """Normal noise for a parameter, none in a row that never moves."""
+        drawn = torch.randn(p.shape, generator=self.generator, dtype=p.dtype, device=p.device)
+        row = self._still.get(id(p))
+        if row is not None:
+            drawn[row] = 0.0
+        return drawn.mul_(math.sqrt(variance))
+
+    def moving(self) -> Iterable[tuple[Tensor, Tensor, float, bool]]:
+        """Each parameter that has a gradient, its whole gradient, its rate, and whether it is noisy now."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    gradient = p.grad.add(p, alpha=group["weight_decay"]) if group["weight_decay"] else p.grad
+                    yield p, gradient, group["lr"], self.heat > 0.0 and group["decays"]
+
+
+class LangevinSteps(NoisySteps):
+    """Steps of SGLD; of gradient descent with momentum where there is no noise."""
+
+    def __init__(self, groups: list[dict[str, Any]], *, lr: float, still: dict[int, int], momentum: float) -> None:
+        """Make steps; ``momentum`` acts only without noise."""
+        super().__init__(groups, lr=lr, still=still)
+        self._momentum = momentum
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """θ ← θ − lr·g + √(2·lr·T/N)·ξ; without noise g is replaced by b ← momentum·b + g."""
+        for p, gradient, lr, noisy in self.moving():
+            if self._momentum and not self.heat:
+                buffer = self.state[p].setdefault("momentum", torch.zeros_like(p))
+                gradient = buffer.mul_(self._momentum).add_(gradient)
+            p.add_(gradient, alpha=-lr)
+            if noisy:
+                p.add_(self.noise(p, 2.0 * lr * self.heat))
+
+
+class HamiltonianSteps(NoisySteps):
+    """Steps of SGHMC; of gradient descent with momentum 1 − α where there is no noise."""
+
+    def __init__(self, groups: list[dict[str, Any]], *, lr: float, still: dict[int, int], alpha: float) -> None:
+        """Make steps with friction ``alpha``."""
+        super().__init__(groups, lr=lr, still=still)
+        self._alpha = alpha
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """v ← (1 − α)·v − lr·g + √(2·α·lr·T/N)·ξ; θ ← θ + v."""
+        for p, gradient, lr, noisy in self.moving():
+            velocity = self.state[p].setdefault("velocity", torch.zeros_like(p))
+            velocity.mul_(1.0 - self._alpha).add_(gradient, alpha=-lr)
+            if noisy:
+                velocity.add_(self.noise(p, 2.0 * self._alpha * lr * self.heat))
+            p.add_(velocity)
+
+
+@part("sgld")
+@dataclass(frozen=True)
+class SGLD(Optimiser):
+    """Stochastic-gradient Langevin dynamics: θ ← θ − lr·∇(L + ½ l2 ‖θ‖²) + √(2·lr·T/N)·ξ.
+
+    Attributes:
+        lr: Learning rate, of a mean loss.
+        l2: Weight of ½‖θ‖² in the loss: the prior N(0, 1/(N·l2)).
+        momentum: Of the steps without noise alone. Noise of this scale with momentum would sample a distribution that
+            is too narrow, so that momentum ends, and what it has gathered is forgotten, where noise begins.
+        embedding_rate: The rate of embeddings, as a multiple of ``lr``. A word moves only in the few steps that see it.
+    """
+
+    lr: float = 0.5
+    l2: float = 0.0
+    momentum: float = 0.0
+    embedding_rate: float = 1.0
+
+    draws_noise: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_rate("sgld", self.lr)
+        check_rate("sgld", self.embedding_rate, "embedding_rate")
+        if not 0.0 <= self.momentum < 1.0:
+            raise UserError(f"sgld: momentum must be at least 0 and below 1; given {self.momentum}.")
+
+    def build(self, model: Model) -> Optimizer:
+        """Langevin steps over the model's parameters."""
+        groups = rated_groups(model, self.l2, self.embedding_rate)
+        return LangevinSteps(groups, lr=self.lr, still=padding_rows(model), momentum=self.momentum)
+
+    def set_factor(self, optimiser: Optimizer, factor: float) -> None:
+        """Scale the rate, and with it the noise."""
+        set_rate(optimiser, self.lr * factor)
+
+    def begin_epoch(self, optimiser: Optimizer, *, temperature: float, examples: int, generator: Generator) -> None:
+        """Set the noise; forget momentum where there is any."""
+        set_noise(optimiser, temperature / examples, generator)
+        if temperature:
+            optimiser.state.clear()
+
+
+@part("sghmc")
+@dataclass(frozen=True)
+class SGHMC(Optimiser):
+    """Stochastic-gradient Hamiltonian Monte Carlo: v ← (1 − α)v − lr·∇(L + ½ l2 ‖θ‖²) + √(2·α·lr·T/N)·ξ, θ ← θ + v.
+
+    Attributes:
+        lr: Learning rate, of a mean loss; a long run of steps moves as far as gradient descent at lr/α.
+        l2: Weight of ½‖θ‖² in the loss: the prior N(0, 1/(N·l2)).
+        alpha: Friction; 1 − α is the momentum.
+        embedding_rate: The rate of embeddings, as a multiple of ``lr``. A word moves only in the few steps that see it.
+    """
+
+    lr: float = 0.05
+    l2: float = 0.0
+    alpha: float = 0.1
+    embedding_rate: float = 1.0
+
+    draws_noise: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_rate("sghmc", self.lr)
+        check_rate("sghmc", self.embedding_rate, "embedding_rate")
+        if not 0.0 < self.alpha <= 1.0:
+            raise UserError(f"sghmc: alpha must be above 0 and at most 1; given {self.alpha}.")
+
+    def build(self, model: Model) -> Optimizer:
+        """Hamiltonian steps over the model's parameters."""
+        groups = rated_groups(model, self.l2, self.embedding_rate)
+        return HamiltonianSteps(groups, lr=self.lr, still=padding_rows(model), alpha=self.alpha)
+
+    def set_factor(self, optimiser: Optimizer, factor: float) -> None:
+        """Scale the rate, and with it the noise."""
+        set_rate(optimiser, self.lr * factor)
+
+    def begin_epoch(self, optimiser: Optimizer, *, temperature: float, examples: int, generator: Generator) -> None:
+        """Set the noise; the velocity goes on."""
+        set_noise(optimiser, temperature / examples, generator)
+
+
+def set_noise(optimiser: Optimizer, heat: float, generator: Generator) -> None:
+    """Give noisy steps their heat T/N and their generator."""
+    if not isinstance(optimiser, NoisySteps):
+        raise TypeError(f"{type(optimiser).__name__} draws no noise")
+    optimiser.heat, optimiser.generator = heat, generator
+
+
+def padding_rows(model: nn.Module) -> dict[int, int]:
+    """By identity of an embedding's weights, the row that stands for padding and is zero for good."""
+    found = [m for m in model.modules() if isinstance(m, nn.Embedding)]
+    return {id(m.weight): m.padding_idx for m in found if m.padding_idx is not None}
+
+
+def rated_groups(model: Model, l2: float, embedding_rate: float) -> list[dict[str, Any]]:
+    """The parameter groups, embeddings apart, each with its ``rate`` as a multiple of the learning rate.
+
+    A multiple that stays the same is a constant preconditioner: drift and variance of the noise are multiplied alike,
+    and the distribution that is sampled is the same.
+    """
+    embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    groups = []
+    for group in parameter_groups(model, l2):
+        apart = [p for p in group["params"] if id(p) in embeddings]
+        rest = [p for p in group["params"] if id(p) not in embeddings]
+        groups += [
+            {**group, "params": params, "rate": rate}
+            for params, rate in ((rest, 1.0), (apart, embedding_rate))
+            if params
+        ]
+    return groups
+
+
+def set_rate(optimiser: Optimizer, lr: float) -> None:
+    """Give every group its multiple of a rate."""
+    for group in optimiser.param_groups:
+        group["lr"] = lr * group["rate"]

@@ -1,0 +1,320 @@
+"""From files to pixels: geometry against the disc that was drawn, every mode and every broken file, and the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+Image = pytest.importorskip("PIL.Image")
+
+from dubio.mapped import MappedRows  # noqa: E402
+from dubio.tasks.fundus import cache, crew, hashes  # noqa: E402
+from dubio.tasks.fundus.disc import look, square  # noqa: E402
+from dubio.tasks.fundus.gathered import gather  # noqa: E402
+from dubio.tasks.fundus.opening import Unreadable, open_picture  # noqa: E402
+
+
+def disc_of(pixels):
+    """Centre and both diameters of what is not black."""
+    bright = np.asarray(pixels).max(axis=2) > 40
+    rows, columns = np.flatnonzero(bright.any(axis=1)), np.flatnonzero(bright.any(axis=0))
+    return (columns[0] + columns[-1] + 1) / 2, (rows[0] + rows[-1] + 1) / 2, np.ptp(columns) + 1, np.ptp(rows) + 1
+
+
+@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize(
+    ("frame", "centre", "radius"),
+    [((320, 240), (150, 110), 90), ((1200, 900), (500, 460), 380), ((400, 300), (201, 150), 140)],
+)
+def test_the_disc_fills_the_square(eyes, size, frame, centre, radius):
+    picture = Image.fromarray(eyes.make(1, size=frame, centre=centre, radius=radius))
+    x, y, wide, high = disc_of(square(picture, look(picture).box, size))
+    assert abs(x - size / 2) <= 1.5
+    assert abs(y - size / 2) <= 1.5
+    assert size - 2 <= wide <= size
+    assert size - 2 <= high <= size
+
+
+def test_a_disc_cut_off_above_and_below_stays_round(eyes):
+    picture = Image.fromarray(eyes.make(1, size=(400, 240), centre=(200, 120), radius=180))
+    x, y, wide, high = disc_of(square(picture, look(picture).box, 128))
+    assert abs(x - 64) <= 1
+    assert abs(y - 64) <= 1
+    assert wide >= 126
+    assert high == pytest.approx(128 * 240 / 360, abs=2)  # the frame shows 240 of the disc's 360 pixels
+
+
+def test_lettering_and_a_grey_ground_do_not_move_the_disc(eyes):
+    pixels = eyes.make(1).astype(int)
+    pixels[5:9, 10:60] = 255
+    pixels[110:112, 230:300] = 255  # a line that touches the disc
+    noisy = np.clip(np.maximum(pixels, 9) + np.random.default_rng(0).integers(-4, 5, pixels.shape), 0, 255)
+    box = look(Image.fromarray(noisy.astype(np.uint8))).box
+    np.testing.assert_allclose(box, (60, 20, 240, 200), atol=4)
+
+
+def test_a_photograph_without_ground_is_used_whole(eyes):
+    pixels = eyes.make(1)[60:160, 100:200]
+    seen = look(Image.fromarray(pixels))
+    assert seen.box == (0, 0, 100, 100)
+    assert seen.problem is None
+
+
+@pytest.mark.parametrize(
+    ("pixels", "problem"),
+    [
+        (np.zeros((60, 80, 3), np.uint8), "too dark"),
+        (np.full((60, 80, 3), 128, np.uint8), "no disc"),
+        (np.pad(np.full((6, 80, 3), 200, np.uint8), ((30, 30), (0, 0), (0, 0))), "no disc"),
+        (np.pad(np.full((20, 20, 3), 200, np.uint8), ((50, 50), (50, 50), (0, 0))), "no disc"),
+    ],
+)
+def test_what_is_no_eye_is_said_to_be_none(pixels, problem):
+    assert look(Image.fromarray(pixels)).problem == problem
+
+
+def test_a_dark_eye_is_found_and_called_dark(eyes):
+    seen = look(Image.fromarray(eyes.make(1, level=18)))
+    assert seen.problem == "too dark"
+    np.testing.assert_allclose(seen.box, (60, 20, 240, 200), atol=4)
+    assert look(Image.fromarray(eyes.make(1, level=60))).problem is None
+
+
+def test_every_mode_gives_the_same_eye(eyes, tmp_path):
+    rgb = Image.fromarray(eyes.make(3))
+    grey = rgb.convert("L")
+    alpha = rgb.convert("RGBA")
+    alpha.putalpha(255)
+    rgb.save(tmp_path / "plain.png")
+    alpha.save(tmp_path / "rgba.png")
+    rgb.quantize(256).save(tmp_path / "palette.png")
+    rgb.convert("CMYK").save(tmp_path / "cmyk.tif")
+    rgb.convert("CMYK").save(tmp_path / "cmyk.jpg", quality=95)
+    grey.save(tmp_path / "grey.png")
+    Image.fromarray(np.asarray(grey).astype(np.uint16) * 257).save(tmp_path / "deep.png")
+    wanted = {name: grey.convert("RGB") if name in ("grey.png", "deep.png") else rgb for name in os.listdir(tmp_path)}
+    for name in ("plain.png", "rgba.png", "palette.png", "cmyk.tif", "cmyk.jpg", "grey.png", "deep.png"):
+        picture = open_picture(tmp_path / name, 512)  # too small to be decoded at a fraction
+        assert picture.mode == "RGB"
+        off = np.abs(np.asarray(picture).astype(int) - np.asarray(wanted[name]).astype(int)).mean()
+        assert off < {"palette.png": 6, "cmyk.jpg": 4}.get(name, 1), name
+
+
+def test_what_is_transparent_becomes_black(tmp_path):
+    pixels = np.full((40, 40, 4), 200, np.uint8)
+    pixels[:, :20, 3] = 0
+    Image.fromarray(pixels).save(tmp_path / "half.png")
+    found = np.asarray(open_picture(tmp_path / "half.png", 64))
+    assert found[:, :20].max() == 0
+    assert 150 < found[:, 20:].mean() < 160  # 200 · 200/255 on black
+
+
+def test_a_large_jpeg_is_decoded_small_without_losing_the_picture(eyes, tmp_path):
+    big = Image.fromarray(eyes.make(1, size=(1600, 1200), centre=(800, 600), radius=550))
+    big.save(tmp_path / "big.jpg", quality=92)
+    small = open_picture(tmp_path / "big.jpg", 64)
+    assert small.width < big.width
+    assert min(small.size) >= 128
+    fast = square(small, look(small).box, 64).astype(int)
+    slow = square(big, look(big).box, 64).astype(int)
+    assert np.abs(fast - slow).mean() < 3
+
+
+def broken(eyes):
+    """A folder with a good eye and one file of each way to be broken."""
+    eyes.save("good.jpg", 1)
+    whole = eyes.save("cut.jpg", 2).read_bytes()
+    (eyes.home / "cut.jpg").write_bytes(whole[: len(whole) // 2])
+    (eyes.home / "empty.png").write_bytes(b"")
+    (eyes.home / "words.png").write_text("no picture")
+    eyes.save("copy.jpg", 1)
+    Image.fromarray(np.zeros((50, 50, 3), np.uint8)).save(eyes.home / "black.png")
+    Image.fromarray(np.full((50, 50, 3), 90, np.uint8)).save(eyes.home / "card.png")
+    names = ("good", "cut", "empty", "words", "copy", "black", "card", "gone")
+    eyes.write("labels.csv", "image,grade", *(f"{name},{number % 5}" for number, name in enumerate(names)))
+    eyes.save("stray.jpg", 5)
+
+
+def test_every_broken_file_is_a_line_of_the_report_and_none_is_fatal(eyes):
+    broken(eyes)
+    found = gather(eyes.home, 64)
+    assert found.ids.tolist() == ["good", "black", "card"]
+    told = [finding.line() for finding in found.findings]
+    assert told[0] == "gone: label without image (left out)"
+    assert told[1] == "stray.jpg: image without label (left out)"
+    assert told[2].startswith("cut: unreadable: image file is truncated")
+    assert told[3] == "empty: unreadable: the file is empty (left out)"
+    assert told[4].startswith("words: unreadable: cannot identify")
+    assert told[5] == "copy: same photograph: the same as good (left out)"
+    assert told[6:] == ["black: too dark (kept)", "card: no disc (kept)"]
+
+
+def test_a_folder_without_one_readable_file_is_refused(eyes):
+    eyes.write("a.png", "no picture")
+    eyes.write("labels.csv", "image,grade", "a,1")
+    with pytest.raises(Exception, match="none of its 1 photographs can be read"):
+        gather(eyes.home, 64)
+
+
+def many(eyes, count):
+    for number in range(count):
+        eyes.save(f"{number}.png", number)
+    eyes.write("labels.csv", "image,grade,patient", *(f"{n},{n % 5},p{n // 2}" for n in range(count)))
+
+
+def test_prepared_photographs_stay_in_their_file_until_asked_for(eyes):
+    many(eyes, 6)
+    found = gather(eyes.home, 64)
+    assert isinstance(found.images, MappedRows)
+    assert isinstance(found.images.whole, np.memmap)
+    assert found.images.shape == (6, 64, 64, 3)
+    assert found.images.dtype == np.uint8
+    picture = Image.fromarray(eyes.make(4))
+    np.testing.assert_array_equal(found.images[4], square(picture, look(picture).box, 64))
+
+
+def test_nothing_is_prepared_twice_and_what_changes_is(eyes, monkeypatch):
+    many(eyes, 4)
+    first = gather(eyes.home, 64)
+
+    def never(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(cache, "prepare_all", never)
+    monkeypatch.setattr(hashes, "_hashed", never)
+    again = gather(eyes.home, 64)
+    np.testing.assert_array_equal(np.asarray(first.images), np.asarray(again.images))
+    monkeypatch.undo()
+    monkeypatch.setenv("DUBIO_CACHE", str(eyes.home.parent / "cache"))
+    eyes.save("2.png", 99)
+    changed = gather(eyes.home, 64)
+    same = [np.array_equal(a, b) for a, b in zip(first.images, changed.images, strict=True)]
+    assert same == [True, True, False, True]
+
+
+def test_files_moved_elsewhere_find_their_prepared_pixels(eyes, tmp_path, monkeypatch):
+    many(eyes, 4)
+    gather(eyes.home, 64)
+    eyes.home.rename(tmp_path / "elsewhere")
+    monkeypatch.setattr(cache, "prepare_all", None)
+    assert len(gather(tmp_path / "elsewhere", 64)) == 4
+
+
+def test_verify_sees_through_an_unchanged_size_and_time(eyes):
+    many(eyes, 4)
+    before = gather(eyes.home, 64)
+    path, facts = eyes.home / "1.png", (eyes.home / "1.png").stat()
+    raw = bytearray(path.read_bytes())
+    raw[-16] ^= 1  # one bit, the same size
+    path.write_bytes(raw)
+    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
+    assert len(gather(eyes.home, 64)) == len(before)
+    known = hashes.file_hashes([path])[path]
+    assert hashes.file_hashes([path], verify=True)[path] == hashlib.sha256(raw).hexdigest() != known
+
+
+def test_verify_makes_a_spoilt_cache_again(eyes, tmp_path):
+    many(eyes, 4)
+    good = np.asarray(gather(eyes.home, 64).images)
+    (array,) = tmp_path.glob("cache/retina/64-*/images.npy")
+    spoilt = np.load(array, mmap_mode="r+")
+    spoilt[:] = 7
+    spoilt.flush()
+    assert np.asarray(gather(eyes.home, 64).images).mean() == 7
+    np.testing.assert_array_equal(np.asarray(gather(eyes.home, 64, verify=True).images), good)
+
+
+def test_an_interrupted_preparation_goes_on_and_leaves_nothing_half_written(eyes, tmp_path, monkeypatch):
+    many(eyes, 6)
+    whole, done = crew.prepare_one, []
+
+    def failing(path, row, rows):
+        if len(done) == 4:
+            raise KeyboardInterrupt
+        done.append(row)
+        return whole(path, row, rows)
+
+    monkeypatch.setattr(crew, "prepare_one", failing)
+    with pytest.raises(KeyboardInterrupt):
+        gather(eyes.home, 64)
+    assert not list(tmp_path.glob("cache/retina/64-*/images.npy"))
+    (log,) = tmp_path.glob("cache/retina/.64-*/done.jsonl")
+    # a torn last line and a row that never reached the disk are done again
+    lines = log.read_text().splitlines()
+    spoilt = json.loads(lines[0])["row"]
+    np.load(log.with_name("images.npy"), mmap_mode="r+")[spoilt] = 3
+    log.write_text("\n".join(lines) + '\n{"row": 5, "dig')
+    again = []
+    monkeypatch.setattr(crew, "prepare_one", lambda path, row, rows: (again.append(row), whole(path, row, rows))[1])
+    resumed = np.asarray(gather(eyes.home, 64).images)
+    assert sorted(again) == sorted({*range(6)} - {*done} | {spoilt})
+    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "fresh"))
+    monkeypatch.setattr(crew, "prepare_one", whole)
+    np.testing.assert_array_equal(resumed, np.asarray(gather(eyes.home, 64).images))
+    assert not list(tmp_path.glob("cache/retina/.64-*"))
+
+
+def test_processes_give_the_same_as_one_and_survive_a_file_that_kills(eyes, tmp_path, monkeypatch):
+    many(eyes, 10)
+    (eyes.home / "3.png").write_bytes(b"")
+    alone = gather(eyes.home, 64, processes=1)
+    monkeypatch.setattr(crew, "WORTH", 2)
+    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "two"))
+    both = gather(eyes.home, 64, processes=2)
+    np.testing.assert_array_equal(np.asarray(alone.images), np.asarray(both.images))
+    assert alone.findings == both.findings
+
+
+def test_a_process_that_dies_costs_one_photograph(eyes, tmp_path, monkeypatch):
+    many(eyes, 6)
+    array = tmp_path / "rows.npy"
+    np.lib.format.open_memmap(array, mode="w+", dtype=np.uint8, shape=(6, 64, 64, 3)).flush()
+    # a worker that dies at one file: the real one, behind a line that watches what it is given
+    deadly = tmp_path / "dubio_deadly.py"
+    deadly.write_text(
+        "import os\nfrom dubio.tasks.fundus import worker\nreal = worker.prepare_one\n"
+        "def prepare_one(path, row, rows):\n"
+        "    if path.name == '2.png':\n        os._exit(9)\n"
+        "    return real(path, row, rows)\n"
+        "worker.prepare_one = prepare_one\nworker.main()\n"
+    )
+    start = crew.subprocess.Popen
+    monkeypatch.setattr(crew.subprocess, "Popen", lambda words, **how: start([words[0], str(deadly)], **how))
+    monkeypatch.setattr(crew, "WORTH", 1)
+    told = []
+    crew.prepare_all([(eyes.home / f"{n}.png", n) for n in range(6)], array, 2, told.append)
+    assert sorted(outcome.row for outcome in told) == [*range(6)]
+    (lost,) = [outcome for outcome in told if outcome.sort]
+    assert (lost.row, lost.sort) == (2, "unreadable")
+    assert np.load(array)[2].max() == 0
+
+
+def test_a_full_disk_is_refused_before_anything_is_written(eyes, monkeypatch):
+    many(eyes, 4)
+    usage = cache.shutil.disk_usage(eyes.home)
+    monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: usage._replace(free=1000))
+    with pytest.raises(Exception, match=r"0\.0 GB in the cache.*DUBIO_CACHE"):
+        gather(eyes.home, 64)
+
+
+def test_hashes_of_other_files_in_a_folder_are_not_forgotten(eyes, monkeypatch):
+    one, two = eyes.save("1.png", 1), eyes.save("2.png", 2)
+    known = hashes.file_hashes([one, two])
+    monkeypatch.setattr(hashes, "_hashed", lambda path: pytest.fail("read again"))
+    assert hashes.file_hashes([one]) == {one: known[one]}
+    monkeypatch.chdir(eyes.home)
+    assert hashes.file_hashes([Path("1.png"), Path("2.png")])[Path("2.png")] == known[two]
+    gone = eyes.home / "gone.png"
+    assert isinstance(hashes.file_hashes([one, gone])[gone], OSError)
+
+
+def test_an_absurd_picture_is_a_line_not_a_crash(tmp_path, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    Image.fromarray(np.zeros((50, 50, 3), np.uint8)).save(tmp_path / "huge.png")
+    with pytest.raises(Unreadable, match="decompression bomb"):
+        open_picture(Path(tmp_path / "huge.png"), 64)
