@@ -1,6 +1,21 @@
-"""``python -m dubio``: the same as the command ``dubio``."""
+"""The command ``dubio``, also as ``python -m dubio``."""
 
-from dubio.cli.app import main
+from __future__ import annotations
+
+import sys
+
+INTERRUPTED = 130
+
+
+def main() -> None:
+    """Run the command line; whoever interrupts it while it is still being loaded sees no traceback."""
+    try:
+        from dubio.cli.app import main as run
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    run()
+
 
 if __name__ == "__main__":
     main()

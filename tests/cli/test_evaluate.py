@@ -139,3 +139,24 @@ def test_mistakes_are_named(files):
     with pytest.raises(UserError, match="must be PATH or NAME=PATH"):
         run("x=")
     assert run(a, "--values", "prob").exit_code == 2
+
+
+def test_thresholds_come_from_validation_predictions(tmp_path):
+    """Probabilities of one label stop short of one half: cut there it is never asserted."""
+    labels = np.tile([[1, 1], [0, 1], [1, 0], [0, 0]], (10, 1))
+    probs = np.where(labels == 1, [0.9, 0.4], [0.1, 0.2])
+    for name in ("val", "test"):
+        np.savez(tmp_path / f"{name}.npz", probs=probs, labels=labels)
+    told = "--target", "multilabel", "--replicates", 0, "--json"
+    result = run(tmp_path / "test.npz", "--thresholds-from", tmp_path / "val.npz", *told)
+    scores = json.loads(result.stdout)["systems"]["test"]["scores"]
+    assert scores["accuracy"]["value"] == 0.5
+    assert scores["accuracy_at_val_thresholds"]["value"] == 1.0
+    assert scores["micro_f1"]["value"] == pytest.approx(2 * 20 / (2 * 20 + 20))
+    assert scores["micro_f1_at_val_thresholds"]["value"] == 1.0
+    both = f"one={tmp_path / 'test.npz'}", f"two={tmp_path / 'test.npz'}"
+    with pytest.raises(UserError, match="two has none"):
+        run(*both, "--thresholds-from", f"one={tmp_path / 'val.npz'}", *told)
+    result = run(*both, *(f"--thresholds-from={name}={tmp_path / 'val.npz'}" for name in ("one", "two")),
+                 "--target", "multilabel", "--replicates", 5, "--json")  # fmt: skip
+    assert "micro_f1" in json.loads(result.stdout)["pairs"]["metrics"]

@@ -47,7 +47,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 OWN = ("run", "--data", "my points.csv", "--features", "*", "--label", "class", "--set", "epochs=2", "--jobs", "1")
-SMALL = (*OWN, "--novel", "c", "--seeds", "0", "--method", "deterministic", "--method", "mc-dropout")
+SMALL = (*OWN, "--novel", "c", "--seeds", "1", "--method", "deterministic", "--method", "mc-dropout")
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +107,14 @@ def test_a_dry_run_counts_and_changes_nothing(folder, done):
         (("run", "quick", "--network", "mlp", "--task", "digits"), "mlp"),
         ((*OWN[:5], "--label", "klass"), "Did you mean 'class'"),
         ((*SMALL, "--executor", "remote"), "local"),
+        (("run", "quick", "--preset", "paper"), "has no presets"),
+        (("run", "text", "--preset", "papr"), "Did you mean 'paper'"),
+        (("run", "text", "--task", "amazon-book"), "Did you mean 'amazon-books'"),
+        (("run", "quick", "--seeds", "0"), "0-0"),
+        (("run", "quick", "--data-dir", "nowhere"), "no such folder"),
+        (("run", "quick", "--data-dir", "."), "no task of benchmark 'quick'"),
+        ((*SMALL, "--preset", "paper"), "does not go with --data"),
+        (("run", "text", "--task", "aapd", "--network", "textcnn", "--data-dir", "."), "not on this machine"),
         ((*SMALL, "--store", "my points.csv"), "cannot write"),
         ((*SMALL, "--plugin", "none.py"), "no such file"),
         ((*SMALL, "--out", "my points.csv"), "--out"),

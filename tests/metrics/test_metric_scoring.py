@@ -83,3 +83,19 @@ def test_equally_probable_classes_are_decided_for_the_first():
     predictions = of_probs([[0.4, 0.4, 0.2]] * 3, [0, 1, 2])
     assert accuracy(predictions) == pytest.approx(1 / 3)
     assert 0 <= accuracy(coarse(0)) <= 1
+
+
+def test_macro_f1_of_classes_and_its_weighted_form_are_scikit_learns():
+    from dubio.metrics.naming import metric_named
+    from dubio.statistics.resampling import Weights
+    from dubio.statistics.weighted_forms import weighted_form
+
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 7, 60)  # of nine classes two are never true, and some never asserted
+    logits = rng.normal(size=(1, 60, 9)).astype(np.float32) + 2 * np.eye(9, dtype=np.float32)[labels]
+    predictions, chosen = Predictions(logits, labels), logits[0].argmax(axis=1)
+    metric = metric_named("macro_f1")
+    assert metric.compute(predictions) == pytest.approx(f1_score(labels, chosen, average="macro"))
+    form, counts = weighted_form(metric, predictions), rng.integers(0, 3, (4, 60))
+    drawn = [f1_score(np.repeat(labels, c), np.repeat(chosen, c), average="macro") for c in counts]
+    assert form(Weights.of(counts)) == pytest.approx(drawn)

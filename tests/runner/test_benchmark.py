@@ -88,10 +88,11 @@ def test_unknown_benchmarks_and_missing_files():
 
 
 def test_overrides(mine):
+    pytest.importorskip("torch")
     changed = Overrides(
         methods=["deep-ensemble", "mc-dropout"],
         seeds=(0,),
-        network="other",
+        network="mlp",
         settings=["epochs=5", "network.width=[1, 2]", "mc-dropout.samples=20", "task.novel=auto", "encoding.size = 8"],
     ).apply(mine)
     assert changed.methods == ("deep-ensemble", "mc-dropout")
@@ -99,7 +100,7 @@ def test_overrides(mine):
     assert changed.method_arguments == {"deep-ensemble": {"members": 2}, "mc-dropout": {"samples": 20}}
     assert changed.tune == {}
     (task,) = changed.tasks
-    assert task == TaskEntry("digits", "other", {"novel": "auto"}, {"width": [1, 2]}, {"size": 8}, {"epochs": 5})
+    assert task == TaskEntry("digits", "mlp", {"novel": "auto"}, {"width": [1, 2]}, {"size": 8}, {"epochs": 5})
     assert Overrides().apply(mine) == mine
 
 
@@ -123,6 +124,9 @@ def test_settings_are_read_as_toml():
 def test_seeds():
     assert parse_seeds("0,1,2") == (0, 1, 2)
     assert parse_seeds("0-3, 7,2") == (0, 1, 2, 3, 7)
-    for bad in ("", "a", "1,,2", "3-1", "-1", "0-99999"):
+    assert parse_seeds("5") == (0, 1, 2, 3, 4)
+    assert parse_seeds(" 1 ") == (0,)
+    assert parse_seeds("5-5") == parse_seeds("5,5") == (5,)
+    for bad in ("", "a", "1,,2", "3-1", "-1", "0-99999", "0", "99999"):
         with pytest.raises(UserError, match="--seeds"):
             parse_seeds(bad)

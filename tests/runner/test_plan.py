@@ -64,7 +64,7 @@ def test_an_opaque_method_is_one_node(fake_world, benchmark):
 
 def test_family_is_the_single_method_an_ensemble_is_made_of(fake_world, benchmark):
     wanted = benchmark(*ALL)
-    rows = {row.name: row for row in method_rows(wanted, prepare(wanted)[0], planned(wanted))}
+    rows = {row.name: row for row in method_rows(wanted, prepare(wanted), planned(wanted))}
     assert rows["mc-drop-ensemble"].family == "mc-drop"
     assert rows["plain-ensemble"].family == "plain"
     assert rows["drop"].family == "drop"

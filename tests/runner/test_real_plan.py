@@ -47,7 +47,7 @@ def test_eighteen_set_ups_with_five_members_are_25_trainings(small_task):
     singles = [name for name in names if name not in ensembles]
     for name in singles:
         assert [run.member for run in plan.runs if run.method == name] == [0, 1, 2, 3, 4]
-    families = {row.name: row.family for row in method_rows(benchmark, settings[0], plan)}
+    families = {row.name: row.family for row in method_rows(benchmark, settings, plan)}
     assert families["deep-ensemble"] == "deterministic"
     assert families["mc-concrete-dropout-ensemble"] == "mc-concrete-dropout"
     assert None not in families.values()

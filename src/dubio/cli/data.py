@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dubio.cli.data_printing import card_fields, copy_line, print_copy_counts, print_task, print_ways
+from dubio.cli.data_printing import (
+    card_fields,
+    copy_line,
+    print_copy_counts,
+    print_photographs,
+    print_report,
+    print_task,
+    print_ways,
+)
 from dubio.cli.output import print_json, say
 from dubio.errors import UserError
 
@@ -42,9 +50,10 @@ def list_tasks(plugin: PluginOption = None, data_dir: DataDirOption = None, json
     for entry in _registry(plugin).entries():
         here = [copy_of(find(corpus, data_dir)) for corpus in _corpora(entry)]
         copies = [copy for copy in here if copy] if _corpora(entry) else None
-        listed.append(
-            {"name": entry.name, "summary": entry.summary, "card": card_fields(_named(entry, "CARD")), "here": copies}
-        )
+        if ways := _named(entry, "WAYS"):
+            copies = ways(data_dir)["here"]
+        card, way = card_fields(_named(entry, "CARD")), "where" if ways else "get"
+        listed.append({"name": entry.name, "summary": entry.summary, "card": card, "here": copies, "way": way})
     if json:
         print_json(listed)
         return
@@ -56,7 +65,7 @@ def list_tasks(plugin: PluginOption = None, data_dir: DataDirOption = None, json
         for copy in item["here"] or ():
             typer.echo(f"    here: {copy_line(copy)}")
         if item["here"] == []:
-            typer.echo(f"    not here: dubio data get {item['name']}")
+            typer.echo(f"    not here: dubio data {item['way']} {item['name']}")
 
 
 @app.command("get")
@@ -80,7 +89,9 @@ def get_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOptio
         return
     for copy in copies:
         typer.echo(f"{copy['corpus']}: {copy_line(copy)}")
-    if not corpora:
+    if not corpora and (told := _named(_registry(None).entry(name), "WAYS")):
+        print_photographs(told(data_dir))
+    elif not corpora:
         typer.echo(f"{name}: its data comes with a package; dubio data show {name} reads it.")
     for reason in reasons:
         say(f"Not here: {reason}")
@@ -93,8 +104,14 @@ def where_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOpt
 
     entry = _registry(None).entry(name)
     ways = [ways_to(corpus, data_dir) for corpus in _corpora(entry)]
+    find = _named(entry, "WAYS")
+    photographs = find(data_dir) if find else None
+    if photographs is not None and not json:
+        print_photographs(photographs)
+        return
     if json:
-        print_json({"name": name, "card": card_fields(_named(entry, "CARD")), "ways": ways})
+        told = ways if photographs is None else [photographs]
+        print_json({"name": name, "card": card_fields(_named(entry, "CARD")), "ways": told})
         return
     if not ways:
         card = _named(entry, "CARD")
@@ -139,6 +156,7 @@ def check_own(
     fractions: Annotated[str | None, typer.Option(help="Shares of train,val,cal,test.")] = None,
     split_seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     size: Annotated[int | None, typer.Option(help="Both sides of every image, in pixels.")] = None,
+    verify: Annotated[bool, typer.Option(help="Of photographs: read every file again and check the cache.")] = False,
     data_dir: DataDirOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -146,13 +164,19 @@ def check_own(
 
     A registered name wins over a file of that name: write ./NAME for the file.
     """
-    given = {key: value for key, value in locals().items() if key not in ("json", "data_dir")}
+    given = {key: value for key, value in locals().items() if key not in ("json", "data_dir", "verify")}
     registry = _registry(None)
+    report = _named(registry.entry(data), "REPORT") if data in registry.names() else None
+    if verify and report is None:
+        raise UserError("--verify is for photographs: dubio data check retina --verify.")
     if data in registry.names() and data != "own":
         for key, value in given.items():
-            if key not in NOT_OWN and value is not None:
+            if key not in NOT_OWN and value is not None and not (report and key == "size"):
                 raise UserError(f"--{key.replace('_', '-')} is for your own data; {data} is a task (a file: ./{data}).")
-        _check_task(registry.entry(data), data_dir, json)
+        if report is None:
+            _check_task(registry.entry(data), data_dir, json)
+        else:
+            print_report(report(data_dir, size=size or 64, verify=verify), json)
         return
     task = registry.make("own", **own_arguments(given))
     print_task(task, list(task.notes), json)

@@ -33,6 +33,33 @@ def print_ways(way: dict[str, Any]) -> None:
     typer.echo(f"    by hand: {way['by_hand']}")
 
 
+def print_photographs(ways: dict[str, Any]) -> None:
+    """Where photographs are, and where more can be had."""
+    for copy in ways["here"]:
+        typer.echo(f"{ways['corpus']}: {copy_line(copy)}")
+    if not ways["here"]:
+        typer.echo(f"{ways['corpus']}: not here")
+    typer.echo(f"    folders: {', '.join(ways['folders']) or 'none named (--data-dir, DUBIO_DATA)'}")
+    typer.echo(f"    prepared photographs: {ways['cache']}")
+    for source in ways["sources"]:
+        typer.echo(f"    {source['name']}: {source['source']}\n        {source['looks']}")
+    typer.echo(f"    by hand: {ways['by_hand']}")
+
+
+def print_report(found: dict[str, Any], as_json: bool) -> None:
+    """The preprocessing report of a data set of photographs."""
+    if as_json:
+        print_json(found)
+        return
+    counted = f"{found['photographs']:,} photographs of {found['patients']:,} patients"
+    typer.echo(f"{found['data']}: {counted}, {found['path']}")
+    typer.echo("    " + ", ".join(f"{name} {count:,}" for name, count in found["grades"].items()))
+    for sentence in found["summary"]:
+        typer.echo(f"- {sentence}")
+    for line in found["findings"]:
+        typer.echo(f"    {line}")
+
+
 def print_copy_counts(copy: dict[str, Any]) -> None:
     """The numbers of a copy beside the published ones."""
     typer.echo(f"{copy['corpus']}: {copy_line(copy['here'])}")

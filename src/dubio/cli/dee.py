@@ -16,10 +16,19 @@ if TYPE_CHECKING:
 
 
 def dee(
-    methods: Annotated[list[str], typer.Argument(help="Files of sampled predictions, each PATH or NAME=PATH.")],
+    methods: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files of sampled predictions, each PATH or NAME=PATH; with --store, names of methods."),
+    ] = None,
     ensemble: Annotated[
-        Path, typer.Option(help="A deep ensemble on the same examples: [members, examples, classes], or with 'member'.")
-    ],
+        Path | None,
+        typer.Option(help="A deep ensemble on the same examples: [members, examples, classes], or with 'member'."),
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Instead of files: a store, whose deep ensembles are the measure.")
+    ] = None,
+    run: Annotated[str | None, typer.Option(help="Which run of the store, where it has several.")] = None,
+    task: Annotated[list[str] | None, typer.Option(help="Only this task of the run; may be repeated.")] = None,
     metric: Annotated[
         Literal["nll", "brier", "error", "aurc"],
         typer.Option(help="Calibrated nll, calibrated Brier score, error, or calibrated aurc."),
@@ -42,6 +51,17 @@ def dee(
     from dubio.formats import align, read_predictions
     from dubio.statistics.ensemble_equivalent import equivalent_curve, growth_curve
 
+    if store is not None:
+        given = {"--ensemble": ensemble, "--values": values, "--labels": labels, "--target": target, "--figure": figure}
+        odd = [name for name, value in given.items() if value is not None]
+        if odd:
+            raise UserError(f"{odd[0]} speaks of files; it does not go with --store.")
+        _of_store(store, run, task or [], methods or [], metric, orders, seed, as_json=json)
+        return
+    if run is not None or task:
+        raise UserError("--run and --task speak of a store; give --store too.")
+    if not methods or ensemble is None:
+        raise UserError("give files of predictions and --ensemble FILE, or --store STORE.")
     named = {ENSEMBLE: str(ensemble), **named_systems(methods)}
     read = {
         name: read_predictions(path, values=values, labels=labels, target=target) for name, path in named.items()
@@ -57,6 +77,26 @@ def dee(
         print_json(_document(grown, curves, found, metric))
     else:
         _print(grown, curves, found, metric)
+
+
+def _of_store(
+    store: Path, run: str | None, tasks: list[str], methods: list[str], metric: Any, orders: int, seed: int, *,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """The same for every task of a stored run."""
+    from dubio.cli.dee_store import stored_curves
+    from dubio.statistics.ensemble_equivalent import equivalent_curve
+
+    documents = {}
+    for each in stored_curves(store, run, tasks, methods, orders=orders, seed=seed):
+        found = {name: equivalent_curve(each.grown, curve, metric) for name, curve in each.methods.items()}
+        if as_json:
+            documents[each.task] = _document(each.grown, each.methods, found, metric)
+        else:
+            typer.echo(f"\n{each.task}: the first run of every method")
+            _print(each.grown, each.methods, found, metric)
+    if as_json:
+        print_json({"tasks": documents})
 
 
 ENSEMBLE = "the deep ensemble"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ from dubio.errors import UnknownName, UserError
 if TYPE_CHECKING:
     from dubio.evaluation import Evaluation
     from dubio.statistics.side_by_side import SideBySide
-    from dubio.types import Predictions
+    from dubio.types import Metric, Predictions
 
 
 def evaluate(
@@ -39,6 +39,13 @@ def evaluate(
     calibration: Annotated[
         list[str] | None,
         typer.Option(help="A recalibration made by dubio calibrate fit: PATH, or NAME=PATH for one of several."),
+    ] = None,
+    thresholds_from: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Validation predictions that say where multi-label decisions are cut, label by label: PATH, or "
+            "NAME=PATH for one of several."
+        ),
     ] = None,
     in_domain: Annotated[str | None, typer.Option(help="Of a column domain: the one that is in distribution.")] = None,
     tolerance: Annotated[float, typer.Option(help="How far from one a row of probabilities may sum.")] = 1e-3,
@@ -74,8 +81,17 @@ def evaluate(
         further = align({name: read(path, None) for name, path in zip(strange, part, strict=True)})
         _recalibrate(further, calibration or [])
         found = {name: with_ood(found[name], further[name]) for name in found}
+    validation = {name: read(path, None) for name, path in _validation(thresholds_from or [], named).items()}
+    if validation:
+        _recalibrate(validation, calibration or [])
     results = {
-        name: evaluate_predictions(predictions, metrics=metric, replicates=replicates, level=level, seed=seed)
+        name: evaluate_predictions(
+            predictions,
+            metrics=_with_thresholds(metric, validation.get(name)),
+            replicates=replicates,
+            level=level,
+            seed=seed,
+        )
         for name, predictions in found.items()
     }
     if metric and not any(result.scores for result in results.values()):
@@ -98,13 +114,34 @@ def evaluate(
 def _compared(
     systems: dict[str, Predictions], results: dict[str, Evaluation], replicates: int, seed: int, level: float
 ) -> SideBySide:
-    """Every pair of systems under the metrics that were computed for all of them."""
+    """Every pair of systems under the metrics that were computed for all of them, the same way for all."""
+    from dubio.calibration.thresholds import TUNED
     from dubio.metrics.naming import metric_named
     from dubio.statistics.side_by_side import side_by_side
 
     first, *others = results.values()
-    chosen = [metric_named(name) for name in first.scores if all(name in each.scores for each in others)]
+    shared = [name for name in first.scores if all(name in each.scores for each in others)]
+    chosen = [metric_named(name) for name in shared if not name.endswith(TUNED)]
     return side_by_side(systems, chosen, replicates=replicates, seed=seed, level=level)
+
+
+def _validation(given: list[str], systems: dict[str, str]) -> dict[str, str]:
+    """System name to its validation file; every system has one, or none has."""
+    found = dict(_whose(text, systems, "--thresholds-from") for text in given)
+    lacking = [name for name in systems if name not in found]
+    if found and lacking:
+        raise UserError(f"--thresholds-from: every system needs its own validation predictions; {lacking[0]} has none.")
+    return found
+
+
+def _with_thresholds(asked: list[str] | None, validation: Predictions | None) -> Sequence[str | Metric] | None:
+    """The metrics asked for, and those at the thresholds that validation predictions say."""
+    if validation is None:
+        return asked
+    from dubio.calibration.thresholds import fit_thresholds, metrics_at
+    from dubio.evaluation import STANDARD
+
+    return (*(STANDARD if asked is None else asked), *metrics_at(fit_thresholds(validation)))
 
 
 def _recalibrate(systems: dict[str, Predictions], given: list[str]) -> list[str]:

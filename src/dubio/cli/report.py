@@ -12,10 +12,16 @@ from dubio.errors import UserError
 
 if TYPE_CHECKING:
     from dubio.report import Results
+    from dubio.store import Store
 
 
 def report(
-    run: Annotated[str | None, typer.Argument(help="Which run; may be left out where the store has one.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Which run; may be left out where the store has one.")
+    ] = None,
+    run: Annotated[
+        list[str] | None, typer.Option(help="Several runs in one report: repeat it, in the order of the report.")
+    ] = None,
     store: Annotated[Path, typer.Option(help="The store that the run is in.")] = Path("dubio-store"),
     out: Annotated[Path, typer.Option(help="Where report.html and results.csv are written.")] = Path("dubio-report"),
     figures: Annotated[
@@ -25,19 +31,24 @@ def report(
     plugin: Annotated[
         list[Path] | None, typer.Option(help="A Python file whose metrics are scored too; may be repeated.")
     ] = None,
+    as_published: Annotated[
+        bool, typer.Option("--as-published", help="Also compute published definitions that are mistaken, apart.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON document.")] = False,
 ) -> None:
-    """Write the report of a run."""
+    """Write the report of a run, or of several together."""
     from dubio.registry import load_entry_points, load_plugin
-    from dubio.report import score_run, terminal_table, write_figures, write_report
+    from dubio.report import score_run, terminal_table, with_as_published, write_figures, write_report
     from dubio.store import Store
 
     load_entry_points()
     for path in plugin or ():
         load_plugin(path)
     opened = Store.open(store, create=False)
-    manifest = opened.manifest(_chosen(run, opened.manifests(), store))
+    manifest = _manifest(opened, [*([name] if name is not None else []), *(run or ())], store)
     results = score_run(opened, manifest)
+    if as_published:
+        results = with_as_published(opened, results)
     page = write_report(opened, manifest, out, results=results)
     drawn: tuple[Path, ...] = ()
     if figures is not None:
@@ -55,7 +66,8 @@ def report(
 
 
 def document(results: Results) -> dict[str, Any]:
-    """Scores, comparisons and failures as JSON."""
+    """Scores, comparisons, promises, advice and failures as JSON."""
+    from dubio.report.advice import advice
     from dubio.report.measures import RANKED_BY
 
     cells = [
@@ -85,11 +97,17 @@ def document(results: Results) -> dict[str, Any]:
     ]
     return {
         "run": results.manifest.name,
+        "parts": [vars(part) for part in results.manifest.parts],
         "scores": cells,
         "standing": standing,
         "costs": _costs(results),
+        "promises": _promises(results),
+        "deep_ensemble_equivalents": _equivalents(results),
+        "advice": [vars(each) for each in advice(results)],
+        "as_published": [vars(score) for score in results.as_published],
         "not_ranked": dict(results.not_ranked),
         "failures": [vars(failure) for failure in results.failures],
+        "skipped": [vars(skipped) for skipped in results.manifest.skipped],
     }
 
 
@@ -101,7 +119,53 @@ def _costs(results: Results) -> list[dict[str, Any]]:
     ]
 
 
-def _chosen(run: str | None, known: tuple[str, ...], store: Path) -> str:
+def _promises(results: Results) -> list[dict[str, Any]]:
+    """The referral policy of every method and what became of it."""
+    from dataclasses import asdict
+
+    return [
+        {
+            "task": task,
+            "method": method,
+            "target": promise.target,
+            "threshold": None if promise.policy is None else promise.policy.threshold,
+            "best_bound": promise.best,
+            "home": None if promise.home is None else asdict(promise.home),
+            "away": [asdict(seen) for seen in promise.away],
+        }
+        for task, promises in results.promises.items()
+        for method, promise in promises.items()
+    ]
+
+
+def _equivalents(results: Results) -> list[dict[str, Any]]:
+    """How many independently trained networks every method is worth on every task."""
+    from dubio.report.measures import RANKED_BY
+    from dubio.report.worth import equivalents
+
+    found = []
+    for task in results.manifest.tasks:
+        curve = results.growth.get(task.key)
+        if curve is None:
+            continue
+        cells = results.cells_of(task, task.of_kind("id")[0].name, RANKED_BY)
+        for method, worth in equivalents(curve, cells).items():
+            bounds = {part: getattr(worth, part) for part in ("lower", "central", "upper")}
+            told = {part: str(bound) if bound.beyond else bound.size for part, bound in bounds.items()}
+            found.append({"task": task.key, "method": method, "longest": len(curve), **told})
+    return found
+
+
+def _manifest(opened: Store, runs: list[str], store: Path) -> dict[str, Any]:
+    """The manifest of one run, or of several put together."""
+    from dubio.report.merging import merge
+
+    if len(runs) < 2:
+        return opened.manifest(chosen_run(runs[0] if runs else None, opened.manifests(), store))
+    return merge(opened, {each: opened.manifest(each) for each in dict.fromkeys(runs)})
+
+
+def chosen_run(run: str | None, known: tuple[str, ...], store: Path) -> str:
     """The run that is meant."""
     if run is not None:
         return run
@@ -109,4 +173,6 @@ def _chosen(run: str | None, known: tuple[str, ...], store: Path) -> str:
         return known[0]
     if not known:
         raise UserError(f"the store {str(store)!r} has no benchmark run to report on; make one with: dubio run quick")
-    raise UserError(f"the store {str(store)!r} has {len(known)} runs; name one of: {', '.join(known)}.")
+    raise UserError(
+        f"the store {str(store)!r} has {len(known)} runs; name one of them, or several with --run: {', '.join(known)}."
+    )

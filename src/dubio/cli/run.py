@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dubio.cli.output import print_json, say
+from dubio.cli.output import say
+from dubio.cli.run_printing import print_forecast, print_results, say_first
 from dubio.errors import UserError
 
 if TYPE_CHECKING:
-    from dubio.runner.running import BenchmarkRun, Finish, Forecast
+    from dubio.runner.running import BenchmarkRun, Finish
     from dubio.store import Store
 
 OWN = (
@@ -21,14 +22,13 @@ OWN = (
 """Options that speak of your own data."""
 
 INTERRUPTED = 130
-MEGABYTE = 1e6
 
 _DATA = "Your own data"
 _CHANGE = "Changing a benchmark"
 
 
 def run(
-    benchmark: Annotated[str | None, typer.Argument(help="A benchmark's name (quick) or a TOML file.")] = None,
+    benchmark: Annotated[str | None, typer.Argument(help="A benchmark's name (quick, text) or a TOML file.")] = None,
     data: Annotated[
         Path | None,
         typer.Option(help="CSV, TSV, JSONL, Parquet, npz, or a folder of images, instead.", rich_help_panel=_DATA),
@@ -62,24 +62,37 @@ def run(
     novel: Annotated[
         str | None, typer.Option(help="Classes held out of training, with commas, or auto.", rich_help_panel=_DATA)
     ] = None,
-    fractions: Annotated[
-        str | None, typer.Option(help="Shares of train,val,cal,test.", rich_help_panel=_DATA)
-    ] = None,
+    fractions: Annotated[str | None, typer.Option(help="Shares of train,val,cal,test.", rich_help_panel=_DATA)] = None,
     split_seed: Annotated[int | None, typer.Option(help="Seed of the split.", rich_help_panel=_DATA)] = None,
     size: Annotated[
         int | None, typer.Option(help="Both sides of every image, in pixels.", rich_help_panel=_DATA)
     ] = None,
     task: Annotated[
-        list[str] | None, typer.Option(help="Only this task; may be repeated.", rich_help_panel=_CHANGE)
+        list[str] | None,
+        typer.Option(
+            help="Only this task, such as amazon, amazon-books or 20news-novelty; may be repeated.",
+            rich_help_panel=_CHANGE,
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="A preset of the benchmark, such as paper or small.", rich_help_panel=_CHANGE)
     ] = None,
     method: Annotated[
         list[str] | None, typer.Option(help="This method instead; may be repeated.", rich_help_panel=_CHANGE)
     ] = None,
     network: Annotated[
-        str | None, typer.Option(help="This network for every task.", rich_help_panel=_CHANGE)
+        str | None,
+        typer.Option(
+            help="Only the tasks with this network; if none has it, this network for every task.",
+            rich_help_panel=_CHANGE,
+        ),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="These seeds: 0,1,2 or 0-4.", rich_help_panel=_CHANGE)
+        str | None,
+        typer.Option(
+            help="So many seeds (5 is 0 to 4), or these: 0,1,2 or 0-4; the seed 5 alone is 5-5.",
+            rich_help_panel=_CHANGE,
+        ),
     ] = None,
     set: Annotated[
         list[str] | None,
@@ -89,6 +102,10 @@ def run(
             rich_help_panel=_CHANGE,
         ),
     ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(help="A folder with the data of a benchmark's tasks; DUBIO_DATA names another one."),
+    ] = None,
     plugin: Annotated[list[Path] | None, typer.Option(help="A Python file of yours to load; may be repeated.")] = None,
     store: Annotated[Path, typer.Option(help="Where fits and predictions are kept.")] = Path("dubio-store"),
     out: Annotated[Path, typer.Option(help="Where report.html and results.csv go.")] = Path("dubio-report"),
@@ -96,25 +113,28 @@ def run(
     executor: Annotated[
         str, typer.Option(help="Who does the work: local processes, or ray (actors, also on a cluster).")
     ] = "local",
-    checkpoint_seconds: Annotated[
-        float, typer.Option(min=0, help="How often a training under way is saved.")
-    ] = 600.0,
+    checkpoint_seconds: Annotated[float, typer.Option(min=0, help="How often a training under way is saved.")] = 600.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; do nothing.")] = False,
+    as_published: Annotated[
+        bool, typer.Option("--as-published", help="The report also has published definitions that are mistaken.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Train and judge methods on tasks. Stop it whenever you like: the same command goes on where it was."""
     given = dict(locals())
-    prepared = _prepare(given)
-    for setting in prepared.settings:
-        for note in setting.task.notes:
-            say(f"{setting.name}: {note}")
-    count = jobs or _cores()
-    if dry_run:
-        _print_forecast(prepared, store, count, as_json=json)
-        return
-    _make_folder(out)
-    finish, opened = _carry_out(prepared, given, count)
-    _print_results(finish, opened, out, as_json=json)
+    try:
+        prepared = _prepare(given)
+        say_first(prepared)
+        count = jobs or _cores()
+        if dry_run:
+            print_forecast(prepared, store, count, as_json=json)
+            return
+        _make_folder(out)
+        finish, opened = _carry_out(prepared, given, count)
+        print_results(finish, opened, out, as_json=json, as_published=as_published)
+    except KeyboardInterrupt:
+        say(f"\nInterrupted. What is finished is kept in {store}; run the same command again to go on.")
+        raise typer.Exit(INTERRUPTED) from None
     if finish.outcome.failures:
         raise typer.Exit(1)
 
@@ -128,19 +148,22 @@ def _prepare(given: dict[str, Any]) -> BenchmarkRun:
     from dubio.runner.overrides import Overrides, parse_seeds
     from dubio.runner.own import own_benchmark
     from dubio.runner.running import BenchmarkRun
-    from dubio.runner.setting import prepare
+    from dubio.runner.setting import prepare_what_is_here
 
     about_data = [name for name in OWN if given[name] is not None]
     if (given["benchmark"] is None) == (given["data"] is None):
         raise UserError(f"name a benchmark ({', '.join(built_in())}, or a TOML file) or give --data, one of the two.")
     if given["data"] is None and about_data:
         raise UserError(f"--{about_data[0].replace('_', '-')} speaks of your own data; give --data too.")
+    about_benchmark = [name for name in ("preset", "data_dir") if given[name] is not None]
+    if given["data"] is not None and about_benchmark:
+        raise UserError(f"--{about_benchmark[0].replace('_', '-')} speaks of a benchmark; it does not go with --data.")
     load_entry_points()
     for path in given["plugin"] or ():
         load_plugin(path)
     known = {}
     if given["data"] is None:
-        benchmark = load_benchmark(given["benchmark"])
+        benchmark = load_benchmark(given["benchmark"], given["preset"])
     else:
         benchmark, known[0] = own_benchmark(own_arguments({key: given[key] for key in ("data", *OWN)}))
     overrides = Overrides(
@@ -149,10 +172,12 @@ def _prepare(given: dict[str, Any]) -> BenchmarkRun:
         seeds=parse_seeds(given["seeds"]) if given["seeds"] else (),
         network=given["network"],
         settings=given["set"] or (),
+        data_dir=given["data_dir"],
     )
     changed = overrides.apply(benchmark)
     read = known if changed.tasks[0].arguments == benchmark.tasks[0].arguments else {}
-    return BenchmarkRun(changed, prepare(changed, read), load_left())
+    found = prepare_what_is_here(changed, read)
+    return BenchmarkRun(changed, found.settings, load_left(), found.skipped)
 
 
 def _carry_out(prepared: BenchmarkRun, given: dict[str, Any], jobs: int) -> tuple[Finish, Store]:
@@ -163,54 +188,11 @@ def _carry_out(prepared: BenchmarkRun, given: dict[str, Any], jobs: int) -> tupl
     orders = WorkerOrders(store.path, given["plugin"] or (), given["checkpoint_seconds"])
     try:
         finish = prepared.run(store, jobs, given["executor"], orders)
-    except KeyboardInterrupt:
-        say(f"\nInterrupted. What is finished is kept in {given['store']}; run the same command again to go on.")
-        raise typer.Exit(INTERRUPTED) from None
     finally:
         store.close()
     for words in finish.damaged:
         say(f"not used by this run, but damaged: {words}")
     return finish, store
-
-
-def _print_forecast(prepared: BenchmarkRun, path: Path, jobs: int, *, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    from dubio.runner.progress import spoken
-    from dubio.store import Store
-
-    store = Store.open(path, create=False) if (path / "store.json").exists() else None
-    ahead: Forecast = prepared.forecast(store, jobs)
-    if as_json:
-        print_json({**asdict(ahead), "shared": ahead.asked - ahead.trainings, "jobs": jobs})
-        return
-    typer.echo(f"trainings     {ahead.trainings} ({ahead.asked} asked for, {ahead.asked - ahead.trainings} shared)")
-    if ahead.trials:
-        typer.echo(f"tuning        {ahead.trials} trials; the first values stand for the chosen ones here")
-    typer.echo(f"predictions   {ahead.predictions}")
-    typer.echo(f"to be made    {ahead.trainings_left} trainings, {ahead.predictions_left} predictions")
-    typer.echo(f"time          about {spoken(ahead.seconds)} with {jobs} {'job' if jobs == 1 else 'jobs'}")
-    typer.echo(f"disk          about {ahead.bytes / MEGABYTE:.0f} MB in {path}")
-
-
-def _print_results(finish: Finish, store: Store, out: Path, *, as_json: bool) -> None:
-    from dataclasses import asdict
-
-    from rich.console import Console
-
-    from dubio.report import score_run, terminal_table, write_report
-
-    results = score_run(store, finish.manifest)
-    page = write_report(store, finish.manifest, out, results=results)
-    failures = finish.manifest["failures"]
-    if as_json:
-        scores = [asdict(score) for score in results.scores]
-        print_json({"run": finish.path.stem, "report": str(page), "failures": failures, "results": scores})
-        return
-    Console().print(terminal_table(store, finish.manifest, results=results))
-    for failure in failures:
-        say(f"failed: {failure['what']}: {failure['error']}")
-    say(f"\nrun     {finish.path.stem} in {store.path}\nresults {page.with_name('results.csv')}\nreport  {page}")
 
 
 def _make_folder(out: Path) -> None:

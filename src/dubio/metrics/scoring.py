@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dubio.metrics.needs import labelled
-from dubio.metrics.outcomes import correct, predicted_labels
+from dubio.metrics.outcomes import correct, predicted, predicted_labels
 from dubio.pooling import FloatArray, row_blocks
 from dubio.registry import metric
 from dubio.types import Metric, Need, Predictions, Target
@@ -68,7 +68,7 @@ def micro_f1(predictions: Predictions) -> float:
 
 
 def macro_f1(predictions: Predictions) -> float:
-    """Mean of the labels' F1, leaving out labels that are neither true nor asserted in any row; NaN where all are."""
+    """Mean of the F1 of labels (or classes), without those neither true nor asserted in any row; NaN where all are."""
     hits, misses = _counts(predictions, "macro_f1")
     totals = 2 * hits + misses
     seen = totals > 0
@@ -76,8 +76,13 @@ def macro_f1(predictions: Predictions) -> float:
 
 
 def _counts(predictions: Predictions, name: str) -> tuple[FloatArray, FloatArray]:
-    """True positives, and false positives plus false negatives, of each label."""
+    """True positives, and false positives plus false negatives, of each label or class."""
     known = labelled(predictions, name)
+    if known.target != "multilabel":
+        classes, chosen = known.class_count, predicted(known)
+        hits = np.bincount(known.labels[chosen == known.labels], minlength=classes).astype(float)
+        said = np.bincount(chosen, minlength=classes) + np.bincount(known.labels, minlength=classes)
+        return hits, said - 2 * hits
     asserted, truth = predicted_labels(known), known.labels.astype(bool)
     return (asserted & truth).sum(axis=0).astype(float), (asserted != truth).sum(axis=0).astype(float)
 
@@ -168,5 +173,5 @@ def micro_f1_metric() -> Metric:
 
 @metric("macro_f1")
 def macro_f1_metric() -> Metric:
-    """Multi-label F1, averaged over labels."""
-    return Metric("macro_f1", "higher", macro_f1, None, _LABELS, _MULTILABEL, summary="F1 averaged over labels.")
+    """F1 averaged over labels, or over classes."""
+    return Metric("macro_f1", "higher", macro_f1, None, _LABELS, summary="F1 averaged over labels or classes.")

@@ -5,9 +5,17 @@
     name = "quick"
     seeds = [0, 1, 2]
     methods = ["deterministic", "deep-ensemble"]
+    members = 3                     # of every ensemble
+    samples = 10                    # of every method that draws any
+    thresholds = "validation"       # multi-label: also score at each label's best threshold on validation
 
     [method.deep-ensemble]          # arguments of one method
     members = 3
+
+    [variant.swag-low]              # a method under another name with other arguments: a row of its own
+    method = "swag"
+    title = "SWAG, low rate"        # may be left out
+    lr = 1e-3
 
     [tune.deterministic]            # lists: the best on validation is chosen, task by task
     lr = [1e-3, 3e-4]
@@ -19,35 +27,60 @@
     network_arguments = {}
     encoding = {}
     training = { epochs = 20 }      # given to every method that has such an argument
+    methods = ["deterministic"]     # instead of the benchmark's
+    method.deterministic = {}       # arguments of one method on this task
 
-Every key is known or refused with the nearest known name.
+What holds for all tasks of a network is said once (:mod:`dubio.runner.expanding`); presets
+(:mod:`dubio.runner.presets`) are laid over all of this. Every key is known or refused with the nearest known name.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
-from dubio.errors import BadFile, UnknownName, UserError
+from dubio.errors import BadFile, UnknownName, UserError, one_of
+from dubio.runner.expanding import expanded
+from dubio.runner.presets import check_presets, chosen_preset, labels, overlaid
+from dubio.runner.tables import Table, at_least, check, choices, names, once, seeds, tables
 from dubio.store import canonical
 
 KEYS: dict[str, type] = {
-    "name": str, "description": str, "seeds": list, "methods": list, "method": dict, "tune": dict, "task": list,
+    "name": str, "description": str, "seeds": list, "methods": list, "members": int, "samples": int, "thresholds": str,
+    "method": dict, "variant": dict, "tune": dict, "network": dict, "task": list, "preset": dict,
+    "default_preset": str,
+}  # fmt: skip
+
+TASK_KEYS: dict[str, type] = {
+    "name": str, "network": str, "methods": list,
+    **dict.fromkeys(("arguments", "network_arguments", "encoding", "training", "method"), dict),
 }  # fmt: skip
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 
-Table = Mapping[str, Any]
+Thresholds = Literal["half", "validation"]
+THRESHOLDS: tuple[Thresholds, ...] = ("half", "validation")
 
 
 @dataclass(frozen=True)
 class TaskEntry:
-    """A task of a benchmark, with the network that learns it."""
+    """A task of a benchmark, with the network that learns it.
+
+    Attributes:
+        name: The task.
+        network: The network.
+        arguments: Of the task.
+        network_arguments: Of the network.
+        encoding: Of the encoding.
+        training: Given to every method that has such an argument.
+        methods: Methods instead of the benchmark's, or None for those.
+        method_arguments: Arguments of single methods on this task alone.
+    """
 
     name: str
     network: str
@@ -55,6 +88,28 @@ class TaskEntry:
     network_arguments: Table = field(default_factory=dict)
     encoding: Table = field(default_factory=dict)
     training: Table = field(default_factory=dict)
+    methods: tuple[str, ...] | None = None
+    method_arguments: Mapping[str, Table] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What it answers to, such as ``amazon`` and ``amazon-books``."""
+        return labels(self.name, self.arguments)
+
+    @property
+    def spoken(self) -> str:
+        """Its task with the arguments it is given."""
+        told = ", ".join(f"{key}={value}" for key, value in self.arguments.items())
+        return f"{self.name} ({told})" if told else self.name
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method under a name of its own, with other arguments."""
+
+    method: str
+    arguments: Table = field(default_factory=dict)
+    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,11 +119,16 @@ class Benchmark:
     Attributes:
         name: Names the run's manifest.
         tasks: Tasks, each with its network.
-        methods: Names of methods, in the order of the report.
+        methods: Names of methods or variants, in the order of the report.
         seeds: Seeds; every method is run with each.
         method_arguments: Arguments of single methods.
         tune: Lists of values of single methods' arguments, chosen from by validation nll.
         description: One or two sentences.
+        variants: Methods under other names.
+        members: Of every ensemble, where neither the method's own arguments nor the task's say otherwise.
+        samples: Of every method that draws samples, likewise.
+        thresholds: Where multi-label decisions are cut: at one half, or also where validation says.
+        preset: The name of the preset that was laid over it, or empty.
     """
 
     name: str
@@ -78,6 +138,11 @@ class Benchmark:
     method_arguments: Mapping[str, Table] = field(default_factory=dict)
     tune: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
     description: str = ""
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    members: int | None = None
+    samples: int | None = None
+    thresholds: Thresholds = "half"
+    preset: str = ""
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
@@ -85,16 +150,47 @@ class Benchmark:
         for what, values in (("task", self.tasks), ("methods", self.methods), ("seeds", self.seeds)):
             if not values:
                 raise UserError(f"benchmark {self.name!r}: {what} must not be empty.")
-        _once("methods", self.methods)
-        _once("seeds", self.seeds)
-        for where, tables in (("method", self.method_arguments), ("tune", self.tune)):
-            for name in tables:
-                if name not in self.methods:
-                    raise UnknownName(f"method in [{where}.{name}]", name, self.methods)
+        once("methods", self.methods)
+        once("seeds", self.seeds)
+        used = self.all_methods
+        bases = tuple(dict.fromkeys(self.base(name) for name in used))
+        for place, given, known in (
+            ("method", self.method_arguments, {*used, *bases}),
+            ("tune", self.tune, {*used}),
+            ("variant", self.variants, {*used}),
+            *((f"task.method of {task.name}", task.method_arguments, {*used, *bases}) for task in self.tasks),
+        ):
+            for name in given:
+                if name not in known:
+                    raise UnknownName(f"method in [{place}.{name}]", name, known)
+
+    @property
+    def all_methods(self) -> tuple[str, ...]:
+        """The methods of the benchmark and of its tasks, in the order of the report."""
+        return tuple(dict.fromkeys((*self.methods, *(name for task in self.tasks for name in task.methods or ()))))
+
+    def methods_of(self, entry: TaskEntry) -> tuple[str, ...]:
+        """The methods that are run on a task."""
+        return self.methods if entry.methods is None else entry.methods
+
+    def base(self, name: str) -> str:
+        """The registered method behind a name."""
+        return self.variants[name].method if name in self.variants else name
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest keeps it."""
-        return asdict(self)
+        """As the manifest keeps it; what is left at its default and came later is left out, so that keys stay."""
+        said = asdict(self)
+        for key in ("variants", "members", "samples", "preset"):
+            if not said[key]:
+                del said[key]
+        if self.thresholds == "half":
+            del said["thresholds"]
+        for task in said["tasks"]:
+            if task["methods"] is None:
+                del task["methods"]
+            if not task["method_arguments"]:
+                del task["method_arguments"]
+        return said
 
 
 def built_in() -> tuple[str, ...]:
@@ -102,11 +198,15 @@ def built_in() -> tuple[str, ...]:
     return tuple(sorted(item.name[:-5] for item in _home().iterdir() if item.name.endswith(".toml")))
 
 
-def load_benchmark(name: str) -> Benchmark:
+def load_benchmark(name: str, preset: str | None = None) -> Benchmark:
     """A benchmark by name, or from the TOML file at that path.
 
+    Args:
+        name: The name or path.
+        preset: One of its presets; None for its default one, if it has any.
+
     Raises:
-        UnknownName: When it is neither.
+        UnknownName: When it is neither, or has no such preset.
         BadFile: When the file is not TOML, or not a benchmark.
     """
     path = Path(name)
@@ -122,88 +222,64 @@ def load_benchmark(name: str) -> Benchmark:
     else:
         raise UnknownName("benchmark (or TOML file)", name, built_in())
     try:
-        return parse_benchmark(tomllib.loads(text))
+        return parse_benchmark(tomllib.loads(text), preset)
     except (tomllib.TOMLDecodeError, UserError) as fault:
         raise BadFile(f"benchmark {name!r}: {fault}") from fault
 
 
-def parse_benchmark(table: Table) -> Benchmark:
-    """A benchmark from its table.
+def parse_benchmark(table: Table, preset: str | None = None) -> Benchmark:
+    """A benchmark from its table, with one of its presets or its default one laid over it.
 
     Raises:
         UserError: For a key that is unknown or missing, or a value of another type.
     """
-    _check("benchmark", table, KEYS, needed=("name", "methods", "task"))
+    check("benchmark", table, KEYS, needed=("name", "methods", "task"))
     try:
         canonical(table)
     except (TypeError, ValueError) as fault:
         raise UserError(f"values must be numbers, texts, true or false, lists or tables: {fault}.") from fault
-    tune = _tables("tune", table.get("tune", {}))
+    whole = expanded(table)
+    plain = _parse(whole, "")
+    check_presets(whole)
+    chosen = chosen_preset(whole, preset)
+    return _parse(overlaid(whole, whole["preset"][chosen]), chosen) if chosen else plain
+
+
+def _parse(table: Table, preset: str) -> Benchmark:
+    tune = tables("tune", table.get("tune", {}))
     return Benchmark(
         name=table["name"],
         tasks=tuple(_task(entry) for entry in table["task"]),
-        methods=_names(table["methods"]),
-        seeds=_seeds(table.get("seeds", [0])),
-        method_arguments=_tables("method", table.get("method", {})),
-        tune={name: {key: _choices(name, key, item) for key, item in lists.items()} for name, lists in tune.items()},
+        methods=names("methods", table["methods"]),
+        seeds=seeds(table.get("seeds", [0])),
+        method_arguments=tables("method", table.get("method", {})),
+        tune={name: {key: choices(name, key, item) for key, item in lists.items()} for name, lists in tune.items()},
         description=table.get("description", ""),
+        variants={name: _variant(name, made) for name, made in table.get("variant", {}).items()},
+        members=at_least("benchmark", table, "members", 2),
+        samples=at_least("benchmark", table, "samples", 1),
+        thresholds=cast(Thresholds, one_of("thresholds", table.get("thresholds", "half"), THRESHOLDS)),
+        preset=preset,
     )
 
 
 def _task(entry: Any) -> TaskEntry:
-    if not isinstance(entry, dict):
-        raise UserError("[[task]] must be a table.")
-    tables = ("arguments", "network_arguments", "encoding", "training")
-    known: dict[str, type] = {"name": str, "network": str, **dict.fromkeys(tables, dict)}
-    _check("[[task]]", entry, known, needed=("name", "network"))
-    return TaskEntry(**entry)
+    check("[[task]]", entry, TASK_KEYS, needed=("name", "network"))
+    said = {key: value for key, value in entry.items() if key not in ("method", "methods")}
+    own = None if "methods" not in entry else names(f"methods of task {entry['name']}", entry["methods"])
+    if own == ():
+        raise UserError(f"task {entry['name']}: methods must not be empty; leave it out for the benchmark's.")
+    return TaskEntry(**said, methods=own, method_arguments=tables("task.method", entry.get("method", {})))
 
 
-def _tables(where: str, tables: Table) -> dict[str, Table]:
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise UserError(f"[{where}.{name}] must be a table; given {table!r}.")
-    return dict(tables)
-
-
-def _choices(method: str, key: str, values: Any) -> tuple[Any, ...]:
-    if not isinstance(values, list) or not values:
-        raise UserError(f"[tune.{method}] {key} must be a list of values to try; given {values!r}.")
-    return tuple(values)
-
-
-def _check(where: str, table: Table, known: Mapping[str, type], needed: Iterable[str]) -> None:
-    spoken: dict[type, str] = {str: "a text", list: "a list", dict: "a table"}
-    for key, value in table.items():
-        if key not in known:
-            raise UnknownName(f"key in {where}", key, known)
-        if not isinstance(value, known[key]):
-            raise UserError(f"{where}: {key} must be {spoken[known[key]]}; given {value!r}.")
-    for key in needed:
-        if key not in table:
-            raise UserError(f"{where} needs the key {key!r}.")
-
-
-def _names(values: list[Any]) -> tuple[str, ...]:
-    for value in values:
-        if not isinstance(value, str):
-            raise UserError(f"methods: every entry must be a name; given {value!r}.")
-    return tuple(values)
-
-
-def _seeds(values: list[Any]) -> tuple[int, ...]:
-    for value in values:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise UserError(f"seeds: every entry must be a whole number, zero or more; given {value!r}.")
-    return tuple(values)
-
-
-def _once(what: str, values: Iterable[Any]) -> None:
-    seen = set()
-    for value in values:
-        if value in seen:
-            raise UserError(f"{what}: {value!r} is named twice.")
-        seen.add(value)
+def _variant(name: str, made: Any) -> Variant:
+    place = f"[variant.{name}]"
+    if not isinstance(made, dict):
+        raise UserError(f"{place} must be a table; given {made!r}.")
+    about = {key: value for key, value in made.items() if key in ("method", "title")}
+    check(place, about, {"method": str, "title": str}, needed=("method",))
+    rest = {key: value for key, value in made.items() if key not in about}
+    return Variant(about["method"], rest, about.get("title", ""))
 
 
 def _home() -> Any:

@@ -53,11 +53,19 @@ class Watcher(Protocol):
 
 @dataclass
 class Outcome:
-    """What came of a plan: ids that were there, ids made now (here or by another process), failures by id."""
+    """What came of a plan.
+
+    Attributes:
+        found: Ids that were there.
+        made: Ids made now, here or by another process.
+        failures: Id → what went wrong; ``blocked`` in it lists what was not made because of it.
+        blocked: Ids of those.
+    """
 
     found: list[str] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
     failures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    blocked: set[str] = field(default_factory=set)
 
 
 def survey(plan: Plan, store: Store, watcher: Watcher) -> set[str]:
@@ -209,22 +217,24 @@ class _Execution:
         self._states[node.id] = "failed"
         self._open -= 1
         failure = self._describe(node, str(result["error"]))
-        self._store.write_failure(node.id, {**failure, "traceback": result.get("traceback", "")})
+        recorded = {key: value for key, value in failure.items() if key != "blocked"}
+        self._store.write_failure(node.id, {**recorded, "traceback": result.get("traceback", "")})
         self.outcome.failures[node.id] = failure
         self._watcher.end(node, "failed", str(result["error"]))
-        self._block(node)
+        self._block(node, failure)
 
-    def _block(self, cause: Node) -> None:
+    def _block(self, cause: Node, failure: dict[str, Any]) -> None:
+        """What needs something that failed is not run: no failure of its own, but a consequence of that one."""
         for identifier in self._dependants[cause.id]:
             if self._states[identifier] != "todo":
                 continue
             node = self._plan.nodes[identifier]
             self._states[identifier] = "blocked"
             self._open -= 1
-            reason = f"not run, because it needs what failed: {cause.kind} of {cause.label}."
-            self.outcome.failures[identifier] = self._describe(node, reason)
-            self._watcher.end(node, "blocked", reason)
-            self._block(node)
+            self.outcome.blocked.add(identifier)
+            failure["blocked"].append(f"{node.kind} of {node.label}")
+            self._watcher.end(node, "blocked", f"not run, because it needs what failed: {cause.kind} of {cause.label}.")
+            self._block(node, failure)
 
     def _describe(self, node: Node, error: str) -> dict[str, Any]:
         return {
@@ -234,6 +244,7 @@ class _Execution:
             "task": node.task_name,
             "method": node.method,
             "error": error,
+            "blocked": [],
         }
 
     def _look_elsewhere(self) -> None:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
 from dubio.types import Predictions, Split, Task
@@ -36,8 +36,8 @@ class Left(Protocol):
         """Make a fit: an object with ``tensors``, ``encoder`` and ``record``."""
         ...
 
-    def predict(self, spec: Spec, prediction: Spec, tensors: Any, encoder: Any, split: Split) -> Predictions:
-        """Predict one split from one fit."""
+    def predictor(self, spec: Spec, prediction: Spec, tensors: Any, encoder: Any) -> Callable[[Split], Predictions]:
+        """What predicts any split from one fit."""
         ...
 
     def encode_split(self, encoding: Any, train_split: Split, split: Split) -> Any:

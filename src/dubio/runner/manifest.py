@@ -5,14 +5,15 @@ It holds no timings and no dates: a run that was interrupted and resumed leaves 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from dubio.parts import describe
 from dubio.runner.benchmark import Benchmark
+from dubio.runner.execute import Outcome
 from dubio.runner.plan import Plan, method_rows
-from dubio.runner.setting import Setting
+from dubio.runner.setting import Setting, Skipped
 from dubio.runner.tuning import Choice
 from dubio.store import identity
 from dubio.types import Run
@@ -21,39 +22,49 @@ SCHEMA = 1
 
 
 def manifest_key(benchmark: Benchmark, settings: Iterable[Setting]) -> str:
-    """The hash of what a run is about: the benchmark and the data."""
+    """The hash of what a run is about: the benchmark and the data, wherever it lies."""
     prints = [[[split.name, split.fingerprint] for split in setting.task.splits] for setting in settings]
-    return identity({"schema": SCHEMA, "benchmark": benchmark.to_json(), "data": prints})
+    said = benchmark.to_json()
+    for task in said["tasks"]:
+        task["arguments"].pop("data_dir", None)
+    return identity({"schema": SCHEMA, "benchmark": said, "data": prints})
 
 
 def make_manifest(
-    benchmark: Benchmark, settings: Sequence[Setting], plan: Plan, choices: Iterable[Choice],
-    failures: Mapping[str, Mapping[str, Any]],
+    benchmark: Benchmark, settings: Sequence[Setting], plan: Plan, choices: Iterable[Choice], outcome: Outcome,
+    *, skipped: Iterable[Skipped] = (), cautions: Iterable[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """The manifest of a run.
 
     Args:
         benchmark: What was to be run.
-        settings: Its tasks.
+        settings: Its tasks that were run.
         plan: The plan.
         choices: What tuning chose.
-        failures: Id → what went wrong.
+        outcome: What came of it.
+        skipped: Its tasks that this machine could not run.
+        cautions: What one should know before trusting it.
     """
+    lacking = outcome.failures.keys() | outcome.blocked
     return {
         "schema": SCHEMA,
         "name": benchmark.name,
         "benchmark": benchmark.to_json(),
-        "tasks": [_task(setting) for setting in settings],
-        "methods": [asdict(row) for row in method_rows(benchmark, settings[0], plan)],
-        "runs": [_run(run) for run in plan.runs if run.id not in failures],
+        "tasks": [_task(setting, benchmark) for setting in settings],
+        "methods": [asdict(row) for row in method_rows(benchmark, settings, plan)],
+        "runs": [_run(run) for run in plan.runs if run.id not in lacking],
         "tuning": [choice.to_json() for choice in choices],
-        "failures": [dict(failure) for failure in failures.values()],
+        "failures": [dict(failure) for failure in outcome.failures.values()],
+        "skipped": [item.to_json() for item in skipped],
+        "advice": list(cautions),
     }
 
 
-def _task(setting: Setting) -> dict[str, Any]:
+def _task(setting: Setting, benchmark: Benchmark) -> dict[str, Any]:
     task, entry = setting.task, setting.entry
+    cut = {"thresholds": benchmark.thresholds} if task.target == "multilabel" else {}
     return {
+        **cut,
         "name": setting.name,
         "task": entry.name,
         "arguments": describe(entry.arguments),

@@ -6,15 +6,17 @@ Monte Carlo sampling on or off is two predictions from one fit, and an ensemble 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dubio.errors import UserError
+from dubio.parts import describe
 from dubio.registry import METHODS
+from dubio.runner.arguments import make_method
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.left import Left
-from dubio.runner.setting import Setting, make_method
+from dubio.runner.setting import Setting
 from dubio.store import identity
 from dubio.types import Run
 
@@ -54,7 +56,18 @@ class Node:
 
 @dataclass(frozen=True)
 class MethodRow:
-    """A method as the manifest lists it; ``family`` is the single-fit method an ensemble is made of."""
+    """A method as the manifest lists it.
+
+    Attributes:
+        name: What the benchmark calls it.
+        title: What a report calls it.
+        summary: One line.
+        members: Independent fits, on the first task that has it.
+        samples: Draws, likewise.
+        family: The single-fit method an ensemble is made of.
+        method: What it is registered as; another name than its own for a variant.
+        arguments: What makes a variant one; empty for others.
+    """
 
     name: str
     title: str
@@ -62,6 +75,8 @@ class MethodRow:
     members: int
     samples: int
     family: str | None
+    method: str
+    arguments: Mapping[str, Any]
 
 
 @dataclass
@@ -101,34 +116,50 @@ def make_plan(
     """
     plan = Plan()
     for setting in settings:
-        wanted = [name for name in benchmark.methods if name not in benchmark.tune or (setting.index, name) in chosen]
+        wanted = [name for name in setting.methods if name not in benchmark.tune or (setting.index, name) in chosen]
         methods = {
-            name: make_method(benchmark, setting, name, chosen.get((setting.index, name), {})) for name in wanted
+            name: make_method(benchmark, name, setting.method_arguments[name], chosen.get((setting.index, name), {}))
+            for name in wanted
         }
         for seed in benchmark.seeds:
-            SeedPlanner(plan, setting, left, seed).add_all(methods)
+            SeedPlanner(plan, setting, left, seed, benchmark.base).add_all(methods)
     return plan
 
 
-def method_rows(benchmark: Benchmark, setting: Setting, plan: Plan) -> tuple[MethodRow, ...]:
-    """The benchmark's methods, each with the single-fit method its first member is a run of."""
+def method_rows(benchmark: Benchmark, settings: Iterable[Setting], plan: Plan) -> tuple[MethodRow, ...]:
+    """The methods of the tasks that are run, each with the single-fit method its first member is a run of."""
     first = {run.method: run for run in reversed(plan.runs)}
-    singles = {run.id: run.method for run in plan.runs if run.member is not None}
+    singles = {run.id: run.method for run in reversed(plan.runs) if run.member is not None}
+    places: dict[str, Setting] = {}
+    for setting in settings:
+        for name in setting.methods:
+            places.setdefault(name, setting)
     rows = []
-    for name in benchmark.methods:
-        method = make_method(benchmark, setting, name, {})
+    for name in (name for name in benchmark.all_methods if name in places):
+        method = make_method(benchmark, name, places[name].method_arguments[name], {})
         members = first[name].spec.get("members", ()) if name in first else ()
         rows.append(
             MethodRow(
                 name=name,
-                title=getattr(method, "title", "") or titled(name),
-                summary=METHODS.entry(name).summary,
+                title=_title(benchmark, name, method),
+                summary=METHODS.entry(benchmark.base(name)).summary,
                 members=int(getattr(method, "members", 1)),
-                samples=int(getattr(method, "samples", 0)),
+                samples=int(getattr(method, "pooled", getattr(method, "samples", 0))),
                 family=singles.get(members[0]) if members else name,
+                method=benchmark.base(name),
+                arguments=describe(benchmark.variants[name].arguments) if name in benchmark.variants else {},
             )
         )
     return tuple(rows)
+
+
+def _title(benchmark: Benchmark, name: str, method: Any) -> str:
+    own = str(getattr(method, "title", "")) or titled(benchmark.base(name))
+    if name not in benchmark.variants:
+        return own
+    variant = benchmark.variants[name]
+    told = ", ".join(f"{key} = {value}" for key, value in variant.arguments.items())
+    return variant.title or (f"{own}, {told}" if told else own)
 
 
 def titled(name: str) -> str:
@@ -140,8 +171,18 @@ def titled(name: str) -> str:
 class SeedPlanner:
     """Adds every method of one task and seed to a plan."""
 
-    def __init__(self, plan: Plan, setting: Setting, left: Left, seed: int) -> None:
+    def __init__(self, plan: Plan, setting: Setting, left: Left, seed: int, registered: Callable[[str], str]) -> None:
+        """Make it.
+
+        Args:
+            plan: What is added to.
+            setting: The task.
+            left: Writes the specifications.
+            seed: The seed.
+            registered: The registered method behind a name of the benchmark.
+        """
         self._plan, self._setting, self._left, self._seed = plan, setting, left, seed
+        self._registered = registered
 
     def add_all(self, methods: Mapping[str, Any]) -> None:
         """Add them in order; a single-model row gets every member that is trained for some ensemble anyway."""
@@ -158,11 +199,12 @@ class SeedPlanner:
             else:
                 self._plan.runs.append(self._opaque(name, method))
 
-    def add_fit(self, name: str, recipe: Any, member: int) -> str:
-        """Add a fit and, before it, the fit it starts from."""
-        start_id = None if recipe.start is None else self.add_fit(name, recipe.start, member)
+    def add_fit(self, name: str, recipe: Any, member: int, words: str = "") -> str:
+        """Add a fit and, before it, the fit it starts from; ``words`` say more of it where it is shown."""
+        start_id = None if recipe.start is None else self.add_fit(name, recipe.start, member, words)
         spec = self._fit_spec(recipe, member, start_id)
-        return self._add("fit", spec, name, needs=() if start_id is None else (start_id,), member=member)
+        needs = () if start_id is None else (start_id,)
+        return self._add("fit", spec, name, needs=needs, member=member, words=words)
 
     def _fit_id(self, recipe: Any, member: int) -> str:
         start_id = None if recipe.start is None else self._fit_id(recipe.start, member)
@@ -195,11 +237,18 @@ class SeedPlanner:
     def _opaque(self, name: str, method: Any) -> Run:
         if not callable(getattr(method, "fit", None)):
             raise UserError(f"method {name!r} is neither a recipe nor has it a fit(task, network, seed, context).")
-        spec = self._setting.opaque_spec(name, int(getattr(method, "version", 1)), self._seed)
+        spec = self._setting.opaque_spec(name, self._registered(name), int(getattr(method, "version", 1)), self._seed)
         return self._run(name, self._add("method", spec, name, needs=(), member=None), 0, ())
 
     def _add(
-        self, kind: NodeKind, spec: Mapping[str, Any], name: str, *, needs: tuple[str, ...], member: int | None
+        self,
+        kind: NodeKind,
+        spec: Mapping[str, Any],
+        name: str,
+        *,
+        needs: tuple[str, ...],
+        member: int | None,
+        words: str = "",
     ) -> str:
         setting = self._setting
         who = f"seed {self._seed}" if member is None else f"seed {self._seed}, member {member}"
@@ -212,7 +261,7 @@ class SeedPlanner:
                 task=(setting.entry.name, setting.entry.arguments),
                 task_name=setting.name,
                 splits=() if kind == "fit" else setting.split_keys,
-                label=f"{setting.name}/{setting.entry.network}: {name}, {who}",
+                label=f"{setting.name}/{setting.entry.network}: {name}{words}, {who}",
                 method=name,
                 setting=setting.index,
             )

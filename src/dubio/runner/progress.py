@@ -90,7 +90,7 @@ class _Counted:
         self._running.pop(node.id, None)
         self._clock.done(self._estimates.get(node.id, 0.0))
         self._done += 1
-        self._failed += state != "done"
+        self._failed += state == "failed"
 
     def remaining(self) -> str:
         """What is left of the time, in words."""

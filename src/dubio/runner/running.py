@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dubio.errors import one_of
 from dubio.runner.benchmark import Benchmark
-from dubio.runner.costs import measure_here, measure_in_workers
+from dubio.runner.cautions import cautions_on
+from dubio.runner.costs import Cost, measure_here, measure_in_workers
 from dubio.runner.execute import Outcome, execute, survey
 from dubio.runner.executor import Executor, WorkerOrders
 from dubio.runner.left import Left
 from dubio.runner.local import LocalExecutor
 from dubio.runner.manifest import make_manifest, manifest_key
-from dubio.runner.plan import Plan, make_plan
+from dubio.runner.plan import Node, Plan, make_plan
 from dubio.runner.progress import make_progress
 from dubio.runner.ray_cluster import RayExecutor
-from dubio.runner.setting import Setting
+from dubio.runner.setting import Setting, Skipped
 from dubio.runner.tuning import Choice, Trial, choose, combinations, plan_trials
 from dubio.store import Store
 from dubio.store.atomic import sweep
@@ -42,6 +43,7 @@ class Forecast:
         predictions_left: Predictions not yet in the store.
         seconds: Estimated time of what is left.
         bytes: Estimated size of what is left.
+        tasks: The same, task by task.
     """
 
     trainings: int
@@ -52,6 +54,18 @@ class Forecast:
     predictions_left: int
     seconds: float
     bytes: int
+    tasks: tuple[TaskForecast, ...]
+
+
+@dataclass(frozen=True)
+class TaskForecast:
+    """What one task with one network would cost; what two tasks share is counted with the first."""
+
+    task: str
+    network: str
+    trainings: int
+    trainings_left: int
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -72,11 +86,18 @@ class BenchmarkRun:
         benchmark: What is to be run.
         settings: Its tasks, made ready.
         left: What fits and predicts.
+        skipped: Its tasks that this machine cannot run.
     """
 
     benchmark: Benchmark
     settings: Sequence[Setting]
     left: Left
+    skipped: Sequence[Skipped] = ()
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What one should know before its results are trusted."""
+        return cautions_on(self.benchmark)
 
     def forecast(self, store: Store | None, jobs: int) -> Forecast:
         """What is ahead; changes nothing. Where tuning is still to choose, the first values stand for the chosen.
@@ -91,8 +112,8 @@ class BenchmarkRun:
         left = [node for node in nodes.values() if store is None or not _exists(store, node.id, node.kind)]
         fits = [node for node in left if node.kind == "fit"]
         predictions = [node for node in left if node.kind in ("predict", "method")]
-        costs = measure_here(fits, self.settings, self.left).values()
-        size = sum(cost["bytes"] for cost in costs)
+        costs = measure_here(fits, self.settings, self.left)
+        size = sum(cost["bytes"] for cost in costs.values())
         size += sum(self._prediction_bytes(node.spec, node.setting) for node in predictions)
         return Forecast(
             trainings=len(plan.of_kind("fit")),
@@ -101,9 +122,18 @@ class BenchmarkRun:
             predictions=len(plan.of_kind("predict", "method")),
             trainings_left=len(fits),
             predictions_left=len(predictions),
-            seconds=sum(cost["seconds"] for cost in costs) / jobs,
+            seconds=sum(cost["seconds"] for cost in costs.values()) / jobs,
             bytes=int(size),
+            tasks=tuple(self._forecast_of(setting, nodes.values(), costs, jobs) for setting in self.settings),
         )
+
+    def _forecast_of(
+        self, setting: Setting, nodes: Iterable[Node], costs: Mapping[str, Cost], jobs: int
+    ) -> TaskForecast:
+        own = [node.id for node in nodes if node.kind == "fit" and node.setting == setting.index]
+        left = [identifier for identifier in own if identifier in costs]
+        seconds = sum(costs[identifier]["seconds"] for identifier in left) / jobs
+        return TaskForecast(setting.name, setting.entry.network, len(own), len(left), seconds)
 
     def run(self, store: Store, jobs: int, executor: str, orders: WorkerOrders) -> Finish:
         """Make everything that is not in the store and write the manifest and the index.
@@ -129,8 +159,16 @@ class BenchmarkRun:
             hands.close()
             sweep(store.layout.scratch)
         failures = {**tried.failures, **_unchosen(trials, choices), **outcome.failures}
-        outcome = Outcome(tried.found + outcome.found, tried.made + outcome.made, failures)
-        manifest = make_manifest(self.benchmark, self.settings, plan, choices.values(), failures)
+        outcome = Outcome(tried.found + outcome.found, tried.made + outcome.made, failures, outcome.blocked)
+        manifest = make_manifest(
+            self.benchmark,
+            self.settings,
+            plan,
+            choices.values(),
+            outcome,
+            skipped=self.skipped,
+            cautions=self.cautions,
+        )
         path = store.write_manifest(manifest, manifest_key(self.benchmark, self.settings))
         return Finish(manifest, path, outcome, damaged=rebuild(store))
 
@@ -156,6 +194,7 @@ class BenchmarkRun:
             (setting.index, method): combinations(lists)[0]
             for setting in self.settings
             for method, lists in self.benchmark.tune.items()
+            if method in setting.methods
         }
 
     def _prediction_bytes(self, spec: Mapping[str, Any], setting: int) -> int:
@@ -181,5 +220,6 @@ def _unchosen(trials: Sequence[Trial], choices: Mapping[tuple[int, str], Choice]
                 "task": name,
                 "method": trial.method,
                 "error": "not run, because every trial of its tuning failed.",
+                "blocked": [],
             }
     return failures

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dubio.encoders import Encoding, encoding_for
-from dubio.errors import UnknownName, UserError
+from dubio.encoders import Encoding, encoding_of
+from dubio.errors import MissingExtra, UserError
 from dubio.parts import describe
-from dubio.registry import METHODS, NETWORKS, TASKS
+from dubio.pretrained import settled
+from dubio.registry import NETWORKS, TASKS
+from dubio.runner.arguments import check_tuned, method_arguments
 from dubio.runner.benchmark import Benchmark, TaskEntry
+from dubio.store import canonical
+from dubio.tasks.sources.corpus import DataMissing
 from dubio.types import Split, Task
 
 SCHEMA = 1
+
+NOT_HERE = (DataMissing, MissingExtra)
+"""What a machine lacks, and what its user can get: no mistake in a benchmark."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +28,7 @@ class Setting:
     """A task of a benchmark, ready to be planned.
 
     Attributes:
-        index: Its place in the benchmark.
+        index: Its place among the tasks that are run.
         entry: As the benchmark has it.
         task: The data.
         encoding: How raw examples become numbers.
@@ -42,6 +49,11 @@ class Setting:
         return self.task.name
 
     @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that are run on it."""
+        return tuple(self.method_arguments)
+
+    @property
     def predicted(self) -> tuple[Split, ...]:
         """The splits that are predicted: all that training did not learn from."""
         return tuple(split for split in self.task.splits if split.kind != "train")
@@ -51,13 +63,20 @@ class Setting:
         """Name and fingerprint of each of them."""
         return tuple((split.name, split.fingerprint) for split in self.predicted)
 
-    def opaque_spec(self, method: str, version: int, seed: int) -> dict[str, Any]:
-        """The identity of a prediction by a method that is not a recipe; its version is bumped by hand."""
+    def opaque_spec(self, method: str, registered: str, version: int, seed: int) -> dict[str, Any]:
+        """The identity of a prediction by a method that is not a recipe; its version is bumped by hand.
+
+        Args:
+            method: What the benchmark calls it.
+            registered: What it is registered as.
+            version: Of the method.
+            seed: The seed.
+        """
         prints = {split.kind: split.fingerprint for split in self.task.of_kind("train", "val")}
         return {
             "schema": SCHEMA,
             "kind": "prediction",
-            "method": {"name": method, "version": version, "arguments": describe(self.method_arguments[method])},
+            "method": {"name": registered, "version": version, "arguments": describe(self.method_arguments[method])},
             "task": {
                 "name": self.name,
                 "inputs": self.task.inputs,
@@ -76,6 +95,26 @@ class Setting:
         }
 
 
+@dataclass(frozen=True)
+class Skipped:
+    """A task of a benchmark that this machine cannot run, and why."""
+
+    entry: TaskEntry
+    reason: UserError
+
+    def to_json(self) -> dict[str, Any]:
+        """As the manifest keeps it."""
+        return {"task": _called(self.entry), "network": self.entry.network, "reason": str(self.reason)}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The tasks of a benchmark that are ready, and those that this machine lacks something for."""
+
+    settings: tuple[Setting, ...]
+    skipped: tuple[Skipped, ...]
+
+
 def prepare(benchmark: Benchmark, read: Mapping[int, Task] | None = None) -> tuple[Setting, ...]:
     """Read every task of a benchmark and resolve what its methods and networks are given.
 
@@ -84,61 +123,92 @@ def prepare(benchmark: Benchmark, read: Mapping[int, Task] | None = None) -> tup
         read: Index → task, for tasks that have been read already.
 
     Raises:
-        UserError: For an unknown name or argument, a network that cannot read the task's inputs, or two tasks that
-            results could not tell apart.
+        UserError: For an unknown name or argument, a network that cannot read the task's inputs, two tasks that
+            results could not tell apart, or data or a package that this machine lacks.
     """
-    known = read or {}
-    settings = tuple(_prepare(benchmark, k, entry, known.get(k)) for k, entry in enumerate(benchmark.tasks))
+    found = prepare_what_is_here(benchmark, read)
+    if found.skipped:
+        raise found.skipped[0].reason
+    return found.settings
+
+
+def prepare_what_is_here(benchmark: Benchmark, read: Mapping[int, Task] | None = None) -> Prepared:
+    """The same, leaving out tasks whose data cannot be reached or whose network needs a package that is not there.
+
+    Raises:
+        UserError: As :func:`prepare`, but for those; and when nothing is left.
+    """
+    check_tuned(benchmark)
+    resolved = [_resolve(benchmark, entry) for entry in benchmark.tasks]
+    reader = _Reader()
+    settings: list[Setting] = []
+    skipped: list[Skipped] = []
+    for place, (entry, (network, methods)) in enumerate(zip(benchmark.tasks, resolved, strict=True)):
+        try:
+            task = reader.read(entry) if place not in (read or {}) else (read or {})[place]
+            settings.append(_setting(len(settings), entry, task, network, methods))
+        except NOT_HERE as fault:
+            skipped.append(Skipped(entry, fault))
+    if not settings:
+        raise skipped[0].reason
+    _check_distinct(settings)
+    return Prepared(tuple(settings), tuple(skipped))
+
+
+class _Reader:
+    """Reads every task once, however many networks learn it; what cannot be reached is not tried twice."""
+
+    def __init__(self) -> None:
+        self._found: dict[bytes, Task | UserError] = {}
+
+    def read(self, entry: TaskEntry) -> Task:
+        key = canonical([entry.name, describe(entry.arguments)])
+        if key not in self._found:
+            try:
+                self._found[key] = TASKS.make(entry.name, **entry.arguments)
+            except NOT_HERE as fault:
+                self._found[key] = fault
+        found = self._found[key]
+        if isinstance(found, UserError):
+            raise found
+        return found
+
+
+def _resolve(benchmark: Benchmark, entry: TaskEntry) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """Arguments of the network and the methods: what can be checked before any data is read."""
+    network = NETWORKS.entry(entry.network).check(entry.network_arguments)
+    TASKS.entry(entry.name).check(entry.arguments)
+    return network, method_arguments(benchmark, entry)
+
+
+def _setting(
+    index: int, entry: TaskEntry, task: Task, network: Mapping[str, Any], methods: Mapping[str, Mapping[str, Any]]
+) -> Setting:
+    known = NETWORKS.entry(entry.network)
+    wanted = known.facts.get("inputs")
+    if wanted != task.inputs:
+        raise UserError(
+            f"network {entry.network!r} reads {wanted}; task {entry.name!r} has {task.inputs}. "
+            f"Networks for {task.inputs}: {', '.join(_networks_for(task.inputs)) or '(none)'}."
+        )
+    arguments = settled(known, network)
+    return Setting(index, entry, task, encoding_of(known, arguments, entry.encoding), arguments, methods)
+
+
+def _called(entry: TaskEntry) -> str:
+    """A task that was not read, called as far as one can tell as it would call itself: ``aapd-novelty``."""
+    usual = TASKS.entry(entry.name).defaults()
+    said = [value for key, value in entry.arguments.items() if isinstance(value, str) and value != usual.get(key)]
+    return "-".join([entry.name, *(value for value in said if value != entry.arguments.get("data_dir"))])
+
+
+def _check_distinct(settings: Iterable[Setting]) -> None:
     seen = set()
     for setting in settings:
         key = (setting.name, setting.entry.network)
         if key in seen:
             raise UserError(f"task {key[0]!r} with network {key[1]!r} is named twice; give one of them another name.")
         seen.add(key)
-    return settings
-
-
-def make_method(benchmark: Benchmark, setting: Setting, name: str, chosen: Mapping[str, Any]) -> Any:
-    """A method of a benchmark with its arguments for one task.
-
-    Args:
-        benchmark: The benchmark.
-        setting: The task.
-        name: The method.
-        chosen: Arguments that go before all others, such as those chosen by tuning.
-    """
-    return METHODS.make(name, **{**setting.method_arguments[name], **chosen})
-
-
-def _prepare(benchmark: Benchmark, index: int, entry: TaskEntry, read: Task | None) -> Setting:
-    network = NETWORKS.entry(entry.network)
-    network_arguments = network.check(entry.network_arguments)
-    TASKS.entry(entry.name).check(entry.arguments)
-    methods = _method_arguments(benchmark, entry)
-    task: Task = TASKS.make(entry.name, **entry.arguments) if read is None else read
-    wanted = network.facts.get("inputs")
-    if wanted != task.inputs:
-        raise UserError(
-            f"network {entry.network!r} reads {wanted}; task {entry.name!r} has {task.inputs}. "
-            f"Networks for {task.inputs}: {', '.join(_networks_for(task.inputs)) or '(none)'}."
-        )
-    return Setting(index, entry, task, encoding_for(task.inputs, entry.encoding), network_arguments, methods)
-
-
-def _method_arguments(benchmark: Benchmark, entry: TaskEntry) -> dict[str, dict[str, Any]]:
-    """Each method's arguments; a training argument goes to the methods that have it and must be known to some."""
-    entries = {name: METHODS.entry(name) for name in benchmark.methods}
-    known = {key for method in METHODS.entries() for key in method.parameters()}
-    for key in entry.training:
-        if key not in known:
-            raise UnknownName(f"training argument of task {entry.name}", key, known)
-    return {
-        name: method.check(
-            {key: value for key, value in entry.training.items() if key in method.parameters()}
-            | dict(benchmark.method_arguments.get(name, {}))
-        )
-        for name, method in entries.items()
-    }
 
 
 def _networks_for(modality: str) -> tuple[str, ...]:

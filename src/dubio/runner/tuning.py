@@ -12,10 +12,11 @@ from typing import Any
 
 from dubio.errors import UserError
 from dubio.parts import describe
+from dubio.runner.arguments import make_method
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.left import Left
 from dubio.runner.plan import Plan, SeedPlanner, is_recipe
-from dubio.runner.setting import Setting, make_method
+from dubio.runner.setting import Setting
 from dubio.store import Store
 
 
@@ -60,7 +61,9 @@ def plan_trials(benchmark: Benchmark, settings: Iterable[Setting], left: Left) -
     plan, trials = Plan(), []
     for setting in settings:
         for method, lists in benchmark.tune.items():
-            planner = SeedPlanner(plan, setting, left, benchmark.seeds[0])
+            if method not in setting.methods:
+                continue
+            planner = SeedPlanner(plan, setting, left, benchmark.seeds[0], benchmark.base)
             found = [_trial(benchmark, setting, method, combo, planner) for combo in combinations(lists)]
             if len({trial.fit for trial in found}) < len(found):
                 raise UserError(
@@ -94,10 +97,11 @@ def choose(trials: Iterable[Trial], store: Store) -> dict[tuple[int, str], Choic
 
 
 def _trial(benchmark: Benchmark, setting: Setting, name: str, combo: dict[str, Any], planner: SeedPlanner) -> Trial:
-    method = make_method(benchmark, setting, name, combo)
+    method = make_method(benchmark, name, setting.method_arguments[name], combo)
     if not is_recipe(method):
         raise UserError(f"[tune.{name}]: only methods that are recipes can be tuned; {name!r} is not one.")
-    return Trial(setting, name, combo, planner.add_fit(name, method, 0))
+    words = ", ".join(f"{key} = {value}" for key, value in combo.items())
+    return Trial(setting, name, combo, planner.add_fit(name, method, 0, f" with {words}"))
 
 
 def _score(store: Store, trial: Trial) -> float | None:

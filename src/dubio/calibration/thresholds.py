@@ -1,0 +1,113 @@
+"""Where to cut multi-label decisions: for every label the threshold with the best F1 on validation predictions.
+
+One half is right for calibrated probabilities and the share of right decisions; F1 of a rare label is often best below
+it. Thresholds are fitted on validation and then kept: fitted on what they are judged by they would flatter.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dubio.errors import UserError
+from dubio.metrics.needs import labelled
+from dubio.pooling import FloatArray
+from dubio.types import BoolArray, Metric, Need, Predictions, Target
+
+HALF = 0.5
+
+TUNED = "_at_val_thresholds"
+"""What the name of a metric ends in that is computed at fitted thresholds."""
+
+_LABELS: frozenset[Need] = frozenset({"labels"})
+_MULTILABEL: frozenset[Target] = frozenset({"multilabel"})
+
+
+def fit_thresholds(validation: Predictions) -> FloatArray:
+    """For every label the threshold t that maximises F1 = 2TP / (2TP + FP + FN) of the decisions p̄ > t, ``[K]``.
+
+    Candidates lie midway between neighbouring probabilities of a label, and below the lowest one; of equally good ones
+    that nearest to one half is taken. A label that no validation row carries keeps one half: nothing speaks against it.
+
+    Raises:
+        UserError: When the predictions are not multi-label.
+    """
+    known = labelled(_multilabel(validation), "a threshold")
+    truth = known.labels.astype(bool)
+    return np.array([_best(known.probs[:, label], truth[:, label]) for label in range(known.class_count)])
+
+
+def _best(probs: FloatArray, truth: BoolArray) -> float:
+    positives = int(truth.sum())
+    if not positives:
+        return HALF
+    order = np.argsort(-probs, kind="stable")
+    falling = probs[order].astype(np.float64)
+    hits = np.cumsum(truth[order])
+    # Cutting after row k asserts rows 0..k; it can be done only where the next probability is smaller.
+    below = np.append(falling[1:], 0.0)
+    ends = np.flatnonzero(below < falling)
+    if not len(ends):
+        return HALF
+    f1 = 2 * hits[ends] / (ends + 1 + positives)
+    middle = (falling[ends] + below[ends]) / 2
+    # Between two neighbouring floats there is no middle: the lower one cuts just as well.
+    thresholds = np.where(middle < falling[ends], middle, below[ends])
+    best = np.flatnonzero(f1 == f1.max())
+    return float(thresholds[best[np.argmin(np.abs(thresholds[best] - HALF))]])
+
+
+def asserted(predictions: Predictions, thresholds: FloatArray) -> BoolArray:
+    """The labels that predictions assert at these thresholds, ``[N, K]``: those with p̄ > t."""
+    if thresholds.shape != (predictions.class_count,):
+        raise UserError(
+            f"thresholds: one for each of {predictions.class_count} labels is asked; given {thresholds.size}."
+        )
+    return np.asarray(_multilabel(predictions).probs > thresholds)
+
+
+def metrics_at(thresholds: FloatArray) -> tuple[Metric, ...]:
+    """Exact match, micro and macro F1 of decisions at these thresholds, as metrics.
+
+    Their names are those of the metrics at one half with :data:`TUNED` behind.
+    """
+
+    def matches(predictions: Predictions) -> FloatArray:
+        known = labelled(predictions, "accuracy")
+        return np.asarray((asserted(known, thresholds) == known.labels.astype(bool)).all(axis=1), dtype=float)
+
+    def counts(predictions: Predictions) -> tuple[FloatArray, FloatArray]:
+        known = labelled(predictions, "F1")
+        said, truth = asserted(known, thresholds), known.labels.astype(bool)
+        return (said & truth).sum(axis=0).astype(float), (said != truth).sum(axis=0).astype(float)
+
+    def micro(predictions: Predictions) -> float:
+        hits, misses = counts(predictions)
+        total = 2 * hits.sum() + misses.sum()
+        return float(2 * hits.sum() / total) if total else float("nan")
+
+    def macro(predictions: Predictions) -> float:
+        hits, misses = counts(predictions)
+        totals = 2 * hits + misses
+        seen = totals > 0
+        return float((2 * hits[seen] / totals[seen]).mean()) if seen.any() else float("nan")
+
+    where = "at the thresholds of validation."
+    return (
+        Metric(
+            f"accuracy{TUNED}",
+            "higher",
+            lambda predictions: float(matches(predictions).mean()),
+            matches,
+            _LABELS,
+            _MULTILABEL,
+            summary=f"Exact match {where}",
+        ),
+        Metric(f"micro_f1{TUNED}", "higher", micro, None, _LABELS, _MULTILABEL, summary=f"Micro F1 {where}"),
+        Metric(f"macro_f1{TUNED}", "higher", macro, None, _LABELS, _MULTILABEL, summary=f"Macro F1 {where}"),
+    )
+
+
+def _multilabel(predictions: Predictions) -> Predictions:
+    if predictions.target != "multilabel":
+        raise UserError(f"thresholds are for multi-label predictions; these are {predictions.target}.")
+    return predictions

@@ -1,0 +1,97 @@
+"""The text benchmark names what exists, and each of its presets can be planned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dubio.registry import METHODS, NETWORKS, TASKS, task
+from dubio.runner.arguments import method_arguments
+from dubio.runner.benchmark import load_benchmark
+from dubio.runner.left import load_left
+from dubio.runner.overrides import Overrides
+from dubio.runner.plan import make_plan, method_rows
+from dubio.runner.setting import prepare
+from dubio.types import Examples, SourceCard, Split, Task
+
+pytest.importorskip("torch")
+
+CORPORA = {"20news", "imdb", "clinc", "reuters", "aapd", "amazon"}
+
+
+@pytest.mark.parametrize("preset", ["paper", "small"])
+def test_every_name_is_registered_and_every_argument_known(preset):
+    benchmark = load_benchmark("text", preset)
+    assert {entry.name for entry in benchmark.tasks} == CORPORA
+    assert {entry.network for entry in benchmark.tasks} == {"textcnn", "textcnn-v2", "bert"}
+    for entry in benchmark.tasks:
+        TASKS.entry(entry.name).check(entry.arguments)
+        NETWORKS.entry(entry.network).check(entry.network_arguments)
+        assert method_arguments(benchmark, entry).keys() == set(benchmark.methods_of(entry))
+
+
+def test_presets_are_the_papers_and_a_smaller_one():
+    paper, small = load_benchmark("text", "paper"), load_benchmark("text")
+    assert (paper.members, paper.samples, small.preset, small.members) == (5, 10, "small", 3)
+    words = [entry for entry in paper.tasks if entry.network == "textcnn"]
+    assert {(entry.training["epochs"], entry.training["patience"]) for entry in words} == {(45, 15)}
+    assert {entry.training["patience"] for entry in small.tasks if entry.network == "textcnn"} == {5}
+    known = {entry.encoding.get("vocabulary", 20000) for entry in words if entry.name in ("20news", "aapd")}
+    assert known == {30000}
+    assert sorted(entry.arguments["source"] for entry in words if entry.name == "amazon") == [
+        "books", "dvd", "electronics", "kitchen",
+    ]  # fmt: skip
+    eighteen = tuple(entry.name for entry in METHODS.entries() if entry.origin == "dubio.methods.setups")
+    assert set(eighteen) <= set(paper.methods)
+
+
+@pytest.fixture
+def tiny_corpora(monkeypatch):
+    """The six corpora by name, each a dozen words."""
+    TASKS.names()
+    monkeypatch.setattr(TASKS, "_entries", {})
+    rows = Examples(("one", "two", "three", "four", "five", "six") * 3, np.arange(18) % 2)
+    kinds = (("train", "train"), ("val", "val"), ("test", "id"))
+    splits = tuple(Split.of(split, kind, rows) for split, kind in kinds)
+
+    def register(name: str) -> None:
+        @task(name)
+        def tiny(*, setting: str = "", source: str = "", target: str = "") -> Task:
+            """Eighteen texts of one word."""
+            title = "-".join(filter(None, [name, setting, source]))
+            return Task(title, "text", "multiclass", ("a", "b"), splits, SourceCard("", "", "", ""))
+
+    for name in CORPORA:
+        register(name)
+
+
+@pytest.mark.parametrize(("preset", "base", "sampled"), [("paper", 25, 2), ("small", 15, 2)])
+def test_the_textcnn_entries_are_planned(tiny_corpora, preset, base, sampled):
+    """Five families of M members, and the two samplers where the preset has them."""
+    benchmark = Overrides(network="textcnn").apply(load_benchmark("text", preset))
+    settings = prepare(benchmark)
+    plan = make_plan(benchmark, settings, load_left(), {})
+    fits = {setting.name: 0 for setting in settings}
+    for node in plan.of_kind("fit"):
+        fits[node.task_name] += 1
+    assert fits["clinc-novelty"] == base + sampled
+    if preset == "paper":
+        assert set(fits.values()) == {base + sampled}
+        assert len(fits) == 13
+    rows = {row.name: row for row in method_rows(benchmark, settings, plan)}
+    assert rows["mc-concrete-dropout-ensemble"].family == "mc-concrete-dropout"
+
+
+@pytest.mark.parametrize(("preset", "fits"), [("paper", 42), ("small", 30)])
+def test_sngp_shares_the_fits_of_s_15_with_its_ensembles(tiny_corpora, preset, fits):
+    """Three families of base models with M members, three of SNGP at five multipliers, M − 1 more of each at 15."""
+    chosen = Overrides(network="textcnn-v2", tasks=["clinc"]).apply(load_benchmark("text", preset))
+    settings = prepare(chosen)
+    plan = make_plan(chosen, settings, load_left(), {})
+    assert len(plan.of_kind("fit")) == fits
+    rows = {row.name: row for row in method_rows(chosen, settings, plan)}
+    assert rows["sngp-ensemble"].family == "sngp-s15"
+    assert rows["mc-sngp-concrete-dropout-ensemble"].family == "mc-sngp-concrete-dropout-s15"
+    assert rows["sngp-s5"].title == "SNGP, spectral = 5"
+    only = Overrides(network="textcnn-v2", tasks=["clinc"], methods=["sngp"]).apply(load_benchmark("text", preset))
+    assert only.all_methods == ("sngp-s1", "sngp-s2", "sngp-s5", "sngp-s10", "sngp-s15")
