@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from dubio.cli.dee import dee
 from dubio.cli.report import report
 from dubio.cli.show import show
 from dubio.errors import DubioError, UnknownName, UserError
 from dubio.registry import METRICS
+from dubio.statistics.ensemble_equivalent import growth_curve
 from dubio.store import Store
 from dubio.types import Examples, Split
 
@@ -90,7 +93,7 @@ def test_report_writes_page_table_and_figures(kept: Kept, tmp_path: Path) -> Non
     assert (out / "report.html").stat().st_size > 50_000
     assert (out / "results.csv").read_text().startswith("task,split,kind,method,seed,member,metric,value\n")
     assert {path.suffix for path in figures.iterdir()} == {".png", ".svg"}
-    assert len(list(figures.glob("screening-*.png"))) == 8
+    assert len(list(figures.glob("screening-*.png"))) == 9
 
 
 def test_report_as_json_holds_means_spreads_and_costs(kept: Kept, tmp_path: Path) -> None:
@@ -173,3 +176,49 @@ def test_what_is_not_there_is_refused_in_words(kept: Kept, tmp_path: Path) -> No
         command(report, "--store", tmp_path / "void", "--out", tmp_path)
     with Store.open(tmp_path / "empty"), pytest.raises(UserError, match="dubio run quick"):
         command(report, "--store", tmp_path / "empty", "--out", tmp_path)
+
+
+def test_several_runs_are_reported_together(kept: Kept, tmp_path: Path) -> None:
+    path = tmp_path / "copy"
+    shutil.copytree(kept.path, path)
+    with Store.open(path) as store:
+        first = store.manifest(kept.run)
+        second = {**first, "name": "again", "benchmark": {"name": "again", "preset": "paper"}}
+        store.write_manifest(second, "fedcba9876543210")
+        names = store.manifests()
+    with pytest.raises(UserError, match="or several with --run"):
+        command(report, "--store", path, "--out", tmp_path)
+    options = [word for name in names for word in ("--run", name)]
+    found = json.loads(command(report, *options, "--store", path, "--out", tmp_path, "--as-published", "--json"))
+    assert {part["preset"] for part in found["parts"]} == {"", "paper"}
+    cell = next(c for c in found["scores"] if c["method"] == "deterministic" and c["metric"] == "accuracy")
+    assert cell["runs"] == 4  # the same runs, counted once
+    assert {score["metric"] for score in found["as_published"]} >= {"ece_as_published", "ece"}
+    worth = {each["method"]: each for each in found["deep_ensemble_equivalents"]}
+    assert worth["deep-ensemble"]["longest"] == 4
+    assert 1 < worth["deep-ensemble"]["central"] <= 4
+    assert any(each["circumstance"].startswith("Few classes") for each in found["advice"])
+    page = (tmp_path / "report.html").read_text()
+    assert "Runs reported together" in page
+    assert 'id="mended"' in page
+    assert ",ece_as_published," in (tmp_path / "results.csv").read_text()
+
+
+def test_deep_ensemble_equivalents_of_a_stored_run(kept: Kept) -> None:
+    found = json.loads(command(dee, "--store", kept.path, "--orders", 2, "--json"))["tasks"]["screening"]
+    assert found["longest"] == 4
+    curve = found["methods"]["deep-ensemble"]
+    with Store.open(kept.path, create=False) as store:
+        manifest = store.manifest(kept.run)
+        (split,) = manifest["tasks"][0]["splits"]
+        pooled = next(run["id"] for run in manifest["runs"] if run["method"] == "deep-ensemble")
+        wanted = growth_curve(store.read_predictions(pooled, split["name"], split["fingerprint"]), orders=2)
+    assert curve["mean"] == pytest.approx(wanted.mean["nll"].tolist())
+    assert [each["samples"] for each in curve["dee"]] == [1, 2]
+    assert "deterministic" not in found["methods"]
+    with pytest.raises(UnknownName, match="deep-ensemble"):
+        command(dee, "deep-ensembel", "--store", kept.path)
+    with pytest.raises(UserError, match="does not go with --store"):
+        command(dee, "--store", kept.path, "--ensemble", "x.npz")
+    with pytest.raises(UserError, match="or --store"):
+        command(dee)

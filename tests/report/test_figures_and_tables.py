@@ -30,10 +30,22 @@ World = tuple[FakeStore, dict[str, Any]]
 
 def test_each_task_has_the_figures_its_splits_allow(results: Results) -> None:
     slugs = {task.key: [plate.slug for plate in plates(results, task)] for task in results.manifest.tasks}
-    always = ["ranking", "worth", "reliability", "temperature", "variance", "referral", "rejection"]
+    always = [
+        "ranking",
+        "worth",
+        "reliability",
+        "temperature",
+        "variance",
+        "diversity",
+        "size",
+        "referral",
+        "rejection",
+    ]
     assert slugs["screening"] == [*always, "cost"]
-    assert slugs["reviews"] == [*always, "density-elsewhere", "entropy", "cost"]
-    away = ["density-novel", "density-blur", "density-noise", "entropy", "severity"]
+    studied = ["ridges-elsewhere", "correlation-elsewhere", "transfer"]
+    assert slugs["reviews"] == [*always, "density-elsewhere", *studied, "entropy", "cost"]
+    studied = ["ridges-novel", "correlation-novel", "transfer"]
+    away = ["density-novel", "density-blur", "density-noise", *studied, "entropy", "severity"]
     assert slugs["digits"] == [*always, *away, "cost"]
 
 
@@ -53,7 +65,7 @@ def test_figures_are_written_in_every_format_and_show_something(world: World, re
     before = dict(matplotlib.rcParams)
     small = _only(results, "screening")
     written = write_figures(*world, tmp_path, ("png", "svg", "pdf"), results=small)
-    assert len(written) == 24
+    assert len(written) == 30
     assert dict(matplotlib.rcParams) == before
     for path in written:
         content = path.read_bytes()

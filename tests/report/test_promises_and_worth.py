@@ -213,15 +213,16 @@ def test_mean_ranks_over_tasks_come_with_what_they_resolve(results: Results) -> 
     assert [compared.average_ranks[m.title] for m in results.manifest.methods] == pytest.approx(ranks)
     assert compared.critical_difference == pytest.approx(critical_difference(6, 3, 0.05))
     assert f"{compared.critical_difference:.2f}" in caution(compared)
-    assert "so few tasks resolve little" in caution(compared)
-    assert [plate.slug for plate in plates_across(results)] == ["ranks"]
+    assert "so few test sets resolve little" in caution(compared)
+    assert next(plate.slug for plate in plates_across(results)) == "ranks"
 
 
-def test_two_tasks_or_two_methods_are_not_ranked(results: Results) -> None:
+def test_one_task_or_two_methods_are_not_ranked(results: Results) -> None:
     manifest = results.manifest
-    fewer = replace(results, manifest=replace(manifest, tasks=manifest.tasks[:2]))
+    fewer = replace(results, manifest=replace(manifest, tasks=manifest.tasks[1:2]))
     pair = replace(results, manifest=replace(manifest, methods=manifest.methods[:2]))
-    assert list(plates_across(fewer)) == list(plates_across(pair)) == []
+    assert list(plates_across(fewer)) == []
+    assert not [plate.slug for plate in plates_across(pair) if plate.slug.startswith("ranks")]
     assert 'id="across"' not in render(fewer)
 
 
@@ -230,4 +231,6 @@ def test_the_ranks_are_written_as_a_figure(
 ) -> None:
     # By its own name, not through its packages: another test may have had it imported anew.
     monkeypatch.setattr(sys.modules["dubio.report.figures.catalogue"], "plates", lambda *_: ())
-    assert [path.name for path in write_figures(*world, tmp_path, ("svg",), results=results)] == ["across-ranks.svg"]
+    written = [path.name for path in write_figures(*world, tmp_path, ("svg",), results=results)]
+    assert "across-ranks.svg" in written
+    assert all(name.startswith("across-") for name in written)

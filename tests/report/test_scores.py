@@ -76,7 +76,7 @@ def test_a_single_pass_has_neither_mutual_information_nor_diversity(results: Res
 def test_unlabelled_novelty_has_detection_and_nothing_else(results: Results) -> None:
     names = {score.metric for score in results.scores if score.split == "novel"}
     assert names
-    assert all(name.startswith("ood_") for name in names)
+    assert all(name.startswith(("ood_", "id_aupr")) for name in names)
 
 
 @pytest.mark.parametrize("retained", [0.5, 0.8, 1.0])
@@ -242,3 +242,23 @@ def test_one_task_under_two_networks_keeps_them_apart() -> None:
     task = manifest["tasks"][1]
     twice = {**manifest, "tasks": [task, {**task, "network": "cnn"}], "runs": []}
     assert [view.key for view in read_manifest(twice).tasks] == ["screening (mlp)", "screening (cnn)"]
+
+
+def test_multilabel_scores_at_the_thresholds_of_validation() -> None:
+    """Where a run's validation predictions say that every label is cut at 0.3, the test set is cut there."""
+    store, manifest = make_world()
+    run = next(run for run in manifest["runs"] if run["task"] == manifest["tasks"][1]["name"])
+    old = store.predictions[run["id"], "test"]
+    labels = np.tile([[1, 0], [0, 1]], (len(old) // 2, 1))
+    probs = np.where(labels == 1, 0.4, 0.2)
+    logits = np.log(probs / (1 - probs)).astype(np.float32)[None]
+    cut = replace(old, logits=logits, labels=labels, target="multilabel", member=np.zeros(1, dtype=np.int64))
+    store.predictions[run["id"], "test"] = store.predictions[run["id"], "val"] = cut
+    val = {"name": "val", "kind": "val", "fingerprint": "v", "examples": len(old)}
+    task = manifest["tasks"][1]
+    task = {**task, "target": "multilabel", "thresholds": "validation", "splits": [*task["splits"], val]}
+    results = score_run(store, {**manifest, "tasks": [task], "runs": [run]})
+    values = {score.metric: score.value for score in results.scores}
+    assert values["accuracy"] == 0.0
+    assert values["accuracy_at_val_thresholds"] == values["micro_f1_at_val_thresholds"] == 1.0
+    assert "Micro F1, tuned" in render(results)

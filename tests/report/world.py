@@ -39,6 +39,7 @@ class FakeStore:
         self.contents = manifest
         self.predictions: dict[tuple[str, str], Predictions] = {}
         self.records: dict[str, dict[str, Any]] = {}
+        self.specs: dict[str, dict[str, Any]] = {}
         self.reads = 0
 
     def manifests(self) -> list[str]:
@@ -58,6 +59,9 @@ class FakeStore:
 
     def record(self, identifier: str) -> dict[str, Any]:
         return self.records[identifier]
+
+    def spec(self, room: str, identifier: str) -> dict[str, Any]:
+        return self.specs.get(identifier, {})
 
 
 def identifier(*parts: object) -> str:

@@ -7,10 +7,12 @@ table, a page and a set of figures cost one reading.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dubio.errors import MissingExtra, one_of
+from dubio.report.aggregate import Score
 from dubio.report.manifest import Source
 from dubio.report.results import Results
 from dubio.report.scores import score_run
@@ -18,10 +20,22 @@ from dubio.report.scores import score_run
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Results", "Source", "score_run", "terminal_table", "write_figures", "write_report"]
+__all__ = ["Results", "Source", "score_run", "terminal_table", "with_as_published", "write_figures", "write_report"]
 
 PAGE = "report.html"
 TABLE = "results.csv"
+
+
+def with_as_published(store: Source, results: Results) -> Results:
+    """The same results with the published definitions that are mistaken, for a part of the report of their own.
+
+    Args:
+        store: Where the predictions are.
+        results: What :func:`score_run` gave.
+    """
+    from dubio.report.as_published import score_as_published
+
+    return replace(results, as_published=score_as_published(store, results.manifest))
 
 
 def terminal_table(store: Source, manifest: Mapping[str, Any], *, results: Results | None = None) -> RenderableType:
@@ -59,7 +73,7 @@ def write_report(store: Source, manifest: Mapping[str, Any], out_dir: Path, *, r
     from dubio.report.tables import results_csv
 
     found = results or score_run(store, manifest)
-    write_whole(out_dir / TABLE, results_csv(found.scores).encode())
+    write_whole(out_dir / TABLE, results_csv(_every_score(found)).encode())
     return write_whole(out_dir / PAGE, render(found).encode())
 
 
@@ -102,6 +116,13 @@ def write_figures(
         for kind in wanted:
             written.append(write_whole(out_dir / f"{name}-{file_name(plate.slug)}.{kind}", save(figure, kind)))
     return tuple(written)
+
+
+def _every_score(results: Results) -> list[Score]:
+    """All scores once; of published definitions those that are not scored anyway."""
+    known = {(score.task, score.split, score.metric) for score in results.scores}
+    extra = [score for score in results.as_published if (score.task, score.split, score.metric) not in known]
+    return [*results.scores, *extra]
 
 
 def _need(module: str, what: str) -> None:

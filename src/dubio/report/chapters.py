@@ -1,4 +1,4 @@
-"""The tables of one task: in-domain, referral, away from home, cost."""
+"""The tables of one task: in-domain, referral, cost; those of places away from home are in `away_tables`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dubio.metrics.referral_curve import FRACTIONS
-from dubio.report.aggregate import Cell, average_over
-from dubio.report.comparison import against_best
+from dubio.report.aggregate import Cell
 from dubio.report.grids import ARROWS, Column, Filled, Grid, GridCell, filled, grid
 from dubio.report.manifest import TaskView
-from dubio.report.measures import RANKED_BY, detection_name, plugin_metrics, referral_name
+from dubio.report.measures import AT_THRESHOLDS, RANKED_BY, plugin_metrics, referral_name
 from dubio.report.promise_cells import PROMISE_COLUMNS, PROMISE_NOTES, promise_cells
 from dubio.report.promises import CONFIDENCE, SHARE
 from dubio.report.results import Results
 from dubio.report.scores import reference_method
 from dubio.report.style import Look, looks
-from dubio.report.words import QUANTITIES, RANDOM, term
+from dubio.report.words import RANDOM, term
 
-COLUMNS = (RANKED_BY, "accuracy", "brier", "aurc", "nll", "ece", "diversity")
+COLUMNS = (
+    RANKED_BY, "accuracy", "macro_f1", "micro_f1", *AT_THRESHOLDS, "brier", "aurc", "nll", "ece", "diversity",
+)  # fmt: skip
 """The in-domain table: what ranks first, then what must not."""
 
 
@@ -116,56 +117,6 @@ def promise_words(results: Results, task: TaskView) -> str:
     )
 
 
-def elsewhere_summary(results: Results, task: TaskView) -> Grid:
-    """One detection column a place away from home, and accuracy where there are labels."""
-    name = detection_name("ood_auroc", "predictive_entropy")
-    places = elsewhere(task)
-    columns = [
-        _column(results, task, place, name, Column("AUROC", place.title, "↑", term("ood_auroc").note))
-        for place in places
-    ]
-    columns += [
-        _column(results, task, place, "accuracy", Column("Accuracy", place.title, "↑", term("accuracy").note))
-        for place in places
-        if place.kind == "shift"
-    ]
-    graded = "; mean over the severities of a corruption" if task.severities else ""
-    caption = f"Detection by predictive entropy (0.5 is a coin), and accuracy under shift{graded}"
-    return grid(results.methods_of(task), columns, looks(results.manifest.methods), caption=caption)
-
-
-def elsewhere_grid(results: Results, task: TaskView, place: Elsewhere) -> Grid:
-    """All there is about one place away from home."""
-    columns = []
-    if place.kind == "shift":
-        columns.append(_column(results, task, place, "accuracy", Column("Accuracy", "", "↑")))
-        columns.append(_column(results, task, place, "nll", Column("NLL", "not ranked", "↓", unranked=True)))
-    for metric in ("ood_auroc", "ood_aupr", "ood_fpr95"):
-        for quantity in QUANTITIES:
-            name = detection_name(metric, quantity)
-            head = Column(term(metric).title, QUANTITIES[quantity], ARROWS[results.better[name]], term(metric).note)
-            columns.append(_column(results, task, place, name, head))
-    return grid(results.methods_of(task), columns, looks(results.manifest.methods), caption=_place_caption(task, place))
-
-
-def _place_caption(task: TaskView, place: Elsewhere) -> str:
-    home = task.of_kind("id")[0].examples
-    sizes = {split.name: split.examples for split in task.splits}
-    foreign = sizes[place.splits[0]]
-    many = f"{place.title}: mean over {len(place.splits)} severities, each" if len(place.splits) > 1 else place.title
-    share = foreign / (home + foreign)
-    return f"{many} {foreign} examples against {home} in-domain ones; prevalence, the floor of AUPR: {share:.2f}"
-
-
-def _column(results: Results, task: TaskView, place: Elsewhere, metric: str, head: Column) -> Filled:
-    averaged = {
-        m.name: average_over(results.cells, task.key, place.splits, m.name, metric) for m in results.methods_of(task)
-    }
-    cells: dict[str, Cell] = {name: cell for name, cell in averaged.items() if cell is not None}
-    verdicts = None if metric in results.not_ranked else against_best(cells, results.better[metric], kin=results.kin)
-    return filled(head, cells, verdicts, places=3)
-
-
 def cost_grid(results: Results, task: TaskView) -> Grid:
     """What each method costs on its own, members that methods share counted in full for each."""
     methods = results.methods_of(task)
@@ -174,13 +125,20 @@ def cost_grid(results: Results, task: TaskView) -> Grid:
     columns = [
         Filled(Column("Trainings"), trainings),
         filled(Column("Training", "seconds, all fits"), {n: c.training_seconds for n, c in costs.items()}, places=1),
-        _exact(Column("Inference", "examples a second"), {n: c.examples_per_second for n, c in costs.items()}, 1.0, 0),
+        _exact(Column("An epoch", "seconds, one fit"), {n: c.seconds_per_epoch for n, c in costs.items()}, 1.0, 2),
+        _exact(Column("Converged", "epoch, mean of fits"), {n: c.best_epoch for n, c in costs.items()}, 1.0, 1),
+        _exact(Column("Inference", _device(results)), {n: c.examples_per_second for n, c in costs.items()}, 1.0, 0),
         _exact(Column("Parameters", "thousands"), {n: c.parameters for n, c in costs.items()}, 1e3, 1),
         _exact(Column("Stored", "kB of weights"), {n: c.stored_bytes for n, c in costs.items()}, 1e3, 0),
     ]
     return grid(
         methods, columns, looks(results.manifest.methods), caption="For one run; mean ± standard deviation over runs"
     )
+
+
+def _device(results: Results) -> str:
+    device = results.environment.get("device")
+    return f"examples a second, {device}" if device else "examples a second"
 
 
 def _exact(head: Column, cells: Mapping[str, Cell], unit: float, places: int) -> Filled:

@@ -88,14 +88,51 @@ def against_best(
         if method == best:
             continue
         difference = sign * (cell.mean - known[best].mean)
-        parts = _run_parts({method: cell, best: known[best]}, related, spreads)
         examples = None if losses is None else _example_part(losses, method, best)
+        parts = _run_parts({method: cell, best: known[best]}, related, spreads, examples)
         resolves = smallest_difference(parts, examples, level=level)
         if resolves is None:
             verdicts[method] = Verdict("unjudged", difference, None)
         else:
             verdicts[method] = Verdict("behind" if difference > resolves else "tied", difference, resolves)
     return verdicts
+
+
+def told_apart(
+    cells: Mapping[str, Cell],
+    better: Direction,
+    pair: tuple[str, str],
+    losses: Mapping[str, Losses] | None = None,
+    kin: Mapping[str, Hashable] | None = None,
+) -> Verdict:
+    """How the first of two methods stands against the second, judged as strictly as against the best of all.
+
+    Args:
+        cells: Method → its cell, of all methods that are compared: they share variances and the level.
+        better: Which way is better.
+        pair: Two of them, both with a finite mean.
+        losses: As for :func:`against_best`.
+        kin: As for :func:`against_best`.
+
+    Returns:
+        ``best`` where the first is told from the second and better, ``behind`` where it is told and worse, ``tied``
+        where the difference is below what is resolved, ``unjudged`` where there is no spread. The difference is
+        positive where the first is worse.
+    """
+    known = {method: cell for method, cell in cells.items() if cell.n and math.isfinite(cell.mean)}
+    level = ALPHA / max(1, len(known) * (len(known) - 1) // 2)
+    related = {method: method if kin is None else kin[method] for method in known}
+    first, second = pair
+    difference = (1.0 if better == "lower" else -1.0) * (known[first].mean - known[second].mean)
+    examples = None if losses is None else _example_part(losses, first, second)
+    spreads = shared_variances(known, related)
+    parts = _run_parts({name: known[name] for name in pair}, related, spreads, examples)
+    resolves = smallest_difference(parts, examples, level=level)
+    if resolves is None:
+        return Verdict("unjudged", difference, None)
+    if abs(difference) <= resolves:
+        return Verdict("tied", difference, resolves)
+    return Verdict("behind" if difference > 0 else "best", difference, resolves)
 
 
 def shared_variances(cells: Mapping[str, Cell], kin: Mapping[str, Hashable]) -> dict[Hashable, Part]:
@@ -145,15 +182,19 @@ def paired_variance(difference: FloatArray, group: StrArray | None) -> Part | No
 
 
 def _run_parts(
-    pair: Mapping[str, Cell], kin: Mapping[str, Hashable], spreads: Mapping[Hashable, Part]
+    pair: Mapping[str, Cell], kin: Mapping[str, Hashable], spreads: Mapping[Hashable, Part], examples: Part | None
 ) -> list[Part] | None:
-    """s²/n of both methods; two of one kin make one part, since they share their estimate of s²."""
+    """s²/n of both methods; two of one kin make one part, since they share their estimate of s².
+
+    Where the spread of one method is not known, that of the other still counts beside that of the examples; without
+    examples nothing is known.
+    """
     shares: dict[Hashable, float] = {}
     for method, cell in pair.items():
         shares[kin[method]] = shares.get(kin[method], 0.0) + 1 / cell.n
-    if not shares.keys() <= spreads.keys():
+    if examples is None and not shares.keys() <= spreads.keys():
         return None
-    return [(spreads[name][0] * share, spreads[name][1]) for name, share in shares.items()]
+    return [(spreads[name][0] * share, spreads[name][1]) for name, share in shares.items() if name in spreads]
 
 
 def _example_part(losses: Mapping[str, Losses], method: str, best: str) -> Part | None:

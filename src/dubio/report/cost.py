@@ -20,6 +20,8 @@ class Cost:
     Attributes:
         trainings: Fits a run draws from.
         training_seconds: Their seconds, summed.
+        seconds_per_epoch: Seconds an epoch of one of its fits takes, their mean.
+        best_epoch: The epoch of convergence, whose weights were kept, the mean over its fits.
         examples_per_second: Speed of prediction of the whole method: all members, all samples.
         parameters: Parameters of all its fits together.
         stored_bytes: Bytes of its fits.
@@ -27,6 +29,8 @@ class Cost:
 
     trainings: Cell
     training_seconds: Cell
+    seconds_per_epoch: Cell
+    best_epoch: Cell
     examples_per_second: Cell
     parameters: Cell
     stored_bytes: Cell
@@ -40,10 +44,12 @@ def cost_of(store: Source, runs: Sequence[RunView], cache: dict[str, Mapping[str
         runs: The method's runs on one task.
         cache: Records already read, by id; filled here.
     """
-    seconds, speed, parameters, size = [], [], [], []
+    seconds, epochs, best, speed, parameters, size = [], [], [], [], [], []
     for run in runs:
         fits = [_record(store, fit, cache) for fit in run.fits]
         seconds.append(_total(fits, "seconds"))
+        epochs.append(_mean(fits, "seconds_per_epoch"))
+        best.append(_mean(fits, "best_epoch"))
         parameters.append(_total(fits, "parameters"))
         size.append(_total(fits, "bytes"))
         prediction = _record(store, run.id, cache)
@@ -52,6 +58,8 @@ def cost_of(store: Source, runs: Sequence[RunView], cache: dict[str, Mapping[str
     return Cost(
         trainings=Cell(tuple(float(len(run.fits)) for run in runs)),
         training_seconds=_known(seconds),
+        seconds_per_epoch=_known(epochs),
+        best_epoch=_known(best),
         examples_per_second=_known(speed),
         parameters=_known(parameters),
         stored_bytes=_known(size),
@@ -89,6 +97,11 @@ def _total(records: Sequence[Mapping[str, Any]], name: str) -> float | None:
     values = [_number(record, name) for record in records]
     known = [value for value in values if value is not None]
     return sum(known) if known and len(known) == len(values) else None
+
+
+def _mean(records: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    total = _total(records, name)
+    return None if total is None else total / len(records)
 
 
 def _known(values: Sequence[float | None]) -> Cell:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dubio.report.aggregate import Cell, decimals, spoken
 from dubio.report.comparison import Verdict
 from dubio.report.manifest import TaskView
-from dubio.report.measures import RANKED_BY, detection_name, referral_name
+from dubio.report.measures import HEADLINE, RANKED_BY, detection_name, referral_name
 from dubio.report.results import Results
 from dubio.report.scores import reference_method
 from dubio.report.words import counted, listed, number
@@ -115,7 +115,7 @@ def _referral(results: Results, task: TaskView) -> str:
 
 def _foreign(results: Results, task: TaskView) -> str:
     """How well examples from elsewhere are told from those of home, the best mean against the reference method."""
-    name, reference = detection_name("ood_auroc", "predictive_entropy"), reference_method(results.manifest, task)
+    name, reference = detection_name("ood_auroc", HEADLINE), reference_method(results.manifest, task)
     parts = []
     graded = {split for splits in task.severities.values() for split in splits}
     for split in task.of_kind("ood", "shift"):
@@ -127,7 +127,7 @@ def _foreign(results: Results, task: TaskView) -> str:
         if reference in cells and reference != best:
             text += f", {spoken(cells[reference])} with {_title(results, reference)}"
         parts.append(text)
-    return f"Told from home by predictive entropy, where 0.5 is a coin: {'; '.join(parts)}." if parts else ""
+    return f"Told from home by {HEADLINE}, where 0.5 is a coin: {'; '.join(parts)}." if parts else ""
 
 
 def _spoilt(results: Results, task: TaskView) -> str:

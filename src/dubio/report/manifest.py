@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 from dubio.errors import BadFile
+from dubio.report.scope import PartView, Skipped, read_part, read_skipped
+from dubio.report.scope import printable as _text
 from dubio.types import Kind, Predictions, Target
 
 SCHEMA = 1
 """The manifest schema this report reads."""
-
-_UNPRINTABLE = re.compile("[^\\t\\n\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
 SEVERITY = re.compile(r"(.+)-([1-9][0-9]*)")
 
@@ -30,6 +30,9 @@ class Source(Protocol):
 
     def record(self, identifier: str) -> dict[str, Any]:
         """Timings, environment and bytes of a fit or a prediction."""
+
+    def spec(self, room: Literal["fits", "predictions"], identifier: str) -> dict[str, Any]:
+        """The specification that a fit or a prediction is the result of."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class SplitView:
 
 @dataclass(frozen=True)
 class TaskView:
-    """A task as the manifest tells it; ``key`` is unique within the run."""
+    """A task as the manifest tells it; ``key`` is unique within the run, ``corpus`` the name it is registered under."""
 
     key: str
     name: str
@@ -58,6 +61,8 @@ class TaskView:
     card: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     tuned: tuple[str, ...] = ()
+    corpus: str = ""
+    thresholds: str = "half"
 
     def of_kind(self, *kinds: Kind) -> tuple[SplitView, ...]:
         """The splits of these kinds, in the task's order."""
@@ -96,7 +101,11 @@ class TaskView:
 
 @dataclass(frozen=True)
 class MethodView:
-    """A method as the manifest tells it; ``family`` is the single-fit method an ensemble is made of."""
+    """A method as the manifest tells it.
+
+    ``family`` is the single-fit method an ensemble is made of; ``pools`` says how many predictions are pooled where
+    runs that are reported together differ in that.
+    """
 
     name: str
     title: str
@@ -104,6 +113,7 @@ class MethodView:
     samples: int
     family: str
     summary: str = ""
+    pools: str = ""
 
     @property
     def ensemble(self) -> bool:
@@ -136,7 +146,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A whole benchmark run."""
+    """A whole benchmark run, or several reported together (then ``parts`` tells of each)."""
 
     name: str
     benchmark: Mapping[str, Any]
@@ -144,6 +154,9 @@ class Manifest:
     methods: tuple[MethodView, ...]
     runs: tuple[RunView, ...]
     failures: tuple[Failure, ...]
+    skipped: tuple[Skipped, ...] = ()
+    cautions: tuple[str, ...] = ()
+    parts: tuple[PartView, ...] = ()
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -173,6 +186,9 @@ def read_manifest(raw: Mapping[str, Any]) -> Manifest:
             methods=tuple(_method(entry) for entry in raw["methods"]),
             runs=tuple(_run(entry, keys) for entry in raw["runs"]),
             failures=tuple(_failure(entry) for entry in raw.get("failures") or ()),
+            skipped=tuple(read_skipped(entry) for entry in raw.get("skipped") or ()),
+            cautions=tuple(_text(words) for words in raw.get("advice") or ()),
+            parts=tuple(read_part(entry) for entry in raw.get("parts") or ()),
         )
     except (KeyError, TypeError, ValueError) as fault:
         raise BadFile(f"the run's manifest cannot be read: {type(fault).__name__}: {fault}.") from fault
@@ -206,6 +222,8 @@ def _task(entry: Mapping[str, Any], key: str) -> TaskView:
         network_arguments=dict(entry.get("network_arguments") or {}),
         card={_text(name): _text(value) for name, value in (entry.get("card") or {}).items()},
         notes=tuple(_text(note) for note in entry.get("notes") or ()),
+        corpus=_text(entry.get("task") or entry["name"]),
+        thresholds=_text(entry.get("thresholds") or "half"),
     )
 
 
@@ -232,6 +250,7 @@ def _method(entry: Mapping[str, Any]) -> MethodView:
         samples=int(entry.get("samples") or 0),
         family=_text(entry.get("family") or name),
         summary=_text(entry.get("summary") or ""),
+        pools=_text(entry.get("pools") or ""),
     )
 
 
@@ -248,15 +267,12 @@ def _run(entry: Mapping[str, Any], keys: Mapping[tuple[str, str], str]) -> RunVi
 
 
 def _failure(entry: Mapping[str, Any]) -> Failure:
+    blocked = [_text(what) for what in entry.get("blocked") or ()]
+    after = f" Not made because of it: {'; '.join(blocked)}." if blocked else ""
     return Failure(
         what=_text(entry.get("what") or "run"),
         task=_text(entry.get("task") or ""),
         method=_text(entry.get("method") or ""),
-        error=_text(entry.get("error") or "no reason was recorded"),
+        error=_text(entry.get("error") or "no reason was recorded") + after,
         id=_text(entry.get("id") or ""),
     )
-
-
-def _text(value: object) -> str:
-    """A text that any page or figure can hold: what cannot be printed is replaced."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(value))

@@ -5,31 +5,38 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from dubio.calibration.cross_validation import calibrated_nll
+from dubio.calibration.thresholds import TUNED, fit_thresholds, metrics_at
 from dubio.errors import UserError
 from dubio.metrics.calibration_error import reliability
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.needs import why_not_applicable
-from dubio.metrics.quantities import applicable_quantities, predictive_entropy, uncertainty
-from dubio.metrics.ranking import auroc, average_precision, fpr_at_tpr
+from dubio.metrics.quantities import QUANTITIES, applicable_quantities, uncertainty
+from dubio.metrics.ranking import auroc, average_precision, correlation, fpr_at_tpr
 from dubio.metrics.referral_curve import FRACTIONS, referral_curve
 from dubio.pooling import FloatArray
 from dubio.registry import METRICS
 from dubio.report.kept import REFERRED_BY, kept_accuracy
-from dubio.report.manifest import RunView, TaskView
-from dubio.report.results import BINS, DENSITY_EDGES, REJECTED, RETAINED, RunCurves
-from dubio.report.words import QUANTITIES
+from dubio.report.manifest import RunView, Source, TaskView
+from dubio.report.results import BINS, REJECTED, RETAINED, RunCurves
 from dubio.types import Metric, Predictions
 
 RANKED_BY = "calibrated_nll"
 """What the report ranks by: log-likelihoods at temperature 1 mostly compare temperatures (P §3.1)."""
 
-IN_DOMAIN = ("accuracy", "nll", "brier", "ece", "aurc", "diversity")
+IN_DOMAIN = ("accuracy", "macro_f1", "micro_f1", "nll", "brier", "ece", "aurc", "diversity")
 SHIFTED = ("accuracy", "nll")
-DETECTION = ("ood_auroc", "ood_aupr", "ood_fpr95")
+DETECTION = ("ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95", "ood_correlation")
+DETECTED_BY = tuple(name for name in QUANTITIES if name != "random")
+"""The uncertainty quantities that detection is scored for."""
+HEADLINE = "confidence"
+"""The quantity that detection is told by first (T §III-D)."""
+GAP = "generalisation_gap"
+"""Accuracy at home minus accuracy under shift (T Fig. 4)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +45,23 @@ class Measured:
 
     values: Mapping[str, float]
     losses: Mapping[str, FloatArray]
+
+
+AT_THRESHOLDS = tuple(f"{name}{TUNED}" for name in ("accuracy", "micro_f1", "macro_f1"))
+"""Multi-label scores where validation says each label is cut best; higher is better."""
+
+
+def at_thresholds(store: Source, task: TaskView, run: RunView, predictions: Predictions) -> dict[str, float]:
+    """Scores at the thresholds of the run's own validation predictions, where the benchmark asks for them.
+
+    Raises:
+        DubioError: When those cannot be read.
+    """
+    if task.thresholds != "validation" or task.target != "multilabel":
+        return {}
+    (split, *_) = task.of_kind("val")
+    fitted = fit_thresholds(store.read_predictions(run.id, split.name, split.fingerprint))
+    return {metric.name: metric.compute(predictions) for metric in metrics_at(fitted)}
 
 
 def metrics_for(names: tuple[str, ...]) -> tuple[Metric, ...]:
@@ -72,6 +96,7 @@ def measure(metrics: tuple[Metric, ...], predictions: Predictions) -> Measured:
     return Measured(values, losses)
 
 
+@cache
 def detection_name(metric: str, quantity: str) -> str:
     """How a detection metric of a quantity is written, as the registry writes it."""
     made: Metric = METRICS.make(metric, quantity=quantity)
@@ -81,16 +106,27 @@ def detection_name(metric: str, quantity: str) -> str:
 def uncertainties(predictions: Predictions) -> dict[str, FloatArray]:
     """The uncertainties that detection is reported for, higher = more uncertain, where they are defined."""
     known = applicable_quantities(predictions)
-    return {name: uncertainty(predictions, name) for name in QUANTITIES if name in known}
+    return {name: uncertainty(predictions, name) for name in DETECTED_BY if name in known}
 
 
 def detection(inside: Mapping[str, FloatArray], outside: Mapping[str, FloatArray]) -> dict[str, float]:
-    """Detection of the outside rows by every quantity, from the uncertainties of both sides."""
+    """Detection of the outside rows by every quantity, from the uncertainties of both sides.
+
+    The correlation is that of the quantity as it is defined, so that confidence, which falls where things are strange,
+    has a negative one where detection works.
+    """
     values: dict[str, float] = {}
-    for quantity, ordinary in inside.items():
-        scores = np.concatenate([ordinary, outside[quantity]])
-        flag = np.repeat([False, True], [len(ordinary), len(outside[quantity])])
-        found = auroc(scores, flag), average_precision(scores, flag), fpr_at_tpr(scores, flag)
+    for quantity in (name for name in inside if name in outside):
+        scores = np.concatenate([inside[quantity], outside[quantity]])
+        flag = np.repeat([False, True], [len(inside[quantity]), len(outside[quantity])])
+        sign = 1.0 if QUANTITIES[quantity].higher_is_more_uncertain else -1.0
+        found = (
+            auroc(scores, flag),
+            average_precision(scores, flag),
+            average_precision(-scores, ~flag),
+            fpr_at_tpr(scores, flag),
+            sign * correlation(scores, flag),
+        )
         values |= {detection_name(metric, quantity): value for metric, value in zip(DETECTION, found, strict=True)}
     return values
 
@@ -139,12 +175,3 @@ def _variance_parts(predictions: Predictions) -> FloatArray:
     """Means over examples of the parts of the total variance (T eq. 3)."""
     found = decompose(predictions)
     return np.array([found.expected_variance.mean(), found.within_members.mean(), found.between_members.mean()])
-
-
-def entropy_shares(task: TaskView, predictions: Predictions) -> FloatArray:
-    """Share of examples per bin of predictive entropy, divided by the largest there can be."""
-    classes = len(task.classes)
-    largest = classes * np.log(2) if task.target == "multilabel" else np.log(classes)
-    scaled = np.clip(predictive_entropy(predictions) / largest, 0.0, 1.0)
-    counts, _ = np.histogram(scaled, DENSITY_EDGES)
-    return np.asarray(counts / counts.sum())

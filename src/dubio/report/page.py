@@ -10,11 +10,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from dubio import __version__
+from dubio.report.away_tables import correlation_grid, elsewhere_grid, elsewhere_summary, every_quantity_grid
 from dubio.report.chapters import (
+    Elsewhere,
     cost_grid,
     elsewhere,
-    elsewhere_grid,
-    elsewhere_summary,
     in_domain_grid,
     promise_grid,
     promise_words,
@@ -24,7 +24,9 @@ from dubio.report.figures.canvas import inline_svg
 from dubio.report.figures.catalogue import Chapter, Plate, plates, plates_across
 from dubio.report.findings import findings, reading
 from dubio.report.manifest import TaskView
+from dubio.report.measures import GAP
 from dubio.report.results import Results
+from dubio.report.sections import across_part, advice_part, mended_part, paper_part, parts_words
 from dubio.report.setup import (
     card_rows,
     citation,
@@ -66,18 +68,28 @@ def _page(results: Results) -> dict[str, Any]:
     manifest = results.manifest
     tasks = [_task(results, task, index) for index, task in enumerate(manifest.tasks)]
     across = [_inline(plate, "across") for plate in plates_across(results)]
+    parts: dict[str, Any] = {
+        "advice": advice_part(results),
+        "across_tables": across_part(results),
+        "paper": paper_part(results),
+        "mended": mended_part(results),
+    }
     return {
         "title": _title(results),
         "lead": str(manifest.benchmark.get("description") or LEAD),
         "facts": _facts(results),
         "sections": [
             {"anchor": "findings", "title": "What came out"},
+            *([{"anchor": "advice", "title": "Which method?"}] if parts["advice"] else []),
             *({"anchor": task["anchor"], "title": task["title"]} for task in tasks),
-            *([{"anchor": "across", "title": "All tasks"}] if across else []),
+            *([{"anchor": "across", "title": "All tasks"}] if across or parts["across_tables"] else []),
+            *([{"anchor": "paper", "title": "The paper"}] if parts["paper"] else []),
+            *([{"anchor": "mended", "title": "As published"}] if parts["mended"] else []),
             {"anchor": "setup", "title": "What was run"},
             {"anchor": "failures", "title": "What failed"},
             {"anchor": "cite", "title": "How to cite"},
         ],
+        **parts,
         "findings": findings(results),
         "reading": reading(results),
         "key": KEY,
@@ -103,6 +115,9 @@ def _setup(results: Results) -> dict[str, Any]:
         "environment": environment_words(results.environment),
         "metrics": metric_rows(results),
         "failures": results.failures,
+        "skipped": manifest.skipped,
+        "cautions": manifest.cautions,
+        "parts": parts_words(results),
         "failure_words": "A failure is a record, never a result: what is listed is missing from tables and figures.",
         "citation": citation(__version__),
         "sources": sources(manifest),
@@ -151,28 +166,37 @@ def _task(results: Results, task: TaskView, index: int) -> dict[str, Any]:
 def _chapters(results: Results, task: TaskView, index: int) -> dict[str, Any]:
     drawn = _drawings(results, task, index)
     places = elsewhere(task)
-    tables = [elsewhere_grid(results, task, place) for place in places]
-    summary = [elsewhere_summary(results, task)] if len(places) > 1 else tables
+    summary = [elsewhere_summary(results, task)] if len(places) > 1 else []
+    summary += [elsewhere_grid(results, task, places[0])] if len(places) == 1 else []
     referral = [referral_grid(results, task, "referral_accuracy")]
     if task.binary:
         referral.append(referral_grid(results, task, "referral_auc"))
     return {
         "in_domain": in_domain_grid(results, task),
         "unsettled": unsettled_words(results, task),
-        "why": [f"{term(name).title} does not rank. {named(reason)}" for name, reason in results.not_ranked.items()],
+        "why": [
+            f"{term(name).title} does not rank. {named(reason)}"
+            for name, reason in results.not_ranked.items()
+            if name != GAP
+        ],
         "referral": referral,
         "promise": promise_grid(results, task),
         "promise_words": promise_words(results, task),
-        "foreign": summary if places else [],
-        "folds": [
-            {"title": f"Everything about {place.title}", "table": table}
-            for place, table in zip(places, tables, strict=True)
-        ]
-        if len(places) > 1
-        else [],
+        "foreign": summary,
+        "folds": [fold for place in places for fold in _folds(results, task, place, alone=len(places) == 1)],
         "cost": cost_grid(results, task),
         **{f"{chapter}_figures": figures for chapter, figures in drawn.items()},
     }
+
+
+def _folds(results: Results, task: TaskView, place: Elsewhere, *, alone: bool) -> list[dict[str, Any]]:
+    """What is shown of a place away from home when asked."""
+    found = {
+        f"Detection of {place.title}": None if alone else elsewhere_grid(results, task, place),
+        f"Correlation of every uncertainty with {place.title}": correlation_grid(results, task, place),
+        f"AUPR and FPR95 of {place.title} by every uncertainty": every_quantity_grid(results, task, place),
+    }
+    return [{"title": title, "table": table} for title, table in found.items() if table is not None]
 
 
 def _drawings(results: Results, task: TaskView, index: int) -> dict[str, list[Mapping[str, Any]]]:

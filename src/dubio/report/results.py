@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -12,8 +12,10 @@ from dubio.pooling import FloatArray as Values
 from dubio.report.aggregate import Cell, Key, Score, aggregate
 from dubio.report.comparison import Losses, Verdict, against_best
 from dubio.report.cost import Cost
+from dubio.report.fits import FitFacts
 from dubio.report.manifest import Failure, Manifest, MethodView, RunView, TaskView
 from dubio.report.promises import Promise
+from dubio.report.sizes import Growth
 from dubio.statistics.ensemble_equivalent import GrowthCurve
 from dubio.types import Direction
 
@@ -64,7 +66,6 @@ class Results:
         manifest: What was run.
         scores: The long table.
         curves: (task, method) → curves of its runs.
-        histograms: (task, split, method) → share of examples per bin of normalised predictive entropy.
         losses: (task, metric, method) → per-example losses, averaged over runs.
         costs: (task, method) → what it costs.
         better: Metric → which way is better.
@@ -78,12 +79,18 @@ class Results:
         promises: Task → method → its referral policy and what became of it.
         growth: Task → the curve of growing deep ensembles, where there are any.
         missing: Runs of the manifest whose predictions could not be read, and why.
+        sketches: (task, group, method, quantity) → ``[runs, levels]`` quantiles of an uncertainty; groups are the
+            correct and the incorrect examples of the in-domain test set, and the splits away from it.
+        sizes: (task, method) → how its ensembles grow, one a run.
+        fits: Fit id → when it converged, which rates it learned.
+        as_published: Scores under published definitions that are mistaken, each beside the right one; never ranked.
+        away_losses: (task, split, metric, method) → per-example losses away from home, averaged over runs: of accuracy,
+            and of AUROC by confidence. None where rows come in groups.
     """
 
     manifest: Manifest
     scores: tuple[Score, ...]
     curves: Mapping[tuple[str, str], tuple[RunCurves, ...]]
-    histograms: Mapping[tuple[str, str, str], Values]
     losses: Mapping[tuple[str, str, str], Losses]
     costs: Mapping[tuple[str, str], Cost]
     better: Mapping[str, Direction]
@@ -95,6 +102,11 @@ class Results:
     promises: Mapping[str, Mapping[str, Promise]]
     growth: Mapping[str, GrowthCurve]
     missing: tuple[Failure, ...]
+    sketches: Mapping[tuple[str, str, str, str], Values] = field(default_factory=dict)
+    sizes: Mapping[tuple[str, str], tuple[Growth, ...]] = field(default_factory=dict)
+    fits: Mapping[str, FitFacts] = field(default_factory=dict)
+    as_published: tuple[Score, ...] = ()
+    away_losses: Mapping[tuple[str, str, str, str], Losses] = field(default_factory=dict)
 
     @cached_property
     def cells(self) -> dict[Key, Cell]:
@@ -119,13 +131,16 @@ class Results:
         """Method → where it stands; empty for a metric that must not rank."""
         if metric in self.not_ranked or metric not in self.better:
             return {}
-        primary = task.of_kind("id")[0].name == split
-        losses = {
-            m.name: self.losses[task.key, metric, m.name]
-            for m in self.methods_of(task)
-            if primary and (task.key, metric, m.name) in self.losses
-        }
+        losses = self.losses_of(task, split, metric)
         return against_best(self.cells_of(task, split, metric), self.better[metric], losses or None, self.kin)
+
+    def losses_of(self, task: TaskView, split: str, metric: str) -> dict[str, Losses]:
+        """Method → its losses on a split, for those that have any."""
+        if task.of_kind("id")[0].name == split:
+            found = {m.name: self.losses.get((task.key, metric, m.name)) for m in self.methods_of(task)}
+        else:
+            found = {m.name: self.away_losses.get((task.key, split, metric, m.name)) for m in self.methods_of(task)}
+        return {name: losses for name, losses in found.items() if losses is not None}
 
     @property
     def failures(self) -> tuple[Failure, ...]:

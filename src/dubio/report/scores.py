@@ -18,20 +18,26 @@ from dubio.calibration.cross_validation import cross_validate
 from dubio.errors import DubioError
 from dubio.metrics.referral_curve import FRACTIONS
 from dubio.pooling import FloatArray
+from dubio.registry import METRICS
 from dubio.report.aggregate import Score
 from dubio.report.comparison import Losses
 from dubio.report.cost import Cost, cost_of, environment_of
+from dubio.report.fits import FitFacts, fit_facts
 from dubio.report.manifest import Failure, Manifest, RunView, Source, SplitView, TaskView, read_manifest
 from dubio.report.measures import (
+    AT_THRESHOLDS,
+    DETECTED_BY,
     DETECTION,
+    GAP,
+    HEADLINE,
     RANKED_BY,
     SHIFTED,
     Measured,
+    at_thresholds,
     curves_of,
     detection,
     detection_name,
     entropy_parts,
-    entropy_shares,
     in_domain_metrics,
     measure,
     metrics_for,
@@ -39,9 +45,12 @@ from dubio.report.measures import (
     referral_values,
     uncertainties,
 )
+from dubio.report.placements import placements
 from dubio.report.promises import Promise, promises_of
 from dubio.report.results import Results, RunCurves
-from dubio.report.words import QUANTITIES, RANDOM
+from dubio.report.sizes import Grown, Growth, grow_at_home, grow_away
+from dubio.report.sketches import Sketches, at_home, away
+from dubio.report.words import RANDOM
 from dubio.report.worth import growth_of, networks_of
 from dubio.statistics.ensemble_equivalent import GrowthCurve
 from dubio.types import Direction, Metric, Predictions, StrArray
@@ -53,7 +62,6 @@ class _Gathering:
 
     scores: list[Score] = field(default_factory=list)
     curves: dict[tuple[str, str], list[RunCurves]] = field(default_factory=dict)
-    shares: dict[tuple[str, str, str], list[FloatArray]] = field(default_factory=dict)
     losses: dict[tuple[str, str, str], list[FloatArray]] = field(default_factory=dict)
     groups: dict[str, StrArray | None] = field(default_factory=dict)
     unsettled: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
@@ -64,6 +72,9 @@ class _Gathering:
     promises: dict[str, Mapping[str, Promise]] = field(default_factory=dict)
     growth: dict[str, GrowthCurve] = field(default_factory=dict)
     missing: list[Failure] = field(default_factory=list)
+    sketches: dict[tuple[str, str, str, str], list[FloatArray]] = field(default_factory=dict)
+    sizes: dict[tuple[str, str], list[Growth]] = field(default_factory=dict)
+    away_losses: dict[tuple[str, str, str, str], list[FloatArray]] = field(default_factory=dict)
 
     def add(self, task: TaskView, split: SplitView, run: RunView, values: Mapping[str, float]) -> None:
         """File the values of one run on one split."""
@@ -78,6 +89,18 @@ class _Gathering:
             known = self.losses.setdefault((task.key, metric, run.method), [np.zeros_like(loss), np.zeros(1)])
             known[0] += loss
             known[1] += 1
+
+    def add_away_loss(self, task: TaskView, split: SplitView, run: RunView, metric: str, loss: FloatArray) -> None:
+        """The same for a metric on a split away from home."""
+        key = task.key, split.name, metric, run.method
+        known = self.away_losses.setdefault(key, [np.zeros_like(loss), np.zeros(1)])
+        known[0] += loss
+        known[1] += 1
+
+    def add_sketches(self, task: TaskView, run: RunView, sketches: Sketches) -> None:
+        """File the quantiles of a run's uncertainties."""
+        for (group, quantity), values in sketches.items():
+            self.sketches.setdefault((task.key, group, run.method, quantity), []).append(values)
 
 
 def score_run(store: Source, manifest: Mapping[str, Any]) -> Results:
@@ -102,16 +125,15 @@ def score_run(store: Source, manifest: Mapping[str, Any]) -> Results:
         curve = growth_of(found.networks)
         if curve is not None:
             found.growth[task.key] = curve
-    costs, environment = _costs(store, view)
+    costs, environment, fits = _costs(store, view)
     return Results(
         manifest=view,
         scores=tuple(found.scores),
         curves={key: tuple(curves) for key, curves in found.curves.items()},
-        histograms={key: np.mean(shares, axis=0) for key, shares in found.shares.items()},
         losses={key: Losses(total / count[0], found.groups[key[0]]) for key, (total, count) in found.losses.items()},
         costs=costs,
         better=_directions(metrics),
-        not_ranked={metric.name: metric.why_not for metric in metrics if not metric.comparable},
+        not_ranked={m.name: m.why_not for m in (*metrics, *metrics_for((GAP,))) if not m.comparable},
         environment=environment,
         unsettled=found.unsettled,
         temperatures={key: tuple(values) for key, values in found.temperatures.items()},
@@ -119,6 +141,10 @@ def score_run(store: Source, manifest: Mapping[str, Any]) -> Results:
         promises=found.promises,
         growth=found.growth,
         missing=tuple(found.missing),
+        sketches={key: np.array(runs) for key, runs in found.sketches.items()},
+        sizes={key: tuple(runs) for key, runs in found.sizes.items()},
+        fits=fits,
+        away_losses={key: Losses(total / count[0]) for key, (total, count) in found.away_losses.items()},
     )
 
 
@@ -131,25 +157,58 @@ def _score_one(
     shifted: tuple[Metric, ...],
 ) -> None:
     """Score one run on every test split of its task; predictions that cannot be read are reported, not skipped over."""
-    inside: dict[str, FloatArray] | None = None
+    home, seen = task.of_kind("id")[0], _Seen()
     for split in (*task.of_kind("id"), *task.of_kind("shift", "ood")):
         try:
             predictions = store.read_predictions(run.id, split.name, split.fingerprint)
+            tuned = at_thresholds(store, task, run, predictions) if split.kind == "id" else {}
         except DubioError as fault:
             found.missing.append(Failure(f"predictions on {split.name}", task.key, run.method, str(fault), run.id))
             continue
         if split.kind == "id":
-            found.add(task, split, run, _score_inside(task, split, run, predictions, found, metrics))
-            inside = uncertainties(predictions) if inside is None else inside
+            values = {**_score_inside(task, split, run, predictions, found, metrics), **tuned}
+            if split == home:
+                seen = _Seen(uncertainties(predictions), values.get("accuracy"), grow_at_home(predictions))
+                found.add_sketches(task, run, at_home(predictions, seen.uncertainties))
         else:
-            values = dict(measure(shifted, predictions).values)
-            if inside is not None:
-                values |= detection(inside, uncertainties(predictions))
-            found.add(task, split, run, values)
+            measured = measure(shifted, predictions)
+            values = dict(measured.values)
+            if predictions.group is None and "accuracy" in measured.losses:
+                found.add_away_loss(task, split, run, "accuracy", measured.losses["accuracy"])
+            seen = _score_away(task, split, run, predictions, found, values, seen)
+        found.add(task, split, run, values)
         key = task.key, split.name, run.method
-        found.shares.setdefault(key, []).append(entropy_shares(task, predictions))
         if split.kind == "id" or split in task.farthest:
             found.entropies.setdefault(key, []).append(entropy_parts(predictions))
+    if seen.grown is not None:
+        found.sizes.setdefault((task.key, run.method), []).append(seen.grown.growth)
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What is remembered of a run on its in-domain test set while its other splits are read."""
+
+    uncertainties: Mapping[str, FloatArray] = field(default_factory=dict)
+    accuracy: float | None = None
+    grown: Grown | None = None
+
+
+def _score_away(
+    task: TaskView, split: SplitView, run: RunView, predictions: Predictions, found: _Gathering,
+    values: dict[str, float], seen: _Seen,
+) -> _Seen:  # fmt: skip
+    """Add detection, and the accuracy lost under shift, to the values of a split away from home."""
+    outside = uncertainties(predictions)
+    values |= detection(seen.uncertainties, outside)
+    if HEADLINE in seen.uncertainties and predictions.group is None and found.groups.get(task.key) is None:
+        placed = placements(seen.uncertainties[HEADLINE], outside[HEADLINE])
+        found.add_away_loss(task, split, run, detection_name("ood_auroc", HEADLINE), placed)
+    if split.kind == "shift" and seen.accuracy is not None and "accuracy" in values:
+        values[GAP] = seen.accuracy - values["accuracy"]
+    if split not in task.farthest:
+        return seen
+    found.add_sketches(task, run, away(split.name, outside))
+    return seen if seen.grown is None else replace(seen, grown=grow_away(seen.grown, split.name, predictions))
 
 
 def _score_inside(
@@ -214,7 +273,7 @@ def _add_promises(store: Source, view: Manifest, task: TaskView, found: _Gatheri
         found.promises[task.key] = promises_of(store, task, first, 1.0 - float(np.mean(right)), task.farthest)
 
 
-def _costs(store: Source, view: Manifest) -> tuple[dict[tuple[str, str], Cost], dict[str, str]]:
+def _costs(store: Source, view: Manifest) -> tuple[dict[tuple[str, str], Cost], dict[str, str], dict[str, FitFacts]]:
     records: dict[str, Mapping[str, Any]] = {}
     costs = {}
     for task in view.tasks:
@@ -222,15 +281,17 @@ def _costs(store: Source, view: Manifest) -> tuple[dict[tuple[str, str], Cost], 
             runs = view.runs_of(task.key, method.name)
             if runs:
                 costs[task.key, method.name] = cost_of(store, runs, records)
-    return costs, environment_of(records)
+    return costs, environment_of(records), fit_facts(store, view, records)
 
 
 def _directions(metrics: tuple[Metric, ...]) -> dict[str, Direction]:
     """Which way is better, for every metric of the long table."""
     better: dict[str, Direction] = {metric.name: metric.better for metric in metrics}
     for metric in DETECTION:
-        for quantity in QUANTITIES:
-            better[detection_name(metric, quantity)] = "lower" if metric == "ood_fpr95" else "higher"
+        for quantity in DETECTED_BY:
+            made: Metric = METRICS.make(metric, quantity=quantity)
+            better[made.name] = made.better
+    better |= {GAP: "lower", **dict.fromkeys(AT_THRESHOLDS, "higher")}
     for metric in ("referral_accuracy", "referral_auc"):
         better |= {referral_name(metric, fraction): "higher" for fraction in FRACTIONS}
     return better

@@ -49,6 +49,8 @@ def card_rows(task: TaskView) -> list[dict[str, str]]:
 
 def commands(manifest: Manifest) -> str:
     """The commands that made the run and this page; what was changed on the way stands in the resolved benchmark."""
+    if manifest.parts:
+        return "dubio report " + " ".join(f"--run {shlex.quote(part.name)}" for part in manifest.parts)
     own = next((task.arguments["data"] for task in manifest.tasks if "data" in task.arguments), None)
     started = f"--data {shlex.quote(str(own))} …" if own else shlex.quote(manifest.name)
     return f"dubio run {started}\ndubio report {shlex.quote(manifest.name)}"
@@ -67,7 +69,7 @@ def environment_words(environment: Mapping[str, str]) -> str:
 def metric_rows(results: Results) -> list[dict[str, str]]:
     """Every metric of the page with what it means, and why it does not rank where it does not."""
     rows = []
-    for name in (*COLUMNS, "ood_auroc", "ood_aupr", "ood_fpr95"):
+    for name in (*COLUMNS, "ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95", "ood_correlation", "generalisation_gap"):
         if name in TERMS:
             why = results.not_ranked.get(name)
             note = term(name).note.rstrip(".")

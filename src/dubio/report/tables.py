@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dubio.report.aggregate import Score
-from dubio.report.chapters import elsewhere, elsewhere_summary, in_domain_grid
+from dubio.report.away_tables import elsewhere_summary
+from dubio.report.chapters import elsewhere, in_domain_grid
 from dubio.report.findings import findings
 from dubio.report.grids import Column, Grid, GridCell
 from dubio.report.results import Results
@@ -103,7 +104,7 @@ def _rich_table(grid: Grid, kept: int) -> Table:
 def _head(column: Column) -> Text:
     title = f"{column.title} {column.arrow}".strip().replace("Calibrated ", "Calibrated\n")
     head = Text(title, style="dim" if column.unranked else "bold")
-    return Text.assemble(head, "\n", (column.sub, "dim")) if column.sub and not column.unranked else head
+    return Text.assemble(head, "\n", (column.sub, "dim")) if column.sub and column.sub != "not ranked" else head
 
 
 def _shown(cell: GridCell) -> Text:

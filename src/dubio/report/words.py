@@ -43,6 +43,11 @@ TERMS: dict[str, Term] = {
     ),
     "nll": Term("NLL", "negative log-likelihood as the method gives it, at temperature 1"),
     "brier": Term("Brier", "squared distance of the probabilities from the truth, between 0 and 2"),
+    "macro_f1": Term("Macro F1", "F1 averaged over classes, or labels"),
+    "accuracy_at_val_thresholds": Term("Accuracy, tuned", "exact match at each label's best threshold on validation"),
+    "macro_f1_at_val_thresholds": Term("Macro F1, tuned", "at each label's best threshold on validation"),
+    "micro_f1_at_val_thresholds": Term("Micro F1, tuned", "at each label's best threshold on validation"),
+    "micro_f1": Term("Micro F1", "several labels: F1 over all decisions together"),
     "ece": Term("ECE", "expected calibration error in 15 bins of equal width"),
     "aurc": Term("AURC", "error rate of the kept examples, averaged over how many are kept"),
     "diversity": Term("Diversity", "how far members, or samples, stand from their mean (KL divergence)"),
@@ -51,6 +56,9 @@ TERMS: dict[str, Term] = {
     "ood_auroc": Term("AUROC", "chance that a foreign example is more uncertain than an in-domain one; 0.5 is a coin"),
     "ood_aupr": Term("AUPR", "average precision with foreign examples as the positives; its floor is their prevalence"),
     "ood_fpr95": Term("FPR95", "share of in-domain examples flagged when 95 % of the foreign ones are"),
+    "id_aupr": Term("AUPR, in-domain", "average precision with in-domain examples as the positives"),
+    "ood_correlation": Term("Correlation", "signed, of the uncertainty with being foreign"),
+    "generalisation_gap": Term("Gap", "accuracy in-domain minus accuracy under shift"),
 }
 
 QUANTITIES: dict[str, str] = {
@@ -88,6 +96,8 @@ def sentence(method: MethodView) -> str:
 
 def draws(method: MethodView) -> str:
     """How many predictions are pooled for one answer."""
+    if method.pools:
+        return method.pools
     each = f"{method.samples} samples" if method.samples else "one pass"
     return f"{method.members} × {each}" if method.ensemble else each
 

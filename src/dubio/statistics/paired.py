@@ -141,14 +141,14 @@ def paired_tests_by(
         for place, metric in enumerate(chosen):
             values = {name: float(metric.compute(each)) for name, each in bases.items()}
             own = {name: draws[f"{place} {name}"] for name in bases}
-            found[metric.name] = _tested(values, own, level)
+            found[metric.name] = pairs_of_draws(values, own, level)
     return {metric.name: found[metric.name] for metric in metrics}
 
 
-def _tested(
+def pairs_of_draws(
     values: Mapping[str, float], draws: Mapping[str, FloatArray], level: float
 ) -> tuple[PairedTest, ...]:
-    """Every pair of systems, corrected together."""
+    """Every pair of systems from their values and replicates on the same resampled examples, corrected together."""
     tests = [_test(one, two, values, draws, level) for one, two in combinations(values, 2)]
     adjusted = holm([test.p for test in tests])
     return tuple(replace(test, adjusted_p=p) for test, p in zip(tests, adjusted, strict=True))

@@ -87,7 +87,7 @@ def side_by_side(
             if chosen:
                 tests |= paired_tests_by(part, chosen, replicates=count, seed=seed, level=level)
     verdicts = {
-        metric.name: tuple(Verdict(test, _better(test, metric.better, level)) for test in tests[metric.name])
+        metric.name: tuple(Verdict(test, better_of(test, metric.better, level)) for test in tests[metric.name])
         for metric in metrics
         if metric.name in tests
     }
@@ -114,7 +114,8 @@ def _defined(metric: Metric, predictions: Predictions) -> bool:
         return False
 
 
-def _better(test: PairedTest, direction: Direction, level: float) -> str | None:
+def better_of(test: PairedTest, direction: Direction, level: float) -> str | None:
+    """The better of two systems, or None where the corrected p or the smallest difference resolved says neither is."""
     if not test.adjusted_p <= 1.0 - level or not abs(test.difference) >= test.resolves or test.difference == 0:
         return None
     return test.first if (test.difference > 0) == (direction == "higher") else test.second

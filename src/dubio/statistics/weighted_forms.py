@@ -17,7 +17,7 @@ from dubio.calibration.cross_validation import REPEATS
 from dubio.errors import UserError
 from dubio.metrics.auc import LOG_ODDS, contests
 from dubio.metrics.needs import labelled
-from dubio.metrics.outcomes import correct
+from dubio.metrics.outcomes import correct, predicted
 from dubio.metrics.quantities import confidence, uncertainty
 from dubio.pooling import FloatArray
 from dubio.statistics.resampling import Weights
@@ -143,6 +143,25 @@ def _tace(predictions: Predictions, *, bins: int = 15, threshold: float = 1e-3) 
     return weighted_masses([Column.of(stated, truth, stated > threshold) for stated, truth in _columns(known)], bins)
 
 
+def _macro_f1(predictions: Predictions) -> Weighted:
+    """Of classes alone: of several labels at once the plain way is taken."""
+    known = labelled(predictions, "macro_f1")
+    if known.target == "multilabel":
+        raise TypeError("a form for classes")
+    chosen, truth, classes = predicted(known), known.labels, known.class_count
+    right = chosen == truth
+
+    def form(weights: Weights) -> FloatArray:
+        found = np.empty(len(weights))
+        for place, each in enumerate(weights.real.T):
+            hits = np.bincount(truth[right], weights=each[right], minlength=classes)
+            said = np.bincount(chosen, weights=each, minlength=classes) + np.bincount(truth, each, classes)
+            found[place] = np.mean(2 * hits[said > 0] / said[said > 0])
+        return found
+
+    return form
+
+
 def _decisions(known: Predictions) -> tuple[FloatArray, FloatArray]:
     return confidence(known), correct(known).astype(np.float64)
 
@@ -155,6 +174,7 @@ def _columns(known: Predictions) -> Iterator[tuple[FloatArray, FloatArray]]:
 
 
 _FORMS: dict[str, Callable[..., Any]] = {
+    "macro_f1": _macro_f1,
     "aurc": _aurc,
     "au_arc": _au_arc,
     "e_aurc": _e_aurc,

@@ -22,6 +22,9 @@ P = ParamSpec("P")
 WIDTH = 7.4
 """Inches: the text width of the page, and of two columns in print."""
 
+ENTRY, LETTER = 0.62, 0.06
+"""Inches of a legend's entry without its name, with the gap to the next column, and of a letter of the name."""
+
 FORMATS = ("png", "svg", "pdf")
 
 
@@ -71,23 +74,58 @@ def small_multiples(
     return figure, panels[:count]
 
 
+def label_below(axes: Sequence[Axes], columns: int, words: str) -> None:
+    """Name the horizontal axis under the lowest panel of every column; a legend below leaves no room for a common name.
+
+    Args:
+        axes: The panels that are used, row by row.
+        columns: How many there are in a row.
+        words: What the axis is.
+    """
+    for axis in axes[-columns:]:
+        axis.set_xlabel(words)
+
+
 def panel_title(title: str) -> str:
     """A method's title over a small panel, in two lines where it is long."""
-    return textwrap.fill(title, 24, break_long_words=False)
+    return textwrap.fill(title, 21, break_long_words=False)
 
 
 def method_legend(figure: Figure, drawn: Sequence[Look], *, control: str | None = None, columns: int = 4) -> None:
-    """A legend under the panels: each method once, in the benchmark's order."""
+    """A legend under the panels: each method once, in the benchmark's order.
+
+    Args:
+        figure: Made higher where names are too long for that many columns.
+        drawn: The methods.
+        control: What the dotted line is, where there is one.
+        columns: At most so many, and no more than fit beside each other.
+    """
     handles = [Line2D([], [], **look.line) for look in drawn]
     if control is not None:
         handles.append(Line2D([], [], color=CONTROL, linestyle="dotted", linewidth=1.4, label=control))
+    width, height = (float(side) for side in figure.get_size_inches())
+    fitting = _columns_that_fit([str(handle.get_label()) for handle in handles], width, columns)
+    more = legend_height(len(handles), fitting) - legend_height(len(handles), columns)
+    figure.set_size_inches(width, height + more)
     figure.legend(
         handles=handles,
         loc="outside lower center",
-        ncols=min(columns, len(handles)),
+        ncols=fitting,
         handlelength=3.0,
         columnspacing=1.6,
     )
+
+
+def _columns_that_fit(names: Sequence[str], width: float, most: int) -> int:
+    """How many columns of a legend fit into so many inches, filled one after the other."""
+    for columns in range(min(most, len(names)), 1, -1):
+        rows, longer = divmod(len(names), columns)
+        sizes = [rows + (place < longer) for place in range(columns)]
+        starts = [sum(sizes[:place]) for place in range(columns)]
+        longest = [max(map(len, names[start : start + size])) for start, size in zip(starts, sizes, strict=True)]
+        if sum(ENTRY + LETTER * letters for letters in longest) <= width:
+            return columns
+    return 1
 
 
 def legend_height(entries: int, columns: int = 4) -> float:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
-from typing import Literal
 
-from matplotlib.figure import Figure
-
-from dubio.report.across import caution, comparison_of
+from dubio.report.across import ranking_words, rankings_of
 from dubio.report.cd_diagram import draw_cd_diagram
 from dubio.report.chapters import Elsewhere, elsewhere
-from dubio.report.figures.densities import densities_figure
+from dubio.report.figures.densities import densities_figure, densities_reading
 from dubio.report.figures.drawn_from import (
     Subject,
     costs_of,
@@ -31,10 +27,13 @@ from dubio.report.figures.drawn_from import (
 from dubio.report.figures.entropies import entropies_figure
 from dubio.report.figures.operating import operating_figure
 from dubio.report.figures.parts import tempered_figure, variance_figure
+from dubio.report.figures.plate import Chapter, Plate, slug_of
 from dubio.report.figures.quality import cost_figure, ranking_figure
 from dubio.report.figures.referral import referral_figure, rejection_figure
 from dubio.report.figures.reliability import reliability_figure
 from dubio.report.figures.severity import severity_figure
+from dubio.report.figures.study import converged, detected, learned, multiplied, ridged, sized, spread_out, transferred
+from dubio.report.figures.study_across import across_tasks
 from dubio.report.figures.worth import worth_figure
 from dubio.report.manifest import TaskView
 from dubio.report.measures import RANKED_BY
@@ -42,7 +41,7 @@ from dubio.report.results import BINS, REJECTED, RETAINED, Results
 from dubio.report.scores import reference_method
 from dubio.report.words import term
 
-Chapter = Literal["in_domain", "referral", "promise", "elsewhere", "cost", "across"]
+__all__ = ["Chapter", "Plate", "plates", "plates_across"]
 
 RANKED_LABEL = f"{term(RANKED_BY).title} (lower is better)"
 
@@ -73,38 +72,16 @@ CAPTIONS = {
     "entropy": "Mean over examples and runs. Predictive entropy is the sum of what every sample is uncertain about by "
     "itself and of what the samples, or members, disagree on; a single pass has no second part. Away from home the "
     "second should grow. It describes methods and ranks none.",
-    "ranks": "Methods on a line of mean ranks over tasks, the best at the left; bars join those that are not told "
+    "ranks": "Methods on a line of mean ranks over test sets, the best at the left; bars join those that are not told "
     "apart (Nemenyi, 5 %).",
-    "density": "Share of examples per bin of predictive entropy, divided by its largest value, averaged over runs; the "
-    "vertical axis is a square root. The less the two overlap, the better a threshold parts them.",
+    "density": "Share of examples per bin of predictive entropy, divided by its largest value, all runs together; the "
+    "vertical axis is a square root. The less the filled hills overlap, the better a threshold parts what is answered "
+    "rightly from what is foreign; dashed, the in-domain examples that are answered wrongly.",
     "severity": "Severity 0 is the in-domain test set. Bars are one standard deviation over runs. NLL is shown at "
     "temperature 1: nobody refits a temperature when inputs turn bad.",
     "cost": "Seconds of training for everything one run of the method needs, on a logarithmic axis; bars are one "
     "standard deviation over runs. The better corner is the lower left.",
 }
-
-
-@dataclass(frozen=True)
-class Plate:
-    """A figure that can be drawn.
-
-    Attributes:
-        slug: What its file is called, after the task.
-        chapter: Where it belongs.
-        title: What it is.
-        caption: How to read it.
-        draw: Draws it.
-        narrow: Whether it is less wide than the text.
-        folded: Whether a page shows it only when asked.
-    """
-
-    slug: str
-    chapter: Chapter
-    title: str
-    caption: str
-    draw: Callable[[], Figure]
-    narrow: bool = False
-    folded: bool = False
 
 
 def plates(results: Results, task: TaskView) -> Iterator[Plate]:
@@ -122,15 +99,17 @@ def plates(results: Results, task: TaskView) -> Iterator[Plate]:
     if points:
         draw = partial(cost_figure, points, cost="training, seconds", quality=RANKED_LABEL)
         yield Plate("cost", "cost", "Quality against cost", CAPTIONS["cost"], draw)
+    yield from converged(subject)
 
 
 def plates_across(results: Results) -> Iterator[Plate]:
-    """The figures of a whole run: mean ranks over tasks, where there are enough of both tasks and methods."""
-    found = comparison_of(results)
-    if found is not None:
+    """The figures of a whole run: mean ranks over test sets, where there are enough of both, and tasks side by side."""
+    for ranking in rankings_of(results):
+        found = ranking.comparison
         draw = partial(draw_cd_diagram, found.average_ranks, found.critical_difference, found.cliques)
-        caption = f"{CAPTIONS['ranks']} {caution(found)}"
-        yield Plate("ranks", "across", f"Mean ranks by {term(RANKED_BY).title}", caption, draw)
+        title, seen = f"Mean ranks by {ranking.title}", ranking_words(ranking)
+        yield Plate(ranking.slug, "across", title, CAPTIONS["ranks"], draw, reading=seen)
+    yield from across_tasks(results)
 
 
 def _in_domain(subject: Subject) -> Iterator[Plate]:
@@ -149,6 +128,7 @@ def _in_domain(subject: Subject) -> Iterator[Plate]:
         yield Plate("temperature", "in_domain", title, CAPTIONS["temperature"], draw)
     draw = partial(variance_figure, variance_of(subject))
     yield Plate("variance", "in_domain", "Where the uncertainty comes from", CAPTIONS["variance"], draw)
+    yield from (*spread_out(subject), *sized(subject), *learned(subject), *multiplied(subject))
 
 
 def _operating(subject: Subject) -> Iterator[Plate]:
@@ -161,6 +141,7 @@ def _operating(subject: Subject) -> Iterator[Plate]:
 
 def _away(subject: Subject) -> Iterator[Plate]:
     yield from (plate for place in elsewhere(subject.task) for plate in _density(subject, place))
+    yield from (*ridged(subject), *detected(subject), *transferred(subject))
     panels = entropies_of(subject) if subject.task.farthest else []
     if panels:
         title, draw = "Predictive entropy and its two parts", partial(entropies_figure, panels)
@@ -191,10 +172,11 @@ def _density(subject: Subject, place: Elsewhere) -> Iterator[Plate]:
     called = f"{place.title}, severity {len(place.splits)}" if graded else place.title
     panels = densities_of(subject, place.splits[-1])
     if panels:
-        slug = "".join(letter if letter.isalnum() else "-" for letter in place.title)
+        seen = densities_reading(panels)
         draw = partial(densities_figure, panels, quantity="predictive entropy / its maximum", outside=called)
         title = f"Predictive entropy at home and on {called}"
-        yield Plate(f"density-{slug}", "elsewhere", title, CAPTIONS["density"], draw, len(panels) < 3, graded)
+        slug, few = f"density-{slug_of(place.title)}", len(panels) < 3
+        yield Plate(slug, "elsewhere", title, CAPTIONS["density"], draw, few, graded, seen)
 
 
 def _severity(subject: Subject) -> Plate:

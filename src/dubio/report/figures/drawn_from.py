@@ -11,12 +11,13 @@ from dubio.pooling import FloatArray
 from dubio.report.figures.entropies import Entropies
 from dubio.report.figures.operating import Operating
 from dubio.report.figures.parts import Tempered, VarianceParts
-from dubio.report.figures.series import CostPoint, Density, Reliability, Series, Spread
+from dubio.report.figures.series import CostPoint, Density, Groups, Reliability, Series, Spread
 from dubio.report.figures.worth import Worth
 from dubio.report.manifest import MethodView, TaskView
 from dubio.report.measures import RANKED_BY, detection_name
 from dubio.report.promises import KEPT
 from dubio.report.results import BINS, DENSITY_EDGES, Results
+from dubio.report.sketches import CORRECT, INCORRECT, shares
 from dubio.report.style import Look, looks
 from dubio.report.worth import equivalents
 
@@ -88,18 +89,26 @@ def reliability_of(subject: Subject) -> list[Reliability]:
 
 
 def densities_of(subject: Subject, split: str) -> list[Density]:
-    """Predictive entropy at home and on another split, of every method that was predicted on both."""
-    results, key = subject.results, subject.task.key
+    """Predictive entropy at home, right and wrong, and on another split, of every method predicted on both."""
+    results, task = subject.results, subject.task
+    classes = len(task.classes)
+    largest = classes * np.log(2) if task.target == "multilabel" else np.log(classes)
     name = detection_name("ood_auroc", "predictive_entropy")
     found = []
     for method in subject.methods:
-        inside = results.histograms.get((key, subject.home, method.name))
-        outside = results.histograms.get((key, split, method.name))
-        area = results.cells.get((key, split, method.name, name))
-        if inside is not None and outside is not None and area is not None:
+        sketches = [
+            results.sketches.get((task.key, group, method.name, "predictive_entropy"))
+            for group in (CORRECT, INCORRECT, split)
+        ]
+        area = results.cells.get((task.key, split, method.name, name))
+        if sketches[0] is not None and sketches[2] is not None and area is not None:
             spread = "" if area.std is None else f" ± {area.std:.3f}"
+            groups = [
+                np.zeros(len(DENSITY_EDGES) - 1) if each is None else shares(each / largest, DENSITY_EDGES)
+                for each in sketches
+            ]
             note = f"AUROC {area.mean:.3f}{spread}"
-            found.append(Density(subject.looks[method.name], DENSITY_EDGES, inside, outside, note))
+            found.append(Density(subject.looks[method.name], DENSITY_EDGES, Groups(*groups), note))
     return found
 
 

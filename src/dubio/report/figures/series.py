@@ -65,13 +65,24 @@ class Reliability:
 
 
 @dataclass(frozen=True, eq=False)
+class Groups:
+    """Shares of examples per bin of an uncertainty: of those that are right, of those that are wrong, of foreign ones.
+
+    A method that is right about everything has zeros for what is wrong.
+    """
+
+    correct: Values
+    incorrect: Values
+    outside: Values
+
+
+@dataclass(frozen=True, eq=False)
 class Density:
-    """One method's uncertainty on in-domain and on other examples, as shares of examples per bin."""
+    """One method's uncertainty over three groups of examples, as shares of each per bin."""
 
     look: Look
     edges: Values
-    inside: Values
-    outside: Values
+    groups: Groups
     note: str
 
 

@@ -1,0 +1,109 @@
+"""Where methods stand on one test set, and how two of them compare: the numbers that sentences are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+from dubio.report.aggregate import Cell, average_over, decimals, spoken
+from dubio.report.comparison import Losses, Verdict, against_best, told_apart
+from dubio.report.manifest import TaskView
+from dubio.report.results import Results
+from dubio.report.words import term
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """All methods on one test set under one metric.
+
+    Attributes:
+        where: What the test set is called in a sentence.
+        metric: The metric.
+        cells: Method → its cell, of those with a finite mean, best first.
+        verdicts: Method → where it stands against the best.
+        losses: Per-example losses, where the metric has them.
+    """
+
+    where: str
+    metric: str
+    cells: Mapping[str, Cell]
+    verdicts: Mapping[str, Verdict]
+    losses: Mapping[str, Losses] | None
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Methods, the best mean first."""
+        return tuple(self.cells)
+
+    @property
+    def judged(self) -> bool:
+        """Whether every difference can be judged."""
+        return all(verdict.place != "unjudged" for verdict in self.verdicts.values())
+
+    @property
+    def among_the_best(self) -> frozenset[str]:
+        """The best and all that cannot be told from it."""
+        return frozenset(name for name, verdict in self.verdicts.items() if verdict.place in ("best", "tied"))
+
+    def told(self, name: str) -> str:
+        """A method's value with its spread."""
+        return spoken(self.cells[name], decimals(self.cells.values()))
+
+
+def standing(
+    results: Results, task: TaskView, splits: Sequence[str], metric: str, *, where: str, among: Sequence[str] = ()
+) -> Standing | None:
+    """Where methods stand on a split, or on several taken together; None where no method has a value.
+
+    Args:
+        results: What was scored.
+        task: The task.
+        splits: One split, or the severities of one corruption.
+        metric: The metric; one that must not rank gives None.
+        where: What to call the test set.
+        among: The methods to look at; all of them by default.
+    """
+    if metric in results.not_ranked or metric not in results.better:
+        return None
+    better = results.better[metric]
+    names = [m.name for m in results.methods_of(task) if not among or m.name in among]
+    averaged = {name: average_over(results.cells, task.key, splits, name, metric) for name in names}
+    known = {name: cell for name, cell in averaged.items() if cell is not None and cell.n and isfinite(cell.mean)}
+    if not known:
+        return None
+    sign = 1.0 if better == "lower" else -1.0
+    cells = dict(sorted(known.items(), key=lambda item: sign * item[1].mean))
+    losses = results.losses_of(task, splits[0], metric) if len(splits) == 1 else {}
+    return Standing(where, metric, cells, against_best(cells, better, losses or None, results.kin), losses or None)
+
+
+def compared(results: Results, found: Standing, pair: tuple[str, str]) -> Verdict | None:
+    """How the first of two methods stands against the second; None where one has no value."""
+    if not all(name in found.cells for name in pair):
+        return None
+    return told_apart(found.cells, results.better[found.metric], pair, found.losses, results.kin)
+
+
+def title_of(results: Results, name: str) -> str:
+    """What a method is called."""
+    return next((method.title for method in results.manifest.methods if method.name == name), name)
+
+
+def metric_words(metric: str) -> str:
+    """A metric within a sentence: ``calibrated NLL``, ``AUROC``."""
+    base, _, told = metric.partition("(")
+    title = term(base).title
+    shown = title if title[:2].isupper() or title == "Brier" else title[:1].lower() + title[1:]
+    quantity = told.removesuffix(")").removeprefix("quantity=").strip('"').replace("_", " ")
+    return f"{shown} by {quantity}" if quantity else shown
+
+
+def verdict_words(verdict: Verdict, places: int = 2) -> str:
+    """Whether two methods are told apart, with the numbers behind it."""
+    apart = f"{abs(verdict.difference):.{places}g} apart"
+    if verdict.resolves is None:
+        return f"not judged: {apart}, and there is no spread over runs to judge by"
+    if verdict.place == "tied":
+        return f"not distinguishable: {apart}, where {verdict.resolves:.{places}g} would be resolved"
+    return f"distinguishable: {apart}, and {verdict.resolves:.{places}g} would have been enough"
