@@ -11,10 +11,14 @@ os.environ.setdefault("MKL_NUM_THREADS", "1")
 from bench import (
     jobs,
     mc_dropout,
+    retina_preprocessing,
+    retina_training,
     scoring,
     scoring_bootstrap,
     scoring_calibration,
     scoring_memory,
+    text_grid,
+    text_inference,
     train_step,
 )
 
@@ -22,6 +26,10 @@ BENCHMARKS = {
     "mc_dropout": mc_dropout.run,
     "jobs": jobs.run,
     "train_step": train_step.run,
+    "retina_training": retina_training.run,
+    "text_inference": text_inference.run,
+    "text_grid": text_grid.run,
+    "retina_preprocessing": retina_preprocessing.run,
     "scoring": scoring.run,
     "scoring_calibration": scoring_calibration.run,
     "scoring_bootstrap": scoring_bootstrap.run,

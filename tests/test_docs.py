@@ -83,7 +83,7 @@ def test_what_writes_a_file_is_python_of_at_most_ten_lines(framework: str) -> No
 def test_benchmark_examples_are_read() -> None:
     tables = [tomllib.loads(text) for text in blocks("toml")]
     benchmarks = [parse_benchmark(table) for table in tables if "task" in table]
-    assert {benchmark.name for benchmark in benchmarks} == {"small", "topics"}
+    assert {benchmark.name for benchmark in benchmarks} == {"bert", "mine", "small", "topics", "tuned"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))

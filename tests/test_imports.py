@@ -13,7 +13,10 @@ import pytest
 import dubio
 
 SOURCE = Path(dubio.__file__).parent
-SCORING_SIDE = ("formats", "metrics", "calibration", "statistics", "referral", "store", "report", "tasks", "encoders")
+SCORING_SIDE = (
+    "formats", "metrics", "calibration", "statistics", "referral", "store", "report", "tasks", "encoders",
+    "benchmarking",
+)  # fmt: skip
 
 
 def modules_after(code: str) -> set[str]:

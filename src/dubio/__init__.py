@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dubio.benchmarking import benchmark
     from dubio.errors import BadFile, DubioError, MissingExtra, StoreError, UnknownName, UserError
     from dubio.evaluation import Evaluation, evaluate
     from dubio.formats import read_predictions, write_predictions
@@ -43,6 +44,7 @@ __all__ = [
     "UserError",
     "__version__",
     "apply_policy",
+    "benchmark",
     "evaluate",
     "fit_capacity_policy",
     "fit_risk_policy",
@@ -60,6 +62,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "dubio.benchmarking": ("benchmark",),
     "dubio.errors": ("BadFile", "DubioError", "MissingExtra", "StoreError", "UnknownName", "UserError"),
     "dubio.evaluation": ("Evaluation", "evaluate"),
     "dubio.formats": ("read_predictions", "write_predictions"),
