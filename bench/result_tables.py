@@ -30,8 +30,10 @@ AWAY = {
     "ood_fpr95": "FPR95",
 }
 
+CONTROL = "random-referral"
+"""No method: what referral at random would give."""
+
 Row = Mapping[str, str]
-Values = Mapping[tuple[str, str, str], Sequence[float]]
 
 
 def read(path: Path) -> dict[str, list[Row]]:
@@ -45,7 +47,7 @@ def read(path: Path) -> dict[str, list[Row]]:
 
 def table(rows: Iterable[Row]) -> str:
     """The table of one task."""
-    rows = [row for row in rows if row["method"] != "random"]
+    rows = [row for row in rows if row["method"] != CONTROL]
     values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
     kinds = {row["split"]: row["kind"] for row in rows}
     for row in rows:
