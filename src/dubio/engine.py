@@ -85,7 +85,7 @@ def shared_prefix(model: Model, batch: Any, draws: BlockDraws, rows: Rows, sampl
         value = batch
         for step in steps[:first]:
             value = step(value)
-        chunk = 1 if model.gaussians() else _chunk(value, samples)
+        chunk = 1 if model.gaussians() else _chunk(value, samples, getattr(steps[first], "widens", 1))
         parts = [range(i, min(samples, i + chunk)) for i in range(0, samples, chunk)]
         return [_suffix(model, steps[first:], value, draws, rows, part) for part in parts]
 
@@ -199,9 +199,9 @@ def _random(step: nn.Module) -> bool:
     return any(site.noise is not None for site in sites(step)) or bool(gaussian_layers(step))
 
 
-def _chunk(value: Tensor | Carried, samples: int) -> int:
+def _chunk(value: Tensor | Carried, samples: int, widens: int) -> int:
     """How many samples may run at once: bounded activations, the same on every machine."""
-    each = value.numel() if isinstance(value, Tensor) else value.footprint()
+    each = widens * (value.numel() if isinstance(value, Tensor) else value.footprint())
     return max(1, min(samples, CHUNK_ELEMENTS // max(1, each)))
 
 

@@ -154,6 +154,9 @@ def test_thresholds_come_from_validation_predictions(tmp_path):
     assert scores["accuracy_at_val_thresholds"]["value"] == 1.0
     assert scores["micro_f1"]["value"] == pytest.approx(2 * 20 / (2 * 20 + 20))
     assert scores["micro_f1_at_val_thresholds"]["value"] == 1.0
+    np.savez(tmp_path / "other.npz", probs=probs[:, :1], labels=labels[:, :1])
+    with pytest.raises(UserError, match="must have the 2 labels of those that are scored; given 1"):
+        run(tmp_path / "test.npz", "--thresholds-from", tmp_path / "other.npz", *told)
     both = f"one={tmp_path / 'test.npz'}", f"two={tmp_path / 'test.npz'}"
     with pytest.raises(UserError, match="two has none"):
         run(*both, "--thresholds-from", f"one={tmp_path / 'val.npz'}", *told)

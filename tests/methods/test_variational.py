@@ -114,6 +114,15 @@ def test_ensembles_share_their_fits_with_the_single_model():
     assert posterior.draw(0).member == (0, 0, 0, 1, 1, 1)
 
 
+def test_every_member_has_a_start_of_its_own_beside_a_checkpoint():
+    many = METHODS.make("mean-field-vi-ensemble", **STARTED, members=2)
+    network = NetworkSpec("mlp", {"hidden": [8, 8]})
+    plain, beside = (
+        many.fit(blobs(), network, seed=0, context=FitContext(checkpoint=kept)).tensors() for kept in (None, Kept(99))
+    )
+    assert equal(plain, beside)
+
+
 @pytest.mark.parametrize(
     ("name", "inputs", "more"),
     [

@@ -117,6 +117,21 @@ def test_samples_share_what_comes_before_the_first_site(folder):
     assert fast.reshape(6, 3, 3).std(0).min() > 0
 
 
+def test_samples_held_at_once_are_counted_by_their_vectors_not_by_their_ids(folder, monkeypatch):
+    model = Model(bert((SIZE,), encoder=str(folder)), Softmax().build(32, 3)).eval()
+    fill(model, DropoutEdit(0.3))
+    held = []
+    model.network.stages[0].register_forward_hook(lambda *given: held.append(given[2].states.numel()))
+    batch, places = collate(rows([3, 8, 5]), np.arange(3)), np.arange(3)
+    with torch.inference_mode():
+        plain = torch.cat([c.logits for c in plain_passes(model, batch, BlockDraws(1), places, 6)])
+        held.clear()
+        monkeypatch.setattr("dubio.engine.CHUNK_ELEMENTS", 2 * 3 * 8 * 32)  # room for two samples of [3, 8, 32]
+        fast = torch.cat([c.logits for c in shared_prefix(model, batch, BlockDraws(1), places, 6)])
+    assert held == [2 * 3 * 8 * 32] * 3
+    torch.testing.assert_close(fast, plain, atol=1e-5, rtol=1e-5)
+
+
 def test_dropout_keeps_the_mean_of_a_branch(folder):
     # E[mask]/(1 − p) = 1, and a site drops a whole feature of a text at every position
     network = bert((SIZE,), encoder=str(folder)).train()

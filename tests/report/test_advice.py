@@ -11,7 +11,7 @@ import pytest
 from dubio.report import Results
 from dubio.report.advice import Advice, advice, conclusion, home_standing
 from dubio.report.aggregate import Cell, Score
-from dubio.report.claims import Claim, claims
+from dubio.report.claims import Claim, Evidence, claims
 from dubio.report.comparison import Losses, against_best, told_apart
 from dubio.report.cost import Cost
 from dubio.report.manifest import Manifest, MethodView, RunView, SplitView, TaskView
@@ -138,6 +138,23 @@ def test_classes_labels_and_places_decide_the_circumstance() -> None:
     assert "Inputs will come from elsewhere: notice it" not in circumstances
 
 
+@pytest.mark.parametrize(
+    ("names", "share"), [(("one",), "the one test set there is"), (("one", "two"), "2 of 2 test sets")]
+)
+def test_the_uncertainty_to_look_at_is_counted_over_test_sets(names: tuple[str, ...], share: str) -> None:
+    entropy = detection_name("ood_auroc", "predictive_entropy")
+    tasks = [task(name, 5, away=(("novel", "ood"),)) for name in names]
+    values = {
+        (name, "novel", metric): {"deterministic": (low, low + 0.01), "deep-ensemble": (low + 0.1, low + 0.11)}
+        for name in names
+        for metric, low in ((AUROC, 0.6), (entropy, 0.7))
+    }
+    found = made(tasks, values)
+    said = advice(replace(found, better={**found.better, entropy: "higher"}))
+    lead = about(said, "Which uncertainty").conclusion
+    assert lead == f"Predictive entropy tells novel classes best on {share}."
+
+
 def test_a_limit_on_trainings_says_what_it_costs() -> None:
     cells = {
         "deterministic": (0.50, 0.51, 0.49),
@@ -228,6 +245,13 @@ def test_claims_may_be_mixed_and_need_data() -> None:
     part = paper_part(results)
     assert len(part["claims"]) == 1
     assert any("BERT" in statement for statement in part["silent"])
+
+
+def test_a_claim_that_most_test_sets_leave_open_is_supported_in_part() -> None:
+    one, open_ = Evidence("supports", ""), Evidence("undecided", "")
+    assert Claim("", "", (one, open_)).outcome == "supported"
+    assert Claim("", "", (one, open_, open_)).outcome == "supported in part"
+    assert Claim("", "", (Evidence("contradicts", ""), open_, open_)).outcome == "contradicted in part"
 
 
 def test_textcnn_against_bert_on_the_same_novel_classes() -> None:

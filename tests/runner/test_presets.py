@@ -160,7 +160,7 @@ def test_a_run_with_variants_is_whole_and_goes_on(table, world):
         (lambda t: t["preset"]["paper"]["where"][0].update(network=["toi-net"]), "Did you mean 'toy-net'"),
         (lambda t: t["preset"]["paper"]["where"][0].update(encodings={}), "Did you mean 'encoding'"),
         (lambda t: t["network"].update({"othr-net": {}}), "Did you mean 'other-net'"),
-        (lambda t: t["network"]["other-net"].update(methods=["drop-slow"]), "drop-fast"),
+        (lambda t: t["network"]["other-net"].update(methods=["drop-slow"]), "drop-fast. is in no list"),
         (lambda t: t["variant"]["drop-slow"].pop("method"), "needs the key 'method'"),
         (lambda t: t["task"][1].update(methods=[]), "must not be empty"),
         (lambda t: t["task"][1].update(method={"plian": {}}), "Did you mean 'plain'"),

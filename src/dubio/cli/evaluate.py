@@ -87,7 +87,7 @@ def evaluate(
     results = {
         name: evaluate_predictions(
             predictions,
-            metrics=_with_thresholds(metric, validation.get(name)),
+            metrics=_with_thresholds(metric, predictions, validation.get(name)),
             replicates=replicates,
             level=level,
             seed=seed,
@@ -134,13 +134,20 @@ def _validation(given: list[str], systems: dict[str, str]) -> dict[str, str]:
     return found
 
 
-def _with_thresholds(asked: list[str] | None, validation: Predictions | None) -> Sequence[str | Metric] | None:
+def _with_thresholds(
+    asked: list[str] | None, predictions: Predictions, validation: Predictions | None
+) -> Sequence[str | Metric] | None:
     """The metrics asked for, and those at the thresholds that validation predictions say."""
     if validation is None:
         return asked
     from dubio.calibration.thresholds import fit_thresholds, metrics_at
     from dubio.evaluation import STANDARD
 
+    if validation.class_count != predictions.class_count:
+        raise UserError(
+            f"--thresholds-from: validation predictions must have the {predictions.class_count} labels of those "
+            f"that are scored; given {validation.class_count}."
+        )
     return (*(STANDARD if asked is None else asked), *metrics_at(fit_thresholds(validation)))
 
 

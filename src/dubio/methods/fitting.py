@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -110,13 +110,15 @@ def fit_recipe(recipe: Recipe, task: Task, network: NetworkSpec, *, seed: int, c
     """Fit every member in this process and return the posterior of the whole method."""
     encoding = context.encoding or network.encoding()
     parts: list[Posterior] = []
+    # without the checkpoint: it is one place, and every fit here would go on from where another one was
+    alone = FitContext(context.device, context.progress, encoding=encoding)
     for member in range(recipe.members):
         start = None
         if recipe.start is not None:
             first = fit_spec(recipe.start, task, encoding, network, seed=seed, member=member)
-            start = fit(first, task, context).tensors
+            start = fit(first, task, alone).tensors
         spec = fit_spec(recipe, task, encoding, network, seed=seed, member=member)
-        fitted = fit(spec, task, FitContext(context.device, context.progress, None, start, encoding))
+        fitted = fit(spec, task, replace(alone, start=start))
         model = build_model(spec, encoder_from_json(fitted.encoder).shape)
         named = {name: torch.from_numpy(array) for name, array in fitted.tensors.items()}
         parts.append(Points.from_tensors(named, model, recipe.samples, recipe.views))

@@ -46,8 +46,9 @@ class Network(nn.Module):
                 several samples, and repeats by itself; one with ``batched_over_weights = False`` uses operations that
                 cannot be mapped over a stack of weights; one with ``bounds`` names the layers whose weight an edit such
                 as spectral normalisation may bound, one with ``uncertain`` those whose weights may be Gaussian (those
-                of ``bounds`` where it has none); a first one with a method ``prepared`` offers other stages for
-                weights that no longer change (see :func:`dubio.engine.fixed`).
+                of ``bounds`` where it has none); one with ``widens`` makes so many elements of each that comes in,
+                where that is far from one; a first one with a method ``prepared`` offers other stages for weights
+                that no longer change (see :func:`dubio.engine.fixed`).
             width: Features that come out.
         """
         super().__init__()

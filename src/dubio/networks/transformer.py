@@ -54,6 +54,7 @@ class Embed(nn.Module):
         self.words, self.positions = embeddings.word_embeddings, embeddings.position_embeddings
         self.segments, self.norm = embeddings.token_type_embeddings, embeddings.LayerNorm
         self.site = Site("embeddings", self.words.embedding_dim, accepts=("dropout",) if noisy else (), spatial=True)
+        self.widens: int = self.words.embedding_dim  # an id comes in, its vector goes out
 
     def forward(self, batch: Pieces) -> Hidden:
         """norm(word + position + first segment), each distinct word looked up once."""

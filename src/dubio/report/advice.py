@@ -222,7 +222,7 @@ def _quantity(results: Results) -> Advice | None:
         return None
     leaders = [each.order[0] for each in found]
     often = max(dict.fromkeys(leaders), key=leaders.count)
-    share = f"{leaders.count(often)} of {counted(len(leaders), 'test set')}"
+    share = f"{leaders.count(often)} of {len(leaders)} test sets" if len(leaders) > 1 else "the one test set there is"
     lead = f"{_quantity_words(often).capitalize()} tells novel classes best on {share}."
     evidence = [
         f"{each.where}: {_quantity_words(each.order[0])}, AUROC {each.told(each.order[0])}; next "

@@ -51,7 +51,9 @@ class Claim:
             return "cannot be decided"
         if all(counts.values()):
             return "mixed"
-        return "supported" if counts["supports"] else "contradicted"
+        word = "supported" if counts["supports"] else "contradicted"
+        undecided = len(self.evidence) - sum(counts.values())
+        return word if undecided <= sum(counts.values()) else f"{word} in part"
 
     @property
     def tally(self) -> str:

@@ -133,7 +133,9 @@ def agreement_grid(results: Results, task: TaskView) -> Grid | None:
 
 
 def _columns(metric: str, found: dict[str, Agreement]) -> list[Filled]:
-    title, arrow = term(metric).title, ARROWS[next(iter(found.values())).better]
+    # T counts in 100 bins, the other tables here in 15: the same name must not stand for both
+    title = "ECE, 100 bins" if metric == "ece" else term(metric).title
+    arrow = ARROWS[next(iter(found.values())).better]
     theirs = {
         name: GridCell(
             f"{each.published.value:.3f}",

@@ -157,12 +157,15 @@ class Benchmark:
         for place, given, known in (
             ("method", self.method_arguments, {*used, *bases}),
             ("tune", self.tune, {*used}),
-            ("variant", self.variants, {*used}),
             *((f"task.method of {task.name}", task.method_arguments, {*used, *bases}) for task in self.tasks),
         ):
             for name in given:
                 if name not in known:
                     raise UnknownName(f"method in [{place}.{name}]", name, known)
+
+        for name in self.variants:
+            if name not in used:
+                raise UserError(f"[variant.{name}] is in no list of methods; name {name!r} in methods = […].")
 
     @property
     def all_methods(self) -> tuple[str, ...]:
