@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from cut_off import Kept, equal
 
 from dubio.encoders import encoding_for
 from dubio.errors import UnknownName, UserError
@@ -37,27 +38,6 @@ def blobs(target="multiclass", rows=160):
 def spec_of(recipe, task, seed=0, member=0):
     network = NetworkSpec("mlp", {"hidden": [8, 8]})
     return fit_spec(recipe, task, encoding_for("table", {}), network, seed=seed, member=member)
-
-
-def equal(a, b):
-    return a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
-
-
-class Kept:
-    """A checkpoint in memory that is cut off after some savings."""
-
-    every_seconds = 0.0
-
-    def __init__(self, stop_after):
-        self.kept, self.left = None, stop_after
-
-    def load(self):
-        return self.kept
-
-    def save(self, tensors, state):
-        self.kept, self.left = {"tensors": {k: v.copy() for k, v in tensors.items()}, "state": state}, self.left - 1
-        if self.left == 0:
-            raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("name", NAMES)

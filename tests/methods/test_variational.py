@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from cut_off import Kept, equal
 
 from dubio.data.affine import Affine
 from dubio.data.augmentation import ShiftFlip, Views
@@ -51,27 +52,6 @@ def predicted(recipe, task, network=("mlp", {"hidden": [8, 8]}), split="id"):
     fitted = fit(spec, task, FitContext())
     asked = pred_spec(recipe, "f", seed=0, member=0)
     return fitted, predict(spec, asked, fitted.tensors, fitted.encoder, task.of_kind(split)[0])
-
-
-def equal(a, b):
-    return a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
-
-
-class Kept:
-    """A checkpoint in memory that is cut off after some savings."""
-
-    every_seconds = 0.0
-
-    def __init__(self, stop_after):
-        self.kept, self.left = None, stop_after
-
-    def load(self):
-        return self.kept
-
-    def save(self, tensors, state):
-        self.kept, self.left = {"tensors": {k: v.copy() for k, v in tensors.items()}, "state": state}, self.left - 1
-        if self.left == 0:
-            raise KeyboardInterrupt
 
 
 def test_both_ways_of_training_come_out_of_the_arguments():
