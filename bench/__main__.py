@@ -9,17 +9,23 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("MKL_NUM_THREADS", "1")
 
 from bench import (
+    augmentation,
     jobs,
+    laplace_draws,
     mc_dropout,
     retina_preprocessing,
+    retina_samples,
     retina_training,
     scoring,
     scoring_bootstrap,
     scoring_calibration,
     scoring_memory,
+    snapshot_storage,
+    stacked_members,
     text_grid,
     text_inference,
     train_step,
+    weight_draws,
 )
 
 BENCHMARKS = {
@@ -27,6 +33,7 @@ BENCHMARKS = {
     "jobs": jobs.run,
     "train_step": train_step.run,
     "retina_training": retina_training.run,
+    "retina_samples": retina_samples.run,
     "text_inference": text_inference.run,
     "text_grid": text_grid.run,
     "retina_preprocessing": retina_preprocessing.run,
@@ -34,6 +41,11 @@ BENCHMARKS = {
     "scoring_calibration": scoring_calibration.run,
     "scoring_bootstrap": scoring_bootstrap.run,
     "scoring_memory": scoring_memory.run,
+    "weight_draws": weight_draws.run,
+    "laplace_draws": laplace_draws.run,
+    "stacked_members": stacked_members.run,
+    "augmentation": augmentation.run,
+    "snapshot_storage": snapshot_storage.run,
 }
 
 

@@ -15,7 +15,8 @@ from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.network import Model
 from dubio.networks.vgg_retina import vgg_retina
 from dubio.training.collectors import Last
-from dubio.training.loop import Labelled, LoopContext, Slots, train
+from dubio.training.labelled import Labelled
+from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import Adam
 from dubio.training.schedules import Constant

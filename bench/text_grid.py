@@ -34,7 +34,8 @@ from dubio.networks.textcnn import textcnn
 from dubio.posteriors.points import Points, state_of
 from dubio.registry import METHODS
 from dubio.training.collectors import Last
-from dubio.training.loop import EVALUATION_BATCH, Labelled, LoopContext, Slots, train
+from dubio.training.labelled import EVALUATION_BATCH, Labelled
+from dubio.training.loop import LoopContext, Slots, train
 
 CLASSES, VOCABULARY, BATCH = 150, 2196, 32
 TRAIN, VALIDATE, PREDICT = 15_000, 3_000, 8_500  # texts to train on, to validate on, to predict (val, test, novel)

@@ -15,7 +15,8 @@ from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, fill
 from dubio.networks.textcnn import textcnn
 from dubio.training.collectors import Last
-from dubio.training.loop import Labelled, LoopContext, Slots, train
+from dubio.training.labelled import Labelled
+from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import Adam
 from dubio.training.schedules import Constant

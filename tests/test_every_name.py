@@ -13,7 +13,8 @@ from dubio.types import Predictions
 ANY = (
     "accuracy", "error", "nll", "brier", "brier_per_class", "ece", "ece_adaptive", "ece_smooth", "sce", "classwise_ece",
     "ace", "tace", "tace(threshold=0.001)", "calibrated_nll", "calibrated_brier", "calibrated_aurc",
-    "misclassification_auroc", "misclassification_aupr", "au_arc", "aurc", "e_aurc", "augrc", "referral_accuracy",
+    "misclassification_auroc", "misclassification_aupr", "au_arc", "aurc", "e_aurc", "augrc", "referral_gain",
+    "referral_accuracy",
     "referral_auc", "referral_accuracy(quantity=random)", "sensitivity_at_specificity", "specificity_at_sensitivity",
     "class_auroc", "ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95", "ood_correlation", "generalisation_gap",
     "diversity", "disagreement", "pairwise_kl", "mean_total_variance", "mean_expected_variance", "mean_sample_variance",

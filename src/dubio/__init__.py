@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dubio.errors import BadFile, DubioError, MissingExtra, StoreError, UnknownName, UserError
     from dubio.evaluation import Evaluation, evaluate
     from dubio.formats import read_predictions, write_predictions
+    from dubio.modules import FittedModule, fit, load_fit
     from dubio.referral import (
         Policy,
         apply_policy,
@@ -31,6 +32,7 @@ __all__ = [
     "DubioError",
     "Evaluation",
     "Examples",
+    "FittedModule",
     "Metric",
     "MissingExtra",
     "Policy",
@@ -46,10 +48,12 @@ __all__ = [
     "apply_policy",
     "benchmark",
     "evaluate",
+    "fit",
     "fit_capacity_policy",
     "fit_risk_policy",
     "fit_screening_policy",
     "join",
+    "load_fit",
     "load_plugin",
     "method",
     "metric",
@@ -66,6 +70,7 @@ _HOMES = {
     "dubio.errors": ("BadFile", "DubioError", "MissingExtra", "StoreError", "UnknownName", "UserError"),
     "dubio.evaluation": ("Evaluation", "evaluate"),
     "dubio.formats": ("read_predictions", "write_predictions"),
+    "dubio.modules": ("FittedModule", "fit", "load_fit"),
     "dubio.referral": (
         "Policy",
         "apply_policy",

@@ -4,8 +4,9 @@
 (:func:`shared_prefix`; its plain twin :func:`plain_passes` runs everything S times). Of Gaussian weights a sample is
 one set: they are drawn a sample, and the samples run one by one. *Other weights, same inputs*: the states are
 stacked and mapped over, or looped over (:func:`stacked_states`, :func:`looped_states`); a static rule on shapes and
-device decides, never a timing, so that results do not depend on load. *Same weights, many batches*: what depends on
-the weights alone is computed ahead (:func:`fixed`; its plain twin is the model itself).
+device decides, never a timing, so that results do not depend on load. Where only a linear head differs, the network
+before it runs once (:func:`shared_body`). *Same weights, many batches*: what depends on the weights alone is computed
+ahead (:func:`fixed`; its plain twin is the model itself).
 Tests hold every fast path equal to its twin.
 """
 
@@ -163,7 +164,7 @@ def repeat(value: Tensor | Carried, times: int) -> Any:
     if times == 1:
         return value
     if isinstance(value, Tensor):
-        return value.repeat(times, *([1] * (value.ndim - 1)))
+        return torch.cat([value] * times)  # unlike Tensor.repeat it keeps the order in memory, such as channels last
     return value.repeat(times)
 
 
@@ -192,6 +193,20 @@ def stacked_states(model: Model, states: Sequence[State], batch: Any) -> Tensor:
 def looped_states(model: Model, states: Sequence[State], batch: Any) -> Tensor:
     """The plain twin of :func:`stacked_states`: one state after another."""
     return torch.stack([cast(Tensor, functional_call(model, dict(state), (batch,))) for state in states])
+
+
+def shared_body(model: Model, weights: Tensor, biases: Tensor, batch: Any) -> Tensor:
+    """Deterministic logits ``[states, B, K]`` of states that differ in a linear head alone: the network runs once.
+
+    Its plain twin is :func:`looped_states` of the whole states.
+
+    Args:
+        model: In eval mode, with the weights that the states share.
+        weights: Of the head, ``[states, K, width]``.
+        biases: Of the head, ``[states, K]``.
+        batch: One batch.
+    """
+    return torch.matmul(model.network(batch), weights.transpose(1, 2)) + biases[:, None]
 
 
 def _random(step: nn.Module) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.mapped import MappedRows
+from dubio.mapped import LazyRows
 
 Kind = Literal["train", "val", "cal", "id", "shift", "ood"]
 """What a split is for. ``cal`` is seen neither by training nor by selection."""
@@ -20,7 +20,7 @@ Need = Literal["labels", "samples", "ood", "data_variance", "model_variance", "t
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 StrArray = NDArray[np.str_]
-Inputs = tuple[str, ...] | NDArray[Any] | MappedRows
+Inputs = tuple[str, ...] | NDArray[Any] | LazyRows
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 TARGETS: tuple[Target, ...] = get_args(Target)

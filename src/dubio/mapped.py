@@ -1,11 +1,13 @@
-"""Rows of an array that stays in its file: what is too large for memory is read row by row, when it is asked for."""
+"""Rows that are not in memory: what is too large for it is read or made row by row, when it is asked for."""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +16,69 @@ BLOCK_BYTES = 1 << 26
 """So much is read at a time where everything must be seen once."""
 
 
+class LazyRows(ABC):
+    """Rows of one shape, like those of an array, of which choosing reads nothing and indexing reads what is asked for.
+
+    Attributes:
+        costly: Whether it takes hours to look at every row: whoever can does with a sample, or asks first.
+    """
+
+    costly: ClassVar[bool] = False
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def __getitem__(self, key: Any) -> NDArray[Any]:
+        """Read a row (an index) or rows (a slice, a mask, an index array) into memory."""
+
+    @property
+    @abstractmethod
+    def row_shape(self) -> tuple[int, ...]:
+        """Of one row."""
+
+    @property
+    @abstractmethod
+    def dtype(self) -> np.dtype[Any]:
+        """Of the elements."""
+
+    @abstractmethod
+    def take(self, rows: NDArray[Any]) -> Self:
+        """These rows, in this order; an index array or a mask. Nothing is read."""
+
+    @abstractmethod
+    def keys(self) -> list[bytes]:
+        """The content of each row in short: equal where the rows are equal."""
+
+    @abstractmethod
+    def content(self) -> bytes:
+        """What the rows hold, in short, for a fingerprint."""
+
+    def expect(self, batches: Sequence[NDArray[Any]]) -> None:
+        """Be told which rows will be asked for, in which order; a source that takes long may read ahead."""
+        del batches
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return (self[row] for row in range(len(self)))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """All rows in memory."""
+        whole = self[:]
+        return whole if dtype is None else whole.astype(dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the rows together."""
+        return (len(self), *self.row_shape)
+
+    @property
+    def ndim(self) -> int:
+        """Axes, that of the rows included."""
+        return 1 + len(self.row_shape)
+
+
 @dataclass(frozen=True, eq=False)
-class MappedRows:
+class MappedRows(LazyRows):
     """Some rows of a memory-mapped array, in some order; choosing rows reads nothing.
 
     Attributes:
@@ -35,23 +98,10 @@ class MappedRows:
         """Read a row (an index) or rows (a slice, a mask, an index array) into memory."""
         return np.array(self.whole[self.rows[key]])
 
-    def __iter__(self) -> Iterator[NDArray[Any]]:
-        return (self[row] for row in range(len(self)))
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """All rows in memory."""
-        whole = self[:]
-        return whole if dtype is None else whole.astype(dtype)
-
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the rows together."""
-        return (len(self.rows), *self.whole.shape[1:])
-
-    @property
-    def ndim(self) -> int:
-        """Axes, that of the rows included."""
-        return self.whole.ndim
+    def row_shape(self) -> tuple[int, ...]:
+        """Of one row."""
+        return self.whole.shape[1:]
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -71,9 +121,21 @@ class MappedRows:
         return f"rows{self.shape}{self.dtype.str}".encode() + self.digests[self.rows].tobytes()
 
 
-def row_blocks(array: NDArray[Any] | MappedRows) -> Iterator[NDArray[Any]]:
+def row_blocks(array: NDArray[Any] | LazyRows) -> Iterator[NDArray[Any]]:
     """Consecutive rows in memory, at most :data:`BLOCK_BYTES` at a time (but at least a row)."""
     row = max(1, math.prod(array.shape[1:]) * array.dtype.itemsize)
     step = max(1, BLOCK_BYTES // row)
     for start in range(0, len(array), step):
         yield array[start : start + step]
+
+
+def row_digests(array: NDArray[Any] | LazyRows) -> NDArray[np.uint8]:
+    """SHA-256 of the bytes of every row ``[N, 32]``."""
+    blocks = (np.ascontiguousarray(block) for block in row_blocks(array))
+    found = b"".join(hashlib.sha256(row.data).digest() for block in blocks for row in block)
+    return np.frombuffer(found, dtype=np.uint8).reshape(len(array), 32)
+
+
+def row_keys(array: NDArray[Any] | LazyRows) -> list[bytes]:
+    """The content of each row in short: equal where rows are equal, whether they are in memory or not."""
+    return array.keys() if isinstance(array, LazyRows) else [digest.tobytes() for digest in row_digests(array)]

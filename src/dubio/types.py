@@ -30,7 +30,7 @@ from dubio.kinds import (
     StrArray,
     Target,
 )
-from dubio.mapped import MappedRows
+from dubio.mapped import LazyRows
 from dubio.pooling import FloatArray
 from dubio.predictions import Predictions
 
@@ -70,14 +70,20 @@ class Examples:
         labels: Class index ``[N]`` (−1: none of the task's classes), or multi-hot ``[N, K]``.
         ids: What an example is called, unique within a data set.
         group: What belongs together (a patient, a document) and is never torn apart or resampled singly.
+        facts: What else is known of every example, by name (a hospital, a quality): subgroups for the report. No part
+            of the fingerprint, since nothing is learned from it.
     """
 
     inputs: Inputs
     labels: IntArray
     ids: StrArray | None = None
     group: StrArray | None = None
+    facts: Mapping[str, StrArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name, column in self.facts.items():
+            if len(column) != len(self.inputs):
+                raise UserError(f"fact {name!r} has {len(column)} rows, inputs has {len(self.inputs)}.")
         for name in ("labels", "ids", "group"):
             column = getattr(self, name)
             if column is not None and len(column) != len(self.inputs):
@@ -92,23 +98,24 @@ class Examples:
         if isinstance(self.inputs, tuple):
             inputs = tuple(self.inputs[int(i)] for i in rows)
         else:
-            inputs = self.inputs.take(rows) if isinstance(self.inputs, MappedRows) else self.inputs[rows]
+            inputs = self.inputs.take(rows) if isinstance(self.inputs, LazyRows) else self.inputs[rows]
         return Examples(
             inputs,
             self.labels[rows],
             None if self.ids is None else self.ids[rows],
             None if self.group is None else self.group[rows],
+            {name: column[rows] for name, column in self.facts.items()},
         )
 
     def fingerprint(self) -> str:
-        """SHA-256 over the content: inputs, labels, ids and groups."""
+        """SHA-256 over the content: inputs, labels, ids and groups; facts do not count."""
         digest = hashlib.sha256()
         if isinstance(self.inputs, tuple):
             for text in self.inputs:
                 raw = text.encode("utf-8", "surrogatepass")
                 digest.update(len(raw).to_bytes(8, "little"))
                 digest.update(raw)
-        elif isinstance(self.inputs, MappedRows):
+        elif isinstance(self.inputs, LazyRows):
             digest.update(self.inputs.content())
         else:
             _hash_array(digest, self.inputs)

@@ -34,7 +34,7 @@ def test_no_cut_has_a_better_f1(pairs):
     probs = np.array([(step + 1) / 14 for step, _ in pairs])[:, None]
     truth = np.array([label for _, label in pairs])[:, None]
     predictions = multilabel(probs, truth.astype(int))
-    found = fit_thresholds(predictions)
+    found = fit_thresholds(predictions, least=1)
     if not truth.any():
         assert found.tolist() == [0.5]
         return
@@ -47,15 +47,28 @@ def test_no_cut_has_a_better_f1(pairs):
 def test_every_label_has_its_own():
     probs = [[0.9, 0.2], [0.8, 0.1], [0.3, 0.05], [0.2, 0.01]]
     labels = [[1, 1], [0, 1], [0, 0], [0, 0]]
-    found = fit_thresholds(multilabel(probs, labels))
+    found = fit_thresholds(multilabel(probs, labels), least=1)
     assert found == pytest.approx([0.85, 0.075], abs=1e-6)
 
 
 def test_neighbouring_floats_are_told_apart():
     close = np.nextafter(np.float32(0.3), np.float32(1))
     predictions = Predictions(np.array([[[close], [np.float32(0.3)]]]), np.array([[1], [0]]), target="multilabel")
-    said = asserted(predictions, fit_thresholds(predictions))
+    said = asserted(predictions, fit_thresholds(predictions, least=1))
     assert said[:, 0].tolist() == [True, False] or len(np.unique(predictions.probs)) == 1
+
+
+def test_a_label_that_hardly_any_row_carries_keeps_one_half():
+    """Its only row is ranked last: the best F1 would assert it everywhere."""
+    probs = np.linspace(0.6, 0.01, 40)[:, None]
+    rare, common = np.zeros((40, 1), dtype=int), (probs > 0.3).astype(int)
+    rare[-1] = 1
+    found = fit_thresholds(multilabel(np.hstack([probs, probs]), np.hstack([rare, common])))
+    assert found[0] == 0.5
+    assert found[1] == pytest.approx(0.3, abs=0.02)
+    assert fit_thresholds(multilabel(probs, rare), least=1)[0] < 0.01
+    with pytest.raises(UserError, match="given 0"):
+        fit_thresholds(multilabel(probs, rare), least=0)
 
 
 def test_metrics_at_thresholds_are_scikit_learns():

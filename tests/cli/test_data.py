@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dubio.cli.data import app, own_arguments
+from dubio.cli.data import app, arguments_of
 from dubio.errors import UnknownName, UserError
 from dubio.tasks.sources.corpus import DataMissing
 
@@ -65,14 +65,14 @@ def test_a_wrong_column_is_named_with_the_nearest(path: str) -> None:
 
 def test_lists_are_written_with_commas() -> None:
     given = {"data": Path("x.csv"), "novel": "a, b", "features": "*", "text": None, "fractions": "1,0,0,0"}
-    assert own_arguments(given) == {
+    assert arguments_of(given) == {
         "data": "x.csv",
         "novel": ("a", "b"),
         "features": ("*",),
         "fractions": (1.0, 0.0, 0.0, 0.0),
     }
     with pytest.raises(UserError, match="four numbers"):
-        own_arguments({"data": "x", "fractions": "half"})
+        arguments_of({"data": "x", "fractions": "half"})
 
 
 @pytest.fixture
@@ -100,6 +100,8 @@ def test_getting_says_where_the_data_is(clinc_dir: str) -> None:
     assert "data_full.json" in run("get", "clinc", "--data-dir", clinc_dir)
     assert "comes with a package" in run("get", "digits")
     with pytest.raises(DataMissing, match="Place text_train"):
+        run("get", "aapd")
+    with pytest.raises(DataMissing, match=r"does not hold the corpus 'aapd'.* for text_train"):
         run("get", "aapd", "--data-dir", clinc_dir)
 
 
@@ -120,6 +122,8 @@ def test_checking_a_name_compares_with_the_published_counts(clinc_dir: str) -> N
     assert (train["found"], train["published"], train["differs"]) == (10, 15000, True)
     assert "DIFFERS" in run("check", "clinc", "--data-dir", clinc_dir)
     with pytest.raises(DataMissing, match="dubio data get reuters"):
+        run("check", "reuters")
+    with pytest.raises(DataMissing, match="does not hold the corpus 'reuters'"):
         run("check", "reuters", "--data-dir", clinc_dir)
 
 

@@ -141,6 +141,18 @@ def test_mistakes_are_named(files):
     assert run(a, "--values", "prob").exit_code == 2
 
 
+def test_thresholds_of_other_labels_are_refused(tmp_path):
+    probs, labels = np.array([[0.3, 0.2], [0.1, 0.9]]), np.array([[1, 0], [0, 1]])
+    for file, classes in (("test", ["cat", "dog"]), ("same", ["cat", "dog"]), ("turned", ["dog", "cat"])):
+        np.savez(tmp_path / f"{file}.npz", probs=probs, labels=labels, classes=np.array(classes))
+    np.savez(tmp_path / "unnamed.npz", probs=probs, labels=labels)
+    told = ("--target", "multilabel", "--replicates", 0, "--json")
+    for file in ("same", "unnamed"):
+        run(tmp_path / "test.npz", "--thresholds-from", tmp_path / f"{file}.npz", *told)
+    with pytest.raises(UserError, match=r"label 1 is 'cat' there and 'dog' in validation"):
+        run(tmp_path / "test.npz", "--thresholds-from", tmp_path / "turned.npz", *told)
+
+
 def test_thresholds_come_from_validation_predictions(tmp_path):
     """Probabilities of one label stop short of one half: cut there it is never asserted."""
     labels = np.tile([[1, 1], [0, 1], [1, 0], [0, 0]], (10, 1))

@@ -93,6 +93,13 @@ def test_a_dry_run_counts_and_changes_nothing(folder, done):
     assert not (folder / "elsewhere").exists()
 
 
+def test_one_training_is_spoken_of_as_one(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    one = (*OWN, "--seeds", "1", "--method", "deterministic", "--dry-run", "--store", "elsewhere")
+    said = CliRunner().invoke(app, list(one), catch_exceptions=False).stdout
+    assert "to be made    1 training, 1 prediction\n" in said
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -104,6 +111,7 @@ def test_a_dry_run_counts_and_changes_nothing(folder, done):
         (("run", "quick", "--method", "mcdropout"), "Did you mean 'mc-dropout'"),
         (("run", "quick", "--set", "epoch=2"), "Did you mean 'epochs'"),
         (("run", "quick", "--set", "epochs=many"), "epochs must be a whole number"),
+        ((*SMALL, "--set", "mc-dropout.p=2", "--dry-run"), "--set mc-dropout.*p must be at least 0"),
         (("run", "quick", "--network", "mlp", "--task", "digits"), "mlp"),
         ((*OWN[:5], "--label", "klass"), "Did you mean 'class'"),
         ((*SMALL, "--executor", "remote"), "local"),
@@ -114,7 +122,7 @@ def test_a_dry_run_counts_and_changes_nothing(folder, done):
         (("run", "quick", "--data-dir", "nowhere"), "no such folder"),
         (("run", "quick", "--data-dir", "."), "no task of benchmark 'quick'"),
         ((*SMALL, "--preset", "paper"), "does not go with --data"),
-        (("run", "text", "--task", "aapd", "--network", "textcnn", "--data-dir", "."), "not on this machine"),
+        (("run", "text", "--task", "aapd", "--network", "textcnn", "--data-dir", "."), "does not hold .* 'aapd'"),
         ((*SMALL, "--store", "my points.csv"), "cannot write"),
         ((*SMALL, "--plugin", "none.py"), "no such file"),
         ((*SMALL, "--out", "my points.csv"), "--out"),

@@ -61,6 +61,18 @@ def test_whole_pixels_shift_by_whole_pixels_and_zeros_come_in():
     assert close(found, wanted)
 
 
+def test_a_fraction_is_the_same_share_of_any_side():
+    batch = images(height=8, width=16)
+    share = Affine(fraction=0.25).apply(batch, draws(down=1.0, right=1.0))
+    down = Affine(pixels=2.0).apply(batch, draws(down=1.0))
+    assert close(share, Affine(pixels=4.0).apply(down, draws(right=1.0)))
+    both = Affine(pixels=1.0, fraction=0.125).apply(batch, draws(down=0.0))
+    assert close(both, Affine(pixels=2.0).apply(batch, draws(down=0.0)))
+    assert "fraction" not in describe(Affine(pixels=1.0))  # fits stored before there was one keep their identity
+    with pytest.raises(UserError, match="fraction"):
+        Affine(fraction=1.0)
+
+
 @pytest.mark.parametrize("shape", [(9, 9), (6, 11)])
 def test_any_map_is_scipys_linear_interpolation(shape):
     height, width = shape

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dubio.data.augmentation import ShiftFlip, Views, augmented
-from dubio.data.batches import WINDOW, collate, prediction_rows, training_rows
-from dubio.encoders import ArrayRows, TokenRows
+from dubio.data.batches import MOST_ELEMENTS, WINDOW, collate, prediction_rows, training_rows
+from dubio.encoders import ArrayRows, ImageRows, TokenRows
 from dubio.errors import UserError
 
 lengths_of = st.lists(st.integers(1, 20), min_size=1, max_size=80)
@@ -47,6 +47,18 @@ def test_prediction_visits_every_row_once_within_windows():
     assert all(piece.min() // WINDOW == piece.max() // WINDOW for piece in rows)
 
 
+@pytest.mark.parametrize(("side", "most"), [(8, 128), (64, 128), (128, 128), (256, 42), (512, 10), (2048, 1)])
+def test_large_images_are_predicted_fewer_at_a_time(side, most):
+    pixel = np.zeros((1, 1, 1, 1))
+    as_floats = ArrayRows(np.broadcast_to(pixel.astype(np.float32), (300, 3, side, side)))
+    as_bytes = ImageRows(np.broadcast_to(pixel.astype(np.uint8), (300, side, side, 3)), np.zeros((3, 256), np.float32))
+    for encoded in (as_floats, as_bytes):
+        batches = list(prediction_rows(encoded, 128))
+        assert max(map(len, batches)) == most
+        assert np.array_equal(np.concatenate(batches), np.arange(300))
+        assert len(batches[0]) * 3 * side**2 <= max(MOST_ELEMENTS, 3 * side**2)
+
+
 def test_buckets_waste_less_than_random_batches():
     lengths = np.random.default_rng(1).integers(1, 200, size=4000)
     rows = training_rows(texts(lengths.tolist()), 32, np.random.default_rng(2))
@@ -71,6 +83,19 @@ def test_a_shift_moves_pixels_and_a_flip_mirrors_them():
     assert down_right[0, 0].tolist() == [[0, 0, 0], [0, 0, 1], [0, 3, 4]]
     mirrored = ShiftFlip(pixels=0, flip=1.0).apply(image, torch.tensor([[0.0, 0.0, 0.3]]))
     assert torch.equal(mirrored, image.flip(-1))
+
+
+def test_it_is_a_crop_of_the_padded_image_then_a_flip_with_every_place_alike():
+    images = np.random.default_rng(0).normal(size=(300, 3, 7, 5)).astype(np.float32)
+    uniforms = torch.rand(300, 3, generator=torch.Generator().manual_seed(0))
+    found = ShiftFlip(4, 0.5).apply(torch.from_numpy(images), uniforms).numpy()
+    padded = np.pad(images, ((0, 0), (0, 0), (4, 4), (4, 4)))
+    places = np.floor(9 * uniforms.numpy()).astype(int)
+    for i, (top, left, _) in enumerate(places):
+        cut = padded[i, :, top : top + 7, left : left + 5]
+        assert np.array_equal(found[i], cut[..., ::-1] if uniforms[i, 2] < 0.5 else cut)
+    assert np.bincount(places[:, 0], minlength=9).min() > 15
+    assert np.bincount(places[:, 1], minlength=9).min() > 15
 
 
 def test_augmentation_is_a_function_of_the_generator():

@@ -19,6 +19,7 @@ from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit
 from dubio.parts import describe, restore
 from dubio.posteriors.mixture import Mixture
 from dubio.registry import METHODS
+from dubio.training.collectors import Last
 from dubio.types import Examples, SourceCard, Split, Task
 
 
@@ -137,6 +138,32 @@ def test_a_child_starts_from_its_parents_weights():
     other = fit(spec_of(METHODS.make("heteroscedastic", epochs=1), task), task, FitContext())
     with pytest.raises(UserError, match="the earlier fit has head"):
         fit(spec_of(child, task), task, FitContext(start=other.tensors))
+
+
+def test_a_fit_that_continues_another_is_never_trained_from_scratch():
+    task = images()
+    parent = METHODS.make("deterministic", epochs=1)
+    child = Recipe("child", start=parent.fit_part(), objective=replace(parent.objective, epochs=0))
+    with pytest.raises(UserError, match="start: this fit continues from another one"):
+        fit(spec_of(child, task), task, FitContext())
+    planned = {**spec_of(parent, task), "start": "0" * 64}
+    with pytest.raises(UserError, match="start: this fit continues from another one"):
+        fit(planned, task, FitContext())
+    first = fit(spec_of(parent, task), task, FitContext())
+    with pytest.raises(UserError, match="this recipe starts from scratch"):
+        fit(spec_of(parent, task), task, FitContext(start=first.tensors))
+
+
+def test_a_start_may_start_from_another_one():
+    task = images()
+    first = METHODS.make("deterministic", epochs=2)
+    second = Recipe("second", start=first.fit_part(), objective=replace(first.objective, epochs=1), collect=Last())
+    third = Recipe("third", start=second.fit_part(), objective=replace(first.objective, epochs=0))
+    posterior = third.fit(task, NetworkSpec("cnn"), seed=0, context=FitContext())
+    one = fit(spec_of(first, task), task, FitContext())
+    two = fit(spec_of(second, task), task, FitContext(start=one.tensors))
+    assert all(np.array_equal(tensor.numpy(), two.tensors[name]) for name, tensor in posterior.tensors().items())
+    assert any(not np.array_equal(one.tensors[name], two.tensors[name]) for name in one.tensors)
 
 
 def test_views_are_seen_at_prediction_and_do_not_depend_on_the_batch():

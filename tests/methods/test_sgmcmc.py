@@ -15,8 +15,8 @@ from dubio.posteriors.points import Points
 from dubio.registry import METHODS
 from dubio.testing import assert_ok, check_method
 from dubio.training.collectors import KeepAll
+from dubio.training.cycles import Cyclic
 from dubio.training.objectives import Objective
-from dubio.training.schedules import Cyclic
 from dubio.training.sgmcmc import SGLD
 from dubio.types import Examples, SourceCard, Split, Task
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from cut_off import Kept
 
 from dubio.encoders import encoding_for
 from dubio.errors import UserError
@@ -135,24 +136,6 @@ def test_several_states_of_one_fit_are_scored_by_the_head():
     assert torch.equal(twice.model_variance, once.model_variance.repeat(2, 1))
 
 
-class Kept:
-    """A checkpoint in memory that cuts a training off."""
-
-    every_seconds = 0.0
-
-    def __init__(self, stop_after=None):
-        self.kept, self.saves, self.stop_after = None, 0, stop_after
-
-    def load(self):
-        return self.kept
-
-    def save(self, tensors, state):
-        self.kept = {"tensors": {k: v.copy() for k, v in tensors.items()}, "state": state}
-        self.saves += 1
-        if self.saves == self.stop_after:
-            raise KeyboardInterrupt
-
-
 def test_a_resumed_training_is_the_uninterrupted_one():
     task = blobs()
     _, spec = spec_of("sngp-regularised", task, spectral=0.8)
@@ -160,7 +143,6 @@ def test_a_resumed_training_is_the_uninterrupted_one():
     cut = Kept(stop_after=3)
     with pytest.raises(KeyboardInterrupt):
         fit(spec, task, FitContext(checkpoint=cut))
-    cut.stop_after = None
     resumed = fit(spec, task, FitContext(checkpoint=cut))
     assert whole.tensors.keys() == resumed.tensors.keys()
     assert all(np.array_equal(whole.tensors[name], resumed.tensors[name]) for name in whole.tensors)

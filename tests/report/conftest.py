@@ -6,6 +6,7 @@ import pytest
 
 from dubio.report import Results, score_run
 
+from .text_world import make_text_world
 from .world import FakeStore, make_world
 
 
@@ -17,3 +18,13 @@ def world() -> tuple[FakeStore, dict[str, Any]]:
 @pytest.fixture(scope="session")
 def results(world: tuple[FakeStore, dict[str, Any]]) -> Results:
     return score_run(*world)
+
+
+@pytest.fixture(scope="session")
+def text_world() -> tuple[FakeStore, dict[str, Any]]:
+    return make_text_world()
+
+
+@pytest.fixture(scope="session")
+def scored(text_world: tuple[FakeStore, dict[str, Any]]) -> Results:
+    return score_run(*text_world)

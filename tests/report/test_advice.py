@@ -1,80 +1,19 @@
-"""Advice and claims on constructed worlds where the answer is known."""
+"""Advice on constructed worlds where the answer is known."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 
-from dubio.report import Results
 from dubio.report.advice import Advice, advice, conclusion, home_standing
-from dubio.report.aggregate import Cell, Score
-from dubio.report.claims import Claim, Evidence, claims
+from dubio.report.aggregate import Cell
 from dubio.report.comparison import Losses, against_best, told_apart
-from dubio.report.cost import Cost
-from dubio.report.manifest import Manifest, MethodView, RunView, SplitView, TaskView
 from dubio.report.measures import RANKED_BY, detection_name
-from dubio.report.sections import paper_part
+from dubio.report.standing import compared
 
-TITLES = {
-    "deterministic": ("Deterministic", 1, 0),
-    "mc-dropout": ("MC dropout", 1, 10),
-    "mc-concrete-dropout": ("MC concrete dropout", 1, 10),
-    "deep-ensemble": ("Deep ensemble", 5, 0),
-}
-AUROC = detection_name("ood_auroc", "confidence")
-
-
-def task(name: str, classes: int, target: str = "multiclass", away: tuple[tuple[str, str], ...] = ()) -> TaskView:
-    splits = [("test", "id"), *away]
-    return TaskView(
-        key=name,
-        name=name,
-        inputs="text",
-        target=target,  # type: ignore[arg-type]
-        classes=tuple(map(str, range(classes))),
-        network="textcnn",
-        splits=tuple(SplitView(split, kind, split, 100) for split, kind in splits),  # type: ignore[arg-type]
-        corpus=name,
-    )
-
-
-def made(tasks: list[TaskView], values: dict[tuple[str, str, str], dict[str, tuple[float, ...]]]) -> Results:
-    """Results with these values: (task, split, metric) → method → one value a run."""
-    names = list(dict.fromkeys(name for cells in values.values() for name in cells))
-    methods = tuple(
-        MethodView(
-            name,
-            TITLES[name][0],
-            TITLES[name][1],
-            TITLES[name][2],
-            name if name != "deep-ensemble" else "deterministic",
-        )
-        for name in names
-    )
-    scores = [
-        Score(key, split, "id", name, seed, None, metric, value)
-        for (key, split, metric), cells in values.items()
-        for name, found in cells.items()
-        for seed, value in enumerate(found)
-    ]
-    one: Any = lambda value: type("C", (), {"n": 1, "mean": value, "std": None})()  # noqa: E731
-    costs: Any = {
-        (t.key, name): Cost(
-            one(TITLES[name][1]), one(10.0 * TITLES[name][1]), one(1.0), one(3), one(500.0), one(1e3), one(2e6)
-        )
-        for t in tasks
-        for name in names
-    }
-    curves: Any = {(t.key, name): (object(),) for t in tasks for name in names}
-    view = Manifest("made", {}, tuple(tasks), methods, (RunView("r", tasks[0].key, names[0], 0, None, ()),), ())
-    better: Any = {RANKED_BY: "lower", AUROC: "higher", "accuracy": "higher"}
-    return Results(
-        manifest=view, scores=tuple(scores), curves=curves, losses={}, costs=costs, better=better, not_ranked={},
-        environment={}, unsettled={}, temperatures={}, entropies={}, promises={}, growth={}, missing=(),
-    )  # fmt: skip
+from .advice_world import AUROC, made, task
 
 
 def about(found: tuple[Advice, ...], words: str) -> Advice:
@@ -172,6 +111,28 @@ def test_a_limit_on_trainings_says_what_it_costs() -> None:
     assert "500 examples a second" in answer.evidence[0]
 
 
+def test_a_pair_is_judged_alike_under_every_limit() -> None:
+    cells = {
+        "mc-concrete-dropout": (0.300, 0.420, 0.360),
+        "deterministic": (0.400, 0.401, 0.402),
+        "mc-dropout": (0.399, 0.452, 0.505),
+        "deep-ensemble": (0.290, 0.295, 0.300),
+    }
+    results = made([task("a", 2)], {("a", "test", RANKED_BY): cells})
+    (only,) = results.manifest.tasks
+    whole = home_standing(results, only)
+    assert whole is not None
+    for limit in (("deterministic", "mc-dropout"), ("deterministic", "mc-dropout", "mc-concrete-dropout")):
+        part = home_standing(results, only, among=limit)
+        assert part is not None
+        assert set(part.cells) == set(part.verdicts) == set(limit)
+        for name in limit:
+            if name != part.order[0]:
+                verdict = compared(results, whole, (name, part.order[0]))
+                assert verdict is not None
+                assert part.verdicts[name] == verdict
+
+
 def test_nothing_is_said_without_data_or_with_one_method() -> None:
     assert advice(made([task("a", 2)], {("a", "test", RANKED_BY): {"deterministic": (0.5, 0.6)}})) == ()
     assert advice(made([task("a", 2)], {("a", "test", "accuracy"): {"deterministic": (1.0,)}})) == ()
@@ -210,70 +171,3 @@ def test_a_known_spread_counts_even_where_the_other_is_not_known() -> None:
     kin = {"a": 1, "b": 2}
     assert against_best(once, "lower", losses, kin)["b"].place == "behind"
     assert against_best(varied, "lower", losses, kin)["b"].place == "tied"
-
-
-def claim(results: Results, words: str) -> Claim:
-    return next(each for each in claims(results) if words in each.statement)
-
-
-@pytest.mark.parametrize(
-    ("single", "pooled", "outcome"),
-    [
-        ((0.50, 0.51, 0.49), (0.30, 0.31, 0.29), "supported"),
-        ((0.30, 0.31, 0.29), (0.50, 0.51, 0.49), "contradicted"),
-        ((0.30, 0.51, 0.39), (0.40, 0.31, 0.49), "cannot be decided"),
-    ],
-)
-def test_claims_follow_the_numbers(single: tuple[float, ...], pooled: tuple[float, ...], outcome: str) -> None:
-    values = {("a", "test", RANKED_BY): {"deterministic": single, "deep-ensemble": pooled}}
-    found = claim(made([task("a", 2)], values), "a deep ensemble scores better")
-    assert found.outcome == outcome
-    assert "Deep ensemble" in found.evidence[0].text
-
-
-def test_claims_may_be_mixed_and_need_data() -> None:
-    low, high = (0.30, 0.31, 0.29), (0.50, 0.51, 0.49)
-    values = {
-        ("a", "test", RANKED_BY): {"deterministic": high, "deep-ensemble": low},
-        ("b", "test", RANKED_BY): {"deterministic": low, "deep-ensemble": high},
-    }
-    results = made([task("a", 2), task("b", 3)], values)
-    found = claim(results, "a deep ensemble scores better")
-    assert found.outcome == "mixed"
-    assert found.tally == "two test sets: 1 for, 1 against, 0 undecided"
-    assert claim(results, "BERT").outcome == "no data"
-    part = paper_part(results)
-    assert len(part["claims"]) == 1
-    assert any("BERT" in statement for statement in part["silent"])
-
-
-def test_a_claim_that_most_test_sets_leave_open_is_supported_in_part() -> None:
-    one, open_ = Evidence("supports", ""), Evidence("undecided", "")
-    assert Claim("", "", (one, open_)).outcome == "supported"
-    assert Claim("", "", (one, open_, open_)).outcome == "supported in part"
-    assert Claim("", "", (Evidence("contradicts", ""), open_, open_)).outcome == "contradicted in part"
-
-
-def test_textcnn_against_bert_on_the_same_novel_classes() -> None:
-    one = task("a", 2, away=(("novel", "ood"),))
-    two = replace(one, key="a (bert)", network="bert")
-    values = {
-        ("a", "novel", AUROC): {"deterministic": (0.80, 0.81, 0.79)},
-        ("a (bert)", "novel", AUROC): {"deterministic": (0.70, 0.71, 0.69)},
-    }
-    found = claim(made([one, two], values), "BERT")
-    assert found.outcome == "supported"
-    assert "(TextCNN) against" in found.evidence[0].text
-
-
-def test_domains_near_a_coin() -> None:
-    away = task("a", 2, away=(("there", "shift"),))
-    near = made([away], {("a", "there", AUROC): {"deterministic": (0.51, 0.52, 0.51), "mc-dropout": (0.5, 0.51, 0.5)}})
-    far = made([away], {("a", "there", AUROC): {"deterministic": (0.61, 0.62, 0.61), "mc-dropout": (0.5, 0.51, 0.5)}})
-    assert claim(near, "coin").outcome == "supported"
-    assert claim(far, "coin").outcome == "contradicted"
-
-
-def test_other_inputs_are_not_measured_by_a_study_of_text() -> None:
-    results = made([replace(task("a", 2), inputs="image")], {("a", "test", RANKED_BY): {"deterministic": (0.5, 0.6)}})
-    assert paper_part(results) == {}

@@ -93,7 +93,7 @@ def test_report_writes_page_table_and_figures(kept: Kept, tmp_path: Path) -> Non
     assert (out / "report.html").stat().st_size > 50_000
     assert (out / "results.csv").read_text().startswith("task,split,kind,method,seed,member,metric,value\n")
     assert {path.suffix for path in figures.iterdir()} == {".png", ".svg"}
-    assert len(list(figures.glob("screening-*.png"))) == 9
+    assert len(list(figures.glob("screening-*.png"))) == 11
 
 
 def test_report_as_json_holds_means_spreads_and_costs(kept: Kept, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from dubio.report.aggregate import Cell
-from dubio.report.comparison import Losses, against_best, paired_variance
+from dubio.report.comparison import Losses, against_best, paired_variance, told_apart
 
 
 def cell(*values: float) -> Cell:
@@ -93,6 +93,16 @@ def test_more_methods_ask_for_a_larger_difference() -> None:
     two = {"a": cell(0.1, 0.12, 0.11), "b": cell(0.15, 0.17, 0.16)}
     many = two | {f"m{i}": cell(0.4, 0.5, 0.6) for i in range(6)}
     assert against_best(many, "lower")["b"].resolves > against_best(two, "lower")["b"].resolves  # type: ignore[operator]
+
+
+def test_a_part_of_the_methods_is_judged_as_strictly_as_all_of_them() -> None:
+    cells = {"a": cell(0.1, 0.12, 0.11), "b": cell(0.15, 0.17, 0.16), "c": cell(0.25, 0.27, 0.3), "d": cell(0.5, 0.6)}
+    kin = dict.fromkeys(cells, "alike")
+    part = against_best(cells, "lower", kin=kin, among=("b", "c"))
+    assert (part["b"].place, set(part)) == ("best", {"b", "c"})
+    assert part["c"] == told_apart(cells, "lower", ("c", "b"), kin=kin)
+    alone = against_best({name: cells[name] for name in "bc"}, "lower", kin=kin)
+    assert part["c"].resolves != alone["c"].resolves
 
 
 def test_false_alarms_stay_below_the_level() -> None:

@@ -20,7 +20,7 @@ from dubio.report.aggregate import Score
 from dubio.report.figures.catalogue import plates
 from dubio.report.figures.series import Series
 from dubio.report.manifest import SplitView, TaskView
-from dubio.report.style import FAMILIES, OUTLINES, SPARE, looks
+from dubio.report.style import ENSEMBLING, FAMILIES, OUTLINES, SPARE, looks
 from dubio.report.tables import results_csv
 
 from .world import FakeStore
@@ -41,9 +41,11 @@ def test_each_task_has_the_figures_its_splits_allow(results: Results) -> None:
         "referral",
         "rejection",
     ]
-    assert slugs["screening"] == [*always, "cost"]
+    home = ["roc-test", "certainty-test"]
+    assert slugs["screening"] == [*always, *home, "cost"]
     studied = ["ridges-elsewhere", "correlation-elsewhere", "transfer"]
-    assert slugs["reviews"] == [*always, "density-elsewhere", *studied, "entropy", "cost"]
+    screened = [*home, "referral-elsewhere", "roc-elsewhere", "certainty-elsewhere"]
+    assert slugs["reviews"] == [*always, *screened, "density-elsewhere", *studied, "entropy", "cost"]
     studied = ["ridges-novel", "correlation-novel", "transfer"]
     away = ["density-novel", "density-blur", "density-noise", *studied, "entropy", "severity"]
     assert slugs["digits"] == [*always, *away, "cost"]
@@ -65,7 +67,7 @@ def test_figures_are_written_in_every_format_and_show_something(world: World, re
     before = dict(matplotlib.rcParams)
     small = _only(results, "screening")
     written = write_figures(*world, tmp_path, ("png", "svg", "pdf"), results=small)
-    assert len(written) == 30
+    assert len(written) == 36
     assert dict(matplotlib.rcParams) == before
     for path in written:
         content = path.read_bytes()
@@ -113,6 +115,9 @@ def test_families_differ_in_colour_and_marker_and_have_an_outline() -> None:
     every = [*FAMILIES.values(), *SPARE]
     assert len({colour for colour, _ in every}) == len({marker for _, marker in every}) == len(every)
     assert {marker for _, marker in every} == set(OUTLINES)
+    studied = [*ENSEMBLING.values(), FAMILIES["deterministic"], FAMILIES["mc-dropout"]]
+    assert len({colour for colour, _ in studied}) == len({marker for _, marker in studied}) == len(studied)
+    assert {marker for _, marker in studied} <= set(OUTLINES)
 
 
 def test_the_long_table_reads_back(results: Results) -> None:

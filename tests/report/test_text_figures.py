@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import permutations
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,56 +9,26 @@ from sklearn import metrics as sk
 
 from dubio.metrics.quantities import uncertainty
 from dubio.registry import METRICS
-from dubio.report import Results, score_run
-from dubio.report.across import FEWEST_SETS, ranking_words, rankings_of
+from dubio.report import Results
 from dubio.report.figures.architectures import architectures_of, architectures_reading
-from dubio.report.figures.canvas import inline_svg
-from dubio.report.figures.catalogue import plates, plates_across
 from dubio.report.figures.clouds import mean_of
 from dubio.report.figures.correlations import correlations_across, correlations_of, correlations_reading
 from dubio.report.figures.diversity import diversity_of, diversity_reading
 from dubio.report.figures.drawn_from import Subject, densities_of
 from dubio.report.figures.epochs import epochs_of, epochs_reading
-from dubio.report.figures.growing import ACCURACY, NLL, sized_of
 from dubio.report.figures.likelihoods import likelihoods_of
 from dubio.report.figures.rates import rates_of, rates_reading
 from dubio.report.figures.ridges import ridges_of
 from dubio.report.figures.spectral import multiplied_of, multiplied_reading
 from dubio.report.figures.transfer import transfer_of
 from dubio.report.measures import DETECTED_BY, GAP, detection_name
-from dubio.report.sizes import grow_at_home, pools_of
 from dubio.report.sketches import CORRECT, INCORRECT, shares
-from dubio.types import Predictions, join, pool_members
+from dubio.types import Predictions, join
 
-from .text_world import MULTIPLIERS, SITES, make_text_world
+from .text_world import MULTIPLIERS, SITES, stored, subject
 from .world import FakeStore
 
 World = tuple[FakeStore, dict[str, Any]]
-NEW = ("diversity", "size", "rates", "spectral", "epochs", "ridges-elsewhere", "correlation-elsewhere", "transfer")
-EVIL = '<script>alert("x")</script>&$\\frac{$'
-
-
-@pytest.fixture(scope="module")
-def text_world() -> World:
-    return make_text_world()
-
-
-@pytest.fixture(scope="module")
-def scored(text_world: World) -> Results:
-    return score_run(*text_world)
-
-
-def subject(results: Results, key: str) -> Subject:
-    return Subject(results, next(task for task in results.manifest.tasks if task.key == key))
-
-
-def stored(world: World, task: str, method: str, split: str, network: str | None = None) -> list[Predictions]:
-    store, manifest = world
-    return [
-        store.predictions[run["id"], split]
-        for run in manifest["runs"]
-        if (run["task"], run["method"]) == (task, method) and network in (None, run["network"])
-    ]
 
 
 # --- scores ----------------------------------------------------------------------------------------------------------
@@ -138,73 +105,6 @@ def test_ridges_hold_each_quantity_of_the_methods_that_have_it(text_world: World
 def test_shares_add_up_whatever_the_edges() -> None:
     values = np.random.default_rng(0).normal(size=(3, 200))
     assert shares(values, np.linspace(-0.1, 0.1, 5)).sum() == pytest.approx(1.0)
-
-
-# --- ensembles -------------------------------------------------------------------------------------------------------
-
-
-def three_members(rows: int = 240, classes: int = 3) -> list[Predictions]:
-    rng = np.random.default_rng(1)
-    labels = rng.integers(0, classes, rows)
-    return [
-        Predictions((2 * np.eye(classes)[labels] + rng.normal(0, 2, (4, rows, classes))).astype(np.float32), labels)
-        for _ in range(3)
-    ]
-
-
-def test_growing_ensembles_are_those_of_all_orders_of_their_members() -> None:
-    members = three_members()
-    grown = grow_at_home(pool_members(members))
-    assert grown is not None
-    for size in (1, 2, 3):
-        # A circle of three has every pair: the mean over the circle is the mean over all orders.
-        pooled = [pool_members([members[i] for i in order[:size]]) for order in permutations(range(3))]
-        right = np.mean([(p.probs.argmax(axis=1) == p.labels).mean() for p in pooled])
-        nll = np.mean([METRICS.make("calibrated_nll").compute(p) for p in pooled])
-        assert grown.growth.accuracy[:, size - 1].mean() == pytest.approx(right, abs=1e-9)
-        assert grown.growth.nll[:, size - 1].mean() == pytest.approx(nll, abs=1e-5)
-
-
-@pytest.mark.parametrize("members", [2, 3, 5])
-def test_every_member_is_in_as_many_ensembles_of_a_size_and_first_once(members: int) -> None:
-    pools = pools_of(members)
-    assert len(pools) == len({frozenset(pool) for pool in pools}) == members * (members - 1) + 1
-    for size in range(1, members):
-        sized = [pool for pool in pools if len(pool) == size]
-        assert sorted(pool[0] for pool in sized) == list(range(members))
-        counts = np.bincount([member for pool in sized for member in pool])
-        assert (counts == size).all()
-
-
-def test_one_member_or_one_example_does_not_grow() -> None:
-    assert grow_at_home(three_members()[0]) is None
-    assert grow_at_home(pool_members([member.take(np.array([0])) for member in three_members()])) is None
-
-
-def test_the_whole_ensemble_of_the_figure_is_that_of_the_table(text_world: World, scored: Results) -> None:
-    panels = {panel.title: panel for panel in sized_of(subject(scored, "digits"))}
-    assert set(panels) == {ACCURACY, NLL, "AUROC, novel", "AUROC, blur-5", "AUROC, noise-5"}
-    places = {ACCURACY: ("test", "accuracy"), NLL: ("test", "calibrated_nll"), "AUROC, novel": ("novel", "ood_auroc")}
-    for title, (split, metric) in places.items():
-        assert [series.look.ensemble for series in panels[title].series] == [True] * 3
-        cell = scored.cells["digits", split, "mc-dropout-ensemble", metric]
-        series = next(series for series in panels[title].series if series.look.title == "MC dropout ensemble")
-        assert series.mean[-1] == pytest.approx(cell.mean, abs=1e-5)
-        single = scored.cells["digits", split, "mc-dropout", metric]
-        assert series.mean[0] == pytest.approx(single.mean, abs=1e-5)
-
-
-def test_multilabel_ensembles_grow_by_their_probabilities() -> None:
-    rng = np.random.default_rng(2)
-    labels = rng.integers(0, 2, (90, 4))
-    members = [
-        Predictions((3 * labels - 1.5 + rng.normal(0, 1.5, (3, 90, 4))).astype(np.float32), labels, "multilabel")
-        for _ in range(2)
-    ]
-    grown = grow_at_home(pool_members(members))
-    assert grown is not None
-    pooled = np.mean([1 / (1 + np.exp(-m.logits.astype(float))) for m in members], axis=(0, 1))
-    assert grown.growth.accuracy[0, -1] == pytest.approx(((pooled > 0.5) == labels).all(axis=1).mean())
 
 
 # --- clouds ----------------------------------------------------------------------------------------------------------
@@ -336,112 +236,6 @@ def test_networks_that_share_a_task_are_paired_by_method(text_world: World, scor
         ]
         assert values[network] == pytest.approx(np.mean(right))
     assert architectures_reading(found).startswith("bert is better than textcnn in accuracy for ")
-
-
-def test_each_metric_ranks_over_the_test_sets_it_is_meant_for(results: Results) -> None:
-    found = {ranking.slug: ranking for ranking in rankings_of(results)}
-    assert set(found) == {"ranks", "ranks-brier", "ranks-accuracy", "ranks-shift", "ranks-shift-accuracy"}
-    assert len(found["ranks-brier"].comparison.datasets) == 3
-    shifted = found["ranks-shift"].comparison
-    assert set(shifted.datasets) == {"digits/blur-5", "digits/noise-5", "reviews/elsewhere"}
-    places = [("digits", "blur-5"), ("digits", "noise-5"), ("reviews", "elsewhere")]
-    table = np.array([
-        [-results.cells[task, split, m.name, "ood_auroc"].mean for m in results.manifest.methods]
-        for task, split in places
-    ])  # fmt: skip
-    ranks = table.argsort(axis=1).argsort(axis=1).mean(axis=0) + 1
-    assert [shifted.average_ranks[m.title] for m in results.manifest.methods] == pytest.approx(ranks)
-    assert "over three shifted test sets" in ranking_words(found["ranks-shift"])
-
-
-def test_two_test_sets_are_the_fewest_that_rank(results: Results) -> None:
-    assert FEWEST_SETS == 2
-    manifest = results.manifest
-    two = replace(results, manifest=replace(manifest, tasks=manifest.tasks[:2]))
-    assert "ranks" in {ranking.slug for ranking in rankings_of(two)}
-    one = replace(results, manifest=replace(manifest, tasks=manifest.tasks[1:2]))
-    assert rankings_of(one) == ()
-
-
-def test_a_task_counts_once_and_test_sets_of_few_methods_do_not(scored: Results) -> None:
-    ranking = rankings_of(scored)[0]
-    assert set(ranking.comparison.datasets) == {"digits/test", "screening/test", "reviews (textcnn)/test"}
-    assert ranking.left_out == ("bounded-a", "bounded-b", "bounded-c")
-    cells = {key: cell for key, cell in scored.cells.items() if key[0] != "screening" or key[2] == "deterministic"}
-    fewer = replace(scored)
-    fewer.__dict__["cells"] = cells
-    ranking = rankings_of(fewer)[0]
-    assert ranking.sparse == ("screening/test",)
-    assert "screening/test" in ranking_words(ranking)
-
-
-def test_a_method_that_lacks_a_test_set_is_left_out_and_said_so(results: Results) -> None:
-    cells = {
-        key: cell for key, cell in results.cells.items() if (key[0], key[2]) != ("screening", "mc-concrete-dropout")
-    }
-    fewer = replace(results)
-    fewer.__dict__["cells"] = cells
-    ranking = rankings_of(fewer)[0]
-    assert "MC concrete dropout" not in ranking.comparison.average_ranks
-    assert ranking.left_out == ("MC concrete dropout",)
-    assert "Left out, for want of a value somewhere: MC concrete dropout." in ranking_words(ranking)
-
-
-# --- what is shown ---------------------------------------------------------------------------------------------------
-
-
-def test_figures_appear_only_where_their_data_are(results: Results, scored: Results) -> None:
-    drawn = {task.key: {plate.slug for plate in plates(scored, task)} for task in scored.manifest.tasks}
-    bare = {task.key: {plate.slug for plate in plates(results, task)} for task in results.manifest.tasks}
-    assert {"rates", "epochs"} <= drawn["digits"]
-    assert not {"rates", "epochs", "spectral"} & bare["digits"]
-    assert "spectral" in drawn["reviews (textcnn)"]
-    assert "spectral" not in drawn["digits"]
-    assert not {"transfer", "correlation-novel", "ridges-novel"} & drawn["screening"]
-    assert {"correlation-novel", "ridges-novel", "transfer"} <= drawn["digits"]
-    assert not {"size", "diversity"} & drawn["reviews (bert)"]
-    across = {plate.slug for plate in plates_across(scored)}
-    assert {"networks-reviews", "likelihood", "transfer", "correlation", "rates", "epochs"} <= across
-    assert not {"networks-reviews", "rates", "epochs"} & {plate.slug for plate in plates_across(results)}
-
-
-def test_every_new_figure_is_drawn_and_says_what_is_seen(scored: Results) -> None:
-    new = ("diversity", "size", "rates", "spectral", "epochs", "ridges", "correlation", "transfer", "density")
-    shown = [plate for task in scored.manifest.tasks for plate in plates(scored, task) if plate.slug.startswith(new)]
-    shown += list(plates_across(scored))
-    assert {plate.slug.partition("-")[0] for plate in shown} >= {*new, "networks", "likelihood", "ranks"}
-    for plate in shown:
-        assert plate.reading.endswith(".")
-        assert "nan" not in plate.reading
-    one_each = {plate.slug.partition("-")[0]: plate for plate in shown}
-    for plate in one_each.values():
-        assert len(list(ElementTree.fromstring(inline_svg(plate.draw())).iter())) > 50
-
-
-def test_names_stay_text_in_every_new_figure() -> None:
-    store, manifest = make_text_world()
-    kept = ("deterministic", "mc-concrete-dropout", "deep-ensemble", "bounded-a", "bounded-b")
-    manifest["methods"] = [method for method in manifest["methods"] if method["name"] in kept]
-    manifest["tasks"] = [task for task in manifest["tasks"] if task["name"] == "reviews"]
-    manifest["runs"] = [run for run in manifest["runs"] if run["task"] == "reviews" and run["method"] in kept]
-    for place, method in enumerate(manifest["methods"]):
-        method["title"] = f"{EVIL}{place}"
-    for run in manifest["runs"]:
-        run["task"], run["network"] = EVIL, f"{run['network']}{EVIL}"
-    for task in manifest["tasks"]:
-        task["name"], task["network"] = EVIL, f"{task['network']}{EVIL}"
-    for record in store.records.values():
-        if "rates" in record:
-            record["rates"] = {EVIL: 0.3}
-    found = score_run(store, manifest)
-    first = [plate for plate in plates(found, found.manifest.tasks[0]) if plate.slug in NEW]
-    across = list(plates_across(found))
-    assert {plate.slug for plate in first} == set(NEW)
-    assert {"likelihood", "correlation"} <= {plate.slug for plate in across}
-    for plate in (*first, *across):
-        drawn = ElementTree.fromstring(inline_svg(plate.draw()))
-        assert "script" not in {element.tag.rpartition("}")[2] for element in drawn.iter()}
-        assert any("<script>" in text for text in drawn.itertext())
 
 
 def test_sketches_keep_right_and_wrong_apart(text_world: World, scored: Results) -> None:

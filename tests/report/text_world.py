@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dubio.report import Results
+from dubio.report.figures.drawn_from import Subject
+from dubio.types import Predictions
+
 from .world import FakeStore, identifier, make_world, predictions
 
 SITES = ("K1", "K2", "K3", "mu")
@@ -95,3 +99,20 @@ def _add_run(
             "spec": {"schema": 1, "kind": "prediction", "fit": fit},
         }
     )
+
+
+def subject(results: Results, key: str) -> Subject:
+    """A task of scored results, as figures are drawn of it."""
+    return Subject(results, next(task for task in results.manifest.tasks if task.key == key))
+
+
+def stored(
+    world: tuple[FakeStore, dict[str, Any]], task: str, method: str, split: str, network: str | None = None
+) -> list[Predictions]:
+    """What a method's runs predict on a split."""
+    store, manifest = world
+    return [
+        store.predictions[run["id"], split]
+        for run in manifest["runs"]
+        if (run["task"], run["method"]) == (task, method) and network in (None, run["network"])
+    ]

@@ -40,6 +40,7 @@ class FakeStore:
         self.predictions: dict[tuple[str, str], Predictions] = {}
         self.records: dict[str, dict[str, Any]] = {}
         self.specs: dict[str, dict[str, Any]] = {}
+        self.pictures: dict[str, dict[int, bytes]] = {}
         self.reads = 0
 
     def manifests(self) -> list[str]:
@@ -59,6 +60,9 @@ class FakeStore:
 
     def record(self, identifier: str) -> dict[str, Any]:
         return self.records[identifier]
+
+    def read_pictures(self, fingerprint: str) -> dict[int, bytes]:
+        return self.pictures.get(fingerprint, {})
 
     def spec(self, room: str, identifier: str) -> dict[str, Any]:
         return self.specs.get(identifier, {})

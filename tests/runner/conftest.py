@@ -9,7 +9,8 @@ import fake_left
 import pytest
 
 from dubio.registry import METHODS, NETWORKS, TASKS
-from dubio.runner.benchmark import Benchmark, TaskEntry
+from dubio.runner.benchmark import Benchmark
+from dubio.runner.entries import TaskEntry
 from dubio.runner.executor import WorkerOrders
 from dubio.runner.running import BenchmarkRun, Finish
 from dubio.runner.setting import prepare

@@ -54,9 +54,10 @@ class FakeRecipe:
     fault: str = ""
     members: int = 1
     samples: int = 0
+    most: int = 0
 
     def fit_part(self) -> FakeRecipe:
-        return replace(self, members=1, samples=0)
+        return replace(self, members=1, samples=0, most=0)
 
 
 def _register(name: str, family: str, many: int, sampled: int, child: bool = False) -> None:
@@ -127,6 +128,7 @@ def fit_spec(
 def pred_spec(recipe: FakeRecipe, fit_id: str, *, seed: int, member: int) -> dict[str, Any]:
     return {
         "schema": 1, "kind": "prediction", "fit": fit_id, "samples": recipe.samples, "seed": seed, "member": member,
+        **({"most": recipe.most} if recipe.most else {}),
     }  # fmt: skip
 
 
@@ -166,7 +168,9 @@ def _perhaps_fail(recipe: FakeRecipe, seed: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def predictor(spec: Any, prediction: Any, tensors: Any, encoder: Any) -> Callable[[Split], Predictions]:
+def predictor(
+    spec: Any, prediction: Any, tensors: Any, encoder: Any, *, device: str
+) -> Callable[[Split], Predictions]:
     print("a stray word on standard output must not harm the protocol")
     assert encoder == {"encoder": "fake"}
     samples = max(1, prediction["samples"])
@@ -179,7 +183,7 @@ def encode_split(encoding: Any, train_split: Split, split: Split) -> Any:
     return split.data.inputs
 
 
-def predict_with(posterior: int, encoded: Any, split: Split, task: Any, *, seed: int) -> Predictions:
+def predict_with(posterior: int, encoded: Any, split: Split, task: Any, *, seed: int, device: str) -> Predictions:
     assert task["target"] == "multiclass"
     return _predictions((encoded[:, :3] * (posterior + 1))[None], split)
 
@@ -191,7 +195,7 @@ def _predictions(logits: Any, split: Split) -> Predictions:
     )  # fmt: skip
 
 
-def estimate(spec: Any, task: Task) -> dict[str, float]:
+def estimate(spec: Any, task: Task, *, device: str) -> dict[str, float]:
     return {"seconds": restore(spec["recipe"]).seconds, "bytes": 1000}
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 if __name__ == "__main__":
     import fake_left
 
-    from dubio.runner.benchmark import Benchmark, TaskEntry
+    from dubio.runner.benchmark import Benchmark
+    from dubio.runner.entries import TaskEntry
     from dubio.runner.executor import WorkerOrders
     from dubio.runner.running import BenchmarkRun
     from dubio.runner.setting import prepare

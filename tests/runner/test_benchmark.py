@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dubio.errors import BadFile, UnknownName, UserError
-from dubio.runner.benchmark import Benchmark, TaskEntry, built_in, load_benchmark, parse_benchmark
+from dubio.runner.benchmark import Benchmark, built_in, load_benchmark, parse_benchmark
+from dubio.runner.entries import TaskEntry
 from dubio.runner.overrides import Overrides, parse_seeds, parse_setting
 
 WHOLE = """

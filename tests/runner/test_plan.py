@@ -8,7 +8,8 @@ import fake_left
 import pytest
 
 from dubio.errors import UnknownName, UserError
-from dubio.runner.benchmark import TaskEntry
+from dubio.runner.benchmark import parse_benchmark
+from dubio.runner.entries import TaskEntry
 from dubio.runner.plan import make_plan, method_rows, titled
 from dubio.runner.setting import prepare
 from dubio.runner.tuning import combinations, plan_trials
@@ -48,6 +49,7 @@ def test_needs_come_first_and_parents_are_planned(fake_world, benchmark):
         assert set(node.needs) <= seen
         seen.add(node.id)
     assert len(plan.of_kind("fit")) == 2  # the child's parent is the plain method's fit
+    assert plan.asked == 3  # the child, its parent and the plain method
 
 
 def test_a_new_version_of_an_opaque_method_is_another_prediction(fake_world, benchmark, monkeypatch):
@@ -113,3 +115,28 @@ def test_tuning_what_does_not_change_the_fit_is_refused(fake_world, benchmark):
     wanted = replace(benchmark("opaque"), tune={"opaque": {}})
     with pytest.raises(UserError, match="recipes"):
         plan_trials(wanted, prepare(wanted), fake_left)
+
+
+def test_an_entry_called_otherwise_shares_the_trainings_and_predicts_with_fewer_samples(fake_world, benchmark):
+    """The same task twice: once as it is, once with more test sets, on which a few samples must do."""
+    whole = benchmark("plain", "mc-drop", seeds=(0,))
+    (entry,) = whole.tasks
+    far = replace(entry, arguments={**entry.arguments, "extra": True}, called="toy-far", most_samples=2)
+    plan = planned(replace(whole, tasks=(entry, far)))
+    assert len(plan.of_kind("fit")) == len(planned(whole).of_kind("fit")) == 2
+    runs = {(run.task, run.method): run for run in plan.runs}
+    assert {task for task, _ in runs} == {"toy", "toy-far"}
+    assert runs["toy-far", "mc-drop"].spec["most"] == 2
+    assert "most" not in runs["toy", "mc-drop"].spec
+    assert runs["toy", "mc-drop"].fits == runs["toy-far", "mc-drop"].fits
+
+
+def test_what_an_entry_is_called_is_checked(fake_world, benchmark):
+    table = {"name": "b", "methods": ["plain"], "task": [{"name": "toy", "network": "toy-net", "called": "a/b"}]}
+    with pytest.raises(UserError, match="'a/b'"):
+        parse_benchmark(table)
+    table["task"][0] |= {"called": "ab", "most_samples": 0}
+    with pytest.raises(UserError, match="most_samples must be at least 1"):
+        parse_benchmark(table)
+    table["task"][0] |= {"most_samples": 3}
+    assert parse_benchmark(table).tasks[0].labels == ("ab", "toy")

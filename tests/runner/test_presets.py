@@ -175,6 +175,19 @@ def test_what_is_wrong_is_named(table, change, words):
         parse_benchmark(broken, "paper")
 
 
+def test_a_variant_must_not_be_taken_for_a_registered_method(table, world):
+    table["variant"]["drop"] = {"method": "plain", "lr": 0.5}
+    table["methods"].append("drop")
+    with pytest.raises(UserError, match=r"\[variant.drop\] is called like a registered method; .*\[method.drop\]"):
+        prepare(parse_benchmark(table, "paper"))
+
+
+@pytest.mark.parametrize(("setting", "place"), [("width=3", "network.width"), ("rows=9", "task.rows")])
+def test_an_argument_of_the_network_or_task_is_told_from_training(table, world, setting, place):
+    with pytest.raises(UserError, match=f"no method has a training argument .*: set {place}"):
+        prepare(Overrides(settings=[setting]).apply(parse_benchmark(table, "paper")))
+
+
 def test_unknown_presets(table):
     with pytest.raises(UnknownName, match="Did you mean 'paper'"):
         parse_benchmark(table, "papr")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from dubio.registry import METHODS, TASKS, task
-from dubio.runner.benchmark import Benchmark, TaskEntry, load_benchmark
+from dubio.runner.benchmark import Benchmark, load_benchmark
+from dubio.runner.costs import stored_samples
+from dubio.runner.entries import TaskEntry
 from dubio.runner.left import load_left
 from dubio.runner.plan import make_plan, method_rows
+from dubio.runner.running import BenchmarkRun
 from dubio.runner.setting import prepare
 from dubio.types import Examples, SourceCard, Split, Task
 
@@ -51,6 +56,26 @@ def test_eighteen_set_ups_with_five_members_are_25_trainings(small_task):
     assert families["deep-ensemble"] == "deterministic"
     assert families["mc-concrete-dropout-ensemble"] == "mc-concrete-dropout"
     assert None not in families.values()
+
+
+def test_the_disk_forecast_counts_every_sample_that_is_stored(small_task):
+    cycled = {"epochs": 6, "cycles": 2, "samples_per_cycle": 2, "sampling_epochs": 2}
+    given = {"deterministic": {"epochs": 1}, "mc-dropout": {"epochs": 1, "samples": 3}, "csgld": cycled}
+    benchmark = Benchmark("all", (TaskEntry("small", "mlp"),), tuple(given), (0,), given)
+    settings, left = prepare(benchmark), load_left()
+    plan = make_plan(benchmark, settings, left, {})
+    found = {}
+    for node in plan.of_kind("predict"):
+        fit = plan.nodes[node.spec["fit"]].spec
+        fitted = left.fit(fit, settings[0].task, left.FitContext())
+        predict = left.predictor(fit, node.spec, fitted.tensors, fitted.encoder, device="cpu")
+        assert stored_samples(node.spec, fit) == predict(settings[0].task.split("test")).samples
+        found[node.method] = stored_samples(node.spec, fit)
+    assert found == {"deterministic": 1, "mc-dropout": 3, "csgld": 4}
+    weightless = SimpleNamespace(**{**vars(left), "estimate": lambda *_, **__: {"seconds": 0.0, "bytes": 0.0}})
+    ahead = BenchmarkRun(benchmark, settings, weightless).forecast(None, 1)
+    rows = sum(len(split) for split in settings[0].predicted)
+    assert ahead.bytes == 4 * sum(found.values()) * rows * len(settings[0].task.classes)
 
 
 def test_the_quick_benchmark_names_what_exists():

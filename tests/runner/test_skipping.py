@@ -9,7 +9,7 @@ import pytest
 
 from dubio.errors import MissingExtra, UnknownName, UserError
 from dubio.registry import network, task
-from dubio.runner.benchmark import TaskEntry
+from dubio.runner.entries import TaskEntry
 from dubio.runner.manifest import manifest_key
 from dubio.runner.overrides import Overrides
 from dubio.runner.running import BenchmarkRun

@@ -1,4 +1,4 @@
-"""Photographs of made-up eyes, in folders laid out like the public data sets."""
+"""Photographs of made-up eyes, in folders laid out like the public data sets; and a machine without other data."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ def eye(seed: int, *, size=(320, 240), centre=CENTRE, radius=RADIUS, level=150):
         .repeat(8, 1)[: size[1], : size[0]]
     )
     return np.clip(picture, 0, 255).astype(np.uint8)
+
+
+@pytest.fixture
+def no_other_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty cache, and no folder that the environment names."""
+    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "no-cache"))
+    monkeypatch.delenv("DUBIO_DATA", raising=False)
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ import pytest
 
 from dubio.errors import BadFile, UnknownName, UserError
 from dubio.tasks.fundus.layouts import read_collection
+from dubio.tasks.fundus.survey import find_data
+from dubio.tasks.sources.corpus import DataMissing
 
 
 def facts(collection):
@@ -35,6 +37,17 @@ def test_eyepacs_pairs_eyes_by_name(eyes):
     both = facts(read_collection(eyes.home))
     assert both["1_left"] == (2, "1", "", -1, "test")
     assert both["10_left"] == (0, "10", "", -1, "train")
+
+
+def test_a_named_folder_without_photographs_is_refused_whatever_else_has_some(eyes, tmp_path, monkeypatch):
+    eyes.save("train/10_left.jpeg", 0)
+    eyes.write("trainLabels.csv", "image,level", "10_left,0")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setenv("DUBIO_DATA", str(eyes.home))
+    assert find_data(None, None, 64) == eyes.home
+    assert find_data(None, str(eyes.home), 64) == eyes.home
+    with pytest.raises(DataMissing, match=r"data_dir '.*empty' holds no photographs.*trainLabels\.csv"):
+        find_data(None, str(tmp_path / "empty"), 64)
 
 
 def test_aptos_counts_every_photograph_as_a_patient(eyes):

@@ -1,9 +1,7 @@
-"""From files to pixels: geometry against the disc that was drawn, every mode and every broken file, and the cache."""
+"""From files to pixels: geometry against the disc that was drawn, every mode and every broken file."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from pathlib import Path
 
@@ -12,8 +10,6 @@ import pytest
 
 Image = pytest.importorskip("PIL.Image")
 
-from dubio.mapped import MappedRows  # noqa: E402
-from dubio.tasks.fundus import cache, crew, hashes  # noqa: E402
 from dubio.tasks.fundus.disc import look, square  # noqa: E402
 from dubio.tasks.fundus.gathered import gather  # noqa: E402
 from dubio.tasks.fundus.opening import Unreadable, open_picture  # noqa: E402
@@ -159,158 +155,6 @@ def test_a_folder_without_one_readable_file_is_refused(eyes):
     eyes.write("labels.csv", "image,grade", "a,1")
     with pytest.raises(Exception, match="none of its 1 photographs can be read"):
         gather(eyes.home, 64)
-
-
-def many(eyes, count):
-    for number in range(count):
-        eyes.save(f"{number}.png", number)
-    eyes.write("labels.csv", "image,grade,patient", *(f"{n},{n % 5},p{n // 2}" for n in range(count)))
-
-
-def test_prepared_photographs_stay_in_their_file_until_asked_for(eyes):
-    many(eyes, 6)
-    found = gather(eyes.home, 64)
-    assert isinstance(found.images, MappedRows)
-    assert isinstance(found.images.whole, np.memmap)
-    assert found.images.shape == (6, 64, 64, 3)
-    assert found.images.dtype == np.uint8
-    picture = Image.fromarray(eyes.make(4))
-    np.testing.assert_array_equal(found.images[4], square(picture, look(picture).box, 64))
-
-
-def test_nothing_is_prepared_twice_and_what_changes_is(eyes, monkeypatch):
-    many(eyes, 4)
-    first = gather(eyes.home, 64)
-
-    def never(*_):
-        raise AssertionError
-
-    monkeypatch.setattr(cache, "prepare_all", never)
-    monkeypatch.setattr(hashes, "_hashed", never)
-    again = gather(eyes.home, 64)
-    np.testing.assert_array_equal(np.asarray(first.images), np.asarray(again.images))
-    monkeypatch.undo()
-    monkeypatch.setenv("DUBIO_CACHE", str(eyes.home.parent / "cache"))
-    eyes.save("2.png", 99)
-    changed = gather(eyes.home, 64)
-    same = [np.array_equal(a, b) for a, b in zip(first.images, changed.images, strict=True)]
-    assert same == [True, True, False, True]
-
-
-def test_files_moved_elsewhere_find_their_prepared_pixels(eyes, tmp_path, monkeypatch):
-    many(eyes, 4)
-    gather(eyes.home, 64)
-    eyes.home.rename(tmp_path / "elsewhere")
-    monkeypatch.setattr(cache, "prepare_all", None)
-    assert len(gather(tmp_path / "elsewhere", 64)) == 4
-
-
-def test_verify_sees_through_an_unchanged_size_and_time(eyes):
-    many(eyes, 4)
-    before = gather(eyes.home, 64)
-    path, facts = eyes.home / "1.png", (eyes.home / "1.png").stat()
-    raw = bytearray(path.read_bytes())
-    raw[-16] ^= 1  # one bit, the same size
-    path.write_bytes(raw)
-    os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    assert len(gather(eyes.home, 64)) == len(before)
-    known = hashes.file_hashes([path])[path]
-    assert hashes.file_hashes([path], verify=True)[path] == hashlib.sha256(raw).hexdigest() != known
-
-
-def test_verify_makes_a_spoilt_cache_again(eyes, tmp_path):
-    many(eyes, 4)
-    good = np.asarray(gather(eyes.home, 64).images)
-    (array,) = tmp_path.glob("cache/retina/64-*/images.npy")
-    spoilt = np.load(array, mmap_mode="r+")
-    spoilt[:] = 7
-    spoilt.flush()
-    assert np.asarray(gather(eyes.home, 64).images).mean() == 7
-    np.testing.assert_array_equal(np.asarray(gather(eyes.home, 64, verify=True).images), good)
-
-
-def test_an_interrupted_preparation_goes_on_and_leaves_nothing_half_written(eyes, tmp_path, monkeypatch):
-    many(eyes, 6)
-    whole, done = crew.prepare_one, []
-
-    def failing(path, row, rows):
-        if len(done) == 4:
-            raise KeyboardInterrupt
-        done.append(row)
-        return whole(path, row, rows)
-
-    monkeypatch.setattr(crew, "prepare_one", failing)
-    with pytest.raises(KeyboardInterrupt):
-        gather(eyes.home, 64)
-    assert not list(tmp_path.glob("cache/retina/64-*/images.npy"))
-    (log,) = tmp_path.glob("cache/retina/.64-*/done.jsonl")
-    # a torn last line and a row that never reached the disk are done again
-    lines = log.read_text().splitlines()
-    spoilt = json.loads(lines[0])["row"]
-    np.load(log.with_name("images.npy"), mmap_mode="r+")[spoilt] = 3
-    log.write_text("\n".join(lines) + '\n{"row": 5, "dig')
-    again = []
-    monkeypatch.setattr(crew, "prepare_one", lambda path, row, rows: (again.append(row), whole(path, row, rows))[1])
-    resumed = np.asarray(gather(eyes.home, 64).images)
-    assert sorted(again) == sorted({*range(6)} - {*done} | {spoilt})
-    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "fresh"))
-    monkeypatch.setattr(crew, "prepare_one", whole)
-    np.testing.assert_array_equal(resumed, np.asarray(gather(eyes.home, 64).images))
-    assert not list(tmp_path.glob("cache/retina/.64-*"))
-
-
-def test_processes_give_the_same_as_one_and_survive_a_file_that_kills(eyes, tmp_path, monkeypatch):
-    many(eyes, 10)
-    (eyes.home / "3.png").write_bytes(b"")
-    alone = gather(eyes.home, 64, processes=1)
-    monkeypatch.setattr(crew, "WORTH", 2)
-    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "two"))
-    both = gather(eyes.home, 64, processes=2)
-    np.testing.assert_array_equal(np.asarray(alone.images), np.asarray(both.images))
-    assert alone.findings == both.findings
-
-
-def test_a_process_that_dies_costs_one_photograph(eyes, tmp_path, monkeypatch):
-    many(eyes, 6)
-    array = tmp_path / "rows.npy"
-    np.lib.format.open_memmap(array, mode="w+", dtype=np.uint8, shape=(6, 64, 64, 3)).flush()
-    # a worker that dies at one file: the real one, behind a line that watches what it is given
-    deadly = tmp_path / "dubio_deadly.py"
-    deadly.write_text(
-        "import os\nfrom dubio.tasks.fundus import worker\nreal = worker.prepare_one\n"
-        "def prepare_one(path, row, rows):\n"
-        "    if path.name == '2.png':\n        os._exit(9)\n"
-        "    return real(path, row, rows)\n"
-        "worker.prepare_one = prepare_one\nworker.main()\n"
-    )
-    start = crew.subprocess.Popen
-    monkeypatch.setattr(crew.subprocess, "Popen", lambda words, **how: start([words[0], str(deadly)], **how))
-    monkeypatch.setattr(crew, "WORTH", 1)
-    told = []
-    crew.prepare_all([(eyes.home / f"{n}.png", n) for n in range(6)], array, 2, told.append)
-    assert sorted(outcome.row for outcome in told) == [*range(6)]
-    (lost,) = [outcome for outcome in told if outcome.sort]
-    assert (lost.row, lost.sort) == (2, "unreadable")
-    assert np.load(array)[2].max() == 0
-
-
-def test_a_full_disk_is_refused_before_anything_is_written(eyes, monkeypatch):
-    many(eyes, 4)
-    usage = cache.shutil.disk_usage(eyes.home)
-    monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    with pytest.raises(Exception, match=r"0\.0 GB in the cache.*DUBIO_CACHE"):
-        gather(eyes.home, 64)
-
-
-def test_hashes_of_other_files_in_a_folder_are_not_forgotten(eyes, monkeypatch):
-    one, two = eyes.save("1.png", 1), eyes.save("2.png", 2)
-    known = hashes.file_hashes([one, two])
-    monkeypatch.setattr(hashes, "_hashed", lambda path: pytest.fail("read again"))
-    assert hashes.file_hashes([one]) == {one: known[one]}
-    monkeypatch.chdir(eyes.home)
-    assert hashes.file_hashes([Path("1.png"), Path("2.png")])[Path("2.png")] == known[two]
-    gone = eyes.home / "gone.png"
-    assert isinstance(hashes.file_hashes([one, gone])[gone], OSError)
 
 
 def test_an_absurd_picture_is_a_line_not_a_crash(tmp_path, monkeypatch):

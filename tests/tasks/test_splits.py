@@ -6,7 +6,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from dubio.errors import UserError
-from dubio.tasks.splits import PARTS, TRAIN, parts_by_time, stratified_parts
+from dubio.tasks.splits import PARTS, TRAIN, balanced_rows, parts_by_time, stratified_parts
 
 FRACTIONS = (0.6, 0.1, 0.15, 0.15)
 DEFAULT = {"fractions": FRACTIONS, "seed": 0}
@@ -122,3 +122,19 @@ def test_a_part_that_would_be_empty_is_named() -> None:
 def test_a_part_without_a_share_stays_empty() -> None:
     parts = stratified_parts(np.arange(100) % 4, fractions=(0.8, 0.1, 0, 0.1), seed=0)
     assert np.bincount(parts, minlength=len(PARTS))[2] == 0
+
+
+@given(
+    sizes=st.lists(st.integers(1, 12), min_size=1, max_size=6),
+    share=st.floats(0, 1),
+    seed=st.integers(0, 5),
+)
+@settings(max_examples=60, deadline=None)
+def test_chosen_rows_are_a_like_share_of_every_class(sizes, share, seed):
+    labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    count = round(share * len(labels))
+    rows = balanced_rows(labels, count, seed)
+    assert len(rows) == len(set(rows.tolist())) == count
+    assert (np.diff(rows) > 0).all()
+    wanted = count * np.array(sizes) / len(labels)
+    assert (np.abs(np.bincount(labels[rows], minlength=len(sizes)) - wanted) < 1).all()

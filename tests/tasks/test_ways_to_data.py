@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from dubio.errors import BadFile, UserError
+from dubio.tasks.imdb import imdb
 from dubio.tasks.sources import obtaining, package
 from dubio.tasks.sources.corpus import Corpus, DataMissing, Document, Layout, Original, Wheel
 from dubio.tasks.sources.download import file_sha256
-from dubio.tasks.sources.finding import corpus_cache, find
+from dubio.tasks.sources.finding import corpus_cache, find, holds
 from dubio.tasks.sources.obtaining import obtain
 from dubio.tasks.sources.places import cache_dir, data_folders
 from dubio.types import SourceCard
@@ -67,6 +69,40 @@ def test_folders_come_in_order_and_must_exist(tmp_path: Path, monkeypatch: pytes
     assert obtain(LITTLE, str(tmp_path / "one")).documents()[0].text == "first"
     with pytest.raises(UserError, match="data_dir must be a folder"):
         data_folders(str(tmp_path / "three"))
+
+
+def test_a_named_folder_without_the_corpus_is_refused_whatever_else_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in (tmp_path / "data", corpus_cache(LITTLE)):
+        place.mkdir(parents=True)
+        (place / "little.txt").write_text("elsewhere")
+    (tmp_path / "other").mkdir()
+    monkeypatch.setenv("DUBIO_DATA", str(tmp_path / "data"))
+    corpus = replace(LITTLE, originals=(Original("https://example.invalid/little.zip", "little.zip"),))
+    words = r"data_dir '.*other' does not hold the corpus 'little'.*little.txt; or little.zip as it is.*DUBIO_DATA"
+    with pytest.raises(DataMissing, match=words):
+        obtain(corpus, str(tmp_path / "other"))
+    archive(tmp_path / "other" / "little" / "little.zip")
+    assert holds(corpus, str(tmp_path / "other"))
+    assert obtain(LITTLE).documents()[0].text == "elsewhere"
+
+
+def test_a_stand_in_in_a_named_folder_goes_before_the_corpus_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight ratings in the folder that is named, ten in DUBIO_DATA."""
+    rows = [(part, rating) for part in ("train", "test") for rating in (1, 2, 3, 4, 7, 8, 9, 10) for _ in range(10)]
+    for folder, name in (("named", "imdb_lmrd_18k.jsonl"), ("data", "imdb.jsonl")):
+        (tmp_path / folder).mkdir()
+        told = [
+            json.dumps({"split": part, "text": f"{folder} {place}", "labels": [str(rating)]})
+            for place, (part, rating) in enumerate(rows)
+        ]
+        (tmp_path / folder / name).write_text("\n".join(told))
+    monkeypatch.setenv("DUBIO_DATA", str(tmp_path / "data"))
+    (train,) = imdb(data_dir=str(tmp_path / "named")).of_kind("train")
+    assert str(train.data.inputs[0]).startswith("named")
 
 
 def test_a_whole_copy_wins_over_a_partial_one_in_an_earlier_place(tmp_path: Path) -> None:

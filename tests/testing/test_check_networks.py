@@ -8,47 +8,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from broken_networks import BOTH, Broken, told
+from image_families import SMALL
 from torch import Tensor, nn
 from torch.nn import functional
 
 from dubio.data.batches import TokenBatch
 from dubio.networks.network import Dense, Network
-from dubio.networks.noise import Site
-from dubio.registry import NETWORKS, Entry
-from dubio.testing import Finding, assert_ok, check_network
-
-BOTH = ("dropout", "concrete_dropout")
-
-
-def entry(factory: Callable[..., Any], inputs: str = "table", version: Any = 1) -> Entry[Any]:
-    return Entry("mine", factory, "tests", "A network.", {"inputs": inputs, "version": version})
-
-
-def told(factory: Callable[..., Any], inputs: str = "table", **facts: Any) -> list[str]:
-    findings: list[Finding] = check_network(entry(factory, inputs, **facts))
-    return [finding.problem for finding in findings]
+from dubio.registry import NETWORKS
+from dubio.testing import assert_ok, check_network
 
 
 def dense(shape: tuple[int, ...], *, units: int = 16) -> Network:
     return Network([Dense("dense", shape[0], units, accepts=BOTH)], units)
-
-
-class Broken(nn.Module):
-    """A linear layer behind a site, with one thing wrong that a test says."""
-
-    def __init__(self, shape: tuple[int, ...], site: Site | None = None, inputs: int = 0) -> None:
-        super().__init__()
-        self.linear = nn.Linear(inputs or shape[0], 16)
-        self.site = site or Site("dense", shape[0], accepts=BOTH, weights=lambda: (self.linear.weight,))
-
-    def before(self, h: Tensor) -> Tensor:
-        return h
-
-    def after(self, h: Tensor) -> Any:
-        return h
-
-    def forward(self, h: Tensor) -> Any:
-        return self.after(torch.tanh(self.linear(self.site(self.before(h)))))
 
 
 def test_a_good_network_passes() -> None:
@@ -58,7 +30,7 @@ def test_a_good_network_passes() -> None:
 def test_built_in_networks_pass() -> None:
     for known in NETWORKS.entries():
         if known.origin.startswith("dubio.networks") and "pretrained" not in known.facts:
-            assert_ok(check_network(known))
+            assert_ok(check_network(known, arguments=SMALL.get(known.name)))
 
 
 def test_registration_is_looked_at() -> None:
@@ -216,73 +188,6 @@ def test_a_stage_that_claims_to_broadcast() -> None:
         return Network([Liar("dense", shape[0], 16, accepts=BOTH)], 16)
 
     assert any("4 samples from shared stages differ from 4 whole passes" in text for text in told(mine))
-
-
-def site_network(site: Callable[[int], Site | None], stage: type[Broken] = Broken) -> Callable[..., Network]:
-    def mine(shape: tuple[int, ...]) -> Network:
-        return Network([stage(shape, site(shape[0]))], 16)
-
-    return mine
-
-
-def test_no_site() -> None:
-    assert "It has no noise site that accepts anything" in told(site_network(lambda w: Site("x", w, accepts=())))[0]
-
-
-def test_an_unknown_edit() -> None:
-    found = told(site_network(lambda w: Site("x", w, accepts=("drop_out",))))
-    assert "Site 'x' accepts 'drop_out', which is no edit. Did you mean 'dropout'?" in found[0]
-
-
-def test_site_names_collide() -> None:
-    class Two(Broken):
-        def __init__(self, shape: tuple[int, ...], site: Site | None = None) -> None:
-            super().__init__(shape, site)
-            self.other = Site("x", 16, accepts=("dropout",))
-
-        def after(self, h: Tensor) -> Tensor:
-            return self.other(h)
-
-    twice = told(site_network(lambda w: Site("x", w, accepts=("dropout",)), Two))
-    assert "The site name 'x' is also that of another site" in twice[0]
-    assert "also that of a head's site" in told(site_network(lambda w: Site("head", w, accepts=("dropout",))))[0]
-
-
-def test_a_site_that_is_never_reached() -> None:
-    class Idle(Broken):
-        def __init__(self, shape: tuple[int, ...], site: Site | None = None) -> None:
-            super().__init__(shape, site)
-            self.idle = Site("idle", 16, accepts=("dropout",))
-
-    assert told(site_network(lambda w: None, Idle)) == ["Noise (dropout) at site 'idle' never reaches the output."]
-
-
-def test_a_site_of_the_wrong_width() -> None:
-    found = told(site_network(lambda w: Site("x", w + 2, accepts=("dropout",))))
-    assert "Filling site 'x' with dropout makes the pass fail" in found[0]
-
-
-def test_a_site_without_weights() -> None:
-    found = told(site_network(lambda w: Site("x", w, accepts=BOTH)))
-    assert found == ["Site 'x' accepts concrete_dropout and does not say which weights it feeds."]
-
-
-def test_a_parameter_that_never_learns() -> None:
-    class Spare(Broken):
-        def __init__(self, shape: tuple[int, ...], site: Site | None = None) -> None:
-            super().__init__(shape, site)
-            self.spare = nn.Parameter(torch.randn(3))
-
-    assert told(site_network(lambda w: None, Spare)) == ["With dropout, the loss does not depend on stages.0.spare."]
-
-
-def test_weights_decide_the_way() -> None:
-    class Branching(Broken):
-        def after(self, h: Tensor) -> Tensor:
-            return h if float(self.linear.weight.detach().sum()) > 0 else 2 * h
-
-    found = told(site_network(lambda w: None, Branching))
-    assert any("Mapping over two weight states raised" in text for text in found)
 
 
 class MeanOfWords(nn.Module):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from cut_off import Kept, equal
 
 from dubio.encoders import encoding_for
 from dubio.errors import TrainingFailed, UserError
@@ -32,28 +33,6 @@ def spec_of(method="deterministic", task=None, seed=0, member=0, **arguments):
     return recipe, fit_spec(recipe, task, encoding_for("table", {}), network, seed=seed, member=member)
 
 
-class Kept:
-    """A checkpoint in memory that can be cut off."""
-
-    every_seconds = 0.0
-
-    def __init__(self, stop_after=None):
-        self.kept, self.saves, self.stop_after = None, 0, stop_after
-
-    def load(self):
-        return self.kept
-
-    def save(self, tensors, state):
-        self.kept = {"tensors": {k: v.copy() for k, v in tensors.items()}, "state": state}
-        self.saves += 1
-        if self.saves == self.stop_after:
-            raise KeyboardInterrupt
-
-
-def tensors_equal(a, b):
-    return a.keys() == b.keys() and all(np.array_equal(a[k], b[k]) for k in a)
-
-
 @pytest.mark.parametrize("method", ["deterministic", "mc-dropout", "concrete-dropout", "mc-heteroscedastic"])
 def test_a_separable_task_is_learned(method):
     task = separable()
@@ -76,9 +55,9 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_or_member_does_not()
         fit(spec_of("mc-dropout", task, seed=s, member=m)[1], task, FitContext())
         for s, m in ((0, 0), (0, 0), (1, 0), (0, 1))
     ]
-    assert tensors_equal(runs[0].tensors, runs[1].tensors)
-    assert not tensors_equal(runs[0].tensors, runs[2].tensors)
-    assert not tensors_equal(runs[0].tensors, runs[3].tensors)
+    assert equal(runs[0].tensors, runs[1].tensors)
+    assert not equal(runs[0].tensors, runs[2].tensors)
+    assert not equal(runs[0].tensors, runs[3].tensors)
 
 
 @pytest.mark.parametrize("method", ["regularised", "concrete-dropout", "heteroscedastic"])
@@ -92,7 +71,7 @@ def test_a_resumed_training_equals_the_uninterrupted_one(method, optimiser):
     with pytest.raises(KeyboardInterrupt):
         fit(spec, task, FitContext(checkpoint=checkpoint))
     resumed = fit(spec, task, FitContext(checkpoint=checkpoint))
-    assert tensors_equal(whole.tensors, resumed.tensors)
+    assert equal(whole.tensors, resumed.tensors)
     assert whole.record["history"] == resumed.record["history"]
 
 
@@ -119,7 +98,7 @@ def test_collect_last_keeps_the_last_weights():
     last = fit(spec_of("deterministic", task, epochs=40, lr=0.05, patience=0, collect="last")[1], task, FitContext())
     assert last.record["best_epoch"] == 40
     assert best.record["best_epoch"] < 40
-    assert not tensors_equal(best.tensors, last.tensors)
+    assert not equal(best.tensors, last.tensors)
 
 
 def test_a_loss_that_is_not_a_number_fails_with_a_sentence():
@@ -180,4 +159,4 @@ def test_global_randomness_is_neither_used_nor_disturbed():
     first = fit(spec_of("mc-dropout", task)[1], task, FitContext())
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(2)
-    assert tensors_equal(first.tensors, fit(spec_of("mc-dropout", task)[1], task, FitContext()).tensors)
+    assert equal(first.tensors, fit(spec_of("mc-dropout", task)[1], task, FitContext()).tensors)

@@ -8,6 +8,7 @@ import torch
 from scipy.linalg import solve_discrete_lyapunov
 from torch import nn
 
+from dubio.encoders import ArrayRows
 from dubio.errors import UserError
 from dubio.heads.softmax import Softmax
 from dubio.networks.mlp import mlp
@@ -16,15 +17,20 @@ from dubio.networks.noise import ConcreteDropoutEdit, fill
 from dubio.networks.textcnn import textcnn
 from dubio.training.agreement import check_agreement
 from dubio.training.collectors import BestOnValidation, KeepAll, Last
+from dubio.training.cycles import Cyclic
+from dubio.training.finishing import FinishContext
+from dubio.training.labelled import Labelled
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import SGD, Adam
-from dubio.training.schedules import Constant, Cosine, Cyclic
+from dubio.training.schedules import Constant, Cosine
 from dubio.training.sgmcmc import SGHMC, SGLD
 
 CHAINS, EXAMPLES, L2 = 4000, 50, 0.5
 CURVATURE = torch.tensor([[2.0, 0.6], [0.6, 1.0]])
 CENTRE = torch.tensor([1.0, -2.0])
 PRECISION = CURVATURE + L2 * torch.eye(2)
+NOTHING = Labelled(ArrayRows(np.zeros((0, 2), dtype=np.float32)), np.zeros(0, dtype=np.int64), 2)
+FINISHED = FinishContext(NOTHING, NOTHING, torch.device("cpu"), seed=0, batch=1)
 MEAN = torch.linalg.solve(PRECISION, CURVATURE @ CENTRE)
 
 
@@ -196,7 +202,7 @@ def test_every_marked_snapshot_is_kept_and_counted_before():
                     p.fill_(float(epoch))
             marked = schedule.keeps_after(epoch, epochs)
             held = collect.update(held, model, epoch=epoch, val_nll=0.1 * epoch, marked=marked)
-        states = collect.finish(held, model).states
+        states = collect.finish(held, model, FINISHED).states
         assert [float(next(iter(state.values())).flatten()[0]) for state in states] == wanted
         assert all(state.keys() == model.state_dict().keys() for state in states)
         assert collect.states(schedule, epochs) == len(wanted)

@@ -18,7 +18,7 @@ from dubio.benchmarking.scoring import Drawing, score_split
 from dubio.errors import UnknownName, UserError
 from dubio.evaluation import REPLICATES, STANDARD
 from dubio.formats.values import Values
-from dubio.mapped import MappedRows
+from dubio.mapped import LazyRows
 from dubio.registry import TASKS
 from dubio.types import IntArray, Kind, Split, Task
 
@@ -32,7 +32,7 @@ class Part(NamedTuple):
         labels: Class index ``[N]`` (−1: none of the classes), or multi-hot ``[N, K]``.
     """
 
-    inputs: list[str] | NDArray[Any] | MappedRows
+    inputs: list[str] | NDArray[Any] | LazyRows
     labels: IntArray
 
 
@@ -240,7 +240,7 @@ def _part(split: Split) -> Part:
     inputs = split.data.inputs
     if isinstance(inputs, tuple):
         return Part(list(inputs), split.data.labels.copy())
-    return Part(inputs if isinstance(inputs, MappedRows) else np.array(inputs), split.data.labels.copy())
+    return Part(inputs if isinstance(inputs, LazyRows) else np.array(inputs), split.data.labels.copy())
 
 
 def _is_open_control(system: Any) -> bool:

@@ -1,7 +1,8 @@
 """Where to cut multi-label decisions: for every label the threshold with the best F1 on validation predictions.
 
 One half is right for calibrated probabilities and the share of right decisions; F1 of a rare label is often best below
-it. Thresholds are fitted on validation and then kept: fitted on what they are judged by they would flatter.
+it. Thresholds are fitted on validation and then kept: fitted on what they are judged by they would flatter. A label
+that hardly any validation row carries keeps one half: the best F1 of one row that is ranked 300th asserts 300 labels.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from dubio.types import BoolArray, Metric, Need, Predictions, Target
 
 HALF = 0.5
 
+LEAST = 5
+"""Validation rows that must carry a label before a threshold of its own is fitted."""
+
 TUNED = "_at_val_thresholds"
 """What the name of a metric ends in that is computed at fitted thresholds."""
 
@@ -22,24 +26,34 @@ _LABELS: frozenset[Need] = frozenset({"labels"})
 _MULTILABEL: frozenset[Target] = frozenset({"multilabel"})
 
 
-def fit_thresholds(validation: Predictions) -> FloatArray:
+def fit_thresholds(validation: Predictions, least: int = LEAST) -> FloatArray:
     """For every label the threshold t that maximises F1 = 2TP / (2TP + FP + FN) of the decisions p̄ > t, ``[K]``.
 
     Candidates lie midway between neighbouring probabilities of a label, and below the lowest one; of equally good ones
-    that nearest to one half is taken. A label that no validation row carries keeps one half: nothing speaks against it.
+    that nearest to one half is taken.
+
+    Args:
+        validation: What they are fitted on.
+        least: A label that fewer rows carry keeps one half.
 
     Raises:
-        UserError: When the predictions are not multi-label.
+        UserError: When the predictions are not multi-label, or ``least`` is below 1.
     """
+    if least < 1:
+        raise UserError(f"least: at least 1 row must carry a label whose threshold is fitted; given {least}.")
     known = labelled(_multilabel(validation), "a threshold")
     truth = known.labels.astype(bool)
-    return np.array([_best(known.probs[:, label], truth[:, label]) for label in range(known.class_count)])
+    carried = truth.sum(axis=0)
+    return np.array(
+        [
+            _best(known.probs[:, label], truth[:, label]) if carried[label] >= least else HALF
+            for label in range(known.class_count)
+        ]
+    )
 
 
 def _best(probs: FloatArray, truth: BoolArray) -> float:
     positives = int(truth.sum())
-    if not positives:
-        return HALF
     order = np.argsort(-probs, kind="stable")
     falling = probs[order].astype(np.float64)
     hits = np.cumsum(truth[order])

@@ -133,7 +133,10 @@ def show_task(
     from dubio.tasks.duplicates import shared_rows
 
     task = _registry(plugin).make(name, **dict(_setting(item) for item in set or ()))
-    shared = [found.sentence() for found in shared_rows(task.splits, task.inputs)]
+    # where looking at every row takes hours, nobody waits for it here
+    costly = any(getattr(split.data.inputs, "costly", False) for split in task.splits)
+    shared = ["Rows that two splits share were not looked for: it would take hours."] if costly else []
+    shared += [] if costly else [found.sentence() for found in shared_rows(task.splits, task.inputs)]
     print_task(task, [*dict.fromkeys([*task.notes, *shared])], json)
 
 
@@ -171,28 +174,31 @@ def check_own(
         raise UserError("--verify is for photographs: dubio data check retina --verify.")
     if data in registry.names() and data != "own":
         for key, value in given.items():
-            if key not in NOT_OWN and value is not None and not (report and key == "size"):
+            if key not in NOT_OWN and value is not None and not (key == "size" and _sized(report)):
                 raise UserError(f"--{key.replace('_', '-')} is for your own data; {data} is a task (a file: ./{data}).")
         if report is None:
             _check_task(registry.entry(data), data_dir, json)
         else:
-            print_report(report(data_dir, size=size or 64, verify=verify), json)
+            asked = {} if size is None else {"size": size}
+            print_report(report(data_dir, verify=verify, **asked), json)
         return
-    task = registry.make("own", **own_arguments(given))
+    task = registry.make("own", **arguments_of(given))
     print_task(task, list(task.notes), json)
 
 
 def _check_task(entry: Any, data_dir: str | None, as_json: bool) -> None:
     """Print the counts of every copy on this machine beside the published ones."""
     from dubio.tasks.sources.corpus import DataMissing
-    from dubio.tasks.sources.finding import find
-    from dubio.tasks.sources.obtaining import by_hand
+    from dubio.tasks.sources.finding import find, holds
+    from dubio.tasks.sources.obtaining import by_hand, check_named
     from dubio.tasks.sources.status import counts_of
 
     corpora = _corpora(entry)
     if not corpora:
         show_task(entry.name, json=as_json)
         return
+    if data_dir and not any(holds(corpus, data_dir) for corpus in corpora):
+        check_named(corpora[0], data_dir)
     found = [here for corpus in corpora if (here := find(corpus, data_dir)) is not None]
     if not found:
         raise DataMissing(f"{entry.name} is not on this machine: dubio data get {entry.name}. {by_hand(corpora[0])}")
@@ -204,8 +210,8 @@ def _check_task(entry: Any, data_dir: str | None, as_json: bool) -> None:
         print_copy_counts(copy)
 
 
-def own_arguments(given: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of the task ``own`` from options as they are written on the command line.
+def arguments_of(given: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of a task that is told its data, from options as they are written on the command line.
 
     Args:
         given: Values by argument, None where an option was not given; lists are one text with commas.
@@ -222,7 +228,7 @@ def own_arguments(given: dict[str, Any]) -> dict[str, Any]:
             made["fractions"] = tuple(float(part) for part in made["fractions"])
         except ValueError as fault:
             raise UserError(f"fractions must be four numbers with commas; given {given['fractions']!r}.") from fault
-    return made | {"data": str(made["data"])}
+    return {key: str(value) if isinstance(value, Path) else value for key, value in made.items()}
 
 
 def _named(entry: Any, name: str) -> Any:
@@ -230,6 +236,13 @@ def _named(entry: Any, name: str) -> Any:
     import sys
 
     return getattr(sys.modules.get(entry.origin), name, None)
+
+
+def _sized(report: Any) -> bool:
+    """Whether a report is of photographs that are prepared at a size."""
+    import inspect
+
+    return report is not None and "size" in inspect.signature(report).parameters
 
 
 def _corpora(entry: Any) -> tuple[Corpus, ...]:

@@ -40,7 +40,7 @@ def print_photographs(ways: dict[str, Any]) -> None:
     if not ways["here"]:
         typer.echo(f"{ways['corpus']}: not here")
     typer.echo(f"    folders: {', '.join(ways['folders']) or 'none named (--data-dir, DUBIO_DATA)'}")
-    typer.echo(f"    prepared photographs: {ways['cache']}")
+    typer.echo(f"    {ways.get('kept', 'prepared photographs')}: {ways['cache']}")
     for source in ways["sources"]:
         typer.echo(f"    {source['name']}: {source['source']}\n        {source['looks']}")
     typer.echo(f"    by hand: {ways['by_hand']}")
@@ -51,9 +51,10 @@ def print_report(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    counted = f"{found['photographs']:,} photographs of {found['patients']:,} patients"
-    typer.echo(f"{found['data']}: {counted}, {found['path']}")
-    typer.echo("    " + ", ".join(f"{name} {count:,}" for name, count in found["grades"].items()))
+    whose = f" of {found['patients']:,} patients" if "patients" in found else ""
+    typer.echo(f"{found['data']}: {found['photographs']:,} photographs{whose}, {found['path']}")
+    if "grades" in found:
+        typer.echo("    " + ", ".join(f"{name} {count:,}" for name, count in found["grades"].items()))
     for sentence in found["summary"]:
         typer.echo(f"- {sentence}")
     for line in found["findings"]:

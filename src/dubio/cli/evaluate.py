@@ -148,6 +148,13 @@ def _with_thresholds(
             f"--thresholds-from: validation predictions must have the {predictions.class_count} labels of those "
             f"that are scored; given {validation.class_count}."
         )
+    if validation.classes is not None and predictions.classes is not None:
+        for place, (own, other) in enumerate(zip(predictions.classes, validation.classes, strict=True), start=1):
+            if own != other:
+                raise UserError(
+                    "--thresholds-from: validation predictions must have the labels of those that are scored, in "
+                    f"their order; label {place} is {own!r} there and {other!r} in validation."
+                )
     return (*(STANDARD if asked is None else asked), *metrics_at(fit_thresholds(validation)))
 
 

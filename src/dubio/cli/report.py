@@ -68,7 +68,9 @@ def report(
 def document(results: Results) -> dict[str, Any]:
     """Scores, comparisons, promises, advice and failures as JSON."""
     from dubio.report.advice import advice
+    from dubio.report.ensembles.document import study_document
     from dubio.report.measures import RANKED_BY
+    from dubio.report.screening.document import gains_document, subgroups_document
 
     cells = [
         {
@@ -103,7 +105,10 @@ def document(results: Results) -> dict[str, Any]:
         "costs": _costs(results),
         "promises": _promises(results),
         "deep_ensemble_equivalents": _equivalents(results),
+        "referral_gains": gains_document(results),
+        "subgroups": subgroups_document(results),
         "advice": [vars(each) for each in advice(results)],
+        "ensembling_study": study_document(results),
         "as_published": [vars(score) for score in results.as_published],
         "not_ranked": dict(results.not_ranked),
         "failures": [vars(failure) for failure in results.failures],
@@ -161,18 +166,17 @@ def _manifest(opened: Store, runs: list[str], store: Path) -> dict[str, Any]:
     from dubio.report.merging import merge
 
     if len(runs) < 2:
-        return opened.manifest(chosen_run(runs[0] if runs else None, opened.manifests(), store))
+        how = "name one of them, or several with --run"
+        return opened.manifest(chosen_run(runs[0] if runs else None, opened.manifests(), store, how))
     return merge(opened, {each: opened.manifest(each) for each in dict.fromkeys(runs)})
 
 
-def chosen_run(run: str | None, known: tuple[str, ...], store: Path) -> str:
-    """The run that is meant."""
+def chosen_run(run: str | None, known: tuple[str, ...], store: Path, how: str = "name one of them with --run") -> str:
+    """The run that is meant; ``how`` says what to do where it was not named and there are several."""
     if run is not None:
         return run
     if len(known) == 1:
         return known[0]
     if not known:
         raise UserError(f"the store {str(store)!r} has no benchmark run to report on; make one with: dubio run quick")
-    raise UserError(
-        f"the store {str(store)!r} has {len(known)} runs; name one of them, or several with --run: {', '.join(known)}."
-    )
+    raise UserError(f"the store {str(store)!r} has {len(known)} runs; {how}: {', '.join(known)}.")

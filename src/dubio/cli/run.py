@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,10 @@ OWN = (
     "text", "label", "features", "label_separator", "target", "order", "id", "group", "time", "domain", "train_domain",
     "split", "novel", "fractions", "split_seed", "size",
 )  # fmt: skip
-"""Options that speak of your own data."""
+"""Options that speak of your own data, or of the data that a benchmark is told."""
+
+TOLD = ("shift", "shift_data")
+"""Options that speak of the data a benchmark is told alone."""
 
 INTERRUPTED = 130
 
@@ -28,10 +32,16 @@ _CHANGE = "Changing a benchmark"
 
 
 def run(
-    benchmark: Annotated[str | None, typer.Argument(help="A benchmark's name (quick, text) or a TOML file.")] = None,
+    benchmark: Annotated[
+        str | None, typer.Argument(help="A benchmark's name (quick, text, retina) or a TOML file.")
+    ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="CSV, TSV, JSONL, Parquet, npz, or a folder of images, instead.", rich_help_panel=_DATA),
+        typer.Option(
+            help="CSV, TSV, JSONL, Parquet, npz, or a folder of images, instead of a benchmark; or the data of one "
+            "that is told it (retina).",
+            rich_help_panel=_DATA,
+        ),
     ] = None,
     text: Annotated[str | None, typer.Option(help="Column of texts.", rich_help_panel=_DATA)] = None,
     label: Annotated[str | None, typer.Option(help="Column of classes.", rich_help_panel=_DATA)] = None,
@@ -42,7 +52,8 @@ def run(
         str | None, typer.Option(help="What stands between several labels of a row.", rich_help_panel=_DATA)
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="multiclass, multilabel or ordinal.", rich_help_panel=_DATA)
+        str | None,
+        typer.Option(help="multiclass, multilabel or ordinal; retina: binary or ordinal.", rich_help_panel=_DATA),
     ] = None,
     order: Annotated[
         str | None, typer.Option(help="Classes in their order, with commas.", rich_help_panel=_DATA)
@@ -67,6 +78,21 @@ def run(
     size: Annotated[
         int | None, typer.Option(help="Both sides of every image, in pixels.", rich_help_panel=_DATA)
     ] = None,
+    shift: Annotated[
+        str | None,
+        typer.Option(
+            help="retina: what is held out of training: quality, severity, site, several with +, or none.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    shift_data: Annotated[
+        Path | None,
+        typer.Option(help="retina: another data set, whole, as the shift.", rich_help_panel=_DATA),
+    ] = None,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="retina: read every file again and check the cache.", rich_help_panel=_DATA),
+    ] = False,
     task: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,6 +136,12 @@ def run(
     store: Annotated[Path, typer.Option(help="Where fits and predictions are kept.")] = Path("dubio-store"),
     out: Annotated[Path, typer.Option(help="Where report.html and results.csv go.")] = Path("dubio-report"),
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at a time; one a core if left out.")] = None,
+    devices: Annotated[
+        str | None,
+        typer.Option(
+            help="Where trainings run, with commas, such as cuda:0,cuda:1: one process on each; cpu if left out."
+        ),
+    ] = None,
     executor: Annotated[
         str, typer.Option(help="Who does the work: local processes, or ray (actors, also on a cluster).")
     ] = "local",
@@ -125,12 +157,13 @@ def run(
     try:
         prepared = _prepare(given)
         say_first(prepared)
-        count = jobs or _cores()
+        places = _devices(devices)
+        count = jobs or (len(places) if devices else _cores())
         if dry_run:
-            print_forecast(prepared, store, count, as_json=json)
+            print_forecast(prepared, store, count, places[0], as_json=json)
             return
         _make_folder(out)
-        finish, opened = _carry_out(prepared, given, count)
+        finish, opened = _carry_out(prepared, given, count, places)
         print_results(finish, opened, out, as_json=json, as_published=as_published)
     except KeyboardInterrupt:
         say(f"\nInterrupted. What is finished is kept in {store}; run the same command again to go on.")
@@ -141,31 +174,26 @@ def run(
 
 def _prepare(given: dict[str, Any]) -> BenchmarkRun:
     """Read the benchmark or the user's data and everything they name."""
-    from dubio.cli.data import own_arguments
+    from dubio.cli.data import arguments_of
     from dubio.registry import load_entry_points, load_plugin
-    from dubio.runner.benchmark import built_in, load_benchmark
+    from dubio.runner.benchmark import load_benchmark
     from dubio.runner.left import load_left
     from dubio.runner.overrides import Overrides, parse_seeds
     from dubio.runner.own import own_benchmark
     from dubio.runner.running import BenchmarkRun
     from dubio.runner.setting import prepare_what_is_here
+    from dubio.runner.told import read_verified
 
-    about_data = [name for name in OWN if given[name] is not None]
-    if (given["benchmark"] is None) == (given["data"] is None):
-        raise UserError(f"name a benchmark ({', '.join(built_in())}, or a TOML file) or give --data, one of the two.")
-    if given["data"] is None and about_data:
-        raise UserError(f"--{about_data[0].replace('_', '-')} speaks of your own data; give --data too.")
-    about_benchmark = [name for name in ("preset", "data_dir") if given[name] is not None]
-    if given["data"] is not None and about_benchmark:
-        raise UserError(f"--{about_benchmark[0].replace('_', '-')} speaks of a benchmark; it does not go with --data.")
+    _check_asked(given)
     load_entry_points()
     for path in given["plugin"] or ():
         load_plugin(path)
     known = {}
-    if given["data"] is None:
+    told = arguments_of({key: given[key] for key in ("data", *OWN, *TOLD)})
+    if given["benchmark"] is not None:
         benchmark = load_benchmark(given["benchmark"], given["preset"])
     else:
-        benchmark, known[0] = own_benchmark(own_arguments({key: given[key] for key in ("data", *OWN)}))
+        benchmark, known[0] = own_benchmark(told)
     overrides = Overrides(
         tasks=given["task"] or (),
         methods=given["method"] or (),
@@ -173,19 +201,37 @@ def _prepare(given: dict[str, Any]) -> BenchmarkRun:
         network=given["network"],
         settings=given["set"] or (),
         data_dir=given["data_dir"],
+        about_data=told if given["benchmark"] is not None else {},
     )
     changed = overrides.apply(benchmark)
     read = known if changed.tasks[0].arguments == benchmark.tasks[0].arguments else {}
+    if given["verify"]:
+        read = read_verified(changed)
     found = prepare_what_is_here(changed, read)
     return BenchmarkRun(changed, found.settings, load_left(), found.skipped)
 
 
-def _carry_out(prepared: BenchmarkRun, given: dict[str, Any], jobs: int) -> tuple[Finish, Store]:
+def _check_asked(given: dict[str, Any]) -> None:
+    """Refuse options that do not go together: a benchmark, or the user's own data."""
+    from dubio.runner.benchmark import built_in
+
+    if given["benchmark"] is not None:
+        return
+    if given["data"] is None:
+        raise UserError(f"name a benchmark ({', '.join(built_in())}, or a TOML file) or give --data, one of the two.")
+    asked = [name for name in ("preset", "data_dir", *TOLD, "verify") if given[name] not in (None, False)]
+    if asked:
+        raise UserError(f"--{asked[0].replace('_', '-')} speaks of a benchmark; it does not go with --data alone.")
+
+
+def _carry_out(
+    prepared: BenchmarkRun, given: dict[str, Any], jobs: int, devices: Sequence[str]
+) -> tuple[Finish, Store]:
     from dubio.runner.executor import WorkerOrders
     from dubio.store import Store
 
     store = Store.open(given["store"])
-    orders = WorkerOrders(store.path, given["plugin"] or (), given["checkpoint_seconds"])
+    orders = WorkerOrders(store.path, given["plugin"] or (), given["checkpoint_seconds"], devices=devices)
     try:
         finish = prepared.run(store, jobs, given["executor"], orders)
     finally:
@@ -201,6 +247,17 @@ def _make_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
         raise UserError(f"--out {str(out)!r} cannot be made: {fault.strerror}.") from fault
+
+
+def _devices(given: str | None) -> tuple[str, ...]:
+    """The devices a user names, each of them there."""
+    from dubio.runner.executor import CPU
+
+    if given is None:
+        return (CPU,)
+    from dubio.methods.devices import check_device
+
+    return tuple(check_device(name.strip()) for name in given.split(","))
 
 
 def _cores() -> int:

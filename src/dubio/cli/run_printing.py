@@ -36,7 +36,7 @@ def say_skipped(skipped: Iterable[Mapping[str, str]]) -> None:
         say(f"skipped: {', '.join(tasks)}: {reason}")
 
 
-def print_forecast(prepared: BenchmarkRun, path: Path, jobs: int, *, as_json: bool) -> None:
+def print_forecast(prepared: BenchmarkRun, path: Path, jobs: int, device: str, *, as_json: bool) -> None:
     """What would be done, in all and task by task."""
     from dataclasses import asdict
 
@@ -44,7 +44,7 @@ def print_forecast(prepared: BenchmarkRun, path: Path, jobs: int, *, as_json: bo
     from dubio.store import Store
 
     store = Store.open(path, create=False) if (path / "store.json").exists() else None
-    ahead: Forecast = prepared.forecast(store, jobs)
+    ahead: Forecast = prepared.forecast(store, jobs, device)
     if as_json:
         skipped = [item.to_json() for item in prepared.skipped]
         told = {"shared": ahead.asked - ahead.trainings, "jobs": jobs, "skipped": skipped}
@@ -52,14 +52,19 @@ def print_forecast(prepared: BenchmarkRun, path: Path, jobs: int, *, as_json: bo
         return
     typer.echo(f"trainings     {ahead.trainings} ({ahead.asked} asked for, {ahead.asked - ahead.trainings} shared)")
     if ahead.trials:
-        typer.echo(f"tuning        {ahead.trials} trials; the first values stand for the chosen ones here")
+        typer.echo(f"tuning        {_counted(ahead.trials, 'trial')}; the first values stand for the chosen ones here")
     typer.echo(f"predictions   {ahead.predictions}")
-    typer.echo(f"to be made    {ahead.trainings_left} trainings, {ahead.predictions_left} predictions")
-    workers = f"{jobs} {'job' if jobs == 1 else 'jobs'}"
+    left = _counted(ahead.trainings_left, "training"), _counted(ahead.predictions_left, "prediction")
+    typer.echo(f"to be made    {', '.join(left)}")
+    workers = _counted(jobs, "job")
     typer.echo(f"time          about {spoken(ahead.seconds)} at most with {workers}; early stopping ends sooner")
     typer.echo(f"disk          about {ahead.bytes / MEGABYTE:.0f} MB in {path}")
     if len(ahead.tasks) > 1:
         _print_tasks(ahead)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _print_tasks(ahead: Forecast) -> None:

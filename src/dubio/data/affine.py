@@ -2,7 +2,7 @@
 
 With pixel coordinates p measured from the image's centre, the view at p is the image at
 
-    (F R(a) p)/z + t,    F = diag(±1, ±1), z uniform in 1 ± zoom, a in ± degrees, t in ± pixels,
+    (F R(a) p)/z + t,    F = diag(±1, ±1), z uniform in 1 ± zoom, a in ± degrees, t in ± (pixels + fraction · side),
 
 what lies outside being zero, the mean of a standardised image.
 """
@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dubio.errors import UserError
-from dubio.parts import part
+from dubio.parts import added, part
 from dubio.types import Modality
 
 
@@ -33,6 +33,7 @@ class Affine:
         degrees: Rotation either way, at most.
         flip: Probability that left and right change places.
         flip_vertical: Probability that top and bottom do.
+        fraction: Shift in each direction, at most, as a share of the side: the same for images of any size.
     """
 
     zoom: float = 0.0
@@ -40,6 +41,7 @@ class Affine:
     degrees: float = 0.0
     flip: float = 0.0
     flip_vertical: float = 0.0
+    fraction: float = added(0.0)
 
     inputs: ClassVar[Modality] = "image"
     width: ClassVar[int] = 6
@@ -49,6 +51,8 @@ class Affine:
             raise UserError(f"affine: zoom must be at least 0 and less than 1; given {self.zoom}.")
         if self.pixels < 0.0:
             raise UserError(f"affine: pixels must be at least 0; given {self.pixels}.")
+        if not 0.0 <= self.fraction < 1.0:
+            raise UserError(f"affine: fraction must be at least 0 and less than 1; given {self.fraction}.")
         if not 0.0 <= self.degrees <= 180.0:
             raise UserError(f"affine: degrees must lie between 0 and 180; given {self.degrees}.")
         for name in ("flip", "flip_vertical"):
@@ -69,9 +73,10 @@ class Affine:
         across = torch.where(uniforms[:, 4] < self.flip, -scale, scale)
         down = torch.where(uniforms[:, 5] < self.flip_vertical, -scale, scale)
         cos, sin, ratio = torch.cos(angle), torch.sin(angle), height / width
+        right, low = (2.0 * (self.pixels / side + self.fraction) for side in (width, height))
         rows = (
-            torch.stack([across * cos, -across * sin * ratio, 2.0 * self.pixels / width * either[:, 2]], dim=1),
-            torch.stack([down * sin / ratio, down * cos, 2.0 * self.pixels / height * either[:, 1]], dim=1),
+            torch.stack([across * cos, -across * sin * ratio, right * either[:, 2]], dim=1),
+            torch.stack([down * sin / ratio, down * cos, low * either[:, 1]], dim=1),
         )
         return torch.stack(rows, dim=1)
 

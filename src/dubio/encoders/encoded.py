@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.mapped import MappedRows
+from dubio.mapped import LazyRows
 from dubio.types import IntArray
 
 
@@ -73,7 +74,7 @@ class ImageRows:
         table: float32 ``[C, 256]``: what each grey level of each channel becomes.
     """
 
-    images: NDArray[np.uint8] | MappedRows
+    images: NDArray[np.uint8] | LazyRows
     table: NDArray[np.float32]
 
     def __len__(self) -> int:
@@ -81,8 +82,13 @@ class ImageRows:
 
     def take(self, rows: NDArray[Any]) -> ImageRows:
         """These rows, in this order; an index array or a mask."""
-        images = self.images.take(rows) if isinstance(self.images, MappedRows) else self.images[rows]
+        images = self.images.take(rows) if isinstance(self.images, LazyRows) else self.images[rows]
         return ImageRows(images, self.table)
+
+    def expect(self, batches: Sequence[NDArray[Any]]) -> None:
+        """Be told which rows will be asked for, in which order."""
+        if isinstance(self.images, LazyRows):
+            self.images.expect(batches)
 
     def at(self, rows: NDArray[Any]) -> NDArray[np.float32]:
         """The values of these rows."""

@@ -12,12 +12,16 @@ from numpy.typing import NDArray
 
 from dubio.encoders.encoded import ArrayRows, ImageRows, looked_up
 from dubio.errors import UserError
-from dubio.mapped import MappedRows, row_blocks
+from dubio.mapped import LazyRows, row_blocks
 from dubio.parts import describe, part, restore
 from dubio.types import Examples, Inputs
 
 EAGER_BYTES = 1 << 29
 """Encoded images up to this size are kept in memory; larger ones are encoded batch by batch, with the same values."""
+
+
+SAMPLE = 10_000
+"""So many images say what the channels are like, where it would take hours to look at all of them."""
 
 
 @part("image-encoding")
@@ -29,9 +33,9 @@ class ImageEncoding:
         """The encoder with the channel statistics of these examples.
 
         Sums are over whole numbers, hence exact, whatever the order of the rows. A channel that never varies is only
-        centred.
+        centred. Of images that take hours to look at, :data:`SAMPLE` evenly spaced ones count.
         """
-        images = _images(train.inputs)
+        images = _bounded(_images(train.inputs))
         if len(images) == 0:
             raise UserError("an image encoder needs at least one training image; given none.")
         _, height, width, channels = images.shape
@@ -98,7 +102,14 @@ class ImageEncoder:
         return cls(restore(saved["encoding"]), tuple(saved["shape"]), tuple(saved["mean"]), tuple(saved["deviation"]))
 
 
-def _images(inputs: Inputs) -> NDArray[np.uint8] | MappedRows:
+def _bounded(images: NDArray[np.uint8] | LazyRows) -> NDArray[np.uint8] | LazyRows:
+    """All images, or evenly spaced ones of those that are costly to read."""
+    if not isinstance(images, LazyRows) or not images.costly or len(images) <= SAMPLE:
+        return images
+    return images.take(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
+
+
+def _images(inputs: Inputs) -> NDArray[np.uint8] | LazyRows:
     """uint8 [N, H, W, C] of either accepted form."""
     if isinstance(inputs, tuple):
         raise UserError("an image encoder needs images; given texts.")
@@ -106,4 +117,4 @@ def _images(inputs: Inputs) -> NDArray[np.uint8] | MappedRows:
         raise UserError(
             f"images must be uint8 [N, H, W, C] or [N, H, W]; given {inputs.dtype} of shape {inputs.shape}."
         )
-    return inputs if inputs.ndim == 4 or isinstance(inputs, MappedRows) else inputs[..., None]
+    return inputs if inputs.ndim == 4 or isinstance(inputs, LazyRows) else inputs[..., None]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from dubio.data.affine import Affine
 from dubio.data.augmentation import Augmentation, ShiftFlip, Views
+from dubio.data.resized_crop import ResizedCrop
 from dubio.errors import UserError
 from dubio.methods.recipe import Recipe
 
@@ -23,13 +24,16 @@ class Argument(NamedTuple):
 
 AUGMENTATION = {
     "shift": Argument(int, 0),
+    "shift_fraction": Argument(float, 0.0),
     "flip": Argument(float, 0.0),
     "flip_vertical": Argument(float, 0.0),
     "rotation": Argument(float, 0.0),
     "zoom": Argument(float, 0.0),
+    "crop": Argument(float, 0.0),
     "views": Argument(int, 0),
 }
-"""Random views of images: pixels, probabilities, degrees, a fraction; and how many of them at test time."""
+"""Random views of images: pixels, a share of the side, probabilities, degrees, a fraction, or the smallest share of the
+area that a resized crop shows; how many at test time."""
 
 
 def keyword_function(
@@ -59,10 +63,19 @@ def keyword_function(
 
 
 def augmentation_of(arguments: Arguments) -> Augmentation | None:
-    """What a user asks for, or None: whole pixels as they are where no other pixel values are needed."""
-    zoom, rotation, vertical = (arguments.get(key, 0.0) for key in ("zoom", "rotation", "flip_vertical"))
-    if zoom or rotation or vertical:
-        return Affine(zoom, arguments["shift"], rotation, arguments["flip"], vertical)
+    """What a user asks for, or None: whole pixels as they are where no other pixel values are needed.
+
+    Raises:
+        UserError: For a resized crop together with other moves, which it already makes.
+    """
+    affine = ("zoom", "rotation", "flip_vertical", "shift_fraction")
+    zoom, rotation, vertical, fraction = (arguments.get(key, 0.0) for key in affine)
+    if crop := arguments.get("crop", 0.0):
+        if other := next((key for key in ("shift", *affine) if arguments.get(key)), None):
+            raise UserError(f"crop={crop} goes together with flip alone; {other} must be 0, given {arguments[other]}.")
+        return ResizedCrop(area=crop, flip=arguments["flip"])
+    if zoom or rotation or vertical or fraction:
+        return Affine(zoom, arguments["shift"], rotation, arguments["flip"], vertical, fraction)
     return ShiftFlip(arguments["shift"], arguments["flip"]) if arguments["shift"] or arguments["flip"] else None
 
 
@@ -76,7 +89,7 @@ def views_of(name: str, arguments: Arguments, augmentation: Augmentation | None)
         return None
     if augmentation is None:
         raise UserError(
-            f"{name}: views={arguments['views']} asks for random views of each example, but shift, flip, "
-            "flip_vertical, rotation and zoom are all 0, so that every view would be the same."
+            f"{name}: views={arguments['views']} asks for random views of each example, but shift, "
+            "shift_fraction, flip, flip_vertical, rotation, zoom and crop are all 0: every view would be the same."
         )
     return Views(augmentation, arguments["views"])

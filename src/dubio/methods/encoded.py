@@ -7,9 +7,17 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from dubio.encoders import Encoded, Encoder, Encoding, encoder_from_json, fit_encoder
+from dubio.encoders import ArrayRows, Encoded, Encoder, Encoding, TokenRows, encoder_from_json, fit_encoder
 from dubio.errors import UserError
 from dubio.types import Split, Task
+
+REMEMBERED_BYTES = 1 << 30
+"""Encoded splits are remembered up to so many bytes together, the last used ones longest; one is always."""
+
+REMEMBERED_SPLITS = 32
+"""And never more than so many."""
+
+_remembered: dict[tuple[str, Split], Encoded] = {}
 
 
 def encode_split(encoding: Encoding, train_split: Split, split: Split) -> Encoded:
@@ -54,7 +62,25 @@ def encoder_of(text: str) -> Encoder:
     return encoder_from_json(json.loads(text))
 
 
-@lru_cache(maxsize=32)
 def encoded(text: str, split: Split) -> Encoded:
     """A split encoded by the encoder a canonical text describes."""
-    return encoder_of(text).encode(split.data)
+    key = (text, split)
+    if key in _remembered:
+        _remembered[key] = _remembered.pop(key)  # the last to be forgotten
+        return _remembered[key]
+    made = encoder_of(text).encode(split.data)
+    _remembered[key] = made
+    while len(_remembered) > 1 and _too_many():
+        del _remembered[next(iter(_remembered))]
+    return made
+
+
+def _too_many() -> bool:
+    return len(_remembered) > REMEMBERED_SPLITS or sum(map(_bytes, _remembered.values())) > REMEMBERED_BYTES
+
+
+def _bytes(made: Encoded) -> int:
+    """What remembering it keeps in memory beyond the split itself."""
+    if isinstance(made, TokenRows):
+        return made.tokens.nbytes + made.offsets.nbytes
+    return made.values.nbytes if isinstance(made, ArrayRows) else 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -17,36 +17,41 @@ from dubio.methods.encoded import encode_split, encoder_shape, learning_splits
 from dubio.methods.recipe import Recipe
 from dubio.parts import restore
 from dubio.training.collectors import Last
-from dubio.training.loop import Labelled, LoopContext, Slots, train
+from dubio.training.labelled import Labelled
+from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.schedules import Constant
 from dubio.types import Task
 
 FEW, MORE = 2, 8
 """Steps of the two measured trainings: their difference leaves out what every training pays once."""
 
+SLOW = 1.0
+"""Seconds: a training of one step that takes longer is mostly that step, and no further ones are measured."""
+
 PASS_SHARE = 1 / 3
 """Of a training step, the forward pass that validation needs too."""
 
 
-def estimate(spec: Mapping[str, Any], task: Task) -> dict[str, float]:
+def estimate(spec: Mapping[str, Any], task: Task, *, device: str = "cpu") -> dict[str, float]:
     """Run a few steps of a fit and extrapolate to all its epochs.
 
     Args:
         spec: A fit specification.
         task: Its task.
+        device: Where it will run.
 
     Returns:
-        ``seconds`` on one core, at most: if every epoch is run (early stopping ends sooner), and ``bytes`` of stored
-        weights.
+        ``seconds`` on one core, or on that device, at most: if every epoch is run (early stopping ends sooner), and
+        ``bytes`` of stored weights.
     """
     train_split, val_split = learning_splits(task)
     encoding = cast(Encoding, restore(spec["encoding"]))
-    model = build_model(spec, encoder_shape(encoding, train_split))
+    model = build_model(spec, encoder_shape(encoding, train_split)).to(torch.device(device))
     recipe = cast(Recipe, restore(spec["recipe"]))
     objective = recipe.objective
     # one epoch has no cycles to divide and nothing to keep: its steps alone are measured
     slots = Slots(replace(objective, epochs=1, patience=0), recipe.optimiser, Constant(), Last())
-    context = LoopContext(torch.device("cpu"), lambda fraction, words: None)
+    context = LoopContext(torch.device(device), lambda fraction, words: None)
     encoded, labels = encode_split(encoding, train_split, train_split), train_split.data.labels
 
     def seconds(steps: int) -> float:
@@ -58,8 +63,16 @@ def estimate(spec: Mapping[str, Any], task: Task) -> dict[str, float]:
         return time.perf_counter() - started
 
     with one_thread():
-        seconds(FEW)  # the first steps pay for allocations
-        each = max(1e-7, (seconds(MORE) - seconds(FEW)) / ((MORE - FEW) * objective.batch))
+        each = max(1e-7, _step(seconds) / objective.batch)
     rows = len(train_split) + PASS_SHARE * len(val_split)
     size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
-    return {"seconds": each * rows * objective.epochs, "bytes": float(size * recipe.states)}
+    passes = PASS_SHARE * len(train_split) * recipe.collect.passes(model)
+    stored = recipe.collect.stored(recipe.schedule, objective.epochs)
+    return {"seconds": each * (rows * objective.epochs + passes), "bytes": size * stored}
+
+
+def _step(seconds: Callable[[int], float]) -> float:
+    """Seconds of one step, from trainings of a few steps."""
+    seconds(FEW)  # the first steps pay for allocations
+    one = seconds(1)
+    return one if one > SLOW else (seconds(MORE) - seconds(FEW)) / (MORE - FEW)

@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from dubio.encoders import Encoding, encoder_from_json
 from dubio.errors import UserError
@@ -18,12 +19,15 @@ from dubio.methods.building import NetworkSpec, build_model, continue_from
 from dubio.methods.encoded import encoded, encoder_of, fitted_encoder, learning_splits
 from dubio.methods.recipe import Recipe
 from dubio.methods.specs import fit_spec
+from dubio.networks.network import Model
 from dubio.parts import restore
 from dubio.posteriors.mixture import Mixture
 from dubio.posteriors.points import Points
 from dubio.posteriors.posterior import Posterior
 from dubio.training.checkpoints import Checkpoint
-from dubio.training.loop import Labelled, LoopContext, Slots, train
+from dubio.training.finishing import FinishContext
+from dubio.training.labelled import Labelled
+from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.pooled import pooled_nll
 from dubio.training.seeds import number
 from dubio.types import Task
@@ -65,7 +69,8 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> Fitted:
     """Train what a specification says.
 
     Raises:
-        UserError: When the task is not the one the specification was made for.
+        UserError: When the task is not the one the specification was made for, or the fit continues another one whose
+            weights are not given.
         TrainingFailed: When the training comes to nothing.
     """
     train_split, val_split = learning_splits(task)
@@ -73,37 +78,100 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> Fitted:
         raise UserError(f"task {task.name}: its data is not what this fit was planned for; has a file changed?")
     started = time.monotonic()
     encoder = fitted_encoder(cast(Encoding, restore(spec["encoding"])), train_split)
+    recipe = cast(Recipe, restore(spec["recipe"]))
     model = build_model(spec, encoder_of(encoder).shape)
-    if context.start is not None:
-        parent = Points.from_tensors({k: torch.from_numpy(np.array(v)) for k, v in context.start.items()}, model, 0)
-        continue_from(model, parent.states[-1])
+    _start(model, recipe, spec, context)
+    data = [Labelled(encoded(encoder, s), s.data.labels, len(task.classes)) for s in (train_split, val_split)]
+    posterior, record = fit_model(
+        model, recipe, data[0], data[1], seed=spec["seed"], member=spec["member"], context=context
+    )
+    return Fitted(
+        {name: tensor.cpu().numpy() for name, tensor in posterior.tensors().items()},
+        json.loads(encoder),
+        {**record, "seconds": time.monotonic() - started},
+    )
+
+
+def fit_model(
+    model: Model,
+    recipe: Recipe,
+    train_data: Labelled,
+    val_data: Labelled,
+    *,
+    seed: int,
+    member: int,
+    context: FitContext,
+) -> tuple[Posterior, dict[str, Any]]:
+    """Train a model that is built and has the weights it starts from; the posterior that it leaves, and its record.
+
+    Args:
+        model: The model; it is moved to the context's device.
+        recipe: The method.
+        train_data: Training examples.
+        val_data: Validation examples.
+        seed: The benchmark's seed.
+        member: Which fit of that seed.
+        context: Device, progress, checkpoint.
+
+    Raises:
+        TrainingFailed: When the training comes to nothing.
+    """
+    started = time.monotonic()
     device = torch.device(context.device)
     model.to(device)
-    recipe = cast(Recipe, restore(spec["recipe"]))
     slots = Slots(recipe.objective, recipe.optimiser, recipe.schedule, recipe.collect)
-    data = [Labelled(encoded(encoder, s), s.data.labels, len(task.classes)) for s in (train_split, val_split)]
     loop = LoopContext(device, context.progress, context.checkpoint)
-    held, progress = train(model, slots, data[0], data[1], seed=spec["seed"], member=spec["member"], context=loop)
-    points = recipe.collect.finish(held, model)
-    val_nll = held.facts.get("val_nll", progress.best_val_nll)
-    if len(points.states) > 1:  # what is chosen among is what will predict: all of them together
-        noise = number(spec["seed"], spec["member"], "noise", 0)
-        val_nll = pooled_nll(points, data[1], seed=noise, device=device)
-    model.load_state_dict(dict(points.states[-1]))
-    return Fitted(
-        {name: tensor.cpu().numpy() for name, tensor in points.tensors().items()},
-        json.loads(encoder),
-        {
-            "epochs": progress.epoch,
-            "best_epoch": held.facts.get("epoch", progress.epoch),
-            "val_nll": val_nll,
-            "history": progress.history,
-            "parameters": model.parameter_count(),
-            "rates": model.rates(),
-            "seconds": time.monotonic() - started,
-            "seconds_per_epoch": progress.seconds / max(1, progress.epoch),
-        },
+    held, progress = train(model, slots, train_data, val_data, seed=seed, member=member, context=loop)
+    finish = FinishContext(
+        train_data,
+        val_data,
+        device,
+        seed=number(seed, member, "draws"),
+        batch=recipe.objective.batch,
+        augmentation=recipe.objective.augmentation,
+        l2=getattr(recipe.optimiser, "l2", 0.0),
     )
+    posterior = recipe.collect.finish(held, model, finish)
+    val_nll = held.facts.get("val_nll")
+    if val_nll is None or recipe.states > 1:  # what is chosen among is what will predict: all of it together
+        val_nll = pooled_nll(posterior, val_data, seed=number(seed, member, "noise", 0), device=device)
+    return posterior, {
+        "epochs": progress.epoch,
+        "best_epoch": held.facts.get("epoch", progress.epoch),
+        "val_nll": val_nll,
+        "history": progress.history,
+        "parameters": model.parameter_count(),
+        "rates": model.rates(),
+        "seconds": time.monotonic() - started,
+        "seconds_per_epoch": progress.seconds / max(1, progress.epoch),
+        **held.facts.get("record", {}),
+    }
+
+
+def _start(model: Model, recipe: Recipe, spec: Mapping[str, Any], context: FitContext) -> None:
+    """Give the model the weights of the fit it continues from, if it continues one."""
+    if recipe.start is None and spec["start"] is None and context.start is None:
+        return
+    if context.start is None:
+        raise UserError(
+            "start: this fit continues from another one, whose weights are not given; "
+            "fit its start first and give the tensors as FitContext(start=...)."
+        )
+    if recipe.start is None:
+        raise UserError("start: weights to continue from are given, but this recipe starts from scratch.")
+    start_from(model, recipe.start, {name: torch.from_numpy(np.array(array)) for name, array in context.start.items()})
+
+
+def start_from(model: Model, start: Recipe, tensors: Mapping[str, Tensor]) -> None:
+    """Give a model the weights that the fit of another recipe left.
+
+    Args:
+        model: The model.
+        start: The other recipe.
+        tensors: What its posterior's :meth:`~dubio.posteriors.posterior.Posterior.tensors` gave.
+    """
+    parent = cast(Points, start.collect.restore(tensors, model, 0, None))
+    continue_from(model, parent.states[-1])
 
 
 def fit_recipe(recipe: Recipe, task: Task, network: NetworkSpec, *, seed: int, context: FitContext) -> Posterior:
@@ -113,13 +181,20 @@ def fit_recipe(recipe: Recipe, task: Task, network: NetworkSpec, *, seed: int, c
     # without the checkpoint: it is one place, and every fit here would go on from where another one was
     alone = FitContext(context.device, context.progress, encoding=encoding)
     for member in range(recipe.members):
-        start = None
-        if recipe.start is not None:
-            first = fit_spec(recipe.start, task, encoding, network, seed=seed, member=member)
-            start = fit(first, task, alone).tensors
         spec = fit_spec(recipe, task, encoding, network, seed=seed, member=member)
-        fitted = fit(spec, task, replace(alone, start=start))
+        fitted = _fit_with_start(recipe, task, network, seed, member, alone)
         model = build_model(spec, encoder_from_json(fitted.encoder).shape)
         named = {name: torch.from_numpy(array) for name, array in fitted.tensors.items()}
-        parts.append(Points.from_tensors(named, model, recipe.samples, recipe.views))
+        parts.append(recipe.collect.restore(named, model, recipe.samples, recipe.views))
     return parts[0] if len(parts) == 1 else Mixture(tuple(parts))
+
+
+def _fit_with_start(
+    recipe: Recipe, task: Task, network: NetworkSpec, seed: int, member: int, context: FitContext
+) -> Fitted:
+    """A fit and, before it, the one it starts from, which may start from another one in turn."""
+    start = None
+    if recipe.start is not None:
+        start = _fit_with_start(recipe.start, task, network, seed, member, context).tensors
+    spec = fit_spec(recipe, task, cast(Encoding, context.encoding), network, seed=seed, member=member)
+    return fit(spec, task, replace(context, start=start))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from dubio.data.batches import collate, prediction_rows
 from dubio.encoders import Encoded
 from dubio.methods.building import build_model
 from dubio.methods.encoded import canonical, encoded, encoder_of
+from dubio.methods.recipe import Recipe
 from dubio.parts import restore
-from dubio.posteriors.points import Points
-from dubio.posteriors.posterior import Drawn, Posterior
-from dubio.training.loop import EVALUATION_BATCH, to_device
+from dubio.posteriors.posterior import Drawn, Posterior, parts_of
+from dubio.training.labelled import EVALUATION_BATCH, to_device
 from dubio.training.seeds import number
 from dubio.types import Predictions, Split
 
@@ -62,10 +64,20 @@ def predictor(
     """
     text = canonical(encoder)
     model = build_model(spec, encoder_of(text).shape).to(torch.device(device))
-    named = {name: torch.from_numpy(np.array(array)) for name, array in tensors.items()}
-    posterior = Points.from_tensors(named, model, prediction["samples"], restore(prediction["views"]))
+    named = {name: _in_place(array) for name, array in tensors.items()}
+    collect = cast(Recipe, restore(spec["recipe"])).collect
+    posterior = collect.restore(named, model, prediction["samples"], restore(prediction["views"]))
+    if "most" in prediction:
+        posterior = posterior.first(prediction["most"])
     drawn = posterior.draw(number(prediction["seed"], prediction["member"], "prediction"))
     return lambda split: _predictions(drawn, encoded(text, split), split, spec["task"], device)
+
+
+def _in_place(array: NDArray[Any]) -> Tensor:
+    """An array as a tensor without copying it: a file's memory is read as it is needed, and written by nobody."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
 
 
 def predict_with(
@@ -86,16 +98,7 @@ def predict_with(
 
 def _predictions(drawn: Drawn, examples: Encoded, split: Split, task: Mapping[str, Any], device: str) -> Predictions:
     """What a drawn posterior says of an encoded split."""
-    shape = (len(drawn.member), len(split), len(task["classes"]))
-    logits = np.empty(shape, dtype=np.float32)
-    variances: dict[str, NDArray[np.float32]] = {}
-    for rows in prediction_rows(examples, EVALUATION_BATCH):
-        sampled = drawn.predict(to_device(collate(examples, rows), torch.device(device)), rows)
-        logits[:, rows] = sampled.logits.cpu().numpy()
-        for name in ("data_variance", "model_variance"):
-            if (found := getattr(sampled, name)) is not None:
-                whole = variances.setdefault(name, np.empty((*shape[:2], *found.shape[2:]), dtype=np.float32))
-                whole[:, rows] = found.cpu().numpy()
+    logits, variances = sampled(drawn, examples, len(task["classes"]), device)
     return Predictions(
         logits,
         split.data.labels,
@@ -109,3 +112,30 @@ def _predictions(drawn: Drawn, examples: Encoded, split: Split, task: Mapping[st
         classes=tuple(task["classes"]),
         kind=split.kind,
     )
+
+
+def sampled(
+    drawn: Drawn, examples: Encoded, classes: int, device: str
+) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
+    """Logits ``[S, N, K]`` of every sample, and the variances that there are, by name.
+
+    Args:
+        drawn: A posterior made ready to predict.
+        examples: The encoded examples.
+        classes: K.
+        device: Where.
+    """
+    shape = (len(drawn.member), len(examples), classes)
+    logits = np.empty(shape, dtype=np.float32)
+    variances: dict[str, NDArray[np.float32]] = {}
+    first = 0
+    for part in parts_of(drawn):
+        mine = slice(first, first := first + len(part.member))
+        for rows in prediction_rows(examples, EVALUATION_BATCH):
+            found = part.predict(to_device(collate(examples, rows), torch.device(device)), rows)
+            logits[mine, rows] = found.logits.cpu().numpy()
+            for name in ("data_variance", "model_variance"):
+                if (variance := getattr(found, name)) is not None:
+                    whole = variances.setdefault(name, np.empty((*shape[:2], *variance.shape[2:]), dtype=np.float32))
+                    whole[mine, rows] = variance.cpu().numpy()
+    return logits, variances

@@ -12,7 +12,7 @@ from dubio.heads.softmax import Softmax
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.noise import Edit
 from dubio.networks.spectral import WeightEdit
-from dubio.parts import name_of, part
+from dubio.parts import added, name_of, part
 from dubio.training.agreement import check_agreement
 from dubio.training.collectors import BestOnValidation, Collector
 from dubio.training.mean_and_scale import check_prior
@@ -40,6 +40,7 @@ class Recipe:
         members: Independent fits whose predictions are pooled.
         samples: Noise draws a weight state; 0 is a deterministic pass.
         views: Random views of each example at prediction, or None.
+        most: At most so many of the weight states predict, or of the noise draws of a single one; 0 for all.
     """
 
     name: str = ""
@@ -54,6 +55,7 @@ class Recipe:
     members: int = 1
     samples: int = 0
     views: Views | None = None
+    most: int = added(0)
 
     def __post_init__(self) -> None:
         if self.members < 1:
@@ -76,6 +78,11 @@ class Recipe:
         for edit in self.edits:
             if isinstance(edit, GaussianWeights):
                 check_prior(self.name, edit, self.optimiser)
+        if self.start is not None and not self.start.collect.continues:
+            raise UserError(
+                f"{self.name}: start: {name_of(self.start.collect)} leaves a distribution of weights, not weights that "
+                "a training could go on from; start from a recipe that collects last, best_on_validation or swa."
+            )
         check_agreement(self.name, self.objective, self.optimiser, self.schedule, self.collect)
 
     @property
@@ -86,11 +93,12 @@ class Recipe:
     @property
     def pooled(self) -> int:
         """Predictions of one fit that are pooled, views not counted; 0 for a single deterministic pass."""
-        return self.samples if self.states == 1 else self.states * max(1, self.samples)
+        most = self.most or max(self.states, self.samples)
+        return min(self.samples, most) if self.states == 1 else min(self.states, most) * max(1, self.samples)
 
     def fit_part(self) -> Recipe:
         """Only what touches weights: methods that differ in the rest share their fits."""
-        return replace(self, name="", title="", members=1, samples=0, views=None)
+        return replace(self, name="", title="", members=1, samples=0, views=None, most=0)
 
     def for_task(self, inputs: Modality, target: Target) -> Recipe:
         """The same recipe with the head a task's target asks for.

@@ -11,10 +11,10 @@ from dubio.methods.arguments import AUGMENTATION, Argument, Arguments, augmentat
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import ENSEMBLE, Setup
 from dubio.registry import method
-from dubio.training.collectors import KeepAll
+from dubio.training.collectors import KeepAll, Precision
+from dubio.training.cycles import Cyclic
 from dubio.training.objectives import ClassWeights, Objective
 from dubio.training.optimisers import Optimiser
-from dubio.training.schedules import Cyclic
 from dubio.training.sgmcmc import SGHMC, SGLD
 
 CYCLES = {
@@ -29,6 +29,7 @@ CYCLES = {
     "embedding_rate": Argument(float, 100.0),
     "clip": Argument(float, 10.0),
     "class_weights": Argument(ClassWeights, "none"),
+    "store": Argument(Precision, "float32"),
     **AUGMENTATION,
 }
 """What every cyclical sampler lets its user choose."""
@@ -72,7 +73,7 @@ def assemble_sampler(row: Setup, arguments: Arguments) -> Recipe:
         objective=Objective(**named, patience=0, augmentation=augmentation),
         optimiser=_optimiser(arguments),
         schedule=Cyclic(arguments["cycles"], arguments["sampling_epochs"], arguments["temperature"], per_cycle),
-        collect=KeepAll(skip=arguments["burn_in"] * per_cycle),
+        collect=KeepAll(skip=arguments["burn_in"] * per_cycle, store=arguments["store"]),
         members=arguments.get("members", 1),
         views=views_of(row.name, arguments, augmentation),
     )

@@ -20,7 +20,7 @@ all examples. It is exact, never depends on the batch, costs one ordinary pass, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -196,9 +196,17 @@ class GaussianWeights:
         found = list(offered(network, "network"))
         if not found:
             raise UserError(
-                "this network offers no layer for 'gaussian_weights'; mlp, cnn, vgg-retina and textcnn-v2 do."
+                "this network offers no layer for 'gaussian_weights'; mlp, cnn, textcnn-v2 and all image networks do."
             )
-        for place, layer in [*found, *offered(head, "head")]:
+        self.make_gaussian([*found, *offered(head, "head")])
+
+    def make_gaussian(self, layers: Iterable[tuple[str, nn.Module]]) -> None:
+        """Make these layers Gaussian, each given with its path, by which its draws are named.
+
+        Raises:
+            UserError: For one of a sort that cannot be Gaussian.
+        """
+        for place, layer in layers:
             kind = KINDS.get(type(layer))
             if kind is None:
                 raise UserError(

@@ -36,9 +36,10 @@ class Network(nn.Module):
     Attributes:
         stages: In the order in which they run.
         width: Features that come out, ``[batch, width]``.
+        before_head: The edits that may act before the head, or None for all that the head accepts.
     """
 
-    def __init__(self, stages: Sequence[nn.Module], width: int) -> None:
+    def __init__(self, stages: Sequence[nn.Module], width: int, *, before_head: Iterable[str] | None = None) -> None:
         """Put stages in a row.
 
         Args:
@@ -50,10 +51,12 @@ class Network(nn.Module):
                 where that is far from one; a first one with a method ``prepared`` offers other stages for weights
                 that no longer change (see :func:`dubio.engine.fixed`).
             width: Features that come out.
+            before_head: The edits that may fill the head's own sites, where the published network has none there.
         """
         super().__init__()
         self.stages = nn.ModuleList(stages)
         self.width = width
+        self.before_head = None if before_head is None else frozenset(before_head)
 
     def forward(self, value: Any) -> Any:
         """Run every stage."""
@@ -68,10 +71,13 @@ class Model(nn.Module):
     head: Any  # a dubio.heads.head.HeadModule; heads stand on networks, so its type is not known here
 
     def __init__(self, network: Network, head: nn.Module) -> None:
-        """Join a network and a head module."""
+        """Join a network and a head module; the head's sites accept no more than the network says."""
         super().__init__()
         self.network = network
         self.head = head
+        if network.before_head is not None:
+            for site in sites(head):
+                site.accepts &= network.before_head
 
     @property
     def steps(self) -> list[nn.Module]:

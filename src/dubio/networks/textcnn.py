@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dubio.errors import UserError
+from dubio.networks.linear_maps import Inputs, LinearMap
 from dubio.networks.network import Network
 from dubio.networks.noise import Dropout, Site
 from dubio.networks.token_products import TokenProducts, elements, largest
@@ -132,6 +133,9 @@ class Convolve(nn.Module):
             )
             for i, weight in enumerate(self.weights)
         )
+        self.marks = nn.ModuleList(
+            LinearMap(f"weights.{i}", f"biases.{i}", outputs_last=True) for i, _ in enumerate(kernels)
+        )
 
     def forward(self, words: Words) -> Maps:
         """Feature maps of every kernel."""
@@ -144,11 +148,12 @@ class Convolve(nn.Module):
         tokens, inputs = words.vectors.shape
         places = self._widened(words.places)
         out = []
-        for size, weight, bias in zip(self.kernels, self.weights, self.biases, strict=True):
+        for size, weight, bias, mark in zip(self.kernels, self.weights, self.biases, self.marks, strict=True):
             products = (words.vectors @ weight.transpose(0, 1).reshape(inputs, -1)).reshape(tokens * size, self.maps)
             bags = places.unfold(1, size, 1) * size + torch.arange(size, device=places.device)
             total = functional.embedding_bag(bags.reshape(-1, size), products, mode="sum")
-            out.append(self._finished(total.reshape(*bags.shape[:2], self.maps), bias, words.lengths, size))
+            total = mark(total.reshape(*bags.shape[:2], self.maps), windows(words.vectors, places, size))
+            out.append(self._finished(total, bias, words.lengths, size))
         return tuple(out)
 
     def by_position(self, words: Words) -> tuple[Tensor, ...]:
@@ -225,6 +230,11 @@ class RankOverTime(nn.Module):
     def depths(self) -> list[int]:
         """How many of the largest values of each map the noise can reach at prediction."""
         return [_depth(cast(Site, site)) for site in self._pick[0].sites]
+
+
+def windows(vectors: Tensor, places: Tensor, size: int) -> Inputs:
+    """What a kernel of this size multiplies: the vectors of the words in each window, side by side."""
+    return lambda rows: functional.embedding(places[rows].unfold(1, size, 1), vectors).flatten(2)
 
 
 def _depth(site: Site) -> int:

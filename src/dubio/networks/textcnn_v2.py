@@ -20,9 +20,10 @@ from torch.nn import functional
 
 from dubio.errors import UserError
 from dubio.networks.gaussian_weights import GaussianLayer
+from dubio.networks.linear_maps import LinearMap
 from dubio.networks.network import Network
 from dubio.networks.noise import Site
-from dubio.networks.textcnn import Embed, Maps, PickOverTime, RankOverTime, Words
+from dubio.networks.textcnn import Embed, Maps, PickOverTime, RankOverTime, Words, windows
 from dubio.registry import network
 
 
@@ -65,6 +66,7 @@ class Convolve2d(nn.Module):
             )
             for i, layer in enumerate(self.layers)
         )
+        self.marks = nn.ModuleList(LinearMap(f"layers.{i}.weight", f"layers.{i}.bias") for i, _ in enumerate(kernels))
 
     def forward(self, words: Words) -> Maps:
         """Feature maps of every kernel."""
@@ -87,12 +89,13 @@ class Convolve2d(nn.Module):
         """Products once a distinct token, gathered and added: out[b, t] = Σ_j P_j[token(b, t + j)]."""
         tokens, inputs = words.vectors.shape
         out = []
-        for size, weight, bias in self._in_use():
+        for (size, weight, bias), mark in zip(self._in_use(), self.marks, strict=True):
             across = weight[:, 0].permute(2, 1, 0).reshape(inputs, -1)
             products = (words.vectors @ across).reshape(tokens * size, self.maps)
             bags = places.unfold(1, size, 1) * size + torch.arange(size, device=places.device)
             total = functional.embedding_bag(bags.reshape(-1, size), products, mode="sum")
-            out.append(total.reshape(*bags.shape[:2], self.maps) + bias)
+            total = mark(total.reshape(*bags.shape[:2], self.maps), windows(words.vectors, places, size))
+            out.append(total + bias)
         return out
 
     def _by_position(self, words: Words, places: Tensor) -> list[Tensor]:

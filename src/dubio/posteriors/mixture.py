@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-from dubio.posteriors.posterior import Drawn, Posterior, Rows, Sampled, concatenated
+from dubio.posteriors.posterior import Drawn, Posterior, Rows, Sampled, concatenated, parts_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,10 @@ class DrawnMixture:
         """Predict with every part."""
         self._parts = parts
         self.member = tuple(i for i, part in enumerate(parts) for _ in part.member)
+
+    def parts(self) -> Iterator[Drawn]:
+        """The parts of every part."""
+        return (piece for part in self._parts for piece in parts_of(part))
 
     def predict(self, batch: Any, rows: Rows) -> Sampled:
         """The samples of every part, one part after another."""

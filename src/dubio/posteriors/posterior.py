@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -37,6 +38,15 @@ class Drawn(Protocol):
         ...
 
 
+def parts_of(drawn: Drawn) -> Iterator[Drawn]:
+    """A drawn posterior, or the parts in which it offers itself: samples one part after another, in order.
+
+    One whose weights are too many to be held at once has a method ``parts``; each of them is made when its turn comes.
+    """
+    parts = getattr(drawn, "parts", None)
+    return iter((drawn,)) if parts is None else parts()
+
+
 class Posterior(Protocol):
     """What a method's fit returns."""
 
@@ -46,6 +56,14 @@ class Posterior(Protocol):
 
     def tensors(self) -> dict[str, Tensor]:
         """All weights and statistics, by name, for the store."""
+        ...
+
+
+class Restored(Posterior, Protocol):
+    """What one fit left, read back from the store."""
+
+    def first(self, most: int) -> Restored:
+        """The same posterior with at most so many of its weight states; of a single one, so many noise draws."""
         ...
 
 

@@ -52,7 +52,7 @@ def terminal_table(store: Source, manifest: Mapping[str, Any], *, results: Resul
 
 
 def write_report(store: Source, manifest: Mapping[str, Any], out_dir: Path, *, results: Results | None = None) -> Path:
-    """Write ``report.html`` and ``results.csv``; each is there whole or not at all.
+    """Write ``report.html`` and ``results.csv``, and ``tables/`` of a study; each is there whole or not at all.
 
     Args:
         store: Where the predictions are.
@@ -68,12 +68,15 @@ def write_report(store: Source, manifest: Mapping[str, Any], out_dir: Path, *, r
     """
     _need("jinja2", "writing the report")
     _need("matplotlib", "writing the report")
+    from dubio.report.ensembles.tables import table_files
     from dubio.report.files import write_whole
     from dubio.report.page import render
     from dubio.report.tables import results_csv
 
     found = results or score_run(store, manifest)
     write_whole(out_dir / TABLE, results_csv(_every_score(found)).encode())
+    for name, content in table_files(list(found.studies.values())).items():
+        write_whole(out_dir / "tables" / name, content.encode())
     return write_whole(out_dir / PAGE, render(found).encode())
 
 
@@ -102,6 +105,7 @@ def write_figures(
         MissingExtra: Without matplotlib.
     """
     _need("matplotlib", "drawing figures")
+    from dubio.report.ensembles.plates import every_plate
     from dubio.report.figures.canvas import FORMATS, save
     from dubio.report.figures.catalogue import plates, plates_across
     from dubio.report.files import file_name, write_whole
@@ -111,6 +115,7 @@ def write_figures(
     written = []
     drawn = [(file_name(task.key), plate) for task in found.manifest.tasks for plate in plates(found, task)]
     drawn += [("across", plate) for plate in plates_across(found)]
+    drawn += [(file_name(name), plate) for name, plate in every_plate(found)]
     for name, plate in drawn:
         figure = plate.draw()
         for kind in wanted:

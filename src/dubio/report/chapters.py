@@ -9,23 +9,23 @@ from dubio.metrics.referral_curve import FRACTIONS
 from dubio.report.aggregate import Cell
 from dubio.report.grids import ARROWS, Column, Filled, Grid, GridCell, filled, grid
 from dubio.report.manifest import TaskView
-from dubio.report.measures import AT_THRESHOLDS, RANKED_BY, plugin_metrics, referral_name
+from dubio.report.measures import AT_THRESHOLDS, ORDINAL, RANKED_BY, plugin_metrics, referral_name
 from dubio.report.promise_cells import PROMISE_COLUMNS, PROMISE_NOTES, promise_cells
 from dubio.report.promises import CONFIDENCE, SHARE
 from dubio.report.results import Results
 from dubio.report.scores import reference_method
 from dubio.report.style import Look, looks
-from dubio.report.words import RANDOM, term
+from dubio.report.words import RANDOM, counted, term
 
 COLUMNS = (
-    RANKED_BY, "accuracy", "macro_f1", "micro_f1", *AT_THRESHOLDS, "brier", "aurc", "nll", "ece", "diversity",
+    RANKED_BY, "accuracy", "macro_f1", "micro_f1", *ORDINAL, *AT_THRESHOLDS, "brier", "aurc", "nll", "ece", "diversity",
 )  # fmt: skip
 """The in-domain table: what ranks first, then what must not."""
 
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """Test splits away from home that belong together: one split, or the severities of one corruption."""
+    """Test splits away from home that belong together: one split, or the severities of a corruption, or of many."""
 
     title: str
     splits: tuple[str, ...]
@@ -37,6 +37,9 @@ def elsewhere(task: TaskView) -> tuple[Elsewhere, ...]:
     graded = task.severities
     within = {split.name for splits in graded.values() for split in splits}
     found = [Elsewhere(s.name, (s.name,), s.kind) for s in task.of_kind("ood", "shift") if s.name not in within]
+    if task.many_corruptions:
+        every = tuple(split.name for splits in graded.values() for split in splits)
+        return (*found, Elsewhere(counted(len(graded), "corruption"), every, "shift"))
     return (*found, *(Elsewhere(base, tuple(s.name for s in splits), "shift") for base, splits in graded.items()))
 
 

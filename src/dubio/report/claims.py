@@ -35,11 +35,12 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Claim:
-    """A conclusion of T with what speaks for and against it here."""
+    """A conclusion of a paper with what speaks for and against it here; ``unit`` is what a piece of evidence is."""
 
     statement: str
     where: str
     evidence: tuple[Evidence, ...]
+    unit: str = "test set"
 
     @property
     def outcome(self) -> str:
@@ -60,7 +61,7 @@ class Claim:
         """How many test sets say what."""
         kinds = {"supports": "for", "contradicts": "against", "undecided": "undecided"}
         told = [f"{sum(each.outcome == kind for each in self.evidence)} {word}" for kind, word in kinds.items()]
-        return f"{counted(len(self.evidence), 'test set')}: {', '.join(told)}" if self.evidence else ""
+        return f"{counted(len(self.evidence), self.unit)}: {', '.join(told)}" if self.evidence else ""
 
 
 def claims(results: Results) -> tuple[Claim, ...]:

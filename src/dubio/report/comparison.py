@@ -16,7 +16,7 @@ which errs on the side of "not distinguishable".
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,6 +64,7 @@ def against_best(
     better: Direction,
     losses: Mapping[str, Losses] | None = None,
     kin: Mapping[str, Hashable] | None = None,
+    among: Collection[str] = (),
 ) -> dict[str, Verdict]:
     """Judge every method that has a value against the one with the best mean.
 
@@ -72,29 +73,21 @@ def against_best(
         better: Which way is better.
         losses: Method → per-example losses, where the metric is a mean over examples.
         kin: Method → what methods whose variance over runs is alike have in common; by default nothing has.
+        among: The methods that are judged, against the best of them; all by default. Variances and the level stay those
+            of all, so that a pair is judged alike whatever it is shown with.
     """
-    known = {method: cell for method, cell in cells.items() if cell.n and math.isfinite(cell.mean)}
+    asked = {method: cell for method, cell in cells.items() if not among or method in among}
+    known = {method: cell for method, cell in asked.items() if cell.n and math.isfinite(cell.mean)}
     # An infinite loss is behind any finite one, and no spread is needed to say so.
-    verdicts = {method: Verdict("behind", math.inf, None) for method, cell in cells.items() if math.isinf(cell.mean)}
+    verdicts = {method: Verdict("behind", math.inf, None) for method, cell in asked.items() if math.isinf(cell.mean)}
     if not known:
         return verdicts
     sign = 1.0 if better == "lower" else -1.0
     best = min(known, key=lambda method: sign * known[method].mean)
     verdicts[best] = Verdict("best", 0.0, None)
-    level = ALPHA / max(1, len(known) * (len(known) - 1) // 2)
-    related = {method: method if kin is None else kin[method] for method in known}
-    spreads = shared_variances(known, related)
-    for method, cell in known.items():
-        if method == best:
-            continue
-        difference = sign * (cell.mean - known[best].mean)
-        examples = None if losses is None else _example_part(losses, method, best)
-        parts = _run_parts({method: cell, best: known[best]}, related, spreads, examples)
-        resolves = smallest_difference(parts, examples, level=level)
-        if resolves is None:
-            verdicts[method] = Verdict("unjudged", difference, None)
-        else:
-            verdicts[method] = Verdict("behind" if difference > resolves else "tied", difference, resolves)
+    for method in known:
+        if method != best:
+            verdicts[method] = told_apart(cells, better, (method, best), losses, kin)
     return verdicts
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dubio.report.aggregate import Cell, decimals, spoken
+from dubio.report.aggregate import Cell, average_over, decimals, spoken
 from dubio.report.comparison import Verdict
 from dubio.report.manifest import TaskView
 from dubio.report.measures import HEADLINE, RANKED_BY, detection_name, referral_name
 from dubio.report.results import Results
 from dubio.report.scores import reference_method
-from dubio.report.words import counted, listed, number
+from dubio.report.words import counted, listed, number, told_apart_in_digits
 
 KEPT = 0.8
 """The fraction retained that the referral sentence speaks of."""
@@ -42,9 +42,15 @@ def reading(results: Results) -> str:
         "that are means over examples, over test examples leaves open: a t-test at 5 % over all pairs (Bonferroni), in "
         "which single fits share one variance over runs and ensembles of a size another. "
         "Not distinguishable does not mean equal; it means that these data do not decide. "
-        f"Spreads are standard deviations over {counted(len(results.manifest.seeds), 'seed')}"
-        " (and, for single fits, over all members trained)."
+        f"Spreads are standard deviations over {_repeated(len(results.manifest.seeds))}."
     )
+
+
+def _repeated(seeds: int) -> str:
+    """What was repeated, so that something could spread."""
+    if seeds == 1:
+        return "the members trained; with one seed an ensemble has none"
+    return f"{counted(seeds, 'seed')} (and, for single fits, over all members trained)"
 
 
 def leader(results: Results, task: TaskView) -> str | None:
@@ -82,13 +88,12 @@ def _standing(results: Results, order: list[str], verdicts: dict[str, Verdict]) 
     second, ahead = _title(results, order[1]), verdicts[order[1]]
     if any(verdict.place == "unjudged" for verdict in verdicts.values()):
         return "With one run a method there is no spread to judge the differences by."
-    gap = f"the next, {second}, is {ahead.difference:.2g} behind"
+    far, resolves = told_apart_in_digits(ahead.difference, ahead.resolves or 0.0)
+    gap = f"the next, {second}, is {far} behind"
     if not tied:
-        return f"It is distinguishable from every other method: {gap}, and {ahead.resolves:.2g} would have been enough."
+        return f"It is distinguishable from every other method: {gap}, and {resolves} would have been enough."
     if len(tied) == len(order) - 1:
-        return (
-            f"No other method can be told from it on these data: {gap}, where {ahead.resolves:.2g} would be resolved."
-        )
+        return f"No other method can be told from it on these data: {gap}, where {resolves} would be resolved."
     names = listed([_title(results, name) for name in tied])
     behind = len(order) - 1 - len(tied)
     return f"{names} cannot be told from it; the other {number(behind)} can, and {_are(behind)} behind."
@@ -136,6 +141,11 @@ def _spoilt(results: Results, task: TaskView) -> str:
     if best is None or not task.severities:
         return ""
     home = results.cells_of(task, task.of_kind("id")[0].name, "accuracy")[best]
+    if task.many_corruptions:
+        names = [splits[-1].name for splits in task.severities.values()]
+        mean = average_over(results.cells, task.key, names, best, "accuracy")
+        told = f"{spoken(home)} to {spoken(mean)}, the mean over {counted(len(names), 'corruption')}"
+        return "" if mean is None else f"At the worst severity its accuracy falls from {told}."
     worst: dict[str, Cell | None] = {
         base: results.cells_of(task, splits[-1].name, "accuracy").get(best) for base, splits in task.severities.items()
     }

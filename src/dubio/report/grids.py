@@ -60,11 +60,12 @@ class GridRow:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table."""
+    """A table; ``first`` heads the column of the rows' titles."""
 
     columns: tuple[Column, ...]
     rows: tuple[GridRow, ...]
     caption: str = ""
+    first: str = "Method"
 
 
 @dataclass(frozen=True)

@@ -6,20 +6,25 @@ on those. Nothing here touches a store or a metric.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, cast
 
 from dubio.errors import BadFile
-from dubio.report.scope import PartView, Skipped, read_part, read_skipped
+from dubio.report.scope import PartView, Skipped, read_part, read_skipped, read_tuned
 from dubio.report.scope import printable as _text
+from dubio.report.screening.facts import Facts, read_facts
 from dubio.types import Kind, Predictions, Target
 
 SCHEMA = 1
 """The manifest schema this report reads."""
 
 SEVERITY = re.compile(r"(.+)-([1-9][0-9]*)")
+
+FEW_CORRUPTIONS = 3
+"""More families of corruptions than these are looked at together, not one by one."""
 
 
 class Source(Protocol):
@@ -33,6 +38,9 @@ class Source(Protocol):
 
     def spec(self, room: Literal["fits", "predictions"], identifier: str) -> dict[str, Any]:
         """The specification that a fit or a prediction is the result of."""
+
+    def read_pictures(self, fingerprint: str) -> dict[int, bytes]:
+        """Small copies of some examples of a split, PNG by row; empty where none are kept."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +71,7 @@ class TaskView:
     tuned: tuple[str, ...] = ()
     corpus: str = ""
     thresholds: str = "half"
+    facts: Facts = field(default_factory=dict)
 
     def of_kind(self, *kinds: Kind) -> tuple[SplitView, ...]:
         """The splits of these kinds, in the task's order."""
@@ -88,9 +97,15 @@ class TaskView:
         }
 
     @property
+    def many_corruptions(self) -> bool:
+        """Whether corruptions are so many that they are looked at together."""
+        return len(self.severities) > FEW_CORRUPTIONS
+
+    @property
     def farthest(self) -> tuple[SplitView, ...]:
-        """One split a place away from home: of a corruption, its worst severity."""
-        milder = {split for splits in self.severities.values() for split in splits[:-1]}
+        """One split a place away from home: of a corruption its worst severity, of many corruptions none."""
+        last = None if self.many_corruptions else -1
+        milder = {split for splits in self.severities.values() for split in splits[:last]}
         return tuple(split for split in self.of_kind("ood", "shift") if split not in milder)
 
     @property
@@ -98,13 +113,19 @@ class TaskView:
         """Whether there are two classes, one of which is the positive one."""
         return len(self.classes) == 2 and self.target != "multilabel"
 
+    @property
+    def screened(self) -> bool:
+        """Whether it has two sides, so that a ROC curve is defined: two classes, or grades that are referred or not."""
+        return self.binary or (self.target == "ordinal" and len(self.classes) > 2)
+
 
 @dataclass(frozen=True)
 class MethodView:
     """A method as the manifest tells it.
 
     ``family`` is the single-fit method an ensemble is made of; ``pools`` says how many predictions are pooled where
-    runs that are reported together differ in that.
+    runs that are reported together differ in that. ``registered`` is the method behind a variant, ``views`` the random
+    views it predicts, and ``settings`` what else makes it a variant.
     """
 
     name: str
@@ -114,6 +135,9 @@ class MethodView:
     family: str
     summary: str = ""
     pools: str = ""
+    registered: str = ""
+    views: int = 0
+    settings: str = ""
 
     @property
     def ensemble(self) -> bool:
@@ -182,7 +206,9 @@ def read_manifest(raw: Mapping[str, Any]) -> Manifest:
         return Manifest(
             name=_text(raw["name"]),
             benchmark=dict(raw.get("benchmark") or {}),
-            tasks=tuple(replace(task, tuned=_tuned(raw.get("tuning") or (), task)) for task in tasks),
+            tasks=tuple(
+                replace(task, tuned=read_tuned(raw.get("tuning") or (), task.name, task.network)) for task in tasks
+            ),
             methods=tuple(_method(entry) for entry in raw["methods"]),
             runs=tuple(_run(entry, keys) for entry in raw["runs"]),
             failures=tuple(_failure(entry) for entry in raw.get("failures") or ()),
@@ -224,25 +250,12 @@ def _task(entry: Mapping[str, Any], key: str) -> TaskView:
         notes=tuple(_text(note) for note in entry.get("notes") or ()),
         corpus=_text(entry.get("task") or entry["name"]),
         thresholds=_text(entry.get("thresholds") or "half"),
+        facts=read_facts(entry, {split.name: split.examples for split in splits}),
     )
 
 
-def _tuned(entries: Iterable[Mapping[str, Any]], task: TaskView) -> tuple[str, ...]:
-    """What tuning chose on a task, a sentence a method."""
-    sentences = []
-    for entry in entries:
-        if (_text(entry["task"]), _text(entry["network"])) == (task.name, task.network):
-            chosen = ", ".join(f"{name} = {value}" for name, value in entry["chosen"].items())
-            scores = [trial["val_nll"] for trial in entry["trials"] if trial["val_nll"] is not None]
-            sentences.append(
-                f"{_text(entry['method'])}: {_text(chosen)}, the lowest validation NLL ({min(scores):.4g}) of "
-                f"{len(entry['trials'])} trials"
-            )
-    return tuple(sentences)
-
-
 def _method(entry: Mapping[str, Any]) -> MethodView:
-    name = _text(entry["name"])
+    name, own = _text(entry["name"]), dict(entry.get("arguments") or {})
     return MethodView(
         name=name,
         title=_text(entry.get("title") or name),
@@ -251,6 +264,9 @@ def _method(entry: Mapping[str, Any]) -> MethodView:
         family=_text(entry.get("family") or name),
         summary=_text(entry.get("summary") or ""),
         pools=_text(entry.get("pools") or ""),
+        registered=_text(entry.get("method") or name),
+        views=int(own.pop("views", 0)),
+        settings=_text(json.dumps(own, sort_keys=True)) if own else "",
     )
 
 

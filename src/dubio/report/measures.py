@@ -23,12 +23,14 @@ from dubio.registry import METRICS
 from dubio.report.kept import REFERRED_BY, kept_accuracy
 from dubio.report.manifest import RunView, Source, TaskView
 from dubio.report.results import BINS, REJECTED, RETAINED, RunCurves
-from dubio.types import Metric, Predictions
+from dubio.types import Direction, Metric, Predictions
 
 RANKED_BY = "calibrated_nll"
 """What the report ranks by: log-likelihoods at temperature 1 mostly compare temperatures (P §3.1)."""
 
-IN_DOMAIN = ("accuracy", "macro_f1", "micro_f1", "nll", "brier", "ece", "aurc", "diversity")
+ORDINAL = ("quadratic_kappa", "rps", "auc_from_grade")
+"""What is measured of grades alone (agreement, ranked probabilities, referable or not)."""
+IN_DOMAIN = ("accuracy", "macro_f1", "micro_f1", *ORDINAL, "nll", "brier", "ece", "aurc", "diversity")
 SHIFTED = ("accuracy", "nll")
 DETECTION = ("ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95", "ood_correlation")
 DETECTED_BY = tuple(name for name in QUANTITIES if name != "random")
@@ -139,12 +141,17 @@ def referral_name(metric: str, fraction: float) -> str:
 
 def referral_values(curves: RunCurves) -> dict[str, float]:
     """Accuracy and area under the ROC curve at the fractions retained that enter tables."""
+    return values_at_fractions(curves.referral_accuracy, curves.referral_auc)
+
+
+def values_at_fractions(accuracy: FloatArray, auc: FloatArray | None) -> dict[str, float]:
+    """The same from curves over all fractions."""
     values = {}
     for fraction in FRACTIONS:
         place = int(np.argmin(np.abs(RETAINED - fraction)))
-        values[referral_name("referral_accuracy", fraction)] = float(curves.referral_accuracy[place])
-        if curves.referral_auc is not None:
-            values[referral_name("referral_auc", fraction)] = float(curves.referral_auc[place])
+        values[referral_name("referral_accuracy", fraction)] = float(accuracy[place])
+        if auc is not None:
+            values[referral_name("referral_auc", fraction)] = float(auc[place])
     return values
 
 
@@ -152,7 +159,7 @@ def curves_of(task: TaskView, run: RunView, predictions: Predictions) -> RunCurv
     """The few numbers that figures need of one run on its in-domain test set."""
     known = predictions.labelled
     bins = reliability(known, bins=BINS)
-    area = referral_curve(known, quantity=REFERRED_BY, fractions=tuple(RETAINED)).auc if task.binary else None
+    area = referral_curve(known, quantity=REFERRED_BY, fractions=tuple(RETAINED)).auc if task.screened else None
     return RunCurves(
         run=run,
         count=bins.count,
@@ -175,3 +182,16 @@ def _variance_parts(predictions: Predictions) -> FloatArray:
     """Means over examples of the parts of the total variance (T eq. 3)."""
     found = decompose(predictions)
     return np.array([found.expected_variance.mean(), found.within_members.mean(), found.between_members.mean()])
+
+
+def directions(metrics: tuple[Metric, ...]) -> dict[str, Direction]:
+    """Which way is better, for every metric of the long table."""
+    better: dict[str, Direction] = {metric.name: metric.better for metric in metrics}
+    for metric in DETECTION:
+        for quantity in DETECTED_BY:
+            made: Metric = METRICS.make(metric, quantity=quantity)
+            better[made.name] = made.better
+    better |= {GAP: "lower", **dict.fromkeys(AT_THRESHOLDS, "higher")}
+    for metric in ("referral_accuracy", "referral_auc"):
+        better |= {referral_name(metric, fraction): "higher" for fraction in FRACTIONS}
+    return better

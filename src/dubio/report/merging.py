@@ -175,6 +175,8 @@ def _skipped(manifests: Mapping[str, Raw], tasks: Sequence[Raw]) -> list[Raw]:
 def _part(name: str, raw: Raw) -> dict[str, Any]:
     return {
         "name": name,
+        "benchmark": raw["name"],
+        "data": next((task["arguments"]["data"] for task in raw["tasks"] if "data" in task["arguments"]), ""),
         "preset": (raw.get("benchmark") or {}).get("preset") or "",
         "tasks": [f"{task['name']} ({task['network']})" for task in raw["tasks"]],
         "methods": len(raw["methods"]),

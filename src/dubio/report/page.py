@@ -20,12 +20,16 @@ from dubio.report.chapters import (
     promise_words,
     referral_grid,
 )
+from dubio.report.ensembles.part import ensembles_part
 from dubio.report.figures.canvas import inline_svg
 from dubio.report.figures.catalogue import Chapter, Plate, plates, plates_across
 from dubio.report.findings import findings, reading
 from dubio.report.manifest import TaskView
 from dubio.report.measures import GAP
 from dubio.report.results import Results
+from dubio.report.screening.fate import fate_grid, fate_words
+from dubio.report.screening.gallery import gallery_part, gallery_words
+from dubio.report.screening.parts import screening_part
 from dubio.report.sections import across_part, advice_part, mended_part, paper_part, parts_words
 from dubio.report.setup import (
     card_rows,
@@ -73,6 +77,7 @@ def _page(results: Results) -> dict[str, Any]:
         "across_tables": across_part(results),
         "paper": paper_part(results),
         "mended": mended_part(results),
+        "ensembles": ensembles_part(results, _inline),
     }
     return {
         "title": _title(results),
@@ -83,6 +88,7 @@ def _page(results: Results) -> dict[str, Any]:
             *([{"anchor": "advice", "title": "Which method?"}] if parts["advice"] else []),
             *({"anchor": task["anchor"], "title": task["title"]} for task in tasks),
             *([{"anchor": "across", "title": "All tasks"}] if across or parts["across_tables"] else []),
+            *([{"anchor": "ensembles", "title": "Ensembling study"}] if parts["ensembles"] else []),
             *([{"anchor": "paper", "title": "The paper"}] if parts["paper"] else []),
             *([{"anchor": "mended", "title": "As published"}] if parts["mended"] else []),
             {"anchor": "setup", "title": "What was run"},
@@ -168,9 +174,7 @@ def _chapters(results: Results, task: TaskView, index: int) -> dict[str, Any]:
     places = elsewhere(task)
     summary = [elsewhere_summary(results, task)] if len(places) > 1 else []
     summary += [elsewhere_grid(results, task, places[0])] if len(places) == 1 else []
-    referral = [referral_grid(results, task, "referral_accuracy")]
-    if task.binary:
-        referral.append(referral_grid(results, task, "referral_auc"))
+    screening = screening_part(results, task, {figure["plate"].slug: figure for figure in drawn.pop("screening")})
     return {
         "in_domain": in_domain_grid(results, task),
         "unsettled": unsettled_words(results, task),
@@ -179,9 +183,14 @@ def _chapters(results: Results, task: TaskView, index: int) -> dict[str, Any]:
             for name, reason in results.not_ranked.items()
             if name != GAP
         ],
-        "referral": referral,
+        "referral": [] if task.screened else [referral_grid(results, task, "referral_accuracy")],
+        "screening": screening,
+        "gallery": gallery_part(results, task),
+        "gallery_words": gallery_words(),
         "promise": promise_grid(results, task),
         "promise_words": promise_words(results, task),
+        "fate": fate_grid(results, task),
+        "fate_words": fate_words(results, task),
         "foreign": summary,
         "folds": [fold for place in places for fold in _folds(results, task, place, alone=len(places) == 1)],
         "cost": cost_grid(results, task),
@@ -201,7 +210,7 @@ def _folds(results: Results, task: TaskView, place: Elsewhere, *, alone: bool) -
 
 def _drawings(results: Results, task: TaskView, index: int) -> dict[str, list[Mapping[str, Any]]]:
     """The figures of a task by chapter, as inline SVG; Markup because matplotlib has escaped every text in them."""
-    chapters: tuple[Chapter, ...] = ("in_domain", "referral", "promise", "elsewhere", "cost")
+    chapters: tuple[Chapter, ...] = ("in_domain", "referral", "screening", "promise", "elsewhere", "cost")
     drawn: dict[str, list[Mapping[str, Any]]] = {chapter: [] for chapter in chapters}
     for plate in plates(results, task):
         drawn[plate.chapter].append(_inline(plate, f"t{index + 1}"))

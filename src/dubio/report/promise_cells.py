@@ -18,7 +18,7 @@ PROMISE_COLUMNS: dict[str, Column] = {
     ".threshold": Column("Threshold", "predictive entropy", "", "kept if at most as uncertain"),
     ".calibration": Column("Kept", "of calibration", "↑", "share of the calibration set that the policy keeps"),
     ".kept": Column("Kept", "of the test set", "↑", "share of the in-domain test set that the policy keeps"),
-    ".error": Column("Error of the kept", "test set, 95 % interval", "↓", "exact (Clopper–Pearson) interval"),
+    ".error": Column("Error of the kept", "test set, 95 % interval", "↓", "exact, or groups resampled"),
     ".outcome": Column("Promise", "on the test set", "", PROMISE_NOTES["outcome"]),
 }
 """Cell key → head of its column; splits away from home are keyed by their names."""

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from dubio.errors import DubioError, UserError
+from dubio.metrics.outcomes import correct
 from dubio.pooling import FloatArray
 from dubio.referral.bounds import binomial_upper
 from dubio.referral.operating import operating_point
@@ -24,6 +25,8 @@ from dubio.referral.shift import shift_test
 from dubio.referral.units import graded_uncertainty
 from dubio.report.kept import REFERRED_BY, kept_accuracy
 from dubio.report.manifest import RunView, Source, SplitView, TaskView
+from dubio.statistics.bootstrap import percentile_interval, replicate
+from dubio.statistics.resampling import Weights, units_of
 from dubio.types import Predictions
 
 CONFIDENCE = 0.9
@@ -34,6 +37,12 @@ SHARE = 0.5
 
 LEVEL = 0.05
 """One minus the coverage of the exact interval around the error on a test set."""
+
+WARNED_BELOW = 0.01
+"""p-value of the shift test from which on a policy warns, as ``dubio refer`` does."""
+
+REPLICATES = 1000
+"""Of the interval where rows come in groups."""
 
 KEPT = np.arange(5, 101) / 100
 """Fractions kept at which the curve behind an operating point is drawn."""
@@ -49,7 +58,8 @@ class Observed:
         split: Its name.
         retained: Share of rows kept.
         error: Error among the kept; None where no label is known or nothing is kept.
-        interval: Its exact (Clopper–Pearson) interval; None without an error, or where rows come in groups.
+        interval: Its exact (Clopper–Pearson) interval; where rows come in groups, from resampling those; None without
+            an error, or with a single group.
         shift: p-value of the test that the uncertainties are those of the calibration set.
     """
 
@@ -85,15 +95,18 @@ class Promise:
     @property
     def outcome(self) -> Outcome | None:
         """What the in-domain test set says of the promise; None where none was made."""
-        if self.home is None:
-            return None
-        if self.home.error is None:
-            return "nothing kept"
-        if self.home.error < self.target:
-            return "held"
-        if self.home.interval is None:
-            return "above"
-        return "broken" if self.home.interval[0] >= self.target else "above, undecided"
+        return None if self.home is None else outcome_of(self.home, self.target)
+
+
+def outcome_of(seen: Observed, target: float) -> Outcome:
+    """What a split says of a promised error."""
+    if seen.error is None:
+        return "nothing kept"
+    if seen.error < target:
+        return "held"
+    if seen.interval is None:
+        return "above"
+    return "broken" if seen.interval[0] >= target else "above, undecided"
 
 
 def target_of(error: float) -> float | None:
@@ -167,5 +180,27 @@ def observe(policy: Policy, split: str, predictions: Predictions) -> Observed:
     if not point.kept:
         return Observed(split, point.retained, None, None, shift)
     error = 1.0 - point.accuracy
-    interval = exact_interval(error, point.kept) if predictions.group is None else None
+    grouped = predictions.group is not None
+    interval = grouped_interval(policy, predictions) if grouped else exact_interval(error, point.kept)
     return Observed(split, point.retained, error, interval, shift)
+
+
+def grouped_interval(policy: Policy, predictions: Predictions) -> tuple[float, float] | None:
+    """The percentile interval of the error among the kept, groups resampled whole; None with one group.
+
+    A replicate in which nothing is kept has no error and is left out.
+    """
+    known = predictions.labelled
+    units = units_of(known)
+    if units.count < 2:
+        return None
+    keep = (graded_uncertainty(known, policy.quantity) <= policy.threshold).astype(np.float64)
+    wrong = keep * ~correct(known)
+
+    def error(weights: Weights) -> FloatArray:
+        kept = weights.sums(keep)
+        return np.asarray(np.divide(weights.sums(wrong), kept, out=np.full(len(kept), np.nan), where=kept > 0))
+
+    draws = replicate({"error": error}, units, replicates=REPLICATES, seed=0)["error"]
+    found = percentile_interval(float(wrong.sum() / keep.sum()), draws, level=1.0 - LEVEL)
+    return found.low, found.high

@@ -12,9 +12,11 @@ from dubio.pooling import FloatArray as Values
 from dubio.report.aggregate import Cell, Key, Score, aggregate
 from dubio.report.comparison import Losses, Verdict, against_best
 from dubio.report.cost import Cost
+from dubio.report.ensembles.study import Study
 from dubio.report.fits import FitFacts
 from dubio.report.manifest import Failure, Manifest, MethodView, RunView, TaskView
 from dubio.report.promises import Promise
+from dubio.report.screening.found import Gallery, Screening
 from dubio.report.sizes import Growth
 from dubio.statistics.ensemble_equivalent import GrowthCurve
 from dubio.types import Direction
@@ -86,6 +88,9 @@ class Results:
         as_published: Scores under published definitions that are mistaken, each beside the right one; never ranked.
         away_losses: (task, split, metric, method) → per-example losses away from home, averaged over runs: of accuracy,
             and of AUROC by confidence. None where rows come in groups.
+        screening: Task → referral on every split and calibration of subgroups, where it is two-sided or has any.
+        galleries: Task → examples with their pictures, where some were kept.
+        studies: Task → its ensembling study, where it has one.
     """
 
     manifest: Manifest
@@ -107,6 +112,9 @@ class Results:
     fits: Mapping[str, FitFacts] = field(default_factory=dict)
     as_published: tuple[Score, ...] = ()
     away_losses: Mapping[tuple[str, str, str, str], Losses] = field(default_factory=dict)
+    screening: Mapping[str, Screening] = field(default_factory=dict)
+    galleries: Mapping[str, Gallery] = field(default_factory=dict)
+    studies: Mapping[str, Study] = field(default_factory=dict)
 
     @cached_property
     def cells(self) -> dict[Key, Cell]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,14 @@ class Skipped:
 
 @dataclass(frozen=True)
 class PartView:
-    """One of several runs that are reported together: what it was about."""
+    """One of several runs that are reported together: what it was about.
+
+    ``data`` is the file or folder of the user's own that it was run on, or empty.
+    """
 
     name: str
+    benchmark: str
+    data: str
     preset: str
     tasks: tuple[str, ...]
     methods: int
@@ -44,8 +49,24 @@ def read_part(entry: Mapping[str, Any]) -> PartView:
     """A run as a merged manifest tells it."""
     return PartView(
         name=printable(entry["name"]),
+        benchmark=printable(entry["benchmark"]),
+        data=printable(entry["data"]),
         preset=printable(entry.get("preset") or ""),
         tasks=tuple(printable(task) for task in entry["tasks"]),
         methods=int(entry["methods"]),
         seeds=tuple(int(seed) for seed in entry["seeds"]),
     )
+
+
+def read_tuned(entries: Iterable[Mapping[str, Any]], task: str, network: str) -> tuple[str, ...]:
+    """What tuning chose on a task, a sentence a method."""
+    sentences = []
+    for entry in entries:
+        if (printable(entry["task"]), printable(entry["network"])) == (task, network):
+            chosen = ", ".join(f"{name} = {value}" for name, value in entry["chosen"].items())
+            scores = [trial["val_nll"] for trial in entry["trials"] if trial["val_nll"] is not None]
+            sentences.append(
+                f"{printable(entry['method'])}: {printable(chosen)}, the lowest validation NLL ({min(scores):.4g}) of "
+                f"{len(entry['trials'])} trials"
+            )
+    return tuple(sentences)

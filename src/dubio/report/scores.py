@@ -14,20 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from dubio.calibration.cross_validation import cross_validate
+from dubio.calibration.cross_validation import REPEATS, cross_validate
 from dubio.errors import DubioError
 from dubio.metrics.referral_curve import FRACTIONS
 from dubio.pooling import FloatArray
-from dubio.registry import METRICS
 from dubio.report.aggregate import Score
 from dubio.report.comparison import Losses
 from dubio.report.cost import Cost, cost_of, environment_of
+from dubio.report.ensembles.gathering import studies_of
+from dubio.report.ensembles.shifted import graded_values
 from dubio.report.fits import FitFacts, fit_facts
 from dubio.report.manifest import Failure, Manifest, RunView, Source, SplitView, TaskView, read_manifest
 from dubio.report.measures import (
-    AT_THRESHOLDS,
-    DETECTED_BY,
-    DETECTION,
     GAP,
     HEADLINE,
     RANKED_BY,
@@ -37,6 +35,7 @@ from dubio.report.measures import (
     curves_of,
     detection,
     detection_name,
+    directions,
     entropy_parts,
     in_domain_metrics,
     measure,
@@ -48,12 +47,13 @@ from dubio.report.measures import (
 from dubio.report.placements import placements
 from dubio.report.promises import Promise, promises_of
 from dubio.report.results import Results, RunCurves
+from dubio.report.screening.gathering import ScreeningGathering
 from dubio.report.sizes import Grown, Growth, grow_at_home, grow_away
 from dubio.report.sketches import Sketches, at_home, away
 from dubio.report.words import RANDOM
 from dubio.report.worth import growth_of, networks_of
 from dubio.statistics.ensemble_equivalent import GrowthCurve
-from dubio.types import Direction, Metric, Predictions, StrArray
+from dubio.types import Metric, Predictions, StrArray
 
 
 @dataclass
@@ -75,6 +75,7 @@ class _Gathering:
     sketches: dict[tuple[str, str, str, str], list[FloatArray]] = field(default_factory=dict)
     sizes: dict[tuple[str, str], list[Growth]] = field(default_factory=dict)
     away_losses: dict[tuple[str, str, str, str], list[FloatArray]] = field(default_factory=dict)
+    screening: ScreeningGathering = field(default_factory=ScreeningGathering)
 
     def add(self, task: TaskView, split: SplitView, run: RunView, values: Mapping[str, float]) -> None:
         """File the values of one run on one split."""
@@ -132,7 +133,7 @@ def score_run(store: Source, manifest: Mapping[str, Any]) -> Results:
         curves={key: tuple(curves) for key, curves in found.curves.items()},
         losses={key: Losses(total / count[0], found.groups[key[0]]) for key, (total, count) in found.losses.items()},
         costs=costs,
-        better=_directions(metrics),
+        better=directions(metrics),
         not_ranked={m.name: m.why_not for m in (*metrics, *metrics_for((GAP,))) if not m.comparable},
         environment=environment,
         unsettled=found.unsettled,
@@ -145,6 +146,9 @@ def score_run(store: Source, manifest: Mapping[str, Any]) -> Results:
         sizes={key: tuple(runs) for key, runs in found.sizes.items()},
         fits=fits,
         away_losses={key: Losses(total / count[0]) for key, (total, count) in found.away_losses.items()},
+        screening=found.screening.screening(view),
+        galleries=found.screening.galleries(store, view),
+        studies=studies_of(store, view, found.growth),
     )
 
 
@@ -168,14 +172,18 @@ def _score_one(
         if split.kind == "id":
             values = {**_score_inside(task, split, run, predictions, found, metrics), **tuned}
             if split == home:
-                seen = _Seen(uncertainties(predictions), values.get("accuracy"), grow_at_home(predictions))
+                fitted = found.temperatures.get((task.key, run.method), [])[-2 * REPEATS :]
+                warmth = float(np.median(fitted)) if fitted else None
+                seen = _Seen(uncertainties(predictions), values.get("accuracy"), grow_at_home(predictions), warmth)
                 found.add_sketches(task, run, at_home(predictions, seen.uncertainties))
         else:
             measured = measure(shifted, predictions)
-            values = dict(measured.values)
+            values = {**measured.values, **graded_values(task, split, predictions, seen.temperature)}
             if predictions.group is None and "accuracy" in measured.losses:
                 found.add_away_loss(task, split, run, "accuracy", measured.losses["accuracy"])
             seen = _score_away(task, split, run, predictions, found, values, seen)
+        curves = found.curves[task.key, run.method][-1] if split == home else None
+        values |= found.screening.look(task, split, run, predictions, curves)
         found.add(task, split, run, values)
         key = task.key, split.name, run.method
         if split.kind == "id" or split in task.farthest:
@@ -191,6 +199,7 @@ class _Seen:
     uncertainties: Mapping[str, FloatArray] = field(default_factory=dict)
     accuracy: float | None = None
     grown: Grown | None = None
+    temperature: float | None = None
 
 
 def _score_away(
@@ -282,16 +291,3 @@ def _costs(store: Source, view: Manifest) -> tuple[dict[tuple[str, str], Cost], 
             if runs:
                 costs[task.key, method.name] = cost_of(store, runs, records)
     return costs, environment_of(records), fit_facts(store, view, records)
-
-
-def _directions(metrics: tuple[Metric, ...]) -> dict[str, Direction]:
-    """Which way is better, for every metric of the long table."""
-    better: dict[str, Direction] = {metric.name: metric.better for metric in metrics}
-    for metric in DETECTION:
-        for quantity in DETECTED_BY:
-            made: Metric = METRICS.make(metric, quantity=quantity)
-            better[made.name] = made.better
-    better |= {GAP: "lower", **dict.fromkeys(AT_THRESHOLDS, "higher")}
-    for metric in ("referral_accuracy", "referral_auc"):
-        better |= {referral_name(metric, fraction): "higher" for fraction in FRACTIONS}
-    return better

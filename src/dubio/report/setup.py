@@ -50,10 +50,20 @@ def card_rows(task: TaskView) -> list[dict[str, str]]:
 def commands(manifest: Manifest) -> str:
     """The commands that made the run and this page; what was changed on the way stands in the resolved benchmark."""
     if manifest.parts:
-        return "dubio report " + " ".join(f"--run {shlex.quote(part.name)}" for part in manifest.parts)
-    own = next((task.arguments["data"] for task in manifest.tasks if "data" in task.arguments), None)
-    started = f"--data {shlex.quote(str(own))} …" if own else shlex.quote(manifest.name)
-    return f"dubio run {started}\ndubio report {shlex.quote(manifest.name)}"
+        runs = dict.fromkeys(_run_command(each.benchmark, each.preset, each.data) for each in manifest.parts)
+        told = " ".join(f"--run {shlex.quote(part.name)}" for part in manifest.parts)
+        return "\n".join((*(f"{run.removesuffix(' …')} …" for run in runs), f"dubio report {told}"))
+    own = next((str(task.arguments["data"]) for task in manifest.tasks if "data" in task.arguments), "")
+    started = _run_command(manifest.name, str(manifest.benchmark.get("preset") or ""), own)
+    return f"{started}\ndubio report {shlex.quote(manifest.name)}"
+
+
+def _run_command(benchmark: str, preset: str, data: str) -> str:
+    """How a run is started; … stands for what else was said, which the resolved benchmark has."""
+    told = f" --data {shlex.quote(data)} …" if data else ""
+    if data and not preset:  # the user's own data; a benchmark that is told its data has presets
+        return f"dubio run{told}"
+    return f"dubio run {shlex.quote(benchmark)}" + (f" --preset {shlex.quote(preset)}" if preset else "") + told
 
 
 def resolved_benchmark(manifest: Manifest) -> str:

@@ -10,7 +10,7 @@ from dubio.report.aggregate import Cell, average_over, decimals, spoken
 from dubio.report.comparison import Losses, Verdict, against_best, told_apart
 from dubio.report.manifest import TaskView
 from dubio.report.results import Results
-from dubio.report.words import term
+from dubio.report.words import term, told_apart_in_digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,20 +62,21 @@ def standing(
         splits: One split, or the severities of one corruption.
         metric: The metric; one that must not rank gives None.
         where: What to call the test set.
-        among: The methods to look at; all of them by default.
+        among: The methods to look at, judged as strictly as among all; all of them by default.
     """
     if metric in results.not_ranked or metric not in results.better:
         return None
     better = results.better[metric]
-    names = [m.name for m in results.methods_of(task) if not among or m.name in among]
+    names = [m.name for m in results.methods_of(task)]
     averaged = {name: average_over(results.cells, task.key, splits, name, metric) for name in names}
     known = {name: cell for name, cell in averaged.items() if cell is not None and cell.n and isfinite(cell.mean)}
-    if not known:
+    shown = {name: cell for name, cell in known.items() if not among or name in among}
+    if not shown:
         return None
     sign = 1.0 if better == "lower" else -1.0
-    cells = dict(sorted(known.items(), key=lambda item: sign * item[1].mean))
-    losses = results.losses_of(task, splits[0], metric) if len(splits) == 1 else {}
-    return Standing(where, metric, cells, against_best(cells, better, losses or None, results.kin), losses or None)
+    cells = dict(sorted(shown.items(), key=lambda item: sign * item[1].mean))
+    losses = (results.losses_of(task, splits[0], metric) if len(splits) == 1 else {}) or None
+    return Standing(where, metric, cells, against_best(known, better, losses, results.kin, among), losses)
 
 
 def compared(results: Results, found: Standing, pair: tuple[str, str]) -> Verdict | None:
@@ -99,11 +100,11 @@ def metric_words(metric: str) -> str:
     return f"{shown} by {quantity}" if quantity else shown
 
 
-def verdict_words(verdict: Verdict, places: int = 2) -> str:
+def verdict_words(verdict: Verdict) -> str:
     """Whether two methods are told apart, with the numbers behind it."""
-    apart = f"{abs(verdict.difference):.{places}g} apart"
     if verdict.resolves is None:
-        return f"not judged: {apart}, and there is no spread over runs to judge by"
+        return f"not judged: {abs(verdict.difference):.2g} apart, and there is no spread over runs to judge by"
+    apart, resolves = told_apart_in_digits(abs(verdict.difference), verdict.resolves)
     if verdict.place == "tied":
-        return f"not distinguishable: {apart}, where {verdict.resolves:.{places}g} would be resolved"
-    return f"distinguishable: {apart}, and {verdict.resolves:.{places}g} would have been enough"
+        return f"not distinguishable: {apart} apart, where {resolves} would be resolved"
+    return f"distinguishable: {apart} apart, and {resolves} would have been enough"

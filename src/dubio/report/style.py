@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dubio.report.ensembles.twins import twins_of
 from dubio.report.manifest import MethodView
 
 INK = "#1f2430"
@@ -39,6 +40,18 @@ FAMILIES: dict[str, tuple[str, str]] = {
 }
 """Colour and marker of the families dubio knows by name."""
 
+ENSEMBLING: dict[str, tuple[str, str]] = {
+    "snapshot-ensemble": ("#a83232", "d"),
+    "csgld": ("#5b4bb3", "p"),
+    "csghmc": ("#b3559f", ">"),
+    "fge": ("#c07a00", "^"),
+    "swa": ("#4fbf9b", "P"),
+    "swag": ("#6d8f1f", "H"),
+    "mean-field-vi": ("#2f7f86", "v"),
+    "laplace": ("#8c564b", "*"),
+}
+"""Those of the ensembling study: apart from each other, from one network and from MC dropout, not from all above."""
+
 SPARE: tuple[tuple[str, str], ...] = (
     ("#7a6a00", "h"),
     ("#5b4bb3", "p"),
@@ -50,6 +63,7 @@ SPARE: tuple[tuple[str, str], ...] = (
 """For families of the user's own, in the order they appear."""
 
 DASHED: tuple[float, tuple[float, float]] = (0.0, (3.2, 1.6))
+DOTTED: tuple[float, tuple[float, float]] = (0.0, (1.0, 1.3))
 
 RC: Any = {
     "font.family": "sans-serif",
@@ -116,12 +130,13 @@ OUTLINES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Look:
-    """How a method is drawn."""
+    """How a method is drawn; ``augmented`` are those that predict random views and have a twin that does not."""
 
     title: str
     colour: str
     marker: str
     ensemble: bool
+    augmented: bool = False
 
     @property
     def outline(self) -> str:
@@ -133,7 +148,7 @@ class Look:
         """Keyword arguments for a line."""
         return {
             "color": self.colour,
-            "linestyle": "solid" if self.ensemble else DASHED,
+            "linestyle": DOTTED if self.augmented else "solid" if self.ensemble else DASHED,
             "linewidth": 1.9 if self.ensemble else 1.2,
             "label": self.title,
             **self.point,
@@ -152,13 +167,18 @@ class Look:
 
 
 def looks(methods: Sequence[MethodView]) -> dict[str, Look]:
-    """The look of each method by name; an ensemble shares colour and marker with its family."""
+    """The look of each method by name; an ensemble shares colour and marker with its family, a twin with its base."""
     spare: dict[str, tuple[str, str]] = {}
     found: dict[str, Look] = {}
+    base, families = twins_of(methods), {method.name: method.family for method in methods}
+    known = FAMILIES | ENSEMBLING
+    taken = {known[family][0] for family in families.values() if family in known}
+    free = [each for each in SPARE if each[0] not in taken] or SPARE
     for method in methods:
-        if method.family in FAMILIES:
-            colour, marker = FAMILIES[method.family]
+        family = families[base.get(method.name, method.name)]
+        if family in known:
+            colour, marker = known[family]
         else:
-            colour, marker = spare.setdefault(method.family, SPARE[len(spare) % len(SPARE)])
-        found[method.name] = Look(method.title, colour, marker, method.ensemble)
+            colour, marker = spare.setdefault(family, free[len(spare) % len(free)])
+        found[method.name] = Look(method.title, colour, marker, method.ensemble, method.name in base)
     return found

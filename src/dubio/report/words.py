@@ -48,6 +48,9 @@ TERMS: dict[str, Term] = {
     "macro_f1_at_val_thresholds": Term("Macro F1, tuned", "at each label's best threshold on validation"),
     "micro_f1_at_val_thresholds": Term("Micro F1, tuned", "at each label's best threshold on validation"),
     "micro_f1": Term("Micro F1", "several labels: F1 over all decisions together"),
+    "quadratic_kappa": Term("Kappa", "agreement of grades beyond chance, squared distances (Cohen)"),
+    "rps": Term("RPS", "ranked probability score: squared distance of the cumulated probabilities, between 0 and 1"),
+    "auc_from_grade": Term("AUC", "area under the ROC curve for grade 2 or more"),
     "ece": Term("ECE", "expected calibration error in 15 bins of equal width"),
     "aurc": Term("AURC", "error rate of the kept examples, averaged over how many are kept"),
     "diversity": Term("Diversity", "how far members, or samples, stand from their mean (KL divergence)"),
@@ -110,6 +113,15 @@ def number(value: int) -> str:
 def counted(value: int, noun: str) -> str:
     """A number with its noun: ``three seeds``, ``one seed``."""
     return f"{number(value)} {noun}" if value == 1 else f"{number(value)} {noun}s"
+
+
+def told_apart_in_digits(first: float, second: float) -> tuple[str, str]:
+    """Two numbers with as many digits, from two to seven, as it takes to tell one from the other."""
+    for digits in range(2, 8):
+        told = f"{first:.{digits}g}", f"{second:.{digits}g}"
+        if told[0] != told[1]:
+            return told
+    return f"{first:.2g}", f"{second:.2g}"
 
 
 def listed(words: list[str]) -> str:

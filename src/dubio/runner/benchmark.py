@@ -29,6 +29,9 @@
     training = { epochs = 20 }      # given to every method that has such an argument
     methods = ["deterministic"]     # instead of the benchmark's
     method.deterministic = {}       # arguments of one method on this task
+    method_network.mean-field-vi = { width = 32 } # other arguments of the network for one method
+    called = "digits-far"           # what results call it, where another entry has the same task and network
+    most_samples = 5                # predict with the first so many samples of each method
 
 What holds for all tasks of a network is said once (:mod:`dubio.runner.expanding`); presets
 (:mod:`dubio.runner.presets`) are laid over all of this. Every key is known or refused with the nearest known name.
@@ -36,7 +39,6 @@ What holds for all tasks of a network is said once (:mod:`dubio.runner.expanding
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -45,8 +47,9 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from dubio.errors import BadFile, UnknownName, UserError, one_of
+from dubio.runner.entries import NAME, TaskEntry, Variant, task_of, variant_of
 from dubio.runner.expanding import expanded
-from dubio.runner.presets import check_presets, chosen_preset, labels, overlaid
+from dubio.runner.presets import check_presets, chosen_preset, overlaid
 from dubio.runner.tables import Table, at_least, check, choices, names, once, seeds, tables
 from dubio.store import canonical
 
@@ -56,60 +59,8 @@ KEYS: dict[str, type] = {
     "default_preset": str,
 }  # fmt: skip
 
-TASK_KEYS: dict[str, type] = {
-    "name": str, "network": str, "methods": list,
-    **dict.fromkeys(("arguments", "network_arguments", "encoding", "training", "method"), dict),
-}  # fmt: skip
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-
 Thresholds = Literal["half", "validation"]
 THRESHOLDS: tuple[Thresholds, ...] = ("half", "validation")
-
-
-@dataclass(frozen=True)
-class TaskEntry:
-    """A task of a benchmark, with the network that learns it.
-
-    Attributes:
-        name: The task.
-        network: The network.
-        arguments: Of the task.
-        network_arguments: Of the network.
-        encoding: Of the encoding.
-        training: Given to every method that has such an argument.
-        methods: Methods instead of the benchmark's, or None for those.
-        method_arguments: Arguments of single methods on this task alone.
-    """
-
-    name: str
-    network: str
-    arguments: Table = field(default_factory=dict)
-    network_arguments: Table = field(default_factory=dict)
-    encoding: Table = field(default_factory=dict)
-    training: Table = field(default_factory=dict)
-    methods: tuple[str, ...] | None = None
-    method_arguments: Mapping[str, Table] = field(default_factory=dict)
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """What it answers to, such as ``amazon`` and ``amazon-books``."""
-        return labels(self.name, self.arguments)
-
-    @property
-    def spoken(self) -> str:
-        """Its task with the arguments it is given."""
-        told = ", ".join(f"{key}={value}" for key, value in self.arguments.items())
-        return f"{self.name} ({told})" if told else self.name
-
-
-@dataclass(frozen=True)
-class Variant:
-    """A method under a name of its own, with other arguments."""
-
-    method: str
-    arguments: Table = field(default_factory=dict)
-    title: str = ""
 
 
 @dataclass(frozen=True)
@@ -158,6 +109,7 @@ class Benchmark:
             ("method", self.method_arguments, {*used, *bases}),
             ("tune", self.tune, {*used}),
             *((f"task.method of {task.name}", task.method_arguments, {*used, *bases}) for task in self.tasks),
+            *((f"task.method_network of {task.name}", task.method_network, {*used, *bases}) for task in self.tasks),
         ):
             for name in given:
                 if name not in known:
@@ -191,8 +143,9 @@ class Benchmark:
         for task in said["tasks"]:
             if task["methods"] is None:
                 del task["methods"]
-            if not task["method_arguments"]:
-                del task["method_arguments"]
+            for key in ("method_arguments", "method_network", "called", "most_samples"):
+                if not task[key]:
+                    del task[key]
         return said
 
 
@@ -252,37 +205,18 @@ def _parse(table: Table, preset: str) -> Benchmark:
     tune = tables("tune", table.get("tune", {}))
     return Benchmark(
         name=table["name"],
-        tasks=tuple(_task(entry) for entry in table["task"]),
+        tasks=tuple(task_of(entry) for entry in table["task"]),
         methods=names("methods", table["methods"]),
         seeds=seeds(table.get("seeds", [0])),
         method_arguments=tables("method", table.get("method", {})),
         tune={name: {key: choices(name, key, item) for key, item in lists.items()} for name, lists in tune.items()},
         description=table.get("description", ""),
-        variants={name: _variant(name, made) for name, made in table.get("variant", {}).items()},
+        variants={name: variant_of(name, made) for name, made in table.get("variant", {}).items()},
         members=at_least("benchmark", table, "members", 2),
         samples=at_least("benchmark", table, "samples", 1),
         thresholds=cast(Thresholds, one_of("thresholds", table.get("thresholds", "half"), THRESHOLDS)),
         preset=preset,
     )
-
-
-def _task(entry: Any) -> TaskEntry:
-    check("[[task]]", entry, TASK_KEYS, needed=("name", "network"))
-    said = {key: value for key, value in entry.items() if key not in ("method", "methods")}
-    own = None if "methods" not in entry else names(f"methods of task {entry['name']}", entry["methods"])
-    if own == ():
-        raise UserError(f"task {entry['name']}: methods must not be empty; leave it out for the benchmark's.")
-    return TaskEntry(**said, methods=own, method_arguments=tables("task.method", entry.get("method", {})))
-
-
-def _variant(name: str, made: Any) -> Variant:
-    place = f"[variant.{name}]"
-    if not isinstance(made, dict):
-        raise UserError(f"{place} must be a table; given {made!r}.")
-    about = {key: value for key, value in made.items() if key in ("method", "title")}
-    check(place, about, {"method": str, "title": str}, needed=("method",))
-    rest = {key: value for key, value in made.items() if key not in about}
-    return Variant(about["method"], rest, about.get("title", ""))
 
 
 def _home() -> Any:

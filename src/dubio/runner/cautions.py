@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from dubio.registry import METHODS
 from dubio.runner.arguments import given_arguments
-from dubio.runner.benchmark import Benchmark, TaskEntry
+from dubio.runner.benchmark import Benchmark
+from dubio.runner.entries import TaskEntry
 
 RATE = "p"
 """The argument that fixes a dropout rate."""

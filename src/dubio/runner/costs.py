@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dubio.parts import restore
 from dubio.runner.executor import Executor, Finished
 from dubio.runner.left import Left
 from dubio.runner.plan import Node
@@ -22,14 +23,26 @@ def family(spec: Mapping[str, Any]) -> str:
     return identity({key: value for key, value in spec.items() if key not in ("seed", "member", "start")})
 
 
-def measure_here(nodes: Iterable[Node], settings: Sequence[Setting], left: Left) -> dict[str, Cost]:
-    """Id → cost of these fits, measured in this process."""
+def stored_samples(prediction: Mapping[str, Any], fit: Mapping[str, Any] | None) -> int:
+    """Samples of every example that a prediction stores: weight states × noise draws × views.
+
+    Args:
+        prediction: Its specification.
+        fit: That of the fit it is drawn from; None for a method that is not a recipe, of which one is assumed.
+    """
+    states = 1 if fit is None else int(getattr(restore(fit["recipe"]), "states", 1))
+    views = restore(prediction["views"]).each if prediction.get("views") else 1
+    return states * max(1, int(prediction.get("samples", 1))) * int(views)
+
+
+def measure_here(nodes: Iterable[Node], settings: Sequence[Setting], left: Left, device: str) -> dict[str, Cost]:
+    """Id → cost of these fits, measured in this process on a device."""
     found: dict[str, Cost] = {}
     costs = {}
     for node in nodes:
         key = family(node.spec)
         if key not in found:
-            found[key] = left.estimate(node.spec, settings[node.setting].task)
+            found[key] = left.estimate(node.spec, settings[node.setting].task, device=device)
         costs[node.id] = found[key]
     return costs
 

@@ -17,6 +17,8 @@ THREAD_VARIABLES = (
 )  # fmt: skip
 """Set to 1 before a worker imports anything that counts."""
 
+CPU = "cpu"
+
 
 @dataclass(frozen=True)
 class WorkerOrders:
@@ -27,21 +29,28 @@ class WorkerOrders:
         plugins: Files to import before the first job.
         checkpoint_seconds: How often a fit under way is saved.
         left: Module that fits and predicts.
+        devices: Where trainings and predictions run: each worker keeps to one of them, taken in turn.
     """
 
     store: Path
     plugins: Sequence[Path] = ()
     checkpoint_seconds: float = 600.0
     left: str = STOCK
+    devices: Sequence[str] = (CPU,)
 
-    def line(self) -> bytes:
-        """As the worker reads it; the search path goes along, as it does when Python itself spawns a process."""
+    def line(self, worker: int = 0) -> bytes:
+        """As a worker reads it; the search path goes along, as it does when Python itself spawns a process.
+
+        Args:
+            worker: Which worker it is, from 0.
+        """
         orders = {
             "path": [os.path.abspath(entry) for entry in sys.path],
             "store": str(self.store),
             "plugins": [str(plugin.resolve()) for plugin in self.plugins],
             "checkpoint_seconds": self.checkpoint_seconds,
             "left": self.left,
+            "device": self.devices[worker % len(self.devices)],
         }
         return json.dumps(orders).encode() + b"\n"
 

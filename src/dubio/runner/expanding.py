@@ -17,7 +17,7 @@ from typing import Any
 from dubio.errors import UnknownName, UserError
 from dubio.runner.tables import Table, check
 
-LAID_UNDER = ("network_arguments", "encoding", "training", "method")
+LAID_UNDER = ("network_arguments", "encoding", "training", "method", "method_network")
 NETWORK_KEYS: dict[str, type] = {"methods": list, **dict.fromkeys(LAID_UNDER, dict)}
 
 

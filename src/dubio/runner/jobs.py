@@ -23,6 +23,7 @@ from dubio.encoders import Encoding
 from dubio.errors import CorruptFile, DubioError, StoreError, UserError
 from dubio.parts import restore
 from dubio.registry import METHODS, TASKS
+from dubio.runner.executor import CPU
 from dubio.runner.left import Left
 from dubio.store import BusyError, Store, canonical
 from dubio.store.fits import StoredFit
@@ -45,15 +46,17 @@ class DamagedFitError(Exception):
 class Workshop:
     """Does jobs in one store, keeping the tasks it has read."""
 
-    def __init__(self, store: Store, left: Left, checkpoint_seconds: float) -> None:
+    def __init__(self, store: Store, left: Left, checkpoint_seconds: float, device: str = CPU) -> None:
         """Make it.
 
         Args:
             store: Where results go.
             left: What fits and predicts.
             checkpoint_seconds: How often a fit under way is saved.
+            device: Where fits and predictions run.
         """
         self._store, self._left, self._checkpoint_seconds = store, left, checkpoint_seconds
+        self._device = device
         self._tasks: dict[bytes, Task] = {}
         self._kinds = {"fit": self._fit, "predict": self._predict, "method": self._method}
 
@@ -62,7 +65,8 @@ class Workshop:
         started = time.monotonic()
         try:
             if job["kind"] == "estimate":
-                return {"status": "made", "cost": dict(self._left.estimate(job["spec"], self._task(job)))}
+                cost = self._left.estimate(job["spec"], self._task(job), device=self._device)
+                return {"status": "made", "cost": dict(cost)}
             with self._store.lock(job["id"]):
                 status = self._kinds[job["kind"]](job, tell)
         except BusyError:
@@ -81,12 +85,14 @@ class Workshop:
         spec = job["spec"]
         parent = None if spec["start"] is None else self._read_fit(spec["start"])
         context = self._left.FitContext(
+            device=self._device,
             progress=tell,
             checkpoint=self._store.checkpoint(job["id"], self._checkpoint_seconds),
             start=None if parent is None else parent.tensors,
         )
         fitted = self._left.fit(spec, self._task(job), context)
-        self._store.write_fit(spec, fitted.tensors, fitted.encoder, {**fitted.record, "environment": environment()})
+        record = {**fitted.record, "environment": environment(self._device)}
+        self._store.write_fit(spec, fitted.tensors, fitted.encoder, record)
         return "made"
 
     def _predict(self, job: Json, tell: Tell) -> str:
@@ -97,9 +103,9 @@ class Workshop:
         encoding = cast(Encoding, restore(fit.spec["encoding"]))
         (train,) = self._task(job).of_kind("train")
         started = time.perf_counter()
-        predict = self._left.predictor(fit.spec, job["spec"], fit.tensors, fit.encoder)
+        predict = self._left.predictor(fit.spec, job["spec"], fit.tensors, fit.encoder, device=self._device)
         ready = time.perf_counter() - started  # part of what predicting any one of the splits costs
-        with self._store.prediction_writer(job["spec"], environment()) as writer:
+        with self._store.prediction_writer(job["spec"], environment(self._device)) as writer:
             for place, split in enumerate(missing):
                 tell(place / len(missing), split.name)
                 # Remembered by the worker: without this, whoever predicts a split first is timed for encoding it too.
@@ -119,14 +125,16 @@ class Workshop:
         encoding = cast(Encoding, restore(spec["encoding"]))
         method = METHODS.make(spec["method"]["name"], **spec["method"]["arguments"])
         network = self._left.NetworkSpec(spec["network"]["name"], spec["network"]["arguments"])
-        context = self._left.FitContext(progress=tell, encoding=encoding)
+        context = self._left.FitContext(device=self._device, progress=tell, encoding=encoding)
         posterior = method.fit(task, network, seed=spec["seed"], context=context)
         (train,) = task.of_kind("train")
-        with self._store.prediction_writer(spec, environment()) as writer:
+        with self._store.prediction_writer(spec, environment(self._device)) as writer:
             for split in missing:
                 encoded = self._left.encode_split(encoding, train, split)
                 started = time.perf_counter()
-                predicted = self._left.predict_with(posterior, encoded, split, spec["task"], seed=spec["seed"])
+                predicted = self._left.predict_with(
+                    posterior, encoded, split, spec["task"], seed=spec["seed"], device=self._device
+                )
                 writer.add(split, predicted, time.perf_counter() - started)
         self._store.forget_failure(job["id"])
         return "made"
@@ -169,7 +177,7 @@ def sentence(fault: BaseException) -> str:
 
 
 @lru_cache(maxsize=1)
-def environment() -> Mapping[str, Any]:
+def environment(device: str) -> Mapping[str, Any]:
     """Versions and machine, for the record; never part of an identity."""
     found = {"python": platform.python_version(), "platform": platform.platform(), "machine": platform.machine()}
     for package in ("dubio", "numpy", "torch"):
@@ -179,4 +187,4 @@ def environment() -> Mapping[str, Any]:
             module = sys.modules.get(package)
             if module is not None:
                 found[package] = str(getattr(module, "__version__", "unknown"))
-    return {**found, "device": "cpu", "threads": 1}
+    return {**found, "device": device, "threads": 1}

@@ -36,7 +36,9 @@ class Left(Protocol):
         """Make a fit: an object with ``tensors``, ``encoder`` and ``record``."""
         ...
 
-    def predictor(self, spec: Spec, prediction: Spec, tensors: Any, encoder: Any) -> Callable[[Split], Predictions]:
+    def predictor(
+        self, spec: Spec, prediction: Spec, tensors: Any, encoder: Any, *, device: str
+    ) -> Callable[[Split], Predictions]:
         """What predicts any split from one fit."""
         ...
 
@@ -44,11 +46,13 @@ class Left(Protocol):
         """A split encoded by what was fitted on the training split."""
         ...
 
-    def predict_with(self, posterior: Any, encoded: Any, split: Split, task: Spec, *, seed: int) -> Predictions:
+    def predict_with(
+        self, posterior: Any, encoded: Any, split: Split, task: Spec, *, seed: int, device: str
+    ) -> Predictions:
         """Predict one encoded split from a posterior."""
         ...
 
-    def estimate(self, fit_spec: Spec, task: Task) -> Mapping[str, float]:
+    def estimate(self, fit_spec: Spec, task: Task, *, device: str) -> Mapping[str, float]:
         """``{"seconds", "bytes"}`` of a fit, roughly, before any training."""
         ...
 

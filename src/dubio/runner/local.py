@@ -23,9 +23,10 @@ LOG_TAIL = 2000
 class _Worker:
     """One process, the job it has, and a thread that reads its answers."""
 
-    def __init__(self, orders: WorkerOrders, log: Path, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
+    def __init__(self, orders: bytes, log: Path, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
         self.job: str | None = None
         self.ready = False
+        self.seat = 0
         self._log = log
         source = str(Path(__file__).resolve().parents[2])
         inherited = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -40,7 +41,7 @@ class _Worker:
                 # Ctrl-C in a terminal reaches the whole process group; only the parent is to hear it.
                 start_new_session=True,
             )
-        self._send(orders.line())
+        self._send(orders)
         threading.Thread(target=self._read, args=(inbox,), daemon=True).start()
 
     def give(self, job: dict[str, Any]) -> None:
@@ -105,9 +106,16 @@ class LocalExecutor:
         idle = next((worker for worker in self._workers if worker.job is None), None)
         if idle is None:
             self._started += 1
-            idle = _Worker(self._orders, self._logs / f"worker-{self._started}.log", self._inbox)
+            seat = self._free_seat()
+            idle = _Worker(self._orders.line(seat), self._logs / f"worker-{self._started}.log", self._inbox)
+            idle.seat = seat
             self._workers.append(idle)
         idle.give(job)
+
+    def _free_seat(self) -> int:
+        """The first seat that no worker has: one who follows a dead worker gets its device."""
+        taken = {worker.seat for worker in self._workers}
+        return next(seat for seat in range(self.jobs) if seat not in taken)
 
     def wait(self, seconds: float) -> list[Event]:
         """What has happened, waiting so long for the first word of it.

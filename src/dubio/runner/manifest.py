@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from dubio.parts import describe
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.execute import Outcome
@@ -16,7 +18,7 @@ from dubio.runner.plan import Plan, method_rows
 from dubio.runner.setting import Setting, Skipped
 from dubio.runner.tuning import Choice
 from dubio.store import identity
-from dubio.types import Run
+from dubio.types import Run, Task
 
 SCHEMA = 1
 
@@ -62,7 +64,9 @@ def make_manifest(
 
 def _task(setting: Setting, benchmark: Benchmark) -> dict[str, Any]:
     task, entry = setting.task, setting.entry
-    cut = {"thresholds": benchmark.thresholds} if task.target == "multilabel" else {}
+    cut: dict[str, Any] = {"thresholds": benchmark.thresholds} if task.target == "multilabel" else {}
+    if setting.method_networks:
+        cut["method_networks"] = describe(setting.method_networks)
     return {
         **cut,
         "name": setting.name,
@@ -81,7 +85,19 @@ def _task(setting: Setting, benchmark: Benchmark) -> dict[str, Any]:
             {"name": split.name, "kind": split.kind, "fingerprint": split.fingerprint, "examples": len(split)}
             for split in task.splits
         ],
+        **_facts(task),
     }
+
+
+def _facts(task: Task) -> dict[str, Any]:
+    """What is known of every test example beside its label, a number a row: subgroups for the report."""
+    found: dict[str, dict[str, Any]] = {}
+    for split in task.of_kind("id", "shift", "ood"):
+        for name, column in split.data.facts.items():
+            values, rows = np.unique(column, return_inverse=True)
+            told = {"values": values.tolist(), "rows": " ".join(map(str, rows.tolist()))}
+            found.setdefault(split.name, {})[name] = told
+    return {"facts": found} if found else {}
 
 
 def _run(run: Run) -> dict[str, Any]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dubio.errors import UnknownName, UserError
 from dubio.registry import NETWORKS, TASKS
-from dubio.runner.benchmark import Benchmark, TaskEntry
+from dubio.runner.benchmark import Benchmark
+from dubio.runner.entries import TaskEntry
+from dubio.runner.told import with_told
 
 RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 MOST_SEEDS = 1000
@@ -39,6 +41,7 @@ class Overrides:
         settings: ``key=value`` for every method's training, ``network.key=value``, ``encoding.key=value``,
             ``task.key=value`` or ``<method>.key=value``; values are written as in TOML.
         data_dir: The folder with the data of every task that takes one.
+        about_data: Arguments of the tasks that are told their data (:mod:`dubio.runner.told`), by name.
     """
 
     tasks: Sequence[str] = ()
@@ -47,6 +50,7 @@ class Overrides:
     network: str | None = None
     settings: Sequence[str] = ()
     data_dir: Path | None = None
+    about_data: Mapping[str, Any] = field(default_factory=dict)
 
     def apply(self, benchmark: Benchmark) -> Benchmark:
         """The benchmark with these exchanged.
@@ -57,6 +61,7 @@ class Overrides:
         tasks = _with_network(_chosen(benchmark, self.tasks), self.network)
         methods, tasks = self._with_methods(benchmark, tasks)
         changed = _narrowed(benchmark, tasks, methods, tuple(self.seeds) or benchmark.seeds)
+        changed = with_told(changed, self.about_data)
         for setting in self.settings:
             changed = _with_setting(changed, setting)
         return changed if self.data_dir is None else _with_data_dir(changed, self.data_dir)
@@ -106,7 +111,8 @@ def _with_network(tasks: Entries, network: str | None) -> Entries:
 def _learned_by(task: TaskEntry, network: str) -> TaskEntry:
     """The task with another network; how texts are cut stays where that network wants them cut the same way."""
     old, new = (NETWORKS.entry(name).facts.get("encoding") for name in (task.network, network))
-    return replace(task, network=network, network_arguments={}, encoding=task.encoding if old == new else {})
+    encoding = task.encoding if old == new else {}
+    return replace(task, network=network, network_arguments={}, method_network={}, encoding=encoding)
 
 
 def _without_bases(benchmark: Benchmark, tasks: Entries, asked: Iterable[str]) -> tuple[str, ...]:
@@ -126,7 +132,11 @@ def _narrowed(benchmark: Benchmark, tasks: Entries, methods: tuple[str, ...], se
     return replace(
         benchmark,
         tasks=tuple(
-            replace(task, method_arguments=_only(task.method_arguments, with_bases)) if task.method_arguments else task
+            replace(
+                task,
+                method_arguments=_only(task.method_arguments, with_bases),
+                method_network=_only(task.method_network, with_bases),
+            )
             for task in tasks
         ),
         methods=methods,
@@ -219,6 +229,9 @@ def _value(text: str) -> Any:
 def _with(task: TaskEntry, table: str, key: str, value: Any) -> TaskEntry:
     old: Mapping[str, Any] = getattr(task, table)
     changes: dict[str, Any] = {table: {**old, key: value}}
+    if table == "network_arguments":
+        single = {name: {k: v for k, v in own.items() if k != key} for name, own in task.method_network.items()}
+        changes["method_network"] = {name: own for name, own in single.items() if own}
     return replace(task, **changes)
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dubio.registry import TASKS
-from dubio.runner.benchmark import Benchmark, TaskEntry, load_benchmark
+from dubio.runner.benchmark import Benchmark, load_benchmark
+from dubio.runner.entries import TaskEntry
 from dubio.types import Task
 
 NETWORKS = {"text": "textcnn", "image": "cnn", "table": "mlp"}

@@ -7,7 +7,7 @@ Monte Carlo sampling on or off is two predictions from one fit, and an ensemble 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dubio.errors import UserError
@@ -118,7 +118,10 @@ def make_plan(
     for setting in settings:
         wanted = [name for name in setting.methods if name not in benchmark.tune or (setting.index, name) in chosen]
         methods = {
-            name: make_method(benchmark, name, setting.method_arguments[name], chosen.get((setting.index, name), {}))
+            name: _limited(
+                make_method(benchmark, name, setting.method_arguments[name], chosen.get((setting.index, name), {})),
+                setting.entry.most_samples,
+            )
             for name in wanted
         }
         for seed in benchmark.seeds:
@@ -186,15 +189,17 @@ class SeedPlanner:
 
     def add_all(self, methods: Mapping[str, Any]) -> None:
         """Add them in order; a single-model row gets every member that is trained for some ensemble anyway."""
-        ensembles = [method for method in methods.values() if is_recipe(method) and method.members > 1]
-        most = max((recipe.members for recipe in ensembles), default=1)
-        trained = {self._fit_id(recipe, member) for recipe in ensembles for member in range(recipe.members)}
+        ensembles = {name: method for name, method in methods.items() if is_recipe(method) and method.members > 1}
+        most = max((recipe.members for recipe in ensembles.values()), default=1)
+        trained = {
+            self._fit_id(name, recipe, member) for name, recipe in ensembles.items() for member in range(recipe.members)
+        }
         for name, method in methods.items():
-            self._plan.asked += int(getattr(method, "members", 1))
+            self._plan.asked += int(getattr(method, "members", 1)) * _trainings(method)
             if is_recipe(method) and method.members > 1:
                 self._plan.runs.append(self._ensemble(name, method))
             elif is_recipe(method):
-                wanted = [k for k in range(most) if k == 0 or self._fit_id(method, k) in trained]
+                wanted = [k for k in range(most) if k == 0 or self._fit_id(name, method, k) in trained]
                 self._plan.runs += [self._single(name, method, member) for member in wanted]
             else:
                 self._plan.runs.append(self._opaque(name, method))
@@ -202,17 +207,17 @@ class SeedPlanner:
     def add_fit(self, name: str, recipe: Any, member: int, words: str = "") -> str:
         """Add a fit and, before it, the fit it starts from; ``words`` say more of it where it is shown."""
         start_id = None if recipe.start is None else self.add_fit(name, recipe.start, member, words)
-        spec = self._fit_spec(recipe, member, start_id)
+        spec = self._fit_spec(name, recipe, member, start_id)
         needs = () if start_id is None else (start_id,)
         return self._add("fit", spec, name, needs=needs, member=member, words=words)
 
-    def _fit_id(self, recipe: Any, member: int) -> str:
-        start_id = None if recipe.start is None else self._fit_id(recipe.start, member)
-        return identity(self._fit_spec(recipe, member, start_id))
+    def _fit_id(self, name: str, recipe: Any, member: int) -> str:
+        start_id = None if recipe.start is None else self._fit_id(name, recipe.start, member)
+        return identity(self._fit_spec(name, recipe, member, start_id))
 
-    def _fit_spec(self, recipe: Any, member: int, start_id: str | None) -> dict[str, Any]:
+    def _fit_spec(self, name: str, recipe: Any, member: int, start_id: str | None) -> dict[str, Any]:
         setting = self._setting
-        network = self._left.NetworkSpec(setting.entry.network, setting.network_arguments)
+        network = self._left.NetworkSpec(setting.entry.network, setting.network_of(name))
         return self._left.fit_spec(
             recipe, setting.task, setting.encoding, network, seed=self._seed, member=member, start_id=start_id
         )
@@ -271,3 +276,14 @@ class SeedPlanner:
         spec = self._plan.nodes[pred_id].spec
         setting = self._setting
         return Run(pred_id, setting.name, setting.entry.network, name, self._seed, member, fits, spec)
+
+
+def _limited(method: Any, most: int | None) -> Any:
+    """A method that predicts with the first so many of its samples; one that is not a recipe as it is."""
+    return replace(method, most=most) if most and is_recipe(method) else method
+
+
+def _trainings(method: Any) -> int:
+    """How many trainings a fit takes: its own and those of the fits that it continues."""
+    start = getattr(method, "start", None) if is_recipe(method) else None
+    return 1 if start is None else 1 + _trainings(start)

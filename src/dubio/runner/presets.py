@@ -10,6 +10,7 @@
     seeds = [0, 1, 2]
     training = { epochs = 45 }      # laid over the training arguments of every task
     method.swag = { lr = 0.01 }     # laid over the arguments of one method
+    tune.swag = { lr = [0.1, 0.01] } # instead of everything the benchmark tunes
     methods = ["deterministic"]     # instead of the benchmark's
 
     [[preset.paper.where]]          # only for some tasks or networks; of two that fit, the later one wins
@@ -20,6 +21,7 @@
     arguments = { }
     network_arguments = { }
     method.swag = { lr = 0.05 }
+    method_network.swag = { depth = 2 }
     methods = ["deterministic"]     # instead of the entry's; [] leaves the entry out
 
 A preset is laid over the table of the benchmark before that is read: what a preset can say, a benchmark can say too.
@@ -35,20 +37,23 @@ from dubio.runner.tables import Table, check
 
 WHOLE: dict[str, type] = {
     "description": str, "seeds": list, "members": int, "samples": int, "methods": list, "training": dict,
-    "method": dict, "where": list,
+    "method": dict, "tune": dict, "where": list,
 }  # fmt: skip
 OVERLAID = ("arguments", "network_arguments", "encoding", "training")
+SINGLE = ("method", "method_network")
 WHERE: dict[str, type] = {
-    "task": list, "network": list, "methods": list, "method": dict, **dict.fromkeys(OVERLAID, dict),
+    "task": list, "network": list, "methods": list, **dict.fromkeys((*SINGLE, *OVERLAID), dict),
 }  # fmt: skip
 
 
-def labels(name: str, arguments: Table) -> tuple[str, ...]:
-    """What an entry answers to: its task's name, alone or with the text of one of its arguments.
+def labels(entry: Table) -> tuple[str, ...]:
+    """What an entry answers to: what it is called, its task's name, alone or with the text of one of its arguments.
 
     ``amazon`` with ``source = "books"`` is ``amazon`` and ``amazon-books``.
     """
-    return (name, *(f"{name}-{value}" for value in arguments.values() if isinstance(value, str)))
+    name, arguments = entry["name"], entry.get("arguments", {})
+    own = [entry["called"]] if entry.get("called") else []
+    return (*own, name, *(f"{name}-{value}" for value in arguments.values() if isinstance(value, str)))
 
 
 def chosen_preset(table: Table, asked: str | None) -> str:
@@ -77,7 +82,7 @@ def check_presets(table: Table) -> None:
     """
     entries = table["task"]
     known = {
-        "task": {label for entry in entries for label in labels(entry["name"], entry.get("arguments", {}))},
+        "task": {label for entry in entries for label in labels(entry)},
         "network": {entry["network"] for entry in entries},
     }
     methods = _method_names(table)
@@ -87,7 +92,8 @@ def check_presets(table: Table) -> None:
         for where in preset.get("where", ()):
             place = f"[[preset.{name}.where]]"
             check(place, where, WHERE)
-            _check_names(f"method in {place}", where.get("method", {}), methods | {*where.get("methods", ())})
+            for key in SINGLE:
+                _check_names(f"{key} in {place}", where.get(key, {}), methods | {*where.get("methods", ())})
             for key, allowed in known.items():
                 _check_names(f"{key} in {place}", where.get(key, ()), allowed)
 
@@ -109,7 +115,7 @@ def _method_names(table: Table) -> set[str]:
 def overlaid(table: Table, preset: Table) -> dict[str, Any]:
     """The benchmark's table with a preset laid over it; tables of methods that are left out go with them."""
     new = {key: value for key, value in table.items() if key not in ("preset", "default_preset")}
-    new |= {key: preset[key] for key in ("seeds", "members", "samples", "methods") if key in preset}
+    new |= {key: preset[key] for key in ("seeds", "members", "samples", "methods", "tune") if key in preset}
     new["method"] = _joined(new.get("method", {}), preset.get("method", {}))
     entries = [_with_wheres(entry, preset) for entry in new["task"]]
     new["task"] = [entry for entry in entries if entry.get("methods") != []]
@@ -120,7 +126,7 @@ def overlaid(table: Table, preset: Table) -> dict[str, Any]:
 
 def _with_wheres(entry: Table, preset: Table) -> dict[str, Any]:
     new = dict(entry)
-    answers = labels(entry["name"], entry.get("arguments", {}))
+    answers = labels(entry)
     fitting = [where for where in preset.get("where", ()) if _fits(where, answers, entry["network"])]
     for layer in ({"training": preset.get("training", {})}, *fitting):
         for key in OVERLAID:
@@ -128,8 +134,9 @@ def _with_wheres(entry: Table, preset: Table) -> dict[str, Any]:
                 new[key] = {**new.get(key, {}), **layer[key]}
         if "methods" in layer:
             new["methods"] = layer["methods"]
-        if "method" in layer:
-            new["method"] = _joined(new.get("method", {}), layer["method"])
+        for key in SINGLE:
+            if key in layer:
+                new[key] = _joined(new.get(key, {}), layer[key])
     return new
 
 
@@ -148,5 +155,10 @@ def _pruned(table: dict[str, Any]) -> dict[str, Any]:
     variants = {name: made for name, made in table.get("variant", {}).items() if name in used}
     used |= {made["method"] for made in variants.values() if "method" in made}
     for key in ("method", "tune"):
-        table[key] = {name: value for name, value in table.get(key, {}).items() if name in used}
-    return {**table, "variant": variants}
+        table[key] = _of(used, table.get(key, {}))
+    entries = [{**entry, **{key: _of(used, entry[key]) for key in SINGLE if key in entry}} for entry in table["task"]]
+    return {**table, "variant": variants, "task": entries}
+
+
+def _of(names: Iterable[str], said: Table) -> dict[str, Any]:
+    return {name: value for name, value in said.items() if name in names}

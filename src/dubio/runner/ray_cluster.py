@@ -47,7 +47,7 @@ class RayExecutor:
             raise MissingExtra("--executor ray", "ray") from missing
         self.jobs = jobs
         self._ray: Any = ray
-        self._orders = orders.line().decode()
+        self._orders, self._started = orders, 0
         self._started_here = not ray.is_initialized()
         if self._started_here:
             elsewhere = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": jobs, "include_dashboard": False}
@@ -64,8 +64,12 @@ class RayExecutor:
 
     def submit(self, job: dict[str, Any]) -> None:
         """Give a job to an actor without one, or to a new one."""
-        actor = self._idle.pop() if self._idle else self._ray.remote(num_cpus=1)(_Hand).remote(self._orders)
+        actor = self._idle.pop() if self._idle else self._new_actor()
         self._busy[actor.do.remote(json.dumps(job))] = (actor, job["id"])
+
+    def _new_actor(self) -> Any:
+        self._started += 1
+        return self._ray.remote(num_cpus=1)(_Hand).remote(self._orders.line(self._started - 1).decode())
 
     def wait(self, seconds: float) -> list[Event]:
         """What has ended, waiting so long for the first of it."""

@@ -10,9 +10,10 @@ from typing import Any
 from dubio.errors import one_of
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.cautions import cautions_on
-from dubio.runner.costs import Cost, measure_here, measure_in_workers
+from dubio.runner.costs import Cost, measure_here, measure_in_workers, stored_samples
 from dubio.runner.execute import Outcome, execute, survey
-from dubio.runner.executor import Executor, WorkerOrders
+from dubio.runner.executor import CPU, Executor, WorkerOrders
+from dubio.runner.gallery import keep_pictures
 from dubio.runner.left import Left
 from dubio.runner.local import LocalExecutor
 from dubio.runner.manifest import make_manifest, manifest_key
@@ -99,12 +100,13 @@ class BenchmarkRun:
         """What one should know before its results are trusted."""
         return cautions_on(self.benchmark)
 
-    def forecast(self, store: Store | None, jobs: int) -> Forecast:
+    def forecast(self, store: Store | None, jobs: int, device: str = CPU) -> Forecast:
         """What is ahead; changes nothing. Where tuning is still to choose, the first values stand for the chosen.
 
         Args:
             store: What may hold some of it already.
             jobs: Processes that will share the work.
+            device: Where fits are measured.
         """
         trial_plan, trials = plan_trials(self.benchmark, self.settings, self.left)
         plan = make_plan(self.benchmark, self.settings, self.left, self._first_choices())
@@ -112,9 +114,9 @@ class BenchmarkRun:
         left = [node for node in nodes.values() if store is None or not _exists(store, node.id, node.kind)]
         fits = [node for node in left if node.kind == "fit"]
         predictions = [node for node in left if node.kind in ("predict", "method")]
-        costs = measure_here(fits, self.settings, self.left)
+        costs = measure_here(fits, self.settings, self.left, device)
         size = sum(cost["bytes"] for cost in costs.values())
-        size += sum(self._prediction_bytes(node.spec, node.setting) for node in predictions)
+        size += sum(self._prediction_bytes(node, nodes) for node in predictions)
         return Forecast(
             trainings=len(plan.of_kind("fit")),
             asked=plan.asked,
@@ -169,6 +171,7 @@ class BenchmarkRun:
             skipped=self.skipped,
             cautions=self.cautions,
         )
+        keep_pictures(store, self.settings, manifest["runs"])
         path = store.write_manifest(manifest, manifest_key(self.benchmark, self.settings))
         return Finish(manifest, path, outcome, damaged=rebuild(store))
 
@@ -197,10 +200,11 @@ class BenchmarkRun:
             if method in setting.methods
         }
 
-    def _prediction_bytes(self, spec: Mapping[str, Any], setting: int) -> int:
-        place = self.settings[setting]
+    def _prediction_bytes(self, node: Node, nodes: Mapping[str, Node]) -> int:
+        place = self.settings[node.setting]
         rows = sum(len(split) for split in place.predicted)
-        return FLOAT_BYTES * max(1, int(spec.get("samples", 1))) * rows * len(place.task.classes)
+        fit = nodes[node.spec["fit"]].spec if "fit" in node.spec else None
+        return FLOAT_BYTES * stored_samples(node.spec, fit) * rows * len(place.task.classes)
 
 
 def _exists(store: Store, identifier: str, kind: str) -> bool:

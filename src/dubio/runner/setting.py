@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from dubio.encoders import Encoding, encoding_of
 from dubio.errors import MissingExtra, UserError
 from dubio.parts import describe
 from dubio.pretrained import settled
 from dubio.registry import NETWORKS, TASKS
-from dubio.runner.arguments import check_tuned, method_arguments
-from dubio.runner.benchmark import Benchmark, TaskEntry
+from dubio.runner.arguments import check_tuned, method_arguments, method_networks
+from dubio.runner.benchmark import Benchmark
+from dubio.runner.entries import TaskEntry
 from dubio.store import canonical
 from dubio.tasks.sources.corpus import DataMissing
 from dubio.types import Split, Task
@@ -34,6 +35,7 @@ class Setting:
         encoding: How raw examples become numbers.
         network_arguments: With every default filled in.
         method_arguments: Method → its arguments with the task's training arguments, defaults filled in.
+        method_networks: Method → the network's arguments, for methods that have others than the rest.
     """
 
     index: int
@@ -42,11 +44,12 @@ class Setting:
     encoding: Encoding
     network_arguments: Mapping[str, Any]
     method_arguments: Mapping[str, Mapping[str, Any]]
+    method_networks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """What results call the task: its registered name, or the user's."""
-        return self.task.name
+        return self.entry.called or self.task.name
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -62,6 +65,10 @@ class Setting:
     def split_keys(self) -> tuple[tuple[str, str], ...]:
         """Name and fingerprint of each of them."""
         return tuple((split.name, split.fingerprint) for split in self.predicted)
+
+    def network_of(self, method: str) -> Mapping[str, Any]:
+        """The network's arguments for a method."""
+        return self.method_networks.get(method, self.network_arguments)
 
     def opaque_spec(self, method: str, registered: str, version: int, seed: int) -> dict[str, Any]:
         """The identity of a prediction by a method that is not a recipe; its version is bumped by hand.
@@ -89,7 +96,7 @@ class Setting:
             "network": {
                 "name": self.entry.network,
                 "version": NETWORKS.entry(self.entry.network).facts["version"],
-                "arguments": describe(self.network_arguments),
+                "arguments": describe(self.network_of(method)),
             },
             "seed": seed,
         }
@@ -139,14 +146,14 @@ def prepare_what_is_here(benchmark: Benchmark, read: Mapping[int, Task] | None =
         UserError: As :func:`prepare`, but for those; and when nothing is left.
     """
     check_tuned(benchmark)
-    resolved = [_resolve(benchmark, entry) for entry in benchmark.tasks]
+    resolved = [_Resolved.of(benchmark, entry) for entry in benchmark.tasks]
     reader = _Reader()
     settings: list[Setting] = []
     skipped: list[Skipped] = []
-    for place, (entry, (network, methods)) in enumerate(zip(benchmark.tasks, resolved, strict=True)):
+    for place, (entry, arguments) in enumerate(zip(benchmark.tasks, resolved, strict=True)):
         try:
             task = reader.read(entry) if place not in (read or {}) else (read or {})[place]
-            settings.append(_setting(len(settings), entry, task, network, methods))
+            settings.append(_setting(len(settings), entry, task, arguments))
         except NOT_HERE as fault:
             skipped.append(Skipped(entry, fault))
     if not settings:
@@ -174,16 +181,21 @@ class _Reader:
         return found
 
 
-def _resolve(benchmark: Benchmark, entry: TaskEntry) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+class _Resolved(NamedTuple):
     """Arguments of the network and the methods: what can be checked before any data is read."""
-    network = NETWORKS.entry(entry.network).check(entry.network_arguments)
-    TASKS.entry(entry.name).check(entry.arguments)
-    return network, method_arguments(benchmark, entry)
+
+    network: dict[str, Any]
+    methods: dict[str, dict[str, Any]]
+    method_networks: dict[str, dict[str, Any]]
+
+    @classmethod
+    def of(cls, benchmark: Benchmark, entry: TaskEntry) -> _Resolved:
+        network = NETWORKS.entry(entry.network).check(entry.network_arguments)
+        TASKS.entry(entry.name).check(entry.arguments)
+        return cls(network, method_arguments(benchmark, entry), method_networks(benchmark, entry))
 
 
-def _setting(
-    index: int, entry: TaskEntry, task: Task, network: Mapping[str, Any], methods: Mapping[str, Mapping[str, Any]]
-) -> Setting:
+def _setting(index: int, entry: TaskEntry, task: Task, resolved: _Resolved) -> Setting:
     known = NETWORKS.entry(entry.network)
     wanted = known.facts.get("inputs")
     if wanted != task.inputs:
@@ -191,8 +203,10 @@ def _setting(
             f"network {entry.network!r} reads {wanted}; task {entry.name!r} has {task.inputs}. "
             f"Networks for {task.inputs}: {', '.join(_networks_for(task.inputs)) or '(none)'}."
         )
-    arguments = settled(known, network)
-    return Setting(index, entry, task, encoding_of(known, arguments, entry.encoding), arguments, methods)
+    arguments = settled(known, resolved.network)
+    encoding = encoding_of(known, arguments, entry.encoding)
+    networks = {name: settled(known, own) for name, own in resolved.method_networks.items()}
+    return Setting(index, entry, task, encoding, arguments, resolved.methods, networks)
 
 
 def _called(entry: TaskEntry) -> str:

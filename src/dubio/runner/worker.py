@@ -55,7 +55,7 @@ def open_workshop(orders: dict[str, Any]) -> Workshop:
         load_plugin(Path(plugin))
     store = Store.open(orders["store"], create=False)
     _STORES.append(store)
-    return Workshop(store, left, orders["checkpoint_seconds"])
+    return Workshop(store, left, orders["checkpoint_seconds"], orders["device"])
 
 
 class _Teller:

@@ -68,6 +68,11 @@ def _au_arc(predictions: Predictions, *, quantity: str = "confidence") -> Weight
     return lambda weights: 1.0 - form(weights)
 
 
+def _referral_gain(predictions: Predictions, *, quantity: str = "confidence") -> Weighted:
+    area, right = _au_arc(predictions, quantity=quantity), correct(labelled(predictions, "referral_gain")).astype(float)
+    return lambda weights: area(weights) - weights.sums(right) / weights.totals
+
+
 def _augrc(predictions: Predictions, *, quantity: str = "confidence") -> Weighted:
     known = labelled(predictions, "augrc")
     return weighted_augrc(uncertainty(known, quantity), ~correct(known))
@@ -177,6 +182,7 @@ _FORMS: dict[str, Callable[..., Any]] = {
     "macro_f1": _macro_f1,
     "aurc": _aurc,
     "au_arc": _au_arc,
+    "referral_gain": _referral_gain,
     "e_aurc": _e_aurc,
     "augrc": _augrc,
     "calibrated_aurc": _calibrated_aurc,

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from dubio.errors import StoreError, UserError
 from dubio.store.atomic import storing
 from dubio.store.runs import Store
-from dubio.store.sweeping import referenced
+from dubio.store.sweeping import pictured, referenced
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest time a zip archive can hold."""
@@ -68,11 +68,18 @@ def _files(store: Store, names: Sequence[str]) -> Iterable[Path]:
                 continue  # a run that failed; its manifest says so
             store.verify(room, identifier)
             found += sorted(path for path in directory.iterdir() if path.is_file() and not path.is_symlink())
+    found += _pictures(store, names)
     for path in found:
         relative = path.relative_to(store.path)
         if ".." in relative.parts:
             raise StoreError(f"{str(path)!r} lies outside the store.")
         yield relative
+
+
+def _pictures(store: Store, names: Sequence[str]) -> list[Path]:
+    """The small copies of test images that these runs show."""
+    directories = [store.layout.pictures / fingerprint for fingerprint in sorted(pictured(store, names))]
+    return [path for directory in directories if directory.is_dir() for path in sorted(directory.glob("*.png"))]
 
 
 def _write_directory(root: Path, files: Iterable[Path], target: Path) -> None:

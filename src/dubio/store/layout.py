@@ -47,6 +47,11 @@ class Layout:
         return self.root / "runs"
 
     @property
+    def pictures(self) -> Path:
+        """Small copies of test images, a directory a split."""
+        return self.root / "pictures"
+
+    @property
     def corrupt(self) -> Path:
         """What was found damaged and moved out of the way."""
         return self.root / "corrupt"

@@ -12,6 +12,7 @@ from typing import Any
 
 from dubio.errors import CorruptFile, StoreError, UnknownName, UserError
 from dubio.store import fits as fit_files
+from dubio.store import pictures as picture_files
 from dubio.store import predictions as prediction_files
 from dubio.store.atomic import Scratch, storing
 from dubio.store.checkpoints import FitCheckpoint
@@ -241,6 +242,14 @@ class Store:
         path = self.layout.manifests / f"{manifest['name']}-{key[:8]}.json"
         self.scratch.write_file(path, pretty(manifest))
         return path
+
+    def write_pictures(self, fingerprint: str, pictures: Mapping[int, bytes]) -> None:
+        """Keep small copies of some examples of a split, PNG by row."""
+        picture_files.write_pictures(self.layout, self.scratch, fingerprint, pictures)
+
+    def read_pictures(self, fingerprint: str) -> dict[int, bytes]:
+        """The small copies that are kept of a split's examples, PNG by row; empty where there are none."""
+        return picture_files.read_pictures(self.layout, fingerprint)
 
     def manifests(self) -> tuple[str, ...]:
         """The names of every benchmark run kept here, sorted."""

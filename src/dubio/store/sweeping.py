@@ -89,7 +89,7 @@ def litter(store: Store) -> tuple[Litter, ...]:
 
 
 def unreferenced(store: Store) -> tuple[Litter, ...]:
-    """Fits, predictions and checkpoints that no manifest of a benchmark run needs."""
+    """Fits, predictions, checkpoints and pictures that no manifest of a benchmark run needs."""
     kept = referenced(store, store.manifests())
     rows = [
         store.layout.directory(room, identifier)
@@ -98,6 +98,8 @@ def unreferenced(store: Store) -> tuple[Litter, ...]:
         if identifier not in kept[room]
     ]
     rows += [path for path in _entries(store.layout.checkpoints) if not store.has_fit(path.name)]
+    shown = pictured(store, store.manifests())
+    rows += [path for path in _entries(store.layout.pictures) if path.name not in shown]
     return tuple(Litter(path, "unreferenced", _size(path)) for path in rows)
 
 
@@ -115,6 +117,13 @@ def referenced(store: Store, manifests: Iterable[str]) -> dict[Room, set[str]]:
     for fit_id in sorted(fits):
         fits |= _parents(store, fit_id)
     return {"fits": fits, "predictions": predictions}
+
+
+def pictured(store: Store, manifests: Iterable[str]) -> set[str]:
+    """Fingerprints of the splits of these runs, under which pictures of their examples are kept."""
+    found = (split["fingerprint"] for name in manifests for task in store.manifest(name)["tasks"]
+             for split in task.get("splits", ()))  # fmt: skip
+    return {fingerprint for fingerprint in found if ID.fullmatch(fingerprint)}
 
 
 def remove(store: Store, rows: Iterable[Litter]) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.mapped import MappedRows
+from dubio.mapped import row_keys
 from dubio.tasks.near_arrays import IMAGE_TOLERANCE, TABLE_TOLERANCE, near_points, standardised, thumbnails
 from dubio.tasks.near_texts import near_matches, signatures
 from dubio.types import Examples, IntArray, Modality, Split
@@ -88,12 +88,10 @@ class _Prints:
         if isinstance(data.inputs, tuple):
             texts = tuple(plain(text) for text in data.inputs)
             return cls(list(texts), texts, signatures(texts))
-        if isinstance(data.inputs, MappedRows):
-            return cls(data.inputs.keys(), (), thumbnails(data.inputs))
-        keys = [row.tobytes() for row in np.ascontiguousarray(data.inputs)]
+        keys = row_keys(data.inputs)
         if inputs == "image":
             return cls(keys, (), thumbnails(data.inputs))
-        return cls(keys, (), standardised(data.inputs, np.asarray(reference.inputs)))
+        return cls(keys, (), standardised(np.asarray(data.inputs), np.asarray(reference.inputs)))
 
 
 def plain(text: str) -> str:

@@ -11,7 +11,7 @@ from dubio.registry import task
 from dubio.tasks.corpora.cutting import Setting, Wishes, task_of
 from dubio.tasks.corpora.jsonl import jsonl_finder, jsonl_reader
 from dubio.tasks.sources.corpus import Corpus, Document, Found, Layout, Original
-from dubio.tasks.sources.finding import find
+from dubio.tasks.sources.finding import find, holds
 from dubio.tasks.sources.obtaining import obtain
 from dubio.types import SourceCard, Task
 
@@ -153,7 +153,7 @@ def imdb(
 
 def _copy(ratings: str, data_dir: str | None) -> Found:
     if ratings == "auto":
-        here = find(TEN, data_dir)
+        here = find(TEN, data_dir) if data_dir is None or holds(TEN, data_dir) else None
         return here if here is not None else obtain(EIGHT, data_dir)
     return obtain(TEN if ratings == "ten" else EIGHT, data_dir)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.mapped import MappedRows
+from dubio.mapped import LazyRows
 from dubio.types import IntArray
 
 Points = NDArray[np.float64]
@@ -24,7 +24,7 @@ TABLE_TOLERANCE = 0.01
 _BLOCK = 512
 
 
-def thumbnails(images: NDArray[np.uint8] | MappedRows) -> Points:
+def thumbnails(images: NDArray[np.uint8] | LazyRows) -> Points:
     """Grey block means ``[N, h·w]`` of images ``[N, H, W, C]``, h and w at most 16."""
     count, height, width = images.shape[:3]
     rows = np.linspace(0, height, min(height, SIDE) + 1).astype(int)

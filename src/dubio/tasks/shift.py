@@ -123,7 +123,7 @@ def other_domains(domain: StrArray, train_domain: str) -> dict[str, BoolArray]:
 def add_noise(images: NDArray[np.uint8], severity: int, *, seed: int) -> NDArray[np.uint8]:
     """Gaussian noise of deviation 0.08, 0.12, 0.18, 0.26 or 0.38 of the range, on every pixel and channel."""
     noise = np.random.default_rng([seed, severity, 0]).normal(0, 255 * _of(_NOISE, severity), images.shape)
-    return _levels(images + noise)
+    return levels(images + noise)
 
 
 def blur(images: NDArray[np.uint8], severity: int) -> NDArray[np.uint8]:
@@ -131,7 +131,7 @@ def blur(images: NDArray[np.uint8], severity: int) -> NDArray[np.uint8]:
     from scipy import ndimage
 
     sigma = _of(_BLUR, severity) * min(images.shape[1:3])
-    return _levels(ndimage.gaussian_filter(images.astype(np.float64), (0, sigma, sigma, 0), mode="nearest"))
+    return levels(ndimage.gaussian_filter(images.astype(np.float64), (0, sigma, sigma, 0), mode="nearest"))
 
 
 def rotate(images: NDArray[np.uint8], severity: int, *, seed: int) -> NDArray[np.uint8]:
@@ -142,7 +142,7 @@ def rotate(images: NDArray[np.uint8], severity: int, *, seed: int) -> NDArray[np
     turned = np.empty_like(images)
     for rows, angle in ((left, _of(_ROTATION, severity)), (~left, -_of(_ROTATION, severity))):
         source = images[rows].astype(np.float64)
-        turned[rows] = _levels(ndimage.rotate(source, angle, axes=(1, 2), reshape=False, order=1, mode="nearest"))
+        turned[rows] = levels(ndimage.rotate(source, angle, axes=(1, 2), reshape=False, order=1, mode="nearest"))
     return turned
 
 
@@ -165,5 +165,6 @@ def _of(strengths: tuple[float, ...], severity: int) -> float:
     return strengths[severity - 1]
 
 
-def _levels(values: NDArray[np.float64]) -> NDArray[np.uint8]:
+def levels(values: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """The nearest grey levels, 0 to 255."""
     return np.clip(np.rint(values), 0, 255).astype(np.uint8)

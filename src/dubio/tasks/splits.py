@@ -93,6 +93,23 @@ def parts_by_time(time: NDArray[np.float64], *, fractions: Sequence[float], grou
     return parts
 
 
+def balanced_rows(labels: IntArray, count: int, seed: int) -> IntArray:
+    """So many rows, drawn at random, of every class its share to within a row (largest remainders), in their old order.
+
+    Args:
+        labels: Class index ``[N]``.
+        count: How many, at most N.
+        seed: Of the draw. Of a class, a larger number of rows holds every smaller one.
+    """
+    order = np.random.default_rng(seed).permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)
+    whole, rest = np.divmod(count * sizes, max(1, len(labels)))
+    whole[np.argsort(-rest, kind="stable")[: count - int(whole.sum())]] += 1
+    within = np.arange(len(order)) - np.repeat(starts, sizes)
+    return np.sort(order[within < np.repeat(whole, sizes)])
+
+
 def refuse_empty(parts: IntArray, shares: Sequence[float], what: str, available: int) -> None:
     """Refuse parts of which one has a share and no rows.
 

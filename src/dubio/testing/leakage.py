@@ -7,7 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
-from dubio.mapped import MappedRows
+from dubio.mapped import row_keys
 from dubio.tasks.duplicates import plain
 from dubio.testing.findings import Problem
 from dubio.types import Split, StrArray, Task
@@ -45,9 +45,7 @@ def _contents(split: Split) -> list[Hashable]:
     inputs = split.data.inputs
     if isinstance(inputs, tuple):
         return [plain(text) for text in inputs]
-    if isinstance(inputs, MappedRows):
-        return list(inputs.keys())
-    return [np.ascontiguousarray(row).tobytes() for row in inputs]
+    return list(row_keys(inputs))
 
 
 def shared_groups(task: Task) -> Iterator[Problem]:

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from dubio.mapped import MappedRows
+from dubio.mapped import LazyRows
 from dubio.registry import TASKS, Entry
 from dubio.testing.factories import entry_of, missing_arguments, signature_problems
 from dubio.testing.findings import Finding, Outcome, Problem, Rule, flattened, follow, spoken
@@ -119,7 +119,7 @@ def _inputs(subject: Subject) -> Iterator[Problem]:
             if not isinstance(inputs, tuple) or not all(isinstance(text, str) for text in inputs):
                 yield Problem(f"{where} are not a tuple of texts.", "Give a tuple of str, or another modality.")
             continue
-        if not isinstance(inputs, np.ndarray | MappedRows):
+        if not isinstance(inputs, np.ndarray | LazyRows):
             yield Problem(f"{where} are a {type(inputs).__name__}, not an array.", "Give a numpy array.")
             continue
         is_image = subject.task.inputs == "image"

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol, get_args
 
+import torch
 from torch import Tensor
 
+from dubio.data.augmentation import Views
 from dubio.errors import UserError
 from dubio.networks.network import Model
-from dubio.parts import part
+from dubio.parts import added, part
+from dubio.posteriors.drawn_states import load_state
 from dubio.posteriors.points import Points, state_of
+from dubio.posteriors.posterior import Posterior, Restored
+from dubio.training.finishing import FinishContext
 from dubio.training.schedules import Schedule
+
+Precision = Literal["float32", "float16"]
 
 
 @dataclass
@@ -27,9 +35,11 @@ class Collector(Protocol):
 
     Attributes:
         stops_early: Whether a training it collects from may end before its epochs are over.
+        continues: Whether another training can start from what it leaves.
     """
 
     stops_early: ClassVar[bool] = True
+    continues: ClassVar[bool] = True
 
     def init(self, model: Model) -> Collected:
         """What it holds before the first epoch."""
@@ -39,13 +49,32 @@ class Collector(Protocol):
         """What it holds after an epoch; ``marked`` where the schedule says that these weights are to be kept."""
         ...
 
-    def finish(self, held: Collected, model: Model) -> Points:
-        """The posterior it leaves."""
+    def finish(self, held: Collected, model: Model, context: FinishContext) -> Posterior:
+        """The posterior it leaves; the model is left with weights of it, the last or the central ones."""
         ...
 
+    def restore(self, tensors: Mapping[str, Tensor], model: Model, samples: int, views: Views | None) -> Restored:
+        """What :meth:`finish` left, from its stored tensors; weight states, unless said.
+
+        Args:
+            tensors: As :meth:`~dubio.posteriors.posterior.Posterior.tensors` gave them.
+            model: The module they belong to.
+            samples: Noise draws a weight state; 0 is a deterministic pass.
+            views: Random views of each example, or None.
+        """
+        return Points.from_tensors(tensors, model, samples, views)
+
     def states(self, schedule: Schedule, epochs: int) -> int:
-        """How many weight states it leaves, known before any training; one, unless said."""
+        """How many weight states will predict, known before any training; one, unless said."""
         return 1
+
+    def stored(self, schedule: Schedule, epochs: int) -> float:
+        """How much is stored, as a multiple of one weight state; that of all states, unless said."""
+        return float(self.states(schedule, epochs))
+
+    def passes(self, model: Model) -> int:
+        """How many passes over the training data finishing takes; none, unless said."""
+        return 0
 
 
 @part("last")
@@ -61,7 +90,7 @@ class Last(Collector):
         """Only remember where the end is."""
         return Collected(facts={"epoch": epoch, "val_nll": val_nll})
 
-    def finish(self, held: Collected, model: Model) -> Points:
+    def finish(self, held: Collected, model: Model, context: FinishContext) -> Points:
         """The weights as they are."""
         return Points(model, (state_of(model),))
 
@@ -82,8 +111,9 @@ class BestOnValidation(Collector):
             return Collected(state_of(model), {"epoch": epoch, "val_nll": val_nll})
         return held
 
-    def finish(self, held: Collected, model: Model) -> Points:
+    def finish(self, held: Collected, model: Model, context: FinishContext) -> Points:
         """The best weights."""
+        load_state(model, held.tensors)
         return Points(model, (held.tensors,))
 
 
@@ -95,10 +125,13 @@ class KeepAll(Collector):
     Attributes:
         skip: The first so many marked snapshots are passed over (burn-in).
         most: At most so many, the latest; 0 sets no bound.
+        store: The precision in which parameters wait and are stored. What predicts is their float16 values, made
+            float32 again; batch-norm statistics stay in float32.
     """
 
     skip: int = 0
     most: int = 0
+    store: Precision = added("float32")  # noqa: RUF009
 
     stops_early: ClassVar[bool] = False
 
@@ -106,6 +139,8 @@ class KeepAll(Collector):
         for name in ("skip", "most"):
             if getattr(self, name) < 0:
                 raise UserError(f"keep_all: {name} must be at least 0; given {getattr(self, name)}.")
+        if self.store not in get_args(Precision):
+            raise UserError(f"keep_all: store must be float32 or float16; given {self.store!r}.")
 
     def init(self, model: Model) -> Collected:
         """Nothing."""
@@ -120,19 +155,36 @@ class KeepAll(Collector):
             return Collected(held.tensors, facts)
         kept = [*held.facts["kept"], epoch][-self.most :]
         # snapshots wait in main memory: a device holds one model, however many are kept
-        tensors = held.tensors | {f"{epoch}/{name}": tensor.cpu() for name, tensor in state_of(model).items()}
+        tensors = held.tensors | {f"{epoch}/{name}": tensor.cpu() for name, tensor in self._snapshot(model).items()}
         wanted = {name: tensor for name, tensor in tensors.items() if int(name.partition("/")[0]) in kept}
-        return Collected(wanted, {**facts, "kept": kept, "epoch": epoch, "val_nll": val_nll})
+        # the loss is known of the weights that were trained, not of their rounded values
+        known = val_nll if self.store == "float32" else None
+        return Collected(wanted, {**facts, "kept": kept, "epoch": epoch, "val_nll": known})
 
-    def finish(self, held: Collected, model: Model) -> Points:
+    def _snapshot(self, model: Model) -> dict[str, Tensor]:
+        """The weights in the precision they are stored in."""
+        state = state_of(model)
+        if self.store == "float16":
+            for name, parameter in model.named_parameters():
+                state[name] = parameter.detach().to(torch.float16)
+                if not torch.isfinite(state[name]).all():
+                    raise UserError(f"store: {name} has values that float16 cannot hold; use store='float32'.")
+        return state
+
+    def finish(self, held: Collected, model: Model, context: FinishContext) -> Points:
         """All snapshots, in the order in which they came."""
         states = []
         for epoch in held.facts["kept"]:
             start = f"{epoch}/"
             states.append({n.removeprefix(start): t for n, t in held.tensors.items() if n.startswith(start)})
+        load_state(model, states[-1])
         return Points(model, tuple(states))
 
     def states(self, schedule: Schedule, epochs: int) -> int:
         """Marked epochs less those passed over, bounded."""
         marked = sum(schedule.keeps_after(epoch, epochs) for epoch in range(1, epochs + 1))
         return min(max(0, marked - self.skip), self.most or marked)
+
+    def stored(self, schedule: Schedule, epochs: int) -> float:
+        """All states, half as much of each in float16."""
+        return self.states(schedule, epochs) * (1.0 if self.store == "float32" else 0.5)

@@ -5,43 +5,30 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim import Optimizer
 
 from dubio.data.augmentation import augmented
 from dubio.data.batches import Batch, collate, prediction_rows, training_rows
-from dubio.encoders import Encoded
 from dubio.engine import shared_prefix
 from dubio.errors import TrainingFailed
 from dubio.heads.head import HeadModule, bernoulli_loss, categorical_loss, log_mean_exp
 from dubio.networks.draws import BlockDraws
 from dubio.networks.network import Model
+from dubio.training.batch_norm import least_batch
 from dubio.training.checkpoints import Checkpoint, pack, unpack
 from dubio.training.collectors import Collected, Collector
+from dubio.training.labelled import EVALUATION_BATCH, Labelled, to_device
 from dubio.training.objectives import Objective, balanced_weights
 from dubio.training.optimisers import Optimiser
 from dubio.training.schedules import Schedule
 from dubio.training.seeds import number, stream
 
-EVALUATION_BATCH = 128
-"""Examples a batch when nothing is learned."""
-
 VALIDATION_DRAWS = 3
 """Draws of Gaussian weights that validation pools."""
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """Encoded examples with their labels (class index, or multi-hot) among that many classes."""
-
-    encoded: Encoded
-    labels: NDArray[np.int64]
-    classes: int
 
 
 @dataclass(frozen=True)
@@ -159,13 +146,14 @@ def _epoch(
     generator = torch.Generator().manual_seed(number(seed, member, "noise", epoch))
     _give_generator(model, generator)
     order = np.random.Generator(np.random.PCG64(stream(seed, member, "order", epoch)))
-    batches = training_rows(data.encoded, slots.objective.batch, order)
+    batches = training_rows(data.encoded, slots.objective.batch, order, least=least_batch(model))
     weigh = _class_weights(slots.objective, data)
     temperature = _begin_epoch(optimiser, slots, len(data.encoded), seed, member, epoch, device)
     total = 0.0
     for i, rows in enumerate(batches):
         done = (epoch - 1 + i / len(batches)) / slots.objective.epochs
-        slots.optimiser.set_factor(optimiser, slots.schedule.factor(done))
+        asked = (epoch - 1 + (i + slots.schedule.ahead) / len(batches)) / slots.objective.epochs
+        slots.optimiser.set_factor(optimiser, slots.schedule.factor(asked))
         batch = augmented(slots.objective.augmentation, to_device(collate(data.encoded, rows), device), generator)
         labels = torch.from_numpy(data.labels[rows]).to(device)
         loss = _loss(model, batch, labels, weigh, len(data.encoded), done)
@@ -244,8 +232,3 @@ def validation_nll(model: Model, data: Labelled, seed: int, device: torch.device
     if not np.isfinite(total):
         raise TrainingFailed(f"the validation loss is not a number ({total}); a smaller learning rate (lr) may help.")
     return total / len(data.encoded)
-
-
-def to_device(batch: Any, device: torch.device) -> Any:
-    """A batch on a device."""
-    return batch if device.type == "cpu" else batch.to(device)

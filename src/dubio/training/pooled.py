@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 
 from dubio.data.batches import collate, prediction_rows
-from dubio.heads.head import bernoulli_loss, categorical_loss, log_mean_exp
-from dubio.posteriors.posterior import Posterior
-from dubio.training.loop import EVALUATION_BATCH, Labelled, to_device
+from dubio.heads.head import bernoulli_loss, categorical_loss
+from dubio.posteriors.posterior import Posterior, parts_of
+from dubio.training.labelled import EVALUATION_BATCH, Labelled, to_device
 
 
 @torch.inference_mode()
@@ -22,10 +24,13 @@ def pooled_nll(posterior: Posterior, data: Labelled, *, seed: int, device: torch
         device: Where.
     """
     drawn = posterior.draw(seed)
-    total = 0.0
-    for rows in prediction_rows(data.encoded, EVALUATION_BATCH):
-        logits = drawn.predict(to_device(collate(data.encoded, rows), device), np.asarray(rows)).logits
-        labels = torch.from_numpy(data.labels[rows]).to(device)
-        loss = bernoulli_loss if labels.ndim == 2 else categorical_loss
-        total -= float(log_mean_exp(torch.stack([-loss(sample, labels) for sample in logits])).sum())
-    return total / len(data.encoded)
+    pooled = torch.full(data.labels.shape, -torch.inf)  # log Σ p over the samples so far
+    for part in parts_of(drawn):
+        for rows in prediction_rows(data.encoded, EVALUATION_BATCH):
+            logits = part.predict(to_device(collate(data.encoded, rows), device), np.asarray(rows)).logits
+            labels = torch.from_numpy(data.labels[rows]).to(device)
+            loss = bernoulli_loss if labels.ndim == 2 else categorical_loss
+            told = torch.logsumexp(torch.stack([-loss(sample, labels) for sample in logits]), 0)
+            pooled[rows] = torch.logaddexp(pooled[rows], told.cpu())
+    each = math.log(len(drawn.member)) - pooled
+    return float(each.sum(dtype=torch.float64)) / len(data.encoded)

@@ -10,9 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-Purpose = Literal["weights", "noise", "order", "prediction", "langevin"]
+Purpose = Literal["weights", "noise", "order", "prediction", "langevin", "draws"]
 
-_STREAMS: dict[Purpose, int] = {"weights": 0, "noise": 1, "order": 2, "prediction": 3, "langevin": 4}
+_STREAMS: dict[Purpose, int] = {"weights": 0, "noise": 1, "order": 2, "prediction": 3, "langevin": 4, "draws": 5}
 
 
 def stream(seed: int, member: int, purpose: Purpose, *more: int) -> np.random.SeedSequence:

@@ -8,6 +8,7 @@ from functools import partial
 from dubio.report.across import ranking_words, rankings_of
 from dubio.report.cd_diagram import draw_cd_diagram
 from dubio.report.chapters import Elsewhere, elsewhere
+from dubio.report.ensembles.severities import severity_plates
 from dubio.report.figures.densities import densities_figure, densities_reading
 from dubio.report.figures.drawn_from import (
     Subject,
@@ -39,6 +40,7 @@ from dubio.report.manifest import TaskView
 from dubio.report.measures import RANKED_BY
 from dubio.report.results import BINS, REJECTED, RETAINED, Results
 from dubio.report.scores import reference_method
+from dubio.report.screening.plates import screening_plates
 from dubio.report.words import term
 
 __all__ = ["Chapter", "Plate", "plates", "plates_across"]
@@ -67,7 +69,7 @@ CAPTIONS = {
     "not by threshold, so that methods are compared at the same number kept.",
     "operating": "Curve: the error among the kept on the in-domain test set when the most uncertain are referred, for "
     "the first run of each method. Dotted: the error that was promised. Marker: where the policy that was fitted on "
-    "examples kept aside works on the test set, with the exact 95 % interval of its error. A promise of 90 % "
+    "examples kept aside works on the test set, with the 95 % interval of its error. A promise of 90 % "
     "confidence may fail one time in ten.",
     "entropy": "Mean over examples and runs. Predictive entropy is the sum of what every sample is uncertain about by "
     "itself and of what the samples, or members, disagree on; a single pass has no second part. Away from home the "
@@ -93,6 +95,7 @@ def plates(results: Results, task: TaskView) -> Iterator[Plate]:
     yield _referral(subject)
     draw = partial(rejection_figure, curves_of(subject, "rejection", REJECTED))
     yield Plate("rejection", "referral", "Accuracy and rejection", CAPTIONS["rejection"], draw)
+    yield from screening_plates(subject)
     yield from _operating(subject)
     yield from _away(subject)
     points = costs_of(subject)
@@ -140,13 +143,16 @@ def _operating(subject: Subject) -> Iterator[Plate]:
 
 
 def _away(subject: Subject) -> Iterator[Plate]:
-    yield from (plate for place in elsewhere(subject.task) for plate in _density(subject, place))
+    places = [place for place in elsewhere(subject.task) if len(place.splits) == 1 or not subject.task.many_corruptions]
+    yield from (plate for place in places for plate in _density(subject, place))
     yield from (*ridged(subject), *detected(subject), *transferred(subject))
     panels = entropies_of(subject) if subject.task.farthest else []
     if panels:
         title, draw = "Predictive entropy and its two parts", partial(entropies_figure, panels)
         yield Plate("entropy", "elsewhere", title, CAPTIONS["entropy"], draw, narrow=len(panels) < 3)
-    if subject.task.severities:
+    if subject.task.many_corruptions:
+        yield from severity_plates(subject)
+    elif subject.task.severities:
         yield _severity(subject)
 
 
@@ -155,7 +161,7 @@ def _referral(subject: Subject) -> Plate:
     reference = reference_method(subject.results.manifest, subject.task)
     at = names.index(reference) if reference in names else 0
     accuracy = curves_of(subject, "referral_accuracy", RETAINED)
-    area = curves_of(subject, "referral_auc", RETAINED) if subject.task.binary else []
+    area = curves_of(subject, "referral_auc", RETAINED) if subject.task.screened else []
     draw = partial(
         referral_figure,
         accuracy,

@@ -8,7 +8,7 @@ from typing import Literal
 
 from matplotlib.figure import Figure
 
-Chapter = Literal["in_domain", "referral", "promise", "elsewhere", "cost", "across"]
+Chapter = Literal["in_domain", "referral", "screening", "promise", "elsewhere", "cost", "across", "ensembles"]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dubio.report.figures.canvas import legend_height, method_legend, panel_titl
 from dubio.report.figures.drawn_from import Subject
 from dubio.report.figures.trainings import trainings_of
 from dubio.report.style import Look
-from dubio.report.words import listed
+from dubio.report.words import listed, number
 
 CAPTION = (
     "The drop rate each layer had learned when its weights were kept: one faint point a training, the marker their "
@@ -100,7 +100,8 @@ def rates_reading(panels: Sequence[Rates]) -> str:
     most, least, sites = int(layers.argmax()), int(layers.argmin()), panels[0].sites
     if len(sites) == 1:
         return f"The mean learned rate is {means[0]:.3f}."
+    among = "In one training" if len(every) == 1 else f"Over {number(len(every))} trainings"
     return (
-        f"Over {len(every)} trainings the learned rates lie between {np.nanmin(every):.3f} and {np.nanmax(every):.3f}: "
+        f"{among} the learned rates lie between {np.nanmin(every):.3f} and {np.nanmax(every):.3f}: "
         f"highest on average at {sites[most]} ({layers[most]:.3f}), lowest at {sites[least]} ({layers[least]:.3f})."
     )

@@ -19,8 +19,9 @@ from dubio.report.style import SPARE, Look
 from dubio.report.words import term
 
 CAPTION = (
-    "Methods that differ in the multiplier s alone, as their recipes say it, joined by a line: a layer may stretch its "
-    "inputs at most s times. Bars are one standard deviation over runs. AUROC is that of confidence."
+    "Methods that differ in the multiplier s alone, as their recipes say it, joined by a line: a dense layer may "
+    "stretch its inputs at most s times, a convolution of k positions at most √k · s times. Bars are one standard "
+    "deviation over runs. AUROC is that of confidence."
 )
 
 

@@ -77,7 +77,9 @@ def prepared(
         if not home.is_dir():
             _make(scratch, files, size, processes or cores(), progress)
             scratch.rename(home)
-    return _read(home)
+        # Under the lock: another process that verifies may put the folder away as soon as it is released. What is
+        # mapped by then stays as it was, since its file is unlinked and never written to.
+        return _read(home)
 
 
 def _key(files: Mapping[str, Path], size: int) -> str:

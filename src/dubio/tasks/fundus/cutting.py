@@ -86,7 +86,7 @@ def cut(data: Gathered, wishes: Wishes) -> tuple[list[Split], list[str]]:
         inside = inside & ~mask
     notes = _fill(parts, np.flatnonzero(inside), data, wishes)
     learned = np.unique(data.patient[inside & np.isin(parts, (TRAIN, VAL, CAL))])
-    everything = Examples(data.images, wishes.labels(data.grade), data.ids, data.patient)
+    everything = Examples(data.images, wishes.labels(data.grade), data.ids, data.patient, data.facts)
     splits = []
     for code, part in enumerate(PARTS):
         chosen = np.flatnonzero(inside & (parts == code))
@@ -116,7 +116,7 @@ def elsewhere(data: Gathered, wishes: Wishes) -> tuple[Split, list[str]]:
     """Another data set, whole, as a shift; its ids and patients carry its name."""
     prefix = f"{data.name}/"
     ids, patients = np.char.add(prefix, data.ids), np.char.add(prefix, data.patient)
-    split = Split.of(data.name, "shift", Examples(data.images, wishes.labels(data.grade), ids, patients))
+    split = Split.of(data.name, "shift", Examples(data.images, wishes.labels(data.grade), ids, patients, data.facts))
     return split, _shift_notes(split)
 
 

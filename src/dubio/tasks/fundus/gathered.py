@@ -17,7 +17,7 @@ from dubio.tasks.fundus.cards import DEEPDRID, OWN
 from dubio.tasks.fundus.findings import Finding
 from dubio.tasks.fundus.hashes import file_hashes
 from dubio.tasks.fundus.layouts import read_collection
-from dubio.tasks.fundus.photographs import Collection, Photograph
+from dubio.tasks.fundus.photographs import UNKNOWN, Collection, Photograph
 from dubio.tasks.fundus.progress import on_screen
 from dubio.tasks.fundus.worker import Outcome, digest_of
 from dubio.tasks.pictures import read_arrays
@@ -59,6 +59,13 @@ class Gathered:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def facts(self) -> dict[str, StrArray]:
+        """Site and quality in words, where the data names any."""
+        judged = np.array(["unknown", "bad", "good"])[self.quality - UNKNOWN]
+        named = {"site": np.where(self.site == "", "unknown", self.site), "quality": judged}
+        return {name: column for name, column in named.items() if (column != "unknown").any()}
 
 
 def gather(path: Path, size: int, *, verify: bool = False, processes: int | None = None) -> Gathered:

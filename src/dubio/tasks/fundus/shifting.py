@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dubio.errors import UnknownName, UserError
+from dubio.errors import UnknownName
 from dubio.tasks.fundus.gathered import Gathered
 from dubio.tasks.fundus.photographs import UNKNOWN
+from dubio.tasks.sources.corpus import DataMissing
 from dubio.types import BoolArray
 
 SEVERE = 3
@@ -65,7 +66,7 @@ def shifts_asked(shift: str | None, data: Gathered, *, elsewhere: bool) -> tuple
 
     Raises:
         UnknownName: For a word that names none.
-        UserError: When the data has no such photographs.
+        DataMissing: When the data has no such photographs: a benchmark of several shifts goes on with the others.
     """
     if shift is None:
         return ("quality",) if not elsewhere and SHIFTS["quality"].held(data).any() else ()
@@ -74,7 +75,7 @@ def shifts_asked(shift: str | None, data: Gathered, *, elsewhere: bool) -> tuple
         if name not in SHIFTS:
             raise UnknownName("value of shift", name, [*SHIFTS, NO_SHIFT])
         if not SHIFTS[name].held(data).any():
-            raise UserError(f"shift {name!r}: {data.name} {SHIFTS[name].without}.")
+            raise DataMissing(f"shift {name!r}: {data.name} {SHIFTS[name].without}.")
     return names
 
 

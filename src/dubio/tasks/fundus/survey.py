@@ -32,13 +32,17 @@ HOMES = (
 
 def here(data_dir: str | None = None) -> list[dict[str, Any]]:
     """Every data set of photographs in the folders the user names."""
-    found = []
-    for folder in data_folders(data_dir):
-        for place in (folder / home for home in HOMES if (folder / home).is_dir()):
-            arrays = [place / f"deepdrid_{size}.npz" for size in SIZES]
-            found += [_copy(path, "arrays") for path in arrays if path.is_file()]
-            found += [_copy(place, layout.name) for layout in LAYOUTS if layout.find(place) is not None]
+    found = [copy for folder in data_folders(data_dir) for copy in _in_folder(folder)]
     return list({copy["path"]: copy for copy in found}.values())
+
+
+def _in_folder(folder: Path) -> list[dict[str, Any]]:
+    found = []
+    for place in (folder / home for home in HOMES if (folder / home).is_dir()):
+        arrays = [place / f"deepdrid_{size}.npz" for size in SIZES]
+        found += [_copy(path, "arrays") for path in arrays if path.is_file()]
+        found += [_copy(place, layout.name) for layout in LAYOUTS if layout.find(place) is not None]
+    return found
 
 
 def _copy(path: Path, form: str) -> dict[str, Any]:
@@ -50,19 +54,22 @@ def find_data(data: str | None, data_dir: str | None, size: int) -> Path:
 
     Args:
         data: A folder, table or npz.
-        data_dir: A folder to look in.
+        data_dir: A folder to look in; what is named must hold them, and nothing else is searched.
         size: Arrays smaller than this are passed over.
 
     Raises:
-        DataMissing: When nothing is named and nothing is found; the message says what may be placed.
+        DataMissing: When nothing is found; the message says what may be placed.
     """
     if data is not None:
         return Path(data).expanduser()
-    for copy in here(data_dir):
+    named = data_folders(data_dir)[0] if data_dir else None
+    for copy in here() if named is None else _in_folder(named):
         if copy["form"] != "arrays" or int(Path(copy["path"]).stem.partition("_")[2]) >= size:
             return Path(copy["path"])
-    if data_dir is not None and TABLE.find(Path(data_dir).expanduser()) is not None:
-        return Path(data_dir).expanduser()
+    if named is not None and TABLE.find(named) is not None:
+        return named
+    if named is not None:
+        raise DataMissing(f"data_dir {data_dir!r} holds no photographs of eyes of {size} pixels or more. {by_hand()}")
     raise DataMissing(f"there are no photographs of eyes on this machine that dubio knows of. {by_hand()}")
 
 
@@ -91,7 +98,7 @@ def report(data_dir: str | None = None, *, size: int = 64, verify: bool = False)
     """The preprocessing report of the photographs in a folder (or table, or npz), prepared where they were not.
 
     Args:
-        data_dir: The folder, or a table or npz; the user's folders are searched where it has no photographs.
+        data_dir: The folder, or a table or npz; the folders of DUBIO_DATA are searched if left out.
         size: Both sides, in pixels.
         verify: Read all files again and check the cache.
     """

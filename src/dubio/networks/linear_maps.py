@@ -1,0 +1,122 @@
+"""The linear maps of a model: where a weight acts, and its weight and bias as one matrix ``[outputs, inputs + 1]``.
+
+Most are modules of their own, ``nn.Linear`` or ``nn.Conv2d``. A stage that computes a linear map by other means (a
+convolution over words as sums of products, say) marks its outputs with a :class:`LinearMap`, so that whoever asks for
+the map's inputs and outputs sees it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+Inputs = Callable[[slice], Tensor]
+"""From rows of the batch to the map's inputs ``[rows, positions, inputs]``; computed only where somebody asks."""
+
+
+class LinearMap(nn.Module):
+    """Marks the outputs of a linear map whose weights belong to the stage it stands in; they pass unchanged."""
+
+    def __init__(self, weight: str, bias: str | None, *, outputs_last: bool = False) -> None:
+        """Name the stage's parameters.
+
+        Args:
+            weight: Of shape ``[outputs, …]``, or ``[…, outputs]`` where ``outputs_last``.
+            bias: Of shape ``[outputs]``, or None.
+            outputs_last: Where the outputs are in the weight's shape.
+        """
+        super().__init__()
+        self.weight_name, self.bias_name, self.outputs_last = weight, bias, outputs_last
+
+    def forward(self, outputs: Tensor, inputs: Inputs) -> Tensor:
+        """The outputs ``[batch, positions, outputs]`` as they are."""
+        return outputs
+
+
+@dataclass(frozen=True)
+class WeightMatrix:
+    """A weight and its bias as one matrix, the bias as the column of an input that is always 1.
+
+    Attributes:
+        weight: The weight's name in the model.
+        bias: The bias's name, or None.
+        shape: The weight's shape.
+        outputs_last: Whether the shape ends with the outputs rather than begins with them.
+    """
+
+    weight: str
+    bias: str | None
+    shape: tuple[int, ...]
+    outputs_last: bool = False
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows (outputs) and columns (inputs, and 1 for a bias)."""
+        outputs = self.shape[-1 if self.outputs_last else 0]
+        return outputs, torch.Size(self.shape).numel() // outputs + (self.bias is not None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parameters it is made of."""
+        return (self.weight,) if self.bias is None else (self.weight, self.bias)
+
+    def gather(self, state: Mapping[str, Tensor]) -> Tensor:
+        """The matrix of a weight state."""
+        weight = state[self.weight]
+        flat = weight.flatten(0, -2).T if self.outputs_last else weight.flatten(1)
+        return flat if self.bias is None else torch.cat([flat, state[self.bias][:, None]], dim=1)
+
+    def scatter(self, matrix: Tensor) -> dict[str, Tensor]:
+        """The parameters of a matrix."""
+        flat = matrix if self.bias is None else matrix[:, :-1]
+        weight = (flat.T if self.outputs_last else flat).reshape(self.shape).contiguous()
+        return {self.weight: weight} if self.bias is None else {self.weight: weight, self.bias: matrix[:, -1].clone()}
+
+
+def linear_maps(model: nn.Module) -> dict[str, WeightMatrix]:
+    """Every trainable linear map of a model, by the path of the module whose passes show its inputs and outputs.
+
+    A convolution in groups, or padded by anything but zeros, is not among them, nor is a layer whose weight is computed
+    from another one.
+    """
+    parameters = dict(model.named_parameters())
+    found = {}
+    for path, module in model.named_modules():
+        if isinstance(module, LinearMap):
+            inside = path.rpartition(".")[0].split(".")
+            matrix = _of_mark(module, inside, parameters)
+        elif type(module) is nn.Linear or _is_plain_convolution(module):
+            matrix = _matrix(f"{path}.weight", f"{path}.bias", parameters, outputs_last=False)
+        else:
+            continue
+        if matrix is not None:
+            found[path] = matrix
+    return found
+
+
+def _is_plain_convolution(module: nn.Module) -> bool:
+    if type(module) is not nn.Conv2d:
+        return False
+    return module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
+
+
+def _of_mark(mark: LinearMap, inside: list[str], parameters: Mapping[str, Tensor]) -> WeightMatrix | None:
+    """The parameters a mark names are those of the nearest module around it that has them."""
+    for depth in range(len(inside), 0, -1):
+        stem = ".".join(inside[:depth])
+        if f"{stem}.{mark.weight_name}" in parameters:
+            bias = None if mark.bias_name is None else f"{stem}.{mark.bias_name}"
+            return _matrix(f"{stem}.{mark.weight_name}", bias, parameters, outputs_last=mark.outputs_last)
+    return None
+
+
+def _matrix(
+    weight: str, bias: str | None, parameters: Mapping[str, Tensor], *, outputs_last: bool
+) -> WeightMatrix | None:
+    if weight not in parameters or not parameters[weight].requires_grad:
+        return None
+    own = bias if bias in parameters else None
+    return WeightMatrix(weight, own, tuple(parameters[weight].shape), outputs_last)

@@ -1,0 +1,124 @@
+"""Pre-activation residual networks for small images (He et al., 2016b): `preresnet`, of depths 20, 110, 164 and others.
+
+A 3×3 convolution to 16 channels, three groups of n blocks with 16, 32 and 64 channels (the second and third begin with
+stride 2), batch-norm, ReLU and the average over all positions. A block adds to its input what batch-norm, ReLU and
+convolutions make of it: two 3×3 convolutions (*basic*, depth 6n + 2), or 1×1, 3×3 and 1×1 to four times the channels
+(*bottleneck*, depth 9n + 2). Where the shapes differ, the input passes a 1×1 convolution.
+
+The networks of the pitfalls paper come from a family of programs that takes bottlenecks from depth 44 on. Its
+PreResNet-110 is therefore a bottleneck network of 1.15 million parameters, not He et al.'s basic one of 1.73 million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from dubio.errors import UserError
+from dubio.networks.convolutions import ChannelsLast, NormPool, Stem, channel_site, convolution
+from dubio.networks.network import Network
+from dubio.registry import network
+
+Block = Literal["basic", "bottleneck"]
+
+FIRST_CHANNELS = 16
+CHANNELS = (16, 32, 64)
+BOTTLENECK_DEPTH = 44
+"""From this depth on blocks are bottlenecks where nothing is said."""
+
+LAYERS: dict[Block, int] = {"basic": 6, "bottleneck": 9}
+"""Convolutions that one block more in each of the three groups adds to the depth."""
+
+
+class PreBlock(nn.Module):
+    """h plus convolutions of relu(norm(h)), each behind a site over its input channels."""
+
+    bounds: tuple[str, ...]
+
+    def __init__(self, name: str, inputs: int, layers: Sequence[tuple[int, int, int]]) -> None:
+        """Make a block whose sites begin with ``name``.
+
+        Args:
+            name: The block's name.
+            inputs: Channels that come in.
+            layers: Kernel, channels and stride of each convolution.
+        """
+        super().__init__()
+        widths = (inputs, *(outputs for _, outputs, _ in layers))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(width) for width in widths[:-1])
+        convs = [convolution(widths[i], out, k, stride=stride) for i, (k, out, stride) in enumerate(layers)]
+        self.convs = nn.ModuleList(convs)
+        self.sites = nn.ModuleList(channel_site(f"{name}.conv{i + 1}", conv) for i, conv in enumerate(convs))
+        stride = max(stride for _, _, stride in layers)
+        same = inputs == widths[-1] and stride == 1
+        self.shortcut = None if same else convolution(inputs, widths[-1], 1, stride=stride)
+        self.bounds = (*(f"convs.{i}" for i in range(len(layers))), *(() if same else ("shortcut",)))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """shortcut(h) + the convolutions."""
+        branch = h
+        for norm, site, conv in zip(self.norms, self.sites, self.convs, strict=True):
+            branch = conv(site(torch.relu(norm(branch))))
+        return branch + (h if self.shortcut is None else self.shortcut(h))
+
+
+@network("preresnet", inputs="image")
+def preresnet(shape: tuple[int, ...], *, depth: int = 110, block: Block | None = None) -> Network:
+    """A pre-activation residual network for small images, such as PreResNet-110, -164 or -20.
+
+    Concrete dropout acts on the input channels of every convolution but the first and the shortcuts; fixed dropout,
+    which the paper does not give these networks, before the head only.
+
+    Args:
+        shape: (channels, height, width).
+        depth: 6n + 2 with basic blocks, 9n + 2 with bottlenecks.
+        block: The sort of block; if left out, basic below depth 44 and bottleneck from there on, as in the paper.
+    """
+    sort: Block = block or ("basic" if depth < BOTTLENECK_DEPTH else "bottleneck")
+    each = _blocks(depth, sort)
+    stages: list[nn.Module] = [ChannelsLast(), Stem(shape[0], FIRST_CHANNELS)]
+    inputs = FIRST_CHANNELS
+    for group, channels in enumerate(CHANNELS):
+        for i in range(each):
+            layers = _layers(sort, channels, stride=2 if group and not i else 1)
+            stages.append(PreBlock(f"group{group + 1}.block{i + 1}", inputs, layers))
+            inputs = layers[-1][1]
+    return Network([*stages, NormPool(inputs)], inputs)
+
+
+@network("preresnet-164", inputs="image")
+def preresnet_164(shape: tuple[int, ...], *, depth: int = 164, block: Block | None = None) -> Network:
+    """PreResNet-164 under a name of its own, so that one benchmark can have it beside PreResNet-110.
+
+    Args:
+        shape: (channels, height, width).
+        depth: As of ``preresnet``.
+        block: As of ``preresnet``.
+    """
+    return preresnet(shape, depth=depth, block=block)
+
+
+def _layers(sort: Block, channels: int, *, stride: int) -> tuple[tuple[int, int, int], ...]:
+    """Kernel, channels and stride of each convolution of a block."""
+    if sort == "basic":
+        return (3, channels, stride), (3, channels, 1)
+    return (1, channels, 1), (3, channels, stride), (1, 4 * channels, 1)
+
+
+def _blocks(depth: int, sort: Block) -> int:
+    """Blocks a group.
+
+    Raises:
+        UserError: For a depth that no number of blocks gives, with the nearest that exist.
+    """
+    layers = LAYERS[sort]
+    if depth < layers + 2 or (depth - 2) % layers:
+        below = max(1, (depth - 2) // layers) * layers + 2
+        raise UserError(
+            f"preresnet: depth must be {layers}n + 2 with {sort} blocks, such as {below} or {below + layers}; "
+            f"given {depth}."
+        )
+    return (depth - 2) // layers

@@ -1,0 +1,107 @@
+"""ResNet-50 (He et al., 2016a) for images of some 224 pixels.
+
+A 7×7 convolution to 64 channels with stride 2, batch-norm, ReLU, 3×3 max-pooling with stride 2, four groups of 3, 4, 6
+and 3 bottleneck blocks with 64, 128, 256 and 512 channels (four times as many come out), and the average over all
+positions: 25,557,032 parameters with a head of 1,000 classes. The stride of a group's first block stands in its 3×3
+convolution, as in PyTorch's own models, which the pitfalls paper trained (He et al. had it in the 1×1 before).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dubio.errors import UserError
+from dubio.networks.convolutions import ChannelsLast, at_least_one, channel_site, convolution
+from dubio.networks.network import Network
+from dubio.registry import network
+
+EXPANSION = 4
+"""Channels that come out of a bottleneck for each inside."""
+
+
+class WideStem(nn.Module):
+    """A 7×7 convolution with stride 2, batch-norm, ReLU and 3×3 max-pooling with stride 2, on the data."""
+
+    bounds = ("conv",)
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        """Make it from the data's channels."""
+        super().__init__()
+        self.conv = convolution(inputs, outputs, 7, stride=2)
+        self.norm = nn.BatchNorm2d(outputs)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """pool(relu(norm(conv(h))))."""
+        # the maximum first, which commutes with a ReLU
+        return torch.relu(functional.max_pool2d(self.norm(self.conv(h)), 3, stride=2, padding=1))
+
+
+class Bottleneck(nn.Module):
+    """relu(shortcut(h) + branch(h)): convolutions 1×1, 3×3 and 1×1, batch-norm behind each, ReLU between them.
+
+    The shortcut is h itself or, where the shapes differ, a 1×1 convolution with batch-norm.
+    """
+
+    bounds: tuple[str, ...]
+
+    def __init__(self, name: str, inputs: int, channels: int, *, stride: int) -> None:
+        """Make a block whose sites begin with ``name``."""
+        super().__init__()
+        outputs = EXPANSION * channels
+        convs = (
+            convolution(inputs, channels, 1),
+            convolution(channels, channels, 3, stride=stride),
+            convolution(channels, outputs, 1),
+        )
+        self.convs = nn.ModuleList(convs)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(conv.out_channels) for conv in convs)
+        self.sites = nn.ModuleList(channel_site(f"{name}.conv{i + 1}", conv) for i, conv in enumerate(convs))
+        same = inputs == outputs and stride == 1
+        self.shortcut = None if same else convolution(inputs, outputs, 1, stride=stride)
+        self.shortcut_norm = None if same else nn.BatchNorm2d(outputs)
+        self.bounds = ("convs.0", "convs.1", "convs.2", *(() if same else ("shortcut",)))
+
+    def forward(self, h: Tensor) -> Tensor:
+        """The sum of both ways, rectified."""
+        branch = h
+        for i, (site, conv, norm) in enumerate(zip(self.sites, self.convs, self.norms, strict=True)):
+            branch = norm(conv(site(torch.relu(branch) if i else branch)))
+        if self.shortcut is not None and self.shortcut_norm is not None:
+            h = self.shortcut_norm(self.shortcut(h))
+        return torch.relu(branch + h)
+
+
+class Average(nn.Module):
+    """The average of every map, ``[B, C]``."""
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Averages over all positions."""
+        return h.mean(dim=(2, 3))
+
+
+@network("resnet50", inputs="image")
+def resnet50(shape: tuple[int, ...], *, base: int = 64, blocks: tuple[int, ...] = (3, 4, 6, 3)) -> Network:
+    """ResNet-50, for images of some 224 pixels.
+
+    Concrete dropout acts on the input channels of every convolution but the first and the shortcuts; fixed dropout,
+    which the paper does not give this network, before the head only.
+
+    Args:
+        shape: (channels, height, width).
+        base: Channels of the first convolution and inside the first group's blocks; each later group has twice as many.
+        blocks: Of each group; other numbers make networks of other depths, such as (3, 4, 23, 3) ResNet-101.
+    """
+    if not blocks:
+        raise UserError("resnet50: blocks must name at least one group; given [].")
+    at_least_one("resnet50", base=base, blocks=min(blocks))
+    stages: list[nn.Module] = [ChannelsLast(), WideStem(shape[0], base)]
+    inputs = base
+    for group, many in enumerate(blocks):
+        channels = base * 2**group
+        for i in range(many):
+            name = f"group{group + 1}.block{i + 1}"
+            stages.append(Bottleneck(name, inputs, channels, stride=2 if group and not i else 1))
+            inputs = EXPANSION * channels
+    return Network([*stages, Average()], inputs)

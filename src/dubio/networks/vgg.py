@@ -1,0 +1,142 @@
+"""VGG with batch-norm: groups of 3×3 convolutions with max-pooling between them, then two dense layers.
+
+`vgg16-bn` is the CIFAR network of the pitfalls paper (Simonyan & Zisserman's configuration D with two hidden layers
+of 512 units): 13 convolutions with bias, batch-norm behind each, five poolings; 15,253,578 parameters for colour
+images of 32 pixels and ten classes. `vgg-small` is the same family for one core.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dubio.errors import UserError
+from dubio.networks.cnn import Flatten
+from dubio.networks.convolutions import ChannelsLast, at_least_one, channel_site, convolution
+from dubio.networks.network import Dense, Network
+from dubio.registry import network
+
+VGG16 = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))
+"""Of each group, its channels in units of the first group's, and its convolutions."""
+
+
+class ConvNorm(nn.Module):
+    """A site over input channels, a 3×3 convolution, batch-norm, a ReLU and, at a group's end, 2×2 max-pooling."""
+
+    bounds = ("conv",)
+
+    def __init__(self, name: str, inputs: int, outputs: int, *, accepts: tuple[str, ...], pool: int) -> None:
+        """Make a layer whose input channels are the site ``name``; it pools where ``pool`` is above 1."""
+        super().__init__()
+        self.conv = convolution(inputs, outputs, 3, bias=True)
+        self.norm = nn.BatchNorm2d(outputs)
+        self.site = channel_site(name, self.conv, accepts=accepts)
+        self.pool = pool
+
+    def forward(self, h: Tensor) -> Tensor:
+        """pool(relu(norm(conv(noise(h)))))."""
+        return rectified(self.norm(self.conv(self.site(h))), self.pool)
+
+
+class FoldedConvNorm(nn.Module):
+    """What :class:`ConvNorm` computes without noise, its batch-norm multiplied into the convolution.
+
+    With mean m, variance v, gain g and shift β of the batch-norm: weights W·g/√(v + ε), biases (b − m)·g/√(v + ε) + β.
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, layer: ConvNorm) -> None:
+        """Take a layer's weights as they are now."""
+        super().__init__()
+        conv, norm = layer.conv, layer.norm
+        assert conv.bias is not None
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+        self.register_buffer("weight", (conv.weight * scale[:, None, None, None]).detach())
+        self.register_buffer("bias", ((conv.bias - norm.running_mean) * scale + norm.bias).detach())
+        self.pool = layer.pool
+
+    def forward(self, h: Tensor) -> Tensor:
+        """pool(relu(W ⋆ h + b))."""
+        return rectified(functional.conv2d(h, self.weight, self.bias, padding=1), self.pool)
+
+
+class Pixels(ChannelsLast):
+    """The first stage; for weights that no longer change it offers the convolutions with batch-norm folded in."""
+
+    def prepared(self, following: Sequence[nn.Module], room: int) -> list[nn.Module] | None:
+        """The convolutions folded, if their weights fit; 1.35 times as fast with the small network."""
+        layers = [stage for stage in following if isinstance(stage, ConvNorm)]
+        if not layers or sum(layer.conv.weight.numel() for layer in layers) > room:
+            return None
+        return [self, *(FoldedConvNorm(stage) if isinstance(stage, ConvNorm) else stage for stage in following)]
+
+
+def rectified(h: Tensor, pool: int) -> Tensor:
+    """pool(relu(h)); the maximum first, which commutes with a ReLU and leaves it a quarter of the units."""
+    return torch.relu(functional.max_pool2d(h, pool) if pool > 1 else h)
+
+
+@network("vgg16-bn", inputs="image")
+def vgg16_bn(shape: tuple[int, ...], *, base: int = 64, dense: int = 512) -> Network:
+    """VGG16 with batch-norm: groups of b, b | 2b, 2b | 4b ×3 | 8b ×3 | 8b ×3 channels, two hidden layers.
+
+    Fixed dropout acts before both hidden layers, as in the paper, and nowhere else; concrete dropout at the inputs of
+    every layer but the first, whose inputs are the data.
+
+    Args:
+        shape: (channels, height, width).
+        base: b, the channels of the first group.
+        dense: Units of each hidden layer.
+    """
+    at_least_one("vgg16-bn", base=base, dense=dense)
+    return _vgg(shape, [(base * times, many) for times, many in VGG16], dense)
+
+
+@network("vgg-small", inputs="image")
+def vgg_small(
+    shape: tuple[int, ...],
+    *,
+    channels: tuple[int, ...] = (16, 32, 64, 128),
+    convolutions: tuple[int, ...] = (1, 2, 2, 2),
+    dense: int = 128,
+) -> Network:
+    """A small VGG with batch-norm: by default seven convolutions, an epoch of 4,000 CIFAR images in some four seconds.
+
+    Noise acts as in vgg16-bn.
+
+    Args:
+        shape: (channels, height, width).
+        channels: Of each group.
+        convolutions: Of each group; as many numbers as groups.
+        dense: Units of each of the two hidden layers.
+    """
+    if len(channels) != len(convolutions) or not channels:
+        raise UserError(
+            "vgg-small: channels and convolutions must name the same number of groups, at least one; "
+            f"given {list(channels)} and {list(convolutions)}."
+        )
+    at_least_one("vgg-small", channels=min(channels), convolutions=min(convolutions), dense=dense)
+    return _vgg(shape, list(zip(channels, convolutions, strict=True)), dense)
+
+
+def _vgg(shape: tuple[int, ...], groups: Sequence[tuple[int, int]], dense: int) -> Network:
+    """Groups of (channels, convolutions), each pooled at its end where its maps have two rows and columns at least."""
+    inputs, height, width = shape
+    stages: list[nn.Module] = [Pixels()]
+    for i, (outputs, many) in enumerate(groups):
+        for j in range(many):
+            pool = 2 if j == many - 1 and min(height, width) >= 2 else 1
+            accepts = ("concrete_dropout",) if i or j else ()
+            stages.append(ConvNorm(f"conv{i + 1}-{j + 1}", inputs, outputs, accepts=accepts, pool=pool))
+            inputs, height, width = outputs, height // pool, width // pool
+    both = ("dropout", "concrete_dropout")
+    first = Dense("dense1", inputs * height * width, dense, accepts=both)
+    second = Dense("dense2", dense, dense, accepts=both)
+    return Network([*stages, Flatten(), first, second], dense, before_head=("concrete_dropout",))

@@ -1,0 +1,1 @@
+"""The ensembling study (P): every method against its number of samples, and what independent networks make of it."""

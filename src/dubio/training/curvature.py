@@ -1,0 +1,204 @@
+"""Curvature of a trained model's likelihood: Kronecker factors and diagonals of the generalised Gauss-Newton matrix.
+
+Everything is an *average* over training examples, to be multiplied by their number N.
+
+*Kronecker* (Martens & Grosse, 2015): of a dense layer with inputs a (and a 1 for the bias) and gradients g at its
+outputs, F ≈ A ⊗ G with A = mean a aᵀ and G = mean Σ_r g_r g_rᵀ, the sum over a root of the logits' curvature. It is
+exact where A and G are independent, for one example always. Of a layer that acts at many positions t of an example
+(a convolution), as Grosse & Martens (2016): A = mean Σ_t a_t a_tᵀ, G = mean (1/T) Σ_t g_t g_tᵀ, gradients at different
+positions taken for independent. Of an image every position counts. Of a text only those count that some logit
+depends on: padding, or windows that no maximum picks, have no gradient.
+
+*Diagonal*: the exact diagonal, mean Σ_r (Σ_t g_t a_tᵀ)², squares taken weight by weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+from torch.nn import functional
+
+from dubio.data.batches import collate, prediction_rows
+from dubio.networks.linear_maps import WeightMatrix
+from dubio.networks.network import Model
+from dubio.training.labelled import Labelled, to_device
+from dubio.training.output_curvature import Link, drawn_roots, link_of, log_likelihood, roots
+from dubio.training.watching import Pass, by_position, gradients_at, watched
+
+EXACT_CLASSES = 100
+"""Up to so many classes the sum over them is exact, a backward pass a class and batch; beyond, labels are drawn."""
+
+DRAWN_LABELS = 10
+"""Labels drawn from the model for each example where there are more classes."""
+
+CHUNK_ELEMENTS = 1 << 23
+"""Roughly how many inputs of one layer are unfolded at once."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Kronecker factors of one layer's mean Fisher: ``inputs [in + 1, in + 1]``, ``outputs [out, out]``, float64."""
+
+    inputs: Tensor
+    outputs: Tensor
+
+
+@dataclass(frozen=True)
+class Batched:
+    """One batch of training data passed through the model: what every sort of curvature is added up from.
+
+    Attributes:
+        logits: Of the batch, in the graph.
+        calls: Inputs and outputs of each watched layer.
+        cotangents: Gives the vectors of a root of the logits' curvature, one after another.
+        any_direction: A vector a logit that no gradient is orthogonal to, but by chance.
+    """
+
+    logits: Tensor
+    calls: Mapping[str, Pass]
+    cotangents: Callable[[], Iterator[Tensor]]
+    any_direction: Tensor
+
+
+def is_exact(classes: int) -> bool:
+    """The static rule: whether the sum over classes is exact or over labels drawn from the model."""
+    return classes <= EXACT_CLASSES
+
+
+def backward_passes(model: Model) -> int:
+    """Backward passes that one batch takes."""
+    link_of(model.head)
+    classes = int(model.head.linear.out_features)
+    return classes if is_exact(classes) else DRAWN_LABELS
+
+
+def batches(
+    model: Model, layers: Mapping[str, WeightMatrix], data: Labelled, *, batch: int, device: torch.device, seed: int
+) -> Iterator[tuple[Batched, float]]:
+    """Every training batch, passed once in eval mode, with its log-likelihood.
+
+    Args:
+        model: The trained model.
+        layers: Which layers to watch.
+        data: The training examples.
+        batch: Examples a batch.
+        device: Where.
+        seed: Fixes drawn labels.
+    """
+    model.eval()
+    link = link_of(model.head)
+    generator = torch.Generator().manual_seed(seed)
+    for rows in prediction_rows(data.encoded, batch):
+        with watched(model, layers) as calls, torch.enable_grad():
+            logits = model(to_device(collate(data.encoded, rows), device))
+        labels = torch.from_numpy(data.labels[rows]).to(device)
+        direction = torch.randn(logits.shape, generator=generator).to(logits)
+        cotangents = _cotangents(logits.detach(), link, generator)
+        yield Batched(logits, calls, cotangents, direction), log_likelihood(logits.detach(), labels, link)
+
+
+def _cotangents(logits: Tensor, link: Link, generator: Generator) -> Callable[[], Iterator[Tensor]]:
+    if is_exact(logits.shape[1]):
+        return lambda: roots(logits, link)
+    return lambda: drawn_roots(logits, link, DRAWN_LABELS, generator)
+
+
+def kronecker(
+    model: Model, layers: Mapping[str, WeightMatrix], data: Labelled, *, batch: int, device: torch.device, seed: int
+) -> tuple[dict[str, Factors], float]:
+    """Kronecker factors of every layer, by its path, and Σ log p(y) over the training examples."""
+    inputs = {path: _zeros(m.size[1], m.size[1], device) for path, m in layers.items()}
+    outputs = {path: _zeros(m.size[0], m.size[0], device) for path, m in layers.items()}
+    total = 0.0
+    for passed, likelihood in batches(model, layers, data, batch=batch, device=device, seed=seed):
+        total += likelihood
+        reached = _reached(passed)
+        for path, call in passed.calls.items():
+            _add_inputs(inputs[path], call, layers[path], reached.get(path))
+        for gradients in _gradients(passed):
+            for path, g in gradients.items():
+                _add_outputs(outputs[path], g, reached.get(path))
+    examples = len(data.encoded)
+    return {path: Factors(inputs[path] / examples, outputs[path] / examples) for path in layers}, total
+
+
+def diagonal(
+    model: Model, layers: Mapping[str, WeightMatrix], data: Labelled, *, batch: int, device: torch.device, seed: int
+) -> tuple[dict[str, Tensor], float]:
+    """The exact diagonal ``[out, in + 1]`` of every layer's mean Fisher, by its path, and Σ log p(y)."""
+    sums = {path: _zeros(*matrix.size, device) for path, matrix in layers.items()}
+    total = 0.0
+    for passed, likelihood in batches(model, layers, data, batch=batch, device=device, seed=seed):
+        total += likelihood
+        for gradients in _gradients(passed):
+            for path, g in gradients.items():
+                _add_squares(sums[path], g, passed.calls[path], layers[path])
+    return {path: found / len(data.encoded) for path, found in sums.items()}, total
+
+
+def _zeros(rows: int, columns: int, device: torch.device) -> Tensor:
+    return torch.zeros(rows, columns, dtype=torch.float64, device=device)
+
+
+def _gradients(passed: Batched) -> Iterator[dict[str, Tensor]]:
+    """For each vector of the root, the gradients ``[B, T, out]`` at every layer's outputs."""
+    paths = list(passed.calls)
+    watched_outputs = [passed.calls[path].outputs for path in paths]
+    for cotangent in passed.cotangents():
+        found = torch.autograd.grad(passed.logits, watched_outputs, cotangent, retain_graph=True)
+        yield {path: gradients_at(passed.calls[path].module, g) for path, g in zip(paths, found, strict=True)}
+
+
+def _reached(passed: Batched) -> dict[str, Tensor]:
+    """Of the layers where not every position counts, those that some logit depends on, ``[B, T]``."""
+    partly = {path: call for path, call in passed.calls.items() if not call.everywhere}
+    if not partly:
+        return {}
+    outputs = [call.outputs for call in partly.values()]
+    found = torch.autograd.grad(passed.logits, outputs, passed.any_direction, retain_graph=True)
+    pairs = zip(partly.items(), found, strict=True)
+    return {path: (gradients_at(call.module, g) != 0).any(dim=2) for (path, call), g in pairs}
+
+
+def _add_inputs(total: Tensor, call: Pass, matrix: WeightMatrix, reached: Tensor | None) -> None:
+    """Total ← total + Σ_n Σ_t a_t a_tᵀ."""
+    for rows in _chunks(call, matrix):
+        a = with_ones(by_position(call.module, call.inputs, rows), matrix)
+        flat = a.flatten(0, 1) if reached is None else a[reached[rows]]
+        total += flat.T @ flat
+
+
+def _add_outputs(total: Tensor, g: Tensor, reached: Tensor | None) -> None:
+    """Total ← total + Σ_n (1/T_n) Σ_t g_t g_tᵀ."""
+    if reached is None:
+        flat = g.flatten(0, 1)
+        total += flat.T @ flat / g.shape[1]
+    else:
+        flat = (g / reached.sum(dim=1).clamp_min(1).sqrt()[:, None, None]).flatten(0, 1)
+        total += flat.T @ flat
+
+
+def _add_squares(total: Tensor, g: Tensor, call: Pass, matrix: WeightMatrix) -> None:
+    """Total ← total + Σ_n (Σ_t g_t a_tᵀ)²."""
+    for rows in _chunks(call, matrix):
+        a = with_ones(by_position(call.module, call.inputs, rows), matrix)
+        if a.shape[1] == 1:  # the square of a product is the product of squares
+            total += (g[rows, 0] ** 2).T @ a[:, 0] ** 2
+        else:
+            total += (g[rows].transpose(1, 2) @ a).square_().sum(dim=0)
+
+
+def _chunks(call: Pass, matrix: WeightMatrix) -> Iterator[slice]:
+    """Slices of a batch that bound what is held at once."""
+    rows, positions = call.outputs.shape[0], gradients_at(call.module, call.outputs).shape[1]
+    each = max(positions, matrix.size[0]) * matrix.size[1]
+    step = max(1, CHUNK_ELEMENTS // each)
+    return (slice(i, min(rows, i + step)) for i in range(0, rows, step))
+
+
+def with_ones(a: Tensor, matrix: WeightMatrix) -> Tensor:
+    """Inputs with a last one that is always 1, where the layer has a bias."""
+    return a if matrix.bias is None else functional.pad(a, (0, 1), value=1.0)

@@ -1,0 +1,55 @@
+"""Trainings on named devices: who gets which, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dubio.cli.app import app
+from dubio.errors import UserError
+from dubio.methods.devices import available, check_device
+from dubio.runner.executor import WorkerOrders
+from dubio.runner.local import LocalExecutor
+
+
+def told(orders: WorkerOrders, worker: int) -> str:
+    device: str = json.loads(orders.line(worker))["device"]
+    return device
+
+
+def test_workers_take_the_devices_in_turn(tmp_path: Path) -> None:
+    orders = WorkerOrders(tmp_path, devices=("cuda:0", "cuda:1"))
+    assert [told(orders, worker) for worker in range(4)] == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    assert told(WorkerOrders(tmp_path), 1) == "cpu"
+
+
+def test_who_follows_a_dead_worker_gets_its_seat(tmp_path: Path) -> None:
+    class Sitting:
+        def __init__(self, seat: int) -> None:
+            self.seat = seat
+
+    executor = LocalExecutor(3, WorkerOrders(tmp_path, devices=("a", "b", "c")), tmp_path)
+    executor._workers = [Sitting(0), Sitting(2)]  # type: ignore[list-item]
+    assert executor._free_seat() == 1
+
+
+@pytest.mark.parametrize("name", ["cuda:97", "gpu", "", "meta"])
+def test_a_device_that_is_not_there_is_refused_by_name(name: str) -> None:
+    with pytest.raises(UserError, match=rf"--devices: '{name}' cannot be used here; there .*cpu"):
+        check_device(name)
+
+
+def test_every_device_said_to_be_there_can_be_used() -> None:
+    for name in available():
+        assert check_device(name) == name
+
+
+def test_the_command_refuses_it_before_anything_is_made(tmp_path: Path) -> None:
+    asked = ["run", "quick", "--task", "digits", "--devices", "cpu,cuda:97", "--store", str(tmp_path / "store")]
+    result = CliRunner().invoke(app, asked)
+    assert isinstance(result.exception, UserError)  # which the program turns into one line and exit code 2
+    assert "cuda:97" in str(result.exception)
+    assert not (tmp_path / "store").exists()

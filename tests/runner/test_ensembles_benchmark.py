@@ -1,0 +1,116 @@
+"""The ensembling study's presets: P's numbers, names that exist, and trainings that are shared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dubio.registry import NETWORKS, TASKS
+from dubio.runner.arguments import make_method, method_arguments
+from dubio.runner.benchmark import Benchmark, load_benchmark
+from dubio.runner.cautions import cautions_on
+from dubio.runner.entries import TaskEntry
+from dubio.runner.left import load_left
+from dubio.runner.plan import make_plan
+from dubio.runner.setting import prepare
+
+pytest.importorskip("torch")
+
+PRESETS = ("paper", "small", "smoke")
+
+
+def entry_of(benchmark: Benchmark, task: str, network: str) -> TaskEntry:
+    (found,) = [e for e in benchmark.tasks if (e.name, e.network, e.called) == (task, network, "")]
+    return found
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_name_is_registered_and_every_recipe_can_be_made(preset: str) -> None:
+    benchmark = load_benchmark("ensembles", preset)
+    for entry in benchmark.tasks:
+        TASKS.entry(entry.name).check(entry.arguments)
+        NETWORKS.entry(entry.network).check(entry.network_arguments)
+        arguments = method_arguments(benchmark, entry)
+        assert arguments.keys() == set(benchmark.methods_of(entry))
+        for name, given in arguments.items():
+            recipe = make_method(benchmark, name, given, {})
+            assert (recipe.views is not None) == name.endswith("-tta")
+    assert cautions_on(benchmark) == ()
+
+
+TABLE_2 = {
+    "vgg16-bn": (0.05, 400, 5e-4),
+    "preresnet": (0.1, 300, 3e-4),
+    "preresnet-164": (0.1, 300, 3e-4),
+    "wrn": (0.1, 300, 5e-4),
+}
+
+
+@pytest.mark.parametrize("task", ["cifar10", "cifar100"])
+@pytest.mark.parametrize("network", TABLE_2)
+def test_the_paper_preset_has_the_papers_schedules(task: str, network: str) -> None:
+    """P, Appendix D and Table 2; SPEC §7."""
+    benchmark = load_benchmark("ensembles", "paper")
+    entry = entry_of(benchmark, task, network)
+    told = method_arguments(benchmark, entry)
+    lr, epochs, decay = TABLE_2[network]
+    plain = told["deterministic"]
+    assert (plain["lr"], plain["epochs"], plain["l2"]) == (lr, epochs, decay)
+    assert (plain["batch"], plain["optimiser"], plain["schedule"]) == (128, "sgd", "linear_tail")
+    assert (plain["shift"], plain["flip"], plain["patience"], plain["clip"]) == (4, 0.5, 0, 0.0)
+    snapshots, langevin = told["snapshot-ensemble"], told["csgld"]
+    assert (snapshots["epochs"] / snapshots["cycles"], snapshots["lr"], snapshots["batch"]) == (40, 0.2, 64)
+    assert (langevin["epochs"] / langevin["cycles"], langevin["lr"], langevin["batch"]) == (50, 0.5, 64)
+    assert (langevin["sampling_epochs"], langevin["samples_per_cycle"]) == (3, 3)
+    assert langevin["temperature"] == pytest.approx(1 / 50_000)
+    short, high = (2, 1e-2) if network == "vgg16-bn" else (4, 5e-2)
+    fge, swag, vi = told["fge"], told["swag"], told["mean-field-vi"]
+    assert (fge["epochs"], fge["cycle_epochs"], fge["tail_lr"], fge["tail_low_lr"]) == (160, short, high, 5e-4)
+    assert (swag["rank"], swag["samples"]) == (20, 100)
+    assert swag["tail_lr"] == (5e-2 if task == "cifar100" and network.startswith("preresnet") else 1e-2)
+    assert (vi["epochs"], vi["start_epochs"], vi["lr"], vi["scale_lr"]) == (100, epochs, 1e-3, 1e-3)
+    assert (vi["beta"], vi["log_sigma"]) == (1e-5 if network == "wrn" else 1e-4, -5.0)
+    if network in ("vgg16-bn", "wrn"):
+        dropout = told["mc-dropout"]
+        assert (dropout["p"], dropout["epochs"]) == (0.5 if network == "vgg16-bn" else 0.3, 400)
+    else:
+        assert "mc-dropout" not in told
+
+
+def test_imagenet_is_as_in_the_paper() -> None:
+    benchmark = load_benchmark("ensembles", "paper")
+    told = method_arguments(benchmark, entry_of(benchmark, "imagenet", "resnet50"))
+    plain, snapshots, vi = told["deterministic"], told["snapshot-ensemble"], told["mean-field-vi"]
+    assert (plain["batch"], plain["lr"], plain["epochs"], plain["l2"]) == (256, 0.1, 130, 1e-4)
+    schedule = make_method(benchmark, "deterministic", plain, {}).schedule
+    for epoch in range(130):
+        assert schedule.factor((epoch + 0.5) / 130) == pytest.approx(0.1 ** (epoch // 30))
+    assert (snapshots["epochs"] / snapshots["cycles"], snapshots["lr"]) == (45, 0.1)
+    assert (vi["beta"], vi["lr"], vi["log_sigma"], vi["epochs"]) == (1e-3, 0.01, -6.0, 45)
+
+
+def test_the_small_preset_shares_its_trainings() -> None:
+    benchmark = load_benchmark("ensembles", "small")
+    entry = entry_of(benchmark, "cifar10", "vgg-small")
+    arguments = method_arguments(benchmark, entry)
+    recipes = {name: make_method(benchmark, name, given, {}) for name, given in arguments.items()}
+    plain = recipes["deterministic"].fit_part()
+    for name in ("fge", "swag", "mean-field-vi", "laplace"):
+        assert recipes[name].start == plain
+    for name, recipe in recipes.items():
+        if name.endswith("-tta"):
+            assert recipe.fit_part() == recipes[name.removesuffix("-tta")].fit_part()
+    assert {recipes[name].pooled for name in ("snapshot-ensemble", "fge", "swag", "mc-dropout", "laplace")} == {20}
+
+
+def test_shifted_test_sets_need_no_training_of_their_own(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUBIO_DATA", str(data_dir))
+    whole = load_benchmark("ensembles", "small")
+    settings = prepare(whole)
+    assert [setting.name for setting in settings] == ["cifar10", "cifar10-shifted"]
+    plan = make_plan(whole, settings, load_left(), {})
+    home = {node.id for node in make_plan(whole, settings[:1], load_left(), {}).of_kind("fit")}
+    assert {node.id for node in plan.of_kind("fit")} == home
+    few = [run for run in plan.runs if run.task == "cifar10-shifted" and run.member is not None]
+    assert {run.spec["most"] for run in few} == {5}

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dubio.errors import StoreError
+from dubio.metrics.extremes import extreme_rows
+from dubio.report.screening.facts import read_facts
+from dubio.runner.gallery import SHOWN, keep_pictures
+from dubio.runner.manifest import _facts
+from dubio.runner.thumbnails import png
+from dubio.tasks.fundus.cards import OWN
+from dubio.tasks.fundus.gathered import Gathered
+from dubio.types import Examples, Predictions, SourceCard, Split, Task
+
+
+def made(rows: int, seed: int) -> Examples:
+    generator = np.random.default_rng(seed)
+    images = generator.integers(0, 256, (rows, 6, 6, 3), dtype=np.uint8)
+    site = np.array([f"site {row % 3}" for row in range(rows)])
+    return Examples(images, np.arange(rows) % 2, facts={"site": site})
+
+
+def task_of(inputs: Any = "image") -> Task:
+    splits = (
+        ("train", "train"),
+        ("val", "val"),
+        ("test", "id"),
+        ("far", "shift"),
+        ("noise-1", "shift"),
+        ("new", "ood"),
+    )
+    parts = tuple(Split.of(name, kind, made(60, place)) for place, (name, kind) in enumerate(splits))  # type: ignore[arg-type]
+    return Task("eyes", inputs, "multiclass", ("no", "yes"), parts, SourceCard("", "", "", ""))
+
+
+def predicted(split: str) -> Predictions:
+    odds = np.random.default_rng(len(split)).normal(0, 2, 60)
+    logits = np.stack([np.zeros(60), odds], axis=-1)[None].astype(np.float32)
+    return Predictions(logits, np.arange(60) % 2)
+
+
+class Kept:
+    """A store that remembers which pictures it was given; one of its predictions cannot be read."""
+
+    def __init__(self) -> None:
+        self.pictures: dict[str, dict[int, bytes]] = {}
+
+    def read_predictions(self, identifier: str, split: str, fingerprint: str) -> Predictions:
+        if identifier == "lost":
+            raise StoreError("lost")
+        return predicted(split)
+
+    def write_pictures(self, fingerprint: str, pictures: dict[int, bytes]) -> None:
+        self.pictures[fingerprint] = pictures
+
+
+def keep(task: Task) -> dict[str, dict[int, bytes]]:
+    store, setting = Kept(), SimpleNamespace(task=task, name=task.name, entry=SimpleNamespace(network="cnn"))
+    runs = [{"task": "eyes", "network": "cnn", "method": method, "id": identifier}
+            for method, identifier in (("a", "one"), ("a", "second"), ("b", "lost"))]  # fmt: skip
+    keep_pictures(store, [setting], runs)  # type: ignore[arg-type, list-item]
+    return store.pictures
+
+
+def test_the_extreme_images_of_first_runs_are_kept_of_the_test_and_of_shifts_without_severities() -> None:
+    task = task_of()
+    found = keep(task)
+    assert found.keys() == {task.split(name).fingerprint for name in ("test", "far")}
+    for name in ("test", "far"):
+        pictures, images = found[task.split(name).fingerprint], task.split(name).data.inputs
+        assert list(pictures) == extreme_rows(predicted(name), count=SHOWN).rows.tolist()
+        row = next(iter(pictures))
+        assert pictures[row] == png(np.asarray(images)[row])
+    assert keep(task_of("table")) == {}
+
+
+def test_facts_travel_through_the_manifest_and_touch_no_fingerprint() -> None:
+    task = task_of()
+    told = read_facts(_facts(task), {split.name: len(split) for split in task.splits})
+    assert set(told) == {"test", "far", "noise-1", "new"}
+    assert told["far"]["site"].tolist() == task.split("far").data.facts["site"].tolist()
+    some = task.split("test").data
+    bare = Examples(some.inputs, some.labels)
+    assert bare.fingerprint() == some.fingerprint()
+    assert some.take(np.array([2, 0])).facts["site"].tolist() == ["site 2", "site 0"]
+
+
+def test_photographs_know_site_and_quality_where_the_data_names_them() -> None:
+    names, none = np.array(["a", "b", "c"]), np.array(["", "", ""])
+    data = Gathered("own", np.zeros((3, 2, 2, 3), np.uint8), np.arange(3), np.array([1, 0, -1]), names, names,
+                    np.array(["x", "", "y"]), none, (), OWN, ())  # fmt: skip
+    assert {name: column.tolist() for name, column in data.facts.items()} == {
+        "site": ["x", "unknown", "y"],
+        "quality": ["good", "bad", "unknown"],
+    }

@@ -1,0 +1,211 @@
+"""The retina benchmark: its presets, what its methods share, the twin of mean-field VI, and data it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dubio.errors import UnknownName, UserError
+from dubio.registry import METHODS, NETWORKS, TASKS
+from dubio.runner.arguments import method_arguments, method_networks
+from dubio.runner.benchmark import load_benchmark, parse_benchmark
+from dubio.runner.cautions import cautions_on
+from dubio.runner.execute import Outcome
+from dubio.runner.left import load_left
+from dubio.runner.manifest import make_manifest
+from dubio.runner.overrides import Overrides
+from dubio.runner.plan import make_plan, method_rows
+from dubio.runner.setting import prepare, prepare_what_is_here
+from dubio.runner.told import read_verified
+from dubio.runner.tuning import plan_trials
+
+pytest.importorskip("torch")
+
+PAPER = ("64", "128", "256", "512")
+
+
+def arrays(path: Path, grades: int = 5, quality: bool = True, patients: int = 40) -> str:
+    """An npz of four noise pictures a patient."""
+    rng = np.random.default_rng(0)
+    count = 4 * patients
+    columns = {
+        "x": rng.integers(0, 255, (count, 64, 64, 3), dtype=np.uint8),
+        "y": np.arange(count) % grades,
+        "patient": np.repeat(np.arange(patients), 4),
+    }
+    np.savez(path, **(columns | ({"quality": rng.integers(0, 2, count)} if quality else {})))
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def eyes(tmp_path_factory) -> str:
+    return arrays(tmp_path_factory.mktemp("eyes") / "eyes.npz")
+
+
+@pytest.mark.parametrize("preset", [*PAPER, "small"])
+def test_every_name_is_registered_and_every_argument_known(preset):
+    benchmark = load_benchmark("retina", preset)
+    for entry in benchmark.tasks:
+        TASKS.entry(entry.name).check(entry.arguments)
+        NETWORKS.entry(entry.network).check(entry.network_arguments)
+        assert method_arguments(benchmark, entry).keys() == set(benchmark.methods_of(entry))
+    assert cautions_on(benchmark) == ()
+
+
+@pytest.mark.parametrize("size", PAPER)
+def test_a_preset_a_size_has_the_papers_hyper_parameters(size):
+    benchmark = load_benchmark("retina", size)
+    (entry,) = benchmark.tasks
+    assert entry.arguments == {"size": int(size)}
+    assert (len(benchmark.seeds), benchmark.members, benchmark.samples) == (9, 3, 100)
+    assert entry.network_arguments == {"base": 32}
+    networks = method_networks(benchmark, entry)
+    assert {name: made["base"] for name, made in networks.items()} == {
+        "mean-field-vi": 22, "mean-field-vi-ensemble": 22,
+    }  # fmt: skip
+    arguments = method_arguments(benchmark, entry)
+    dropout = METHODS.make("mc-dropout", **arguments["mc-dropout"])
+    assert (dropout.optimiser.lr, dropout.optimiser.l2, dropout.optimiser.shrink) == (4e-4, 5e-5, 0.0)
+    assert (dropout.edits[0].p, dropout.samples, dropout.objective.batch) == (0.2, 100, 64)
+    assert dropout.objective.class_weights == "batch"
+    views = dropout.objective.augmentation
+    assert (views.zoom, views.degrees, views.flip, views.flip_vertical) == (0.1, 180.0, 0.5, 0.5)
+    assert views.fraction * 512 == 25
+    for name in arguments:
+        assert ("l2" in benchmark.tune.get(name, {})) == ("concrete" not in name)
+
+
+def test_the_small_preset_is_the_default():
+    benchmark = load_benchmark("retina")
+    assert (benchmark.preset, benchmark.seeds, benchmark.samples) == ("small", (0, 1, 2), 100)
+    assert [entry.arguments for entry in benchmark.tasks] == [{}, {"shift": "severity"}]
+    for entry in benchmark.tasks:
+        assert entry.network_arguments == {"base": 8}
+        assert {name: made["base"] for name, made in method_networks(benchmark, entry).items()} == {"mean-field-vi": 6}
+
+
+def told(benchmark, **arguments):
+    return Overrides(about_data=arguments).apply(benchmark)
+
+
+def test_mc_dropout_and_the_ensembles_share_their_fits(eyes):
+    benchmark = told(load_benchmark("retina"), data=eyes, shift="quality")
+    settings = prepare(benchmark)
+    first = {(0, method): {key: values[0] for key, values in lists.items()} for method, lists in benchmark.tune.items()}
+    plan = make_plan(benchmark, settings, load_left(), first)
+    # three regularised members, one of mean-field VI and one of concrete dropout, in three seeds
+    assert len(plan.of_kind("fit")) == 3 * 5
+    fits = {name: {run.fits for run in plan.runs if run.method == name} for name in benchmark.methods}
+    assert fits["mc-dropout"] == fits["regularised"]
+    assert fits["mc-dropout-ensemble"] == fits["deep-ensemble-regularised"]
+    assert fits["mc-concrete-dropout"] == fits["concrete-dropout"]
+    bases = {node.method: node.spec["network"]["arguments"]["base"] for node in plan.of_kind("fit")}
+    assert bases == {"regularised": 8, "mean-field-vi": 6, "concrete-dropout": 8}
+    rows = {row.name: row for row in method_rows(benchmark, settings, plan)}
+    assert (rows["mc-dropout-ensemble"].family, rows["mc-dropout"].samples) == ("mc-dropout", 100)
+    manifest = make_manifest(benchmark, settings, plan, (), Outcome())
+    (task,) = manifest["tasks"]
+    assert (task["name"], task["network_arguments"]["base"]) == ("retina", 8)
+    assert task["method_networks"]["mean-field-vi"]["base"] == 6
+    assert manifest["benchmark"]["tasks"][0]["method_network"] == {"mean-field-vi": {"base": 6}}
+
+
+def test_methods_with_the_same_fits_have_the_same_trials(eyes):
+    benchmark = told(load_benchmark("retina"), data=eyes, shift="quality")
+    plan, trials = plan_trials(benchmark, prepare(benchmark), load_left())
+    assert len(trials) == 3 * 5
+    assert len(plan.of_kind("fit")) == 3 * 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        ({}, ["retina", "retina-severity"]),
+        ({"shift": "quality"}, ["retina"]),
+        ({"shift": "severity"}, ["retina-severity"]),
+        ({"shift": "quality+severity"}, ["retina-quality+severity"]),
+        ({"shift": "none"}, ["retina"]),
+        ({"target": "ordinal"}, ["retina-ordinal", "retina-severity-ordinal"]),
+    ],
+)
+def test_shifts_and_targets_are_told(eyes, arguments, names):
+    found = prepare_what_is_here(told(load_benchmark("retina"), data=eyes, **arguments))
+    assert [setting.name for setting in found.settings] == names
+    assert found.skipped == ()
+
+
+def test_data_that_names_no_quality_is_run_without_that_shift(tmp_path):
+    data = arrays(tmp_path / "plain.npz", quality=False)
+    found = prepare_what_is_here(told(load_benchmark("retina"), data=data))
+    assert [[split.name for split in setting.task.of_kind("shift")] for setting in found.settings] == [[], ["severe"]]
+    other = arrays(tmp_path / "elsewhere.npz", patients=30)
+    found = prepare_what_is_here(told(load_benchmark("retina", "64"), data=data, shift_data=other))
+    (setting,) = found.settings
+    assert (setting.name, [split.name for split in setting.task.of_kind("shift")]) == (
+        "retina-elsewhere", ["elsewhere"],
+    )  # fmt: skip
+
+
+def test_data_without_severe_grades_leaves_that_task_out(tmp_path):
+    benchmark = told(load_benchmark("retina"), data=arrays(tmp_path / "mild.npz", grades=3))
+    found = prepare_what_is_here(benchmark)
+    assert [setting.name for setting in found.settings] == ["retina"]
+    assert "no severe" in str(found.skipped[0].reason)
+    with pytest.raises(UserError, match="no severe"):
+        prepare_what_is_here(told(benchmark, shift="severity"))
+
+
+def test_what_no_task_is_told_is_refused():
+    with pytest.raises(UserError, match="one of the two"):
+        told(load_benchmark("quick"), data="mine.csv")
+    with pytest.raises(UserError, match="no task of benchmark 'retina' has an argument 'label'; they have data, size"):
+        told(load_benchmark("retina"), label="class")
+    with pytest.raises(UserError, match="--verify speaks of your own data"):
+        read_verified(load_benchmark("quick"))
+
+
+def test_files_are_verified_here_and_not_by_workers(eyes):
+    benchmark = told(load_benchmark("retina"), data=eyes)
+    read = read_verified(benchmark)
+    assert [read[place].name for place in read] == ["retina", "retina-severity"]
+    assert all("verify" not in entry.arguments for entry in benchmark.tasks)
+
+
+TABLE = {
+    "name": "two",
+    "methods": ["deterministic", "mc-dropout"],
+    "tune": {"deterministic": {"l2": [0.0, 1e-4]}},
+    "task": [
+        {"name": "digits", "network": "cnn", "method_network": {"mc-dropout": {"dense": 4}}},
+    ],
+    "preset": {
+        "all": {"tune": {"mc-dropout": {"p": [0.1, 0.2]}}},
+        "one": {"methods": ["deterministic"], "where": [{"method_network": {"deterministic": {"dense": 2}}}]},
+    },
+}
+
+
+def test_a_method_may_have_other_arguments_of_the_network():
+    benchmark = parse_benchmark(TABLE)
+    (setting,) = prepare(benchmark)
+    usual = NETWORKS.entry("cnn").defaults()["dense"]
+    assert (setting.network_of("deterministic")["dense"], setting.network_of("mc-dropout")["dense"]) == (usual, 4)
+    changed = Overrides(settings=["network.dense=8"]).apply(benchmark)
+    (setting,) = prepare(changed)
+    assert {setting.network_of(name)["dense"] for name in setting.methods} == {8}
+    assert Overrides(methods=["deterministic"]).apply(benchmark).tasks[0].method_network == {}
+    with pytest.raises(UnknownName, match="Did you mean 'mc-dropout'"):
+        parse_benchmark({**TABLE, "task": [{**TABLE["task"][0], "method_network": {"mc-dropot": {}}}]})
+    wrong = parse_benchmark({**TABLE, "task": [{**TABLE["task"][0], "method_network": {"mc-dropout": {"dens": 4}}}]})
+    with pytest.raises(UnknownName, match="Did you mean 'dense'"):
+        prepare(wrong)
+
+
+def test_a_preset_may_tune_other_things_and_drop_what_speaks_of_absent_methods():
+    assert parse_benchmark(TABLE, "all").tune == {"mc-dropout": {"p": (0.1, 0.2)}}
+    one = parse_benchmark(TABLE, "one")
+    assert (one.tasks[0].method_network, one.tune) == (
+        {"deterministic": {"dense": 2}}, {"deterministic": {"l2": (0.0, 1e-4)}},
+    )  # fmt: skip

@@ -1,0 +1,157 @@
+"""CIFAR in every form it comes in."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import pickle
+import struct
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_images import flat, made, npz, python_files, same, ten
+
+from dubio.errors import BadFile
+from dubio.registry import TASKS
+from dubio.tasks.cifar import names
+from dubio.tasks.cifar.forms import read_idx
+from dubio.tasks.cifar.sets import CIFAR10, CIFAR100, FASHION
+from dubio.tasks.sources.corpus import DataMissing
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("DUBIO_DATA", raising=False)
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # whoever tries to fetch something fails at once
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+
+
+def test_python_binary_and_arrays_hold_the_same(tmp_path: Path) -> None:
+    python_files(tmp_path / "p" / "cifar-10-batches-py", "labels", ten())
+    (tmp_path / "b" / "cifar-10-batches-bin").mkdir(parents=True)
+    for name, (images, labels) in ten().items():
+        rows = np.concatenate([labels[:, None], flat(images)], axis=1)
+        rows.tofile(tmp_path / "b" / "cifar-10-batches-bin" / f"{name}.bin")
+    npz(tmp_path / "cifar10_small.npz")
+    tasks = [TASKS.make("cifar10", data=str(place)) for place in (tmp_path / "p", tmp_path / "b", tmp_path)]
+    tasks.append(TASKS.make("cifar10", data_dir=str(tmp_path / "p")))
+    assert all(same(tasks[0], other) for other in tasks[1:])
+    test = tasks[0].split("test").data
+    np.testing.assert_array_equal(test.inputs, ten()["test_batch"][0])
+    np.testing.assert_array_equal(test.labels, ten()["test_batch"][1])
+    assert tasks[0].classes == names.CIFAR10
+    assert any("100 of the published 50,000" in note for note in tasks[0].notes)
+
+
+def test_an_archive_is_opened_where_it_lies_but_only_the_right_one(tmp_path: Path, monkeypatch) -> None:
+    python_files(tmp_path / "in" / "cifar-10-batches-py", "labels", ten())
+    home = tmp_path / "data"
+    home.mkdir()
+    archive = home / "cifar-10-python.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(tmp_path / "in" / "cifar-10-batches-py", "cifar-10-batches-py")
+    with pytest.raises(BadFile, match="SHA-256"):
+        TASKS.make("cifar10", data=str(archive))
+    original = CIFAR10.corpus.originals[0]
+    monkeypatch.setitem(original.__dict__, "sha256", hashlib.sha256(archive.read_bytes()).hexdigest())
+    for where in ({"data": str(archive)}, {"data": str(home)}, {"data_dir": str(home)}):
+        assert same(TASKS.make("cifar10", **where), TASKS.make("cifar10", data=str(tmp_path / "in")))
+
+
+def test_an_archive_that_leads_outside_is_not_opened(tmp_path: Path, monkeypatch) -> None:
+    archive = tmp_path / "cifar-10-python.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        info = tarfile.TarInfo("../cifar-10-batches-py/data_batch_1")
+        info.size = 1
+        tar.addfile(info, io.BytesIO(b"."))
+    monkeypatch.setitem(
+        CIFAR10.corpus.originals[0].__dict__, "sha256", hashlib.sha256(archive.read_bytes()).hexdigest()
+    )
+    with pytest.raises(BadFile, match="leads outside"):
+        TASKS.make("cifar10", data=str(archive))
+
+
+def test_a_folder_of_images_for_each_class(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for part, count in (("train", 4), ("test", 1)):
+        for k, name in enumerate(names.CIFAR10):
+            (tmp_path / part / name).mkdir(parents=True)
+            for i in range(count):
+                pixels = np.full((32, 32, 3), 20 * k + i, np.uint8)
+                image.fromarray(pixels).save(tmp_path / part / name / f"{i}.png")
+    task = TASKS.make("cifar10", data=str(tmp_path), val=0.25)
+    assert {split.name: len(split) for split in task.splits} == {"train": 30, "val": 10, "test": 10}
+    for split in task.splits:
+        assert split.data.inputs.shape[1:] == (32, 32, 3)
+        np.testing.assert_array_equal(split.data.inputs[:, 0, 0, 0] // 20, split.data.labels)
+    (tmp_path / "train" / "zebra").mkdir()
+    image.fromarray(np.zeros((32, 32, 3), np.uint8)).save(tmp_path / "train" / "zebra" / "0.png")
+    with pytest.raises(BadFile, match="zebra"):
+        TASKS.make("cifar10", data=str(tmp_path))
+
+
+def test_cifar100_takes_the_fine_labels_of_both_forms(tmp_path: Path) -> None:
+    parts = {"train": made(400, 100, 1), "test": made(100, 100, 2)}
+    python_files(tmp_path / "p" / "cifar-100-python", "fine_labels", parts)
+    (tmp_path / "b").mkdir()
+    for name, (images, labels) in parts.items():
+        rows = np.concatenate([(labels // 5)[:, None], labels[:, None], flat(images)], axis=1)
+        rows.tofile(tmp_path / "b" / f"{name}.bin")
+    one, other = (TASKS.make("cifar100", data=str(tmp_path / place), val=0.25) for place in "pb")
+    assert same(one, other)
+    assert len(one.classes) == len(set(one.classes)) == 100
+    np.testing.assert_array_equal(one.split("test").data.labels, parts["test"][1])
+
+
+@pytest.mark.parametrize(
+    ("name", "broken"),
+    [
+        ("data_batch_3", lambda images, labels: {"data": flat(images)}),
+        ("data_batch_1", lambda images, labels: {"data": flat(images)[:, :-1], "labels": labels.tolist()}),
+        ("test_batch", lambda images, labels: {"data": flat(images), "labels": [10] * len(labels)}),
+        ("test_batch", lambda images, labels: {"data": flat(images), "labels": [0]}),
+    ],
+)
+def test_broken_batches_are_refused_by_name(tmp_path: Path, name: str, broken) -> None:
+    folder = tmp_path / "cifar-10-batches-py"
+    python_files(folder, "labels", ten())
+    (folder / name).write_bytes(pickle.dumps(broken(*ten()[name]), 2))
+    with pytest.raises(BadFile, match=name.partition("_batch")[0] if "data" in name else "test"):
+        TASKS.make("cifar10", data=str(tmp_path))
+
+
+def test_data_that_is_nowhere_is_said_to_be(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(BadFile, match="does not hold cifar10"):
+        TASKS.make("cifar10", data=str(empty))
+    with pytest.raises(DataMissing, match="data_batch_1"):
+        TASKS.make("cifar10", data_dir=str(empty))
+    x, y = made(100, 100, 55)
+    np.savez(empty / "cifar100_few.npz", x=x, y=y)
+    with pytest.raises(BadFile, match="training images"):
+        TASKS.make("cifar100", data=str(empty / "cifar100_few.npz"))
+
+
+def test_fashion_as_its_authors_publish_it(tmp_path: Path) -> None:
+    images = np.arange(3 * 28 * 28).astype(np.uint8).reshape(3, 28, 28)
+    folder = tmp_path / "fashion-mnist"
+    folder.mkdir()
+    path = folder / "t10k-images-idx3-ubyte.gz"
+    path.write_bytes(gzip.compress(struct.pack(">4I", 0x803, 3, 28, 28) + images.tobytes()))
+    np.testing.assert_array_equal(read_idx(path, 28), images)
+    found = FASHION.tested(str(tmp_path))["test"]
+    np.testing.assert_array_equal(found.images[:, 2:-2, 2:-2, 2], images)
+    path.write_bytes(gzip.compress(struct.pack(">4I", 0x803, 4, 28, 28) + images.tobytes()))
+    with pytest.raises(BadFile, match="cut off"):
+        read_idx(path, 28)
+
+
+def test_the_archives_have_the_published_hashes() -> None:
+    told = [original.sha256 for images in (CIFAR10, CIFAR100) for original in images.corpus.originals]
+    assert [said[:8] for said in told] == ["6d958be0", "c4a38c50", "85cd44d0", "58a81ae1"]
+    assert all(len(said) == 64 for said in told)
