@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 # Before numpy or torch is loaded: tests run side by side, one thread each; figures need no screen.
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+# A shell that starts the tests in the background has them ignore interrupts, and what they start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pytest  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402

@@ -57,7 +57,7 @@ def test_different_winners_give_no_general_advice() -> None:
         ("b", "test", RANKED_BY): {"deterministic": low, "deep-ensemble": high},
     }
     few = about(advice(made([task("a", 2), task("b", 3)], values)), "Few classes")
-    assert few.conclusion.startswith("No method is among the best on all two test sets")
+    assert few.conclusion.startswith("No method is among the best on both test sets")
     assert len(few.evidence) == 2
 
 

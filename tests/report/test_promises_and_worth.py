@@ -131,7 +131,7 @@ def test_a_method_without_a_policy_says_what_could_be_guaranteed() -> None:
     assert "operating" not in [plate.slug for plate in plates(results, task)]
     table = promise_grid(results, task)
     assert table is not None
-    assert [column.title for column in table.columns] == ["Threshold", "Promise"]
+    assert [column.title for column in table.columns] == ["Threshold", "Promise", "Would take"]
 
 
 def test_without_a_calibration_split_nothing_is_promised(results: Results) -> None:
@@ -139,7 +139,7 @@ def test_without_a_calibration_split_nothing_is_promised(results: Results) -> No
         assert not results.promises[task.key]
         assert promise_grid(results, task) is None
         assert operating_of(Subject(results, task)) == []
-    assert "A promise" not in render(replace(results, manifest=replace(results.manifest, tasks=(task,))))
+    assert "Asked of the first run" not in render(replace(results, manifest=replace(results.manifest, tasks=(task,))))
 
 
 def test_the_page_and_the_figures_show_the_promise(found: Results) -> None:

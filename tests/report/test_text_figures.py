@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from dubio.report.figures.diversity import diversity_of, diversity_reading
 from dubio.report.figures.drawn_from import Subject, densities_of
 from dubio.report.figures.epochs import epochs_of, epochs_reading
 from dubio.report.figures.likelihoods import likelihoods_of
-from dubio.report.figures.rates import rates_of, rates_reading
+from dubio.report.figures.rates import natural, rates_figure, rates_of, rates_reading
 from dubio.report.figures.ridges import ridges_of
 from dubio.report.figures.spectral import multiplied_of, multiplied_reading
 from dubio.report.figures.transfer import transfer_of
@@ -191,6 +192,23 @@ def test_rates_are_those_of_the_records_where_they_were_learned(text_world: Worl
     expected = np.array([[store.records[run["fits"][0]]["rates"][site] for site in SITES] for run in runs])
     assert found.methods[0][1] == pytest.approx(expected)
     assert f"{expected.mean(axis=0).max():.3f}" in rates_reading([found])
+
+
+def test_sites_stand_in_the_order_of_their_numbers_and_heads_last() -> None:
+    sites = ["conv1.units", "conv10.units", "conv2.units", "head", "stage2.1.conv1", "stage2.0.conv12", "stage10.conv1"]
+    assert sorted(sites, key=natural) == [
+        "conv1.units", "conv2.units", "conv10.units", "stage2.0.conv12", "stage2.1.conv1", "stage10.conv1", "head",
+    ]  # fmt: skip
+    assert sorted(["mu", "K10", "sigma", "K2"], key=natural) == ["K2", "K10", "mu", "sigma"]
+
+
+def test_long_names_of_sites_are_slanted(scored: Results) -> None:
+    found = rates_of(subject(scored, "digits"))
+    assert found is not None
+    long = replace(found, sites=tuple(f"convolution{place}" for place in range(1, 5)))
+    for panels, angle in (([found], 0.0), ([long, long], 45.0)):
+        labels = rates_figure(panels).axes[0].get_xticklabels()
+        assert {label.get_rotation() for label in labels} == {angle}
 
 
 def test_epochs_are_those_of_the_records_every_fit_once(text_world: World, scored: Results) -> None:

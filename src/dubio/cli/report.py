@@ -68,6 +68,7 @@ def report(
 def document(results: Results) -> dict[str, Any]:
     """Scores, comparisons, promises, advice and failures as JSON."""
     from dubio.report.advice import advice
+    from dubio.report.capacity_tables import capacities_document
     from dubio.report.ensembles.document import study_document
     from dubio.report.measures import RANKED_BY
     from dubio.report.screening.document import gains_document, subgroups_document
@@ -104,6 +105,7 @@ def document(results: Results) -> dict[str, Any]:
         "standing": standing,
         "costs": _costs(results),
         "promises": _promises(results),
+        "capacities": capacities_document(results),
         "deep_ensemble_equivalents": _equivalents(results),
         "referral_gains": gains_document(results),
         "subgroups": subgroups_document(results),
@@ -135,6 +137,7 @@ def _promises(results: Results) -> list[dict[str, Any]]:
             "target": promise.target,
             "threshold": None if promise.policy is None else promise.policy.threshold,
             "best_bound": promise.best,
+            "needed": None if promise.needed is None else asdict(promise.needed),
             "home": None if promise.home is None else asdict(promise.home),
             "away": [asdict(seen) for seen in promise.away],
         }

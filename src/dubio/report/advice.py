@@ -111,7 +111,7 @@ def leader_words(results: Results, found: Standing) -> str:
 
 def conclusion(results: Results, found: Sequence[Standing]) -> str:
     """The cheapest method that is nowhere told from the best; or that there is none, or that nothing is judged."""
-    where = "here" if len(found) == 1 else f"on all {number(len(found))} test sets"
+    where = {1: "here", 2: "on both test sets"}.get(len(found), f"on all {number(len(found))} test sets")
     told = _conclusion(results, found, where)
     once = sorted({name for each in found for name, cell in each.cells.items() if cell.n == 1})
     if not once or "differences are not judged" in told:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from dubio import __version__
 from dubio.report.away_tables import correlation_grid, elsewhere_grid, elsewhere_summary, every_quantity_grid
+from dubio.report.capacity_tables import capacity_part
 from dubio.report.chapters import (
     Elsewhere,
     cost_grid,
@@ -26,6 +27,7 @@ from dubio.report.figures.catalogue import Chapter, Plate, plates, plates_across
 from dubio.report.findings import findings, reading
 from dubio.report.manifest import TaskView
 from dubio.report.measures import GAP
+from dubio.report.promise_limits import needed_words, unpromised_words
 from dubio.report.results import Results
 from dubio.report.screening.fate import fate_grid, fate_words
 from dubio.report.screening.gallery import gallery_part, gallery_words
@@ -189,6 +191,9 @@ def _chapters(results: Results, task: TaskView, index: int) -> dict[str, Any]:
         "gallery_words": gallery_words(),
         "promise": promise_grid(results, task),
         "promise_words": promise_words(results, task),
+        "needed_words": needed_words(results, task),
+        "unpromised": unpromised_words(results, task),
+        "capacity": capacity_part(results, task),
         "fate": fate_grid(results, task),
         "fate_words": fate_words(results, task),
         "foreign": summary,

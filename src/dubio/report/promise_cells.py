@@ -10,6 +10,8 @@ from dubio.report.promises import Observed, Promise
 PROMISE_NOTES = {
     "away": "error among the kept and share kept away from home, where nothing is promised; p of the test that "
     "uncertainties are those of the calibration set (Kolmogorov–Smirnov): small, and the policy warns",
+    "needed": "rough: as many as show the bound if they are kept, and err, as the in-domain test set does; "
+    "groups are patients, for instance",
     "outcome": "held: the error on the test set is below what was promised; undecided: it is not, but its "
     "interval reaches below; broken: the whole interval is above",
 }
@@ -20,6 +22,7 @@ PROMISE_COLUMNS: dict[str, Column] = {
     ".kept": Column("Kept", "of the test set", "↑", "share of the in-domain test set that the policy keeps"),
     ".error": Column("Error of the kept", "test set, 95 % interval", "↓", "exact, or groups resampled"),
     ".outcome": Column("Promise", "on the test set", "", PROMISE_NOTES["outcome"]),
+    ".needed": Column("Would take", "at least, for calibration", "↓", PROMISE_NOTES["needed"]),
 }
 """Cell key → head of its column; splits away from home are keyed by their names."""
 
@@ -27,7 +30,8 @@ PROMISE_COLUMNS: dict[str, Column] = {
 def promise_cells(promise: Promise) -> dict[str, GridCell]:
     """The cells of one method by key of their column; a method without a policy says what could be guaranteed."""
     if promise.policy is None or promise.home is None:
-        return {".threshold": GridCell("none", place="unranked"), ".outcome": _offer(promise)}
+        none = GridCell("none", place="unranked")
+        return {".threshold": none, ".outcome": _offer(promise), ".needed": _needed(promise)}
     policy, home = promise.policy, promise.home
     limit = "keeps all" if policy.threshold == inf else f"{policy.threshold:.3g}"
     coverage = policy.evidence["coverage"]
@@ -47,6 +51,15 @@ def _offer(promise: Promise) -> GridCell:
         return GridCell("none can be made", place="unranked")
     spread = f"best: below {upper:.2g}, {coverage:.0%} kept"
     return GridCell("none;", spread, place="unranked", hint="what the calibration set could guarantee instead")
+
+
+def _needed(promise: Promise) -> GridCell:
+    needed = promise.needed
+    if needed is None:
+        return GridCell("more alone would not do", place="unranked", hint="the kept err too often whatever is referred")
+    hint = f"with {needed.kept:.0%} of them kept, {needed.error:.2g} of those wrong"
+    what = "examples" if promise.rows == promise.units else "groups"
+    return GridCell(f"{needed.units:,}", what, str(needed.units), hint=hint)
 
 
 def _error(seen: Observed) -> GridCell:

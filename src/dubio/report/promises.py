@@ -8,23 +8,25 @@ The first run of each method stands for it, since a policy belongs to one system
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from dubio.errors import DubioError, UserError
+from dubio.errors import UserError
 from dubio.metrics.outcomes import correct
 from dubio.pooling import FloatArray
 from dubio.referral.bounds import binomial_upper
+from dubio.referral.needed import Needed, units_needed
 from dubio.referral.operating import operating_point
 from dubio.referral.policy import Policy
 from dubio.referral.risk import NoGuarantee, fit_risk_policy
 from dubio.referral.shift import shift_test
 from dubio.referral.units import graded_uncertainty
 from dubio.report.kept import REFERRED_BY, kept_accuracy
-from dubio.report.manifest import RunView, Source, SplitView, TaskView
+from dubio.report.manifest import RunView
+from dubio.report.readings import Reading
 from dubio.statistics.bootstrap import percentile_interval, replicate
 from dubio.statistics.resampling import Weights, units_of
 from dubio.types import Predictions
@@ -82,6 +84,10 @@ class Promise:
         best: (bound, share kept) of the best that could be guaranteed, where nothing meets the target.
         home: On the in-domain test set; None without a policy.
         away: On splits from elsewhere.
+        needed: Where nothing meets the target, about how many calibration units would, if they err as the in-domain
+            test set does; None where more of them alone would not do.
+        rows: Labelled calibration examples.
+        units: How many of them are independent: groups where there are any.
     """
 
     run: RunView
@@ -91,6 +97,9 @@ class Promise:
     best: tuple[float, float] | None
     home: Observed | None
     away: tuple[Observed, ...] = ()
+    needed: Needed | None = None
+    rows: int = 0
+    units: int = 0
 
     @property
     def outcome(self) -> Outcome | None:
@@ -119,55 +128,20 @@ def exact_interval(error: float, rows: int) -> tuple[float, float]:
     return 1.0 - binomial_upper(1.0 - error, rows, LEVEL / 2), binomial_upper(error, rows, LEVEL / 2)
 
 
-def promises_of(
-    store: Source, task: TaskView, runs: Mapping[str, RunView], error: float, places: tuple[SplitView, ...]
-) -> dict[str, Promise]:
-    """The promise of each method on a task; empty without a calibration split, or where the reference never errs.
-
-    Args:
-        store: Where the predictions are.
-        task: The task.
-        runs: Method → the run that stands for it.
-        error: The reference method's error without referral, on the in-domain test set.
-        places: Splits from elsewhere to look at.
-    """
-    kept_aside, target = task.of_kind("cal"), target_of(error)
-    if not kept_aside or target is None:
-        return {}
-    found = {}
-    for method, run in runs.items():
-        calibration, home = (_read(store, run, split) for split in (kept_aside[0], task.of_kind("id")[0]))
-        if calibration is None or home is None:
-            continue
-        away = {split.name: _read(store, run, split) for split in places}
-        known = {name: predictions for name, predictions in away.items() if predictions is not None}
-        made = _promise(run, target, calibration, home, known)
-        if made is not None:
-            found[method] = made
-    return found
-
-
-def _read(store: Source, run: RunView, split: SplitView) -> Predictions | None:
-    """The predictions; None where they are not there, which scoring has already said of all but calibration."""
-    try:
-        return store.read_predictions(run.id, split.name, split.fingerprint)
-    except DubioError:
-        return None
-
-
-def _promise(
-    run: RunView, target: float, calibration: Predictions, home: Predictions, away: Mapping[str, Predictions]
-) -> Promise | None:
+def promise_of(reading: Reading, target: float) -> Promise | None:
     """A policy and what it does; None where the calibration split has no labels to fit it on."""
-    curve = 1.0 - kept_accuracy(home.labelled, REFERRED_BY, KEPT)
+    home, known = reading.home.labelled, reading.calibration.labelled
+    curve = 1.0 - kept_accuracy(home, REFERRED_BY, KEPT)
+    made = partial(Promise, reading.run, target, curve, rows=len(known), units=units_of(known).count)
     try:
-        policy = fit_risk_policy(calibration, max_risk=target, confidence=CONFIDENCE, quantity=REFERRED_BY)
+        policy = fit_risk_policy(reading.calibration, max_risk=target, confidence=CONFIDENCE, quantity=REFERRED_BY)
     except NoGuarantee as refusal:
-        return Promise(run, target, curve, None, (refusal.upper, refusal.coverage), None)
+        needed = units_needed(home, max_risk=target, confidence=CONFIDENCE, quantity=REFERRED_BY)
+        return made(None, (refusal.upper, refusal.coverage), None, needed=needed)
     except UserError:
         return None
-    elsewhere = tuple(observe(policy, name, predictions) for name, predictions in away.items())
-    return Promise(run, target, curve, policy, None, observe(policy, "home", home), elsewhere)
+    elsewhere = tuple(observe(policy, name, predictions) for name, predictions in reading.away.items())
+    return made(policy, None, observe(policy, "home", reading.home), elsewhere)
 
 
 def observe(policy: Policy, split: str, predictions: Predictions) -> Observed:

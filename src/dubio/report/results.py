@@ -10,6 +10,7 @@ import numpy as np
 
 from dubio.pooling import FloatArray as Values
 from dubio.report.aggregate import Cell, Key, Score, aggregate
+from dubio.report.capacities import Capacity
 from dubio.report.comparison import Losses, Verdict, against_best
 from dubio.report.cost import Cost
 from dubio.report.ensembles.study import Study
@@ -91,6 +92,7 @@ class Results:
         screening: Task → referral on every split and calibration of subgroups, where it is two-sided or has any.
         galleries: Task → examples with their pictures, where some were kept.
         studies: Task → its ensembling study, where it has one.
+        capacities: Task → method → its policy for a share to refer, and what became of it.
     """
 
     manifest: Manifest
@@ -115,6 +117,7 @@ class Results:
     screening: Mapping[str, Screening] = field(default_factory=dict)
     galleries: Mapping[str, Gallery] = field(default_factory=dict)
     studies: Mapping[str, Study] = field(default_factory=dict)
+    capacities: Mapping[str, Mapping[str, Capacity]] = field(default_factory=dict)
 
     @cached_property
     def cells(self) -> dict[Key, Cell]:

@@ -19,6 +19,7 @@ from dubio.errors import DubioError
 from dubio.metrics.referral_curve import FRACTIONS
 from dubio.pooling import FloatArray
 from dubio.report.aggregate import Score
+from dubio.report.capacities import Capacity
 from dubio.report.comparison import Losses
 from dubio.report.cost import Cost, cost_of, environment_of
 from dubio.report.ensembles.gathering import studies_of
@@ -45,7 +46,8 @@ from dubio.report.measures import (
     uncertainties,
 )
 from dubio.report.placements import placements
-from dubio.report.promises import Promise, promises_of
+from dubio.report.policies import policies_of
+from dubio.report.promises import Promise
 from dubio.report.results import Results, RunCurves
 from dubio.report.screening.gathering import ScreeningGathering
 from dubio.report.sizes import Grown, Growth, grow_at_home, grow_away
@@ -70,6 +72,7 @@ class _Gathering:
     wanted: frozenset[str] = frozenset()
     networks: list[Predictions] = field(default_factory=list)
     promises: dict[str, Mapping[str, Promise]] = field(default_factory=dict)
+    capacities: dict[str, Mapping[str, Capacity]] = field(default_factory=dict)
     growth: dict[str, GrowthCurve] = field(default_factory=dict)
     missing: list[Failure] = field(default_factory=list)
     sketches: dict[tuple[str, str, str, str], list[FloatArray]] = field(default_factory=dict)
@@ -122,7 +125,7 @@ def score_run(store: Source, manifest: Mapping[str, Any]) -> Results:
         for run in view.runs_of(task.key):
             _score_one(store, task, run, found, metrics, shifted)
         _add_control(view, task, found)
-        _add_promises(store, view, task, found)
+        _add_policies(store, view, task, found)
         curve = growth_of(found.networks)
         if curve is not None:
             found.growth[task.key] = curve
@@ -140,6 +143,7 @@ def score_run(store: Source, manifest: Mapping[str, Any]) -> Results:
         temperatures={key: tuple(values) for key, values in found.temperatures.items()},
         entropies={key: np.mean(parts, axis=0) for key, parts in found.entropies.items()},
         promises=found.promises,
+        capacities=found.capacities,
         growth=found.growth,
         missing=tuple(found.missing),
         sketches={key: np.array(runs) for key, runs in found.sketches.items()},
@@ -265,8 +269,8 @@ def _add_control(view: Manifest, task: TaskView, found: _Gathering) -> None:
         ]
 
 
-def _add_promises(store: Source, view: Manifest, task: TaskView, found: _Gathering) -> None:
-    """Referral policies of the first scored run of each method, for half of the reference method's error."""
+def _add_policies(store: Source, view: Manifest, task: TaskView, found: _Gathering) -> None:
+    """Referral policies of the first scored run of each method: half of the reference's error, and a capacity."""
     home, reference = task.of_kind("id")[0].name, reference_method(view, task)
     right = [
         score.value
@@ -278,8 +282,8 @@ def _add_promises(store: Source, view: Manifest, task: TaskView, found: _Gatheri
         for method in view.methods
         if (task.key, method.name) in found.curves
     }
-    if right:
-        found.promises[task.key] = promises_of(store, task, first, 1.0 - float(np.mean(right)), task.farthest)
+    error = 1.0 - float(np.mean(right)) if right else 0.0
+    found.promises[task.key], found.capacities[task.key] = policies_of(store, task, first, error)
 
 
 def _costs(store: Source, view: Manifest) -> tuple[dict[tuple[str, str], Cost], dict[str, str], dict[str, FitFacts]]:

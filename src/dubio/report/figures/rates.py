@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,6 +24,12 @@ CAPTION = (
 )
 SPELT = {"mu": "μ", "sigma": "σ"}
 
+WIDE, NARROW = 48, 16
+"""Characters of names that find room side by side below a panel: alone in its figure, or one of several."""
+
+LAST = ("head", "mu", "sigma")
+"""Sites of the heads, which every network ends with."""
+
 
 @dataclass(frozen=True)
 class Rates:
@@ -40,7 +47,7 @@ def rates_of(subject: Subject) -> Rates | None:
         for method, fits in trainings_of(subject).items()
         if (rates := [fit.rates for fit in fits if fit.rates])
     }
-    sites = tuple(dict.fromkeys(site for rates in found.values() for each in rates for site in each))
+    sites = tuple(sorted({site for rates in found.values() for each in rates for site in each}, key=natural))
     if not sites:
         return None
     return Rates(
@@ -51,6 +58,12 @@ def rates_of(subject: Subject) -> Rates | None:
             for m, rates in found.items()
         ),
     )
+
+
+def natural(site: str) -> tuple[bool, tuple[tuple[str, int], ...]]:
+    """Order of sites: numbers as numbers, heads last. Records are kept by name, without the network's own order."""
+    pieces = re.findall(r"(\D*)(\d*)", site)
+    return site in LAST, tuple((word, int(digits or 0)) for word, digits in pieces)
 
 
 @styled
@@ -69,6 +82,7 @@ def rates_figure(panels: Sequence[Rates]) -> Figure:
     top = max(float(np.nanmax(rates)) for panel in panels for _, rates in panel.methods)
     for axis, panel in zip(axes, panels, strict=True):
         _draw(axis, panel)
+        _name(axis, panel, room=WIDE if wide else NARROW)
         axis.set(title=panel_title(panel.title), ylim=(0.0, 1.08 * top))
     figure.supylabel("learned drop rate", fontsize=8.5)
     method_legend(figure, list(looks.values()), columns=2)
@@ -85,8 +99,16 @@ def _draw(axis: Axes, panel: Rates) -> None:
         known = np.isfinite(rates).any(axis=0)
         mean = np.array([np.nanmean(column) for column in rates[:, known].T])
         axis.plot(places[known] + shift, mean, zorder=3, **look.line)
-    axis.set_xticks(places, panel.sites)
     axis.set_xlim(-0.5, len(places) - 0.5)
+
+
+def _name(axis: Axes, panel: Rates, *, room: int) -> None:
+    """Names below their places; slanted where side by side they would run into each other."""
+    axis.set_xticks(range(len(panel.sites)), panel.sites)
+    if sum(map(len, panel.sites)) > room:
+        axis.tick_params(axis="x", rotation=45)
+        for label in axis.get_xticklabels():
+            label.set(horizontalalignment="right", rotation_mode="anchor")
 
 
 def rates_reading(panels: Sequence[Rates]) -> str:

@@ -33,7 +33,7 @@ def fate_grid(results: Results, task: TaskView) -> Grid | None:
             columns += [
                 Filled(
                     Column("Error of the kept", f"{split.name}, 95 % interval", "↓"),
-                    {method: _error(seen) for method, (_, seen) in found.items()},
+                    {method: error_cell(seen) for method, (_, seen) in found.items()},
                 ),
                 Filled(
                     Column("Promise", split.name),
@@ -50,7 +50,8 @@ def fate_grid(results: Results, task: TaskView) -> Grid | None:
     return grid(methods, columns, looks(results.manifest.methods), caption=caption)
 
 
-def _error(seen: Observed) -> GridCell:
+def error_cell(seen: Observed) -> GridCell:
+    """The error among the kept with its interval."""
     if seen.error is None:
         return GridCell("nothing kept", place="unranked")
     reach = "" if seen.interval is None else f"[{seen.interval[0]:.3f}, {seen.interval[1]:.3f}]"
@@ -77,13 +78,14 @@ def fate_words(results: Results, task: TaskView) -> list[str]:
             broken = [seen for (_, seen), outcome in zip(found, outcomes, strict=True) if outcome == "broken"]
             said.append(
                 f"On “{split.name}”, of {counted(len(found), 'policy').replace('policys', 'policies')} "
-                f"{_tally(outcomes)}. The shift test warns for {sum(warned(seen) for _, seen in found)} of "
+                f"{tally(outcomes)}. The shift test warns for {sum(warned(seen) for _, seen in found)} of "
                 f"{len(found)}{_of_broken(broken)}."
             )
     return said
 
 
-def _tally(outcomes: Iterable[str]) -> str:
+def tally(outcomes: Iterable[str]) -> str:
+    """How many promises went which way."""
     listed = list(outcomes)
     counts = {outcome: listed.count(outcome) for outcome in dict.fromkeys(listed)}
     verbs = {"held": "held", "broken": "broke", "above, undecided": "above the promise but undecided",

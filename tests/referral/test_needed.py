@@ -1,0 +1,105 @@
+"""How many calibration units a promise would take, against brute force, closed forms and the policies themselves."""
+
+from __future__ import annotations
+
+from math import ceil, log
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dubio.referral import NoGuarantee, fit_risk_policy
+from dubio.referral.bounds import Bound, binomial_upper, hoeffding_bentkus_upper
+from dubio.referral.needed import fewest_units, least_count, units_needed
+from dubio.types import Predictions
+
+ROWS, GROUPS = Bound("binomial"), Bound("hoeffding-bentkus")
+
+
+@given(st.floats(0.0, 0.12), st.floats(0.13, 0.5), st.sampled_from([0.05, 0.1, 0.2]))
+@settings(max_examples=40, deadline=None)
+def test_the_least_count_is_that_of_the_upper_bound(mean: float, risk: float, level: float) -> None:
+    found = least_count(mean, risk, level=level, bound=ROWS, most=400)
+    shown = [n for n in range(1, 401) if binomial_upper(ceil(n * mean - 1e-9) / n, n, level) <= risk]
+    assert found == (shown[0] if shown else None)
+
+
+def test_the_least_count_of_groups_is_that_of_their_upper_bound() -> None:
+    for mean in (0.0, 0.02, 0.055):
+        found = least_count(mean, 0.11, level=0.1, bound=GROUPS, most=1000)
+        assert found is not None
+        assert hoeffding_bentkus_upper(mean, found, 0.1) <= 0.11 + 1e-6
+        assert all(hoeffding_bentkus_upper(mean, n, 0.1) > 0.11 for n in range(1, found))
+
+
+def test_without_errors_the_least_count_has_a_closed_form() -> None:
+    # (1 − r)ⁿ ≤ α, for rows and for groups alike: Hoeffding's bound of a mean of 0 is the same.
+    for bound in (ROWS, GROUPS):
+        assert least_count(0.0, 0.11, level=0.1, bound=bound) == ceil(log(0.1) / log(0.89)) == 20
+    assert fewest_units(0.11, 0.9, single=False) == 20 / 0.8
+    assert fewest_units(0.11, 0.9, single=True) == ceil(log(0.09) / log(0.89)) == 21
+    assert fewest_units(1e-6, 0.9, single=True) is None
+
+
+def test_an_error_at_the_bound_is_never_shown_to_be_below() -> None:
+    assert least_count(0.11, 0.11, level=0.1, bound=ROWS) is None
+    assert least_count(0.10, 0.11, level=0.1, bound=ROWS, most=50) is None
+
+
+def rows(sure_wrong: int, unsure_wrong: int, *, size: int = 100, group: int = 1) -> Predictions:
+    """``size`` rows that are sure and ``size`` that are not, so many of each wrong, ``group`` of them a patient."""
+    odds = np.repeat([4.0, 0.5], size)
+    labels = np.zeros(2 * size, dtype=np.int64)
+    labels[:sure_wrong], labels[size : size + unsure_wrong] = 1, 1
+    logits = np.stack([odds, np.zeros(2 * size)], axis=1)[None].astype(np.float32)
+    names = np.array([f"p{row // group}" for row in range(2 * size)]) if group > 1 else None
+    return Predictions(logits, labels, group=names, kind="cal")
+
+
+def test_what_is_needed_follows_from_the_kept_by_hand() -> None:
+    # Half is kept, 4 of 100 wrong: (4 + ½) / 101; keeping all, 54 of 200 are wrong, above the bound.
+    found = units_needed(rows(4, 50), max_risk=0.1, confidence=0.9, quantity="confidence")
+    assert found is not None
+    assert (found.kept, found.error) == (0.5, pytest.approx(4.5 / 101))
+    kept = next(n for n in range(1, 2000) if binomial_upper(ceil(n * 4.5 / 101 - 1e-9) / n, n, 0.09) <= 0.1)
+    assert found.units == 2 * kept
+    assert units_needed(rows(20, 50), max_risk=0.1, confidence=0.9, quantity="confidence") is None
+
+
+def test_groups_count_as_one_and_a_fifth_of_them_chooses_thresholds() -> None:
+    found = units_needed(rows(4, 50, group=2), max_risk=0.1, confidence=0.9, quantity="confidence")
+    assert found is not None
+    # Two patients have both sure rows wrong, 48 have none: mean loss 2/50, drawn to one half.
+    assert found.error == pytest.approx(2.5 / 51)
+    kept = least_count(2.5 / 51, 0.1, level=0.1, bound=GROUPS)
+    assert kept is not None
+    assert found.units == ceil(kept / 0.5 / 0.8 - 1e-9)
+
+
+def world(units: int, group: int, draw: int) -> Predictions:
+    """Groups of one doubt each, wrong together, with a chance that grows with the doubt: 2 % up to half of them."""
+    rng = np.random.default_rng(draw)
+    doubt = rng.random(units) / 2
+    wrong = rng.random(units) < np.where(doubt < 0.25, 0.02, 0.5)
+    odds = np.repeat(np.log((1 - doubt) / doubt), group)
+    logits = np.stack([odds, np.zeros(units * group)], axis=1)[None].astype(np.float32)
+    names = np.repeat(np.arange(units), group).astype(str) if group > 1 else None
+    return Predictions(logits, np.repeat(wrong, group).astype(np.int64), group=names, kind="cal")
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_the_promise_can_mostly_be_made_from_twice_as_many_and_seldom_from_a_third(group: int) -> None:
+    options = {"max_risk": 0.12, "confidence": 0.9, "quantity": "confidence"}
+    needed = units_needed(world(400, group, 1000), **options)  # type: ignore[arg-type]
+    assert needed is not None
+
+    def made(units: int, draw: int) -> bool:
+        try:
+            fit_risk_policy(world(units, group, draw), **options)  # type: ignore[arg-type]
+        except NoGuarantee:
+            return False
+        return True
+
+    assert np.mean([made(2 * needed.units, draw) for draw in range(40)]) > 0.5
+    assert np.mean([made(needed.units // 3, draw) for draw in range(40)]) < 0.1
