@@ -196,6 +196,7 @@ def test_nonsense_is_refused_with_the_reason():
     for name, arguments, words in (
         ("fge", {"cycle_epochs": 3}, "cycle_epochs must be even"),
         ("fge", {"tail_low_lr": 0.1}, "tail_low_lr must lie between 0 and tail_lr=0.01"),
+        ("fge", {"tail_lr": 0.0, "tail_low_lr": 0.0}, "tail_lr must be positive"),
         ("swag", {"schedule_epochs": 10}, "schedule_epochs is how long the schedule is"),
         ("swag", {"tail_epochs": 1}, "swag would keep nothing of 1 epochs"),
         ("swa", {"tail_epochs": 0}, "swa would keep nothing of 0 epochs"),

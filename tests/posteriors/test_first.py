@@ -63,3 +63,13 @@ def test_views_go_with_their_states(most: int) -> None:
     model, batch = Model(body, Softmax().build(body.width, 3)), torch.randn(6, 1, 8, 8)
     points = Points(model, states(model, 3), views=Views(ShiftFlip(1), 1))
     assert torch.allclose(logits(points.first(most), batch), logits(points, batch)[:most], atol=1e-6)
+
+
+def test_of_one_state_without_noise_the_first_views() -> None:
+    from dubio.networks.cnn import cnn
+
+    torch.manual_seed(0)
+    body = cnn((1, 8, 8))
+    model, batch = Model(body, Softmax().build(body.width, 3)), torch.randn(6, 1, 8, 8)
+    points = Points(model, states(model, 1), views=Views(ShiftFlip(1), 6))
+    assert torch.allclose(logits(points.first(2), batch), logits(points, batch)[:2], atol=1e-6)

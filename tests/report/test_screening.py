@@ -19,7 +19,7 @@ from dubio.report.chapters import in_domain_grid
 from dubio.report.manifest import read_manifest
 from dubio.report.measures import referral_name
 from dubio.report.page import render
-from dubio.report.promises import Observed, grouped_interval, outcome_of
+from dubio.report.promises import Observed, grouped_error, outcome_of
 from dubio.report.screening.document import gains_document, subgroups_document
 from dubio.report.screening.facts import OTHERS, parts_of
 from dubio.report.screening.fate import fate_grid, fate_words
@@ -198,14 +198,19 @@ def test_the_error_of_the_kept_is_resampled_by_patient(world: World, found: Resu
     assert promise.policy is not None
     run = world[0].predictions[promise.run.id, "poor"]
     kept = graded_uncertainty(run, ENTROPY) <= promise.policy.threshold
+    wrong = ~correct(run)
+    kept_of = {g: int((kept & (run.group == g)).sum()) for g in np.unique(run.group)}
     draws = []
     for weights in units_of(run).weights(1000, 0):
         for rows in weights.replicates():
             if kept[rows].any():
-                draws.append((~correct(run))[rows][kept[rows]].mean())
-    assert grouped_interval(promise.policy, run) == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=0.01)
+                mine = rows[kept[rows]]
+                draws.append(np.average(wrong[mine], weights=[1 / kept_of[g] for g in run.group[mine]]))
+    error, interval = grouped_error(promise.policy, run)
+    assert error == pytest.approx(np.mean([wrong[kept & (run.group == g)].mean() for g in np.unique(run.group[kept])]))
+    assert interval == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=0.01)
     alone = replace(run, group=np.repeat("one", len(run)))
-    assert grouped_interval(promise.policy, alone) is None
+    assert grouped_error(promise.policy, alone)[1] is None
 
 
 def test_what_becomes_of_a_promise_under_shift_is_judged_and_said(found: Results) -> None:

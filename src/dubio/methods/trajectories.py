@@ -18,7 +18,7 @@ from dubio.methods.setups import ENSEMBLE, SETUPS, TRAINING, Setup, assemble
 from dubio.registry import method
 from dubio.training.collectors import Collector, KeepAll, Precision
 from dubio.training.cycles import Cyclic, Triangular
-from dubio.training.optimisers import SGD, Adam, Optimiser
+from dubio.training.optimisers import SGD, Adam, Optimiser, check_rate
 from dubio.training.schedules import ConstantTail, Cut, Schedule
 from dubio.training.swag import SWA, SWAG
 
@@ -150,6 +150,7 @@ def _tail(name: str, arguments: Arguments) -> tuple[int, Schedule, Collector]:
         raise UserError(
             f"{name}: cycle_epochs must be even, a snapshot is taken at the middle of a cycle; given {cycle}."
         )
+    check_rate(name, high, "tail_lr")
     if not 0.0 <= low <= high:
         raise UserError(f"{name}: tail_low_lr must lie between 0 and tail_lr={high}; given {low}.")
     triangles = Triangular(arguments["cycles"], low / high)

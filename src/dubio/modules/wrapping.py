@@ -120,6 +120,12 @@ def check_parameters(module: nn.Module) -> None:
     named = list(module.named_parameters(remove_duplicate=False))
     if not any(p.requires_grad for _, p in named):
         raise UserError("network: the module has no trainable parameter.")
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.running_mean is None:
+            raise UserError(
+                f"network: {name} keeps no running statistics (track_running_stats=False), so that a prediction would "
+                "depend on the examples beside it."
+            )
     known: dict[int, str] = {}
     for name, p in named:
         if isinstance(p, nn.parameter.UninitializedParameter):

@@ -38,9 +38,11 @@ class Points:
         return drawn(self.model, makers, seed, Noise(self.samples, self.views))
 
     def first(self, most: int) -> Points:
-        """At most so many of the states; of a single one, at most so many noise draws."""
+        """At most so many of the states; of a single one, at most so many noise draws, or views without any."""
         if len(self.states) > 1:
             return replace(self, states=self.states[:most])
+        if self.samples == 0 and self.views is not None:
+            return replace(self, views=replace(self.views, each=min(self.views.each, most)))
         return replace(self, samples=min(self.samples, most))
 
     def tensors(self) -> dict[str, Tensor]:

@@ -153,28 +153,33 @@ def observe(policy: Policy, split: str, predictions: Predictions) -> Observed:
     point = operating_point(policy, predictions)
     if not point.kept:
         return Observed(split, point.retained, None, None, shift)
-    error = 1.0 - point.accuracy
-    grouped = predictions.group is not None
-    interval = grouped_interval(policy, predictions) if grouped else exact_interval(error, point.kept)
-    return Observed(split, point.retained, error, interval, shift)
+    if predictions.group is None:
+        error = 1.0 - point.accuracy
+        return Observed(split, point.retained, error, exact_interval(error, point.kept), shift)
+    return Observed(split, point.retained, *grouped_error(policy, predictions), shift)
 
 
-def grouped_interval(policy: Policy, predictions: Predictions) -> tuple[float, float] | None:
-    """The percentile interval of the error among the kept, groups resampled whole; None with one group.
+def grouped_error(policy: Policy, predictions: Predictions) -> tuple[float, tuple[float, float] | None]:
+    """The error among the kept, every group with a kept row counting alike: what a policy for groups promises.
 
-    A replicate in which nothing is kept has no error and is left out.
+    Returns:
+        The error, and its percentile interval with groups resampled whole; None with one group. A replicate in which
+        nothing is kept has no error and is left out.
     """
     known = predictions.labelled
     units = units_of(known)
-    if units.count < 2:
-        return None
-    keep = (graded_uncertainty(known, policy.quantity) <= policy.threshold).astype(np.float64)
+    kept_rows = graded_uncertainty(known, policy.quantity) <= policy.threshold
+    _, unit = np.unique(np.asarray(known.group), return_inverse=True)
+    keep = kept_rows / np.maximum(1, np.bincount(unit, kept_rows))[unit]
     wrong = keep * ~correct(known)
+    point = float(wrong.sum() / keep.sum())
+    if units.count < 2:
+        return point, None
 
     def error(weights: Weights) -> FloatArray:
         kept = weights.sums(keep)
         return np.asarray(np.divide(weights.sums(wrong), kept, out=np.full(len(kept), np.nan), where=kept > 0))
 
     draws = replicate({"error": error}, units, replicates=REPLICATES, seed=0)["error"]
-    found = percentile_interval(float(wrong.sum() / keep.sum()), draws, level=1.0 - LEVEL)
-    return found.low, found.high
+    found = percentile_interval(point, draws, level=1.0 - LEVEL)
+    return point, (found.low, found.high)

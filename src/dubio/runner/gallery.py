@@ -25,7 +25,7 @@ SHOWN = 6
 MOST = 400
 """Pictures kept of a split at most."""
 
-_SEVERITY = re.compile(r".+-[1-9][0-9]*")
+_SEVERITY = re.compile(r"(.+)-([1-9][0-9]*)")
 
 
 def keep_pictures(store: Store, settings: Iterable[Setting], runs: Sequence[Mapping[str, Any]]) -> None:
@@ -55,8 +55,14 @@ def _first_runs(runs: Sequence[Mapping[str, Any]], setting: Setting) -> list[str
 
 def _shown(setting: Setting) -> list[Split]:
     """The in-domain test and what is away from home; not the severities of a corruption, all of the same images."""
-    away = [split for split in setting.task.of_kind("shift") if not _SEVERITY.fullmatch(split.name)]
-    return [*setting.task.of_kind("id")[:1], *away]
+    away = setting.task.of_kind("shift")
+    levels: dict[str, list[Split]] = {}
+    for split in away:
+        if found := _SEVERITY.fullmatch(split.name):
+            levels.setdefault(found[1], []).append(split)
+    # other data sets may end in a number too (messidor-2): severities are several, and all of a size
+    spoilt = [one for same in levels.values() if len(same) > 1 and len({len(s) for s in same}) == 1 for one in same]
+    return [*setting.task.of_kind("id")[:1], *(split for split in away if split not in spoilt)]
 
 
 def _extreme(store: Store, split: Split, predictions: Sequence[str]) -> IntArray:

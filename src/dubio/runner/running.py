@@ -171,8 +171,8 @@ class BenchmarkRun:
             skipped=self.skipped,
             cautions=self.cautions,
         )
-        keep_pictures(store, self.settings, manifest["runs"])
         path = store.write_manifest(manifest, manifest_key(self.benchmark, self.settings))
+        keep_pictures(store, self.settings, manifest["runs"])
         return Finish(manifest, path, outcome, damaged=rebuild(store))
 
     def _carry_out(self, plan: Plan, store: Store, hands: Executor) -> Outcome:

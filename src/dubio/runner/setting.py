@@ -213,7 +213,8 @@ def _called(entry: TaskEntry) -> str:
     """A task that was not read, called as far as one can tell as it would call itself: ``aapd-novelty``."""
     usual = TASKS.entry(entry.name).defaults()
     said = [value for key, value in entry.arguments.items() if isinstance(value, str) and value != usual.get(key)]
-    return "-".join([entry.name, *(value for value in said if value != entry.arguments.get("data_dir"))])
+    paths = {entry.arguments.get(key) for key in ("data", "shift_data", "data_dir")}
+    return "-".join([entry.name, *(value for value in said if value not in paths)])
 
 
 def _check_distinct(settings: Iterable[Setting]) -> None:

@@ -21,8 +21,9 @@ def small_copy(image: NDArray[np.uint8], side: int = SIDE) -> NDArray[np.uint8]:
     step = -(-max(height, width) // side)
     if step == 1:
         return image
-    rows, columns = height - height % step, width - width % step
-    blocks = image[:rows, :columns].reshape(rows // step, step, columns // step, step, channels)
+    down, across = min(step, height), min(step, width)  # a very long image stays one pixel wide
+    rows, columns = height - height % down, width - width % across
+    blocks = image[:rows, :columns].reshape(rows // down, down, columns // across, across, channels)
     return np.asarray(np.rint(blocks.mean(axis=(1, 3))), dtype=np.uint8)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from dubio.errors import TrainingFailed
+
 COARSE = 0.5
 """Decades between the first values tried."""
 
@@ -19,6 +21,9 @@ def least_on_log_grid(score: Callable[[float], float], low: float, high: float) 
         score: Asked once a value; a score that is not a number is never the least.
         low: The smallest value.
         high: The largest value of the coarse grid.
+
+    Raises:
+        TrainingFailed: When no value has a finite score.
     """
     scores: dict[float, float] = {}
 
@@ -32,4 +37,7 @@ def least_on_log_grid(score: Callable[[float], float], low: float, high: float) 
     best = min(scores, key=scores.__getitem__)
     for beside in (best - FINE, best + FINE):
         ask(beside)
-    return float(10.0 ** min(scores, key=scores.__getitem__))
+    least = min(scores, key=scores.__getitem__)
+    if not math.isfinite(scores[least]):
+        raise TrainingFailed(f"no value from {low:g} to {high:g} gives a finite score; is the network trained at all?")
+    return float(10.0**least)

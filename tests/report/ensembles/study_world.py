@@ -10,7 +10,7 @@ from dubio.types import Predictions, pool_members
 
 from ..world import FakeStore, identifier
 
-ROWS, CLASSES, NETWORKS, SAMPLES = 120, 4, 8, 5
+ROWS, CLASSES, NETWORKS, SAMPLES = 120, 4, 9, 5
 SEEDS = (0, 1)
 FAMILIES = ("blur", "fog", "noise", "snow")
 

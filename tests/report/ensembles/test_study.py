@@ -94,13 +94,15 @@ def test_a_line_holds_every_run_with_its_first_samples(study: Study, study_world
 def test_the_deep_ensemble_grows_in_random_orders_of_all_networks(study: Study) -> None:
     pool = study.pool
     assert pool is not None
-    assert pool.samples == NETWORKS + 1 == len(study.growth)  # eight of the first seed, one of the second
+    assert pool.samples == NETWORKS + 1 == len(study.growth)  # nine of the first seed, one of the second
     assert len(pool.values) == len(random_orders(NETWORKS))
     twin = study.twin(pool)
     assert twin is not None
     assert twin.samples == NETWORKS
     for size, worth in zip(pool.sizes, study.equivalents(pool), strict=True):
-        assert worth.central.size == pytest.approx(size, abs=1e-6)
+        # the last networks of the pool need not make it better, and then fewer are worth as much
+        assert worth.central.size <= size + 1e-6
+        assert size > 5 or worth.central.size == pytest.approx(size, abs=1e-6)
 
 
 @pytest.mark.parametrize("score", SCORED)

@@ -13,6 +13,7 @@ from dubio.report.aggregate import Cell, decimals, spoken
 from dubio.report.claims import Claim, Evidence, Outcome, outcome_of
 from dubio.report.comparison import told_apart
 from dubio.report.ensembles.orders import tempered_order
+from dubio.report.ensembles.prefixes import SIZES
 from dubio.report.ensembles.scatters import beside_of
 from dubio.report.ensembles.study import Line, Study
 from dubio.report.ensembles.told import equivalent_words, signed
@@ -63,20 +64,23 @@ def mode_before_snapshot(study: Study) -> Iterable[Evidence]:
 
 
 def saturation(study: Study) -> Iterable[Evidence]:
-    """What the last samples bring, in networks a sample."""
+    """What the last samples bring, in networks a sample; beyond the longest ensemble, or at 1, nothing is known."""
     for line in _of(study, SEVERAL_MODES | ONE_MODE | ONE_SNAPSHOT):
-        worths = [study.equivalents(line)[line.sizes.index(size)].central.size for size in line.sizes]
+        sizes = [size for size in line.sizes if size in SIZES]
+        worths = [study.equivalents(line)[line.sizes.index(size)].central.size for size in sizes]
         if len(worths) < 3:
             continue
-        before, last = line.sizes[-2:]
+        before, last = sizes[-2:]
         several = line.method.registered in SEVERAL_MODES
-        goes_on = worths[-1] == float("inf") or (worths[-1] - worths[-2]) / (last - before) >= SATURATED
+        unknown = worths[-1] == float("inf") or worths[-2:] == [1.0, 1.0]
+        goes_on = not unknown and (worths[-1] - worths[-2]) / (last - before) >= SATURATED
         told = " and ".join(
             f"{'more than ' + str(len(study.growth)) if worth == float('inf') else f'{worth:.2f}'} with {size}"
-            for size, worth in zip(line.sizes[-2:], worths[-2:], strict=True)
+            for size, worth in zip(sizes[-2:], worths[-2:], strict=True)
         )
         text = f"{study.task.key}: {line.method.title} is worth {told} samples."
-        yield Evidence("supports" if several == goes_on else "contradicts", text)
+        outcome: Outcome = "supports" if several == goes_on else "contradicts"
+        yield Evidence("undecided" if unknown else outcome, text)
 
 
 def reordering(study: Study) -> Iterable[Evidence]:
@@ -89,11 +93,13 @@ def reordering(study: Study) -> Iterable[Evidence]:
     lead = (
         f"the lead goes from {titles[first]} to {titles[after]}" if first != after else f"{titles[after]} stays first"
     )
+    apart = [pair for pair in found.swapped if all(_apart(study, pair, measure) for measure in ("nll", RULE))]
     text = (
         f"{study.task.key}, {study.equal} samples: {len(found.swapped)} of {found.pairs} pairs of methods change their "
-        f"order, Kendall's τ = {found.tau:.2f}; {lead}."
+        f"order, {len(apart)} of them told apart by both scores; Kendall's τ = {found.tau:.2f}; {lead}."
     )
-    yield Evidence("supports" if found.swapped else "contradicts", text)
+    outcome: Outcome = "supports" if apart else "undecided"
+    yield Evidence(outcome if found.swapped else "contradicts", text)
 
 
 def augmentation_helps(study: Study) -> Iterable[Evidence]:
@@ -163,8 +169,15 @@ def _pair(study: Study, better: Line, worse: Line) -> Iterable[Evidence]:
     yield Evidence(outcome_of(verdict), f"{study.task.key}, {size} samples: {values}; {verdict_words(verdict)}.")
 
 
-def _cells(study: Study, size: int) -> dict[str, Cell]:
-    found = {line.name: line.at(RULE, size) for line in study.lines if line.role != "pool"}
+def _apart(study: Study, pair: tuple[str, str], measure: str) -> bool:
+    """Whether two methods with as many samples are told apart by a measure; never those that are not judged."""
+    cells = _cells(study, study.equal, measure)
+    kin = {line.name: line.method.members for line in study.lines}
+    return set(pair) <= cells.keys() and outcome_of(told_apart(cells, "lower", pair, None, kin)) != "undecided"
+
+
+def _cells(study: Study, size: int, measure: str = RULE) -> dict[str, Cell]:
+    found = {line.name: line.at(measure, size) for line in study.lines if line.role != "pool"}
     return {name: cell for name, cell in found.items() if cell is not None}
 
 

@@ -115,10 +115,14 @@ class Study:
 
     @cached_property
     def equal(self) -> int:
-        """The number of samples at which methods are compared: the largest that most of them and the networks reach."""
+        """With how many samples methods are compared: as most of them reach, but at most half the networks.
+
+        All orders of the networks end in the same ensemble: near the whole of them the spread over orders, and with it
+        the bounds of an equivalent, shrinks to nothing, whatever is known.
+        """
         drawn = [line for line in self.chosen("method", augmented=False) if line.samples > 1]
         reached = [size for size in SIZES if sum(size in line.sizes for line in drawn) >= MOST * len(drawn)]
-        return max((size for size in reached if size <= len(self.growth)), default=1)
+        return max((size for size in reached if 2 * size <= len(self.growth)), default=1)
 
     def equivalents(self, line: Line, score: Score = "nll") -> tuple[EquivalentRange, ...]:
         """How many independent networks a method is worth with every number of its samples (P eqs 4–5)."""

@@ -83,7 +83,7 @@ def _standing(gains: dict[str, Gain]) -> str:
     if above:
         parts.append(f"the gain over random referral excludes 0 for {listed(above)}")
     if below:
-        parts.append(f"referral by uncertainty is worse than at random for {listed(below)}")
+        parts.append(f"over all fractions, referral by uncertainty is worse than at random for {listed(below)}")
     if rest:
         parts.append(f"it does not for {listed(rest)}" if above else f"the gain does not exclude 0 for {listed(rest)}")
     return "; ".join(parts)

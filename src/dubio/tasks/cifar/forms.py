@@ -86,6 +86,8 @@ def numbered(part: str, images: NDArray[np.uint8], labels: Any, classes: int, wh
     Raises:
         BadFile: When images and labels do not fit, or a label is none.
     """
+    if isinstance(labels, list) and any(type(label) is not int for label in labels):
+        raise BadFile(f"{where}: the labels of {part} must be whole numbers from 0 to {classes - 1}.")
     given = np.asarray(labels)
     if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE, 3) or given.shape != (len(images),):
         raise BadFile(f"{where}: {part} has {images.dtype} images {images.shape} and labels {given.shape}.")

@@ -106,6 +106,8 @@ class _Machine:
         if type(target) is not dict:
             raise TypeError("items of something that is no dict")
         for key, value in zip(pairs[::2], pairs[1::2], strict=True):
+            if type(key) not in (str, bytes):
+                raise TypeError("a key that is no text")
             target[key] = value
 
     def extend(self, more: list[Any]) -> None:
