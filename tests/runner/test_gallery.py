@@ -30,6 +30,8 @@ def task_of(inputs: Any = "image") -> Task:
         ("test", "id"),
         ("far", "shift"),
         ("noise-1", "shift"),
+        ("noise-2", "shift"),
+        ("hospital-2", "shift"),
         ("new", "ood"),
     )
     parts = tuple(Split.of(name, kind, made(60, place)) for place, (name, kind) in enumerate(splits))  # type: ignore[arg-type]
@@ -68,8 +70,8 @@ def keep(task: Task) -> dict[str, dict[int, bytes]]:
 def test_the_extreme_images_of_first_runs_are_kept_of_the_test_and_of_shifts_without_severities() -> None:
     task = task_of()
     found = keep(task)
-    assert found.keys() == {task.split(name).fingerprint for name in ("test", "far")}
-    for name in ("test", "far"):
+    assert found.keys() == {task.split(name).fingerprint for name in ("test", "far", "hospital-2")}
+    for name in ("test", "far", "hospital-2"):
         pictures, images = found[task.split(name).fingerprint], task.split(name).data.inputs
         assert list(pictures) == extreme_rows(predicted(name), count=SHOWN).rows.tolist()
         row = next(iter(pictures))
@@ -80,7 +82,7 @@ def test_the_extreme_images_of_first_runs_are_kept_of_the_test_and_of_shifts_wit
 def test_facts_travel_through_the_manifest_and_touch_no_fingerprint() -> None:
     task = task_of()
     told = read_facts(_facts(task), {split.name: len(split) for split in task.splits})
-    assert set(told) == {"test", "far", "noise-1", "new"}
+    assert set(told) == {"test", "far", "noise-1", "noise-2", "hospital-2", "new"}
     assert told["far"]["site"].tolist() == task.split("far").data.facts["site"].tolist()
     some = task.split("test").data
     bare = Examples(some.inputs, some.labels)
