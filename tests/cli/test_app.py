@@ -13,6 +13,7 @@ import pytest
 import dubio
 from dubio.cli import app as app_module
 from dubio.errors import CorruptFile, UserError
+from dubio.runner.benchmark import built_in
 
 COMMANDS = ("run", "evaluate", "compare", "report", "list", "data", "check", "show", "store", "refer")
 
@@ -39,6 +40,13 @@ def test_every_command_has_help(command: str) -> None:
     done = dubio_command(command, "--help")
     assert done.returncode == 0
     assert "Usage" in done.stdout
+
+
+def test_help_of_run_names_every_benchmark() -> None:
+    told = dubio_command("run", "--help").stdout
+    named = re.search(r"A benchmark's name \((.*?)\)", " ".join(told.replace("│", " ").split()))
+    assert named is not None
+    assert tuple(named[1].split(", ")) == built_in()
 
 
 def test_version() -> None:

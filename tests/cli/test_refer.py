@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 from dubio.cli.refer import app
 from dubio.errors import BadFile, UserError
 from dubio.formats import write_predictions
+from dubio.referral import NoGuarantee
+from dubio.referral.needed import units_needed
 from dubio.types import Predictions
 
 
@@ -102,6 +104,29 @@ def test_validation_split_is_refused_unless_forced(files):
     assert "No guarantee" in forced.stdout
     applied = run("apply", files / "p.json", files / "new.npz", "-o", files / "d.csv")
     assert "warning: No guarantee" in applied.stderr
+
+
+def test_a_refusal_says_how_many_rows_it_would_take(files):
+    # half is sure, 1 of 50 of it wrong; of the rest half is wrong
+    sure, wrong = np.arange(100) < 50, (np.arange(100) == 0) | ((np.arange(100) >= 50) & (np.arange(100) % 2 == 0))
+    given = {"probs": np.where(sure, 0.1, 0.4), "labels": wrong.astype(int)}
+    np.savez(files / "few.npz", **given)
+    options = {"max_risk": 0.06, "confidence": 0.95, "quantity": "confidence"}
+    like = Predictions(np.log(np.stack([1 - given["probs"], given["probs"]], 1))[None], given["labels"])
+    needed = units_needed(like, **options)
+    assert needed is not None
+    assert needed.units > 100
+    with pytest.raises(NoGuarantee, match=f"at least about {needed.units} of them, with 50% kept; now there are 100"):
+        run("fit", files / "few.npz", "--max-risk", 0.06, "-o", files / "p.json")
+    names = np.repeat(np.arange(50), 2).astype(str)
+    np.savez(files / "grouped.npz", **given, group=names)
+    with pytest.raises(NoGuarantee, match=r"If more groups are like these, it takes .* now there are 50\."):
+        run("fit", files / "grouped.npz", "--max-risk", 0.15, "-o", files / "p.json")
+    # with 1 of 50 wrong no number of rows shows 0.01; without an error n rows do where 0.99ⁿ is nine tenths of 0.05
+    assert 0.99**309 <= 0.9 * 0.05 < 0.99**308
+    with pytest.raises(NoGuarantee, match=r"Even 10,000 rows like these would hardly do.*0.01 would take 309"):
+        run("fit", files / "few.npz", "--max-risk", 0.01, "-o", files / "p.json")
+    assert not (files / "p.json").exists()
 
 
 def test_mistakes_are_named(files):

@@ -72,6 +72,14 @@ def test_own_data_from_a_file_to_a_report(folder, done):
     assert len(manifest["runs"]) == 2
 
 
+def test_a_damaged_data_file_is_named_and_no_task_is_left_out_for_it(tmp_path):
+    (tmp_path / "cifar10_cut.npz").write_bytes(b"PK\x03\x04 and no more")
+    done = dubio(tmp_path, "run", "ensembles", "--task", "cifar10", "--data-dir", ".", "--dry-run")
+    assert done.returncode == 2
+    assert "cifar10_cut.npz' cannot be read as npz" in done.stderr
+    assert "skipped" not in done.stderr
+
+
 def test_the_same_command_again_trains_nothing(folder, done):
     before = (folder / "dubio-store" / "index.sqlite").read_bytes()
     again = dubio(folder, *SMALL, "--json")

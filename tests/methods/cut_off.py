@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
+from safetensors.numpy import save_file
 
 
 def equal(a, b):
@@ -10,17 +14,25 @@ def equal(a, b):
 
 
 class Kept:
-    """A checkpoint in memory that is cut off after some savings."""
+    """A checkpoint, in memory but for what is settled, that is cut off after some savings."""
 
     every_seconds = 0.0
 
     def __init__(self, stop_after):
         self.kept, self.left = None, stop_after
+        self._place = TemporaryDirectory()
+        self._files = {}
 
     def load(self):
         return self.kept
 
-    def save(self, tensors, state):
-        self.kept, self.left = {"tensors": {k: v.copy() for k, v in tensors.items()}, "state": state}, self.left - 1
+    def save(self, tensors, state, settled):
+        for name in settled.keys() - self._files.keys():
+            self._files[name] = Path(self._place.name) / str(len(self._files))
+            save_file({k: np.asarray(v, order="C") for k, v in settled[name].items()}, self._files[name])
+        files = {name: self._files[name] for name in settled}
+        copied = {name: array.copy() for name, array in tensors.items()}
+        self.kept, self.left = {"tensors": copied, "state": state, "settled": files}, self.left - 1
         if self.left == 0:
             raise KeyboardInterrupt
+        return files

@@ -1,6 +1,7 @@
 """Laplace as a method: what it is made of, what it shares, what it stores and says, that it conforms and composes."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,7 +103,7 @@ def test_the_prior_is_the_decay_the_evidence_or_what_validation_says():
     assert said["marginal-likelihood"]["log_evidence"] >= max(evidence)
     assert 80 * 10**-6.26 <= said["validation"]["prior_precision"] <= 80 * 10**-1.74
     with pytest.raises(UserError, match=r"prior='decay'.*l2=0\.0.*marginal-likelihood"):
-        both(METHODS.make("laplace", **SMALL, prior="decay"), task)
+        METHODS.make("laplace", **SMALL, prior="decay")  # no training is needed to know
 
 
 def test_an_overconfident_network_is_softened():
@@ -166,6 +167,23 @@ def test_an_ensemble_has_an_approximation_a_member():
     posterior = many.fit(blobs(), NetworkSpec("mlp", {"hidden": [8, 8]}), seed=0, context=FitContext())
     assert isinstance(posterior, Mixture)
     assert posterior.draw(0).member == (0, 0, 0, 1, 1, 1)
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_too_large_a_last_layer_is_refused_before_anything_is_trained(starts):
+    told, task, network = [], blobs(), NetworkSpec("mlp", {"hidden": [2731]})  # 3 × 2732 weights, 8192 allowed
+    recipe = METHODS.make("laplace", **SMALL, structure="last-full")
+    if not starts:
+        recipe = replace(recipe, start=None, objective=recipe.start.objective)
+    context = FitContext(progress=lambda *words: told.append(words))
+    with pytest.raises(UserError, match=r"last layer's 8196 weights \(3 × 2732\)"):
+        recipe.fit(task, network, seed=0, context=context)
+    if not starts:
+        with pytest.raises(UserError, match="8196 weights"):
+            fit(spec_of(recipe, task, network=(network.name, network.arguments)), task, context)
+    assert not told
+    replace(recipe, collect=Laplace("last-diag")).fit(task, network, seed=0, context=context)
+    assert told
 
 
 def test_what_cannot_be_is_refused_with_a_reason():

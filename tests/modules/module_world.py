@@ -1,6 +1,7 @@
 """Tiny data and modules."""
 
 import numpy as np
+import torch
 from torch import nn
 
 CONTINUED = {"epochs": 2, "patience": 0, "collect": "last", "batch": 16}
@@ -45,3 +46,39 @@ class Convnet(nn.Module):
         h = self.channels(self.norm(self.conv(x)).relu())
         h = self.drop(nn.functional.max_pool2d(h, 2).flatten(1))
         return self.fc(self.drop(self.hidden(h).relu()))
+
+
+class Otherwise(nn.Module):
+    """A module that ends otherwise than with a dense layer, and has layers of which no curvature can be taken."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(4, 8)
+        self.unused = nn.Linear(4, 2)  # called, and nothing comes of it
+        self.apart = nn.Linear(4, 8)  # passed without a gradient
+        self.turned = nn.Linear(1, 1)  # the batch is its second axis
+        self.flat = nn.Linear(2, 2)  # examples and positions are one axis
+        self.fixed = nn.Linear(8, 8)
+        self.fixed.bias.requires_grad_(False)
+        self.last = nn.Linear(8, 3)
+        self.warmth = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        self.unused(x)
+        with torch.no_grad():
+            apart = self.apart(x)
+        h = (self.first(x) + apart).relu()
+        h = h + self.turned(h.T[:, :, None])[:, :, 0].T
+        h = h + self.flat(h.reshape(-1, 2)).reshape(h.shape)
+        return self.last(self.fixed(h).relu()) * self.warmth
+
+
+class Mixing(nn.Module):
+    """No dense or convolutional layer at all."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(4, 3))
+
+    def forward(self, x):
+        return x @ self.weight

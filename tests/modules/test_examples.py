@@ -144,7 +144,6 @@ def tied():
         ({"classes": ["a", "b"]}, "classes: the module gives 3 logits"),
         ({"target": "regression"}, "unknown value of target"),
         ({"device": "nowhere"}, "device: 'nowhere' cannot be used"),
-        ({"seed": -1}, "seed: must be at least 0"),
         ({"epoch": 3}, "unknown argument of deterministic 'epoch'"),
     ],
 )

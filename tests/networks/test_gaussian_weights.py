@@ -150,6 +150,17 @@ def test_local_reparameterisation_has_the_mean_and_variance_of_the_output(build)
     assert ((one * two).mean(0) / variance).abs().max() < 5 / math.sqrt(rows / 2)
 
 
+@pytest.mark.parametrize(("build", "exact"), [(dense, "local_reparameterisation"), (conv, "flipout")])
+def test_mixed_is_the_exact_estimator_of_each_sort_of_layer(build, exact):
+    outputs = []
+    for estimator in ("mixed", exact):
+        layer, h = build(estimator=estimator)
+        layer.generator = torch.Generator().manual_seed(7)
+        with torch.no_grad():
+            outputs.append(layer(h))
+    assert torch.equal(*outputs)
+
+
 def test_an_input_of_zeros_has_a_finite_gradient():
     layer, h = dense(estimator="local_reparameterisation")
     layer(torch.zeros_like(h)).sum().backward()
@@ -195,7 +206,7 @@ def test_beta_rises_over_its_part_of_the_steps():
 # -- a posterior that is known
 
 
-@pytest.mark.parametrize("estimator", ["flipout", "local_reparameterisation"])
+@pytest.mark.parametrize("estimator", ["flipout", "local_reparameterisation", "mixed"])
 @pytest.mark.parametrize("optimiser", [Adam(0.02, 0.05), SGD(0.02, l2=0.05)])
 def test_a_conjugate_linear_model_comes_out_with_its_closed_form_posterior(estimator, optimiser):
     """y = x·w + noise: with orthogonal columns the posterior is N(Λ⁻¹Xᵀy/s², Λ⁻¹), Λ = XᵀX/s² + N·l2 diagonal."""

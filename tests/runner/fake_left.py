@@ -128,7 +128,7 @@ def fit_spec(
 def pred_spec(recipe: FakeRecipe, fit_id: str, *, seed: int, member: int) -> dict[str, Any]:
     return {
         "schema": 1, "kind": "prediction", "fit": fit_id, "samples": recipe.samples, "seed": seed, "member": member,
-        **({"most": recipe.most} if recipe.most else {}),
+        **({"latest": recipe.most} if recipe.most else {}),
     }  # fmt: skip
 
 
@@ -193,6 +193,10 @@ def _predictions(logits: Any, split: Split) -> Predictions:
         logits.astype(np.float32), split.data.labels, ood=np.full(len(split), split.kind in ("shift", "ood")),
         ids=split.data.ids, classes=("a", "b", "c"), kind=split.kind,
     )  # fmt: skip
+
+
+def check(spec: Any, task: Task) -> None:
+    """Whatever it is, it can be made, or fails when it is."""
 
 
 def estimate(spec: Any, task: Task, *, device: str) -> dict[str, float]:

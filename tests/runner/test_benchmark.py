@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dubio.errors import BadFile, UnknownName, UserError
+from dubio.runner.arguments import given_arguments
 from dubio.runner.benchmark import Benchmark, built_in, load_benchmark, parse_benchmark
 from dubio.runner.entries import TaskEntry
 from dubio.runner.overrides import Overrides, parse_seeds, parse_setting
@@ -103,6 +104,29 @@ def test_overrides(mine):
     (task,) = changed.tasks
     assert task == TaskEntry("digits", "mlp", {"novel": "auto"}, {"width": [1, 2]}, {"size": 8}, {"epochs": 5})
     assert Overrides().apply(mine) == mine
+
+
+def test_what_is_said_of_all_methods_stands_before_what_the_file_says_of_one():
+    pytest.importorskip("torch")
+    given = {
+        "name": "b",
+        "methods": ["deterministic", "mc-dropout", "csgld"],
+        "method": {"csgld": {"epochs": 40, "cycles": 2}},
+        "tune": {"deterministic": {"l2": [0.0, 1e-4], "lr": [1e-3, 1e-2]}},
+        "task": [{"name": "digits", "network": "cnn", "method": {"mc-dropout": {"epochs": 30, "p": 0.3}}}],
+    }
+    plain = parse_benchmark(given)
+    settings = ["csgld.epochs=6", "epochs=3", "l2=1e-5"]
+    for order in (settings, settings[::-1]):
+        changed = Overrides(settings=order).apply(plain)
+        (task,) = changed.tasks
+        told = {name: given_arguments(changed, task, name) for name in changed.methods}
+        assert {name: found["epochs"] for name, found in told.items()} == {
+            "deterministic": 3, "mc-dropout": 3, "csgld": 6,
+        }  # fmt: skip
+        assert told["mc-dropout"]["p"] == 0.3
+        assert told["csgld"]["cycles"] == 2
+        assert changed.tune == {"deterministic": {"lr": (1e-3, 1e-2)}}
 
 
 def test_overrides_are_checked(mine):

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dubio.errors import UserError
 from dubio.registry import NETWORKS, TASKS
 from dubio.runner.arguments import make_method, method_arguments
 from dubio.runner.benchmark import Benchmark, load_benchmark
 from dubio.runner.cautions import cautions_on
 from dubio.runner.entries import TaskEntry
 from dubio.runner.left import load_left
+from dubio.runner.overrides import Overrides
 from dubio.runner.plan import make_plan
 from dubio.runner.setting import prepare
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+
+from dubio.networks.network import Model  # noqa: E402
 
 PRESETS = ("paper", "small", "smoke")
 
@@ -37,6 +42,16 @@ def test_every_name_is_registered_and_every_recipe_can_be_made(preset: str) -> N
             recipe = make_method(benchmark, name, given, {})
             assert (recipe.views is not None) == name.endswith("-tta")
     assert cautions_on(benchmark) == ()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_task_is_asked_for_by_what_results_call_it(preset: str) -> None:
+    benchmark = load_benchmark("ensembles", preset)
+    known = {label for entry in benchmark.tasks for label in entry.labels}
+    assert known == {entry.called or entry.name for entry in benchmark.tasks}
+    for name in known:
+        chosen = Overrides(tasks=[name]).apply(benchmark).tasks
+        assert {entry.called or entry.name for entry in chosen} == {name}
 
 
 TABLE_2 = {
@@ -67,6 +82,7 @@ def test_the_paper_preset_has_the_papers_schedules(task: str, network: str) -> N
     short, high = (2, 1e-2) if network == "vgg16-bn" else (4, 5e-2)
     fge, swag, vi = told["fge"], told["swag"], told["mean-field-vi"]
     assert (fge["epochs"], fge["cycle_epochs"], fge["tail_lr"], fge["tail_low_lr"]) == (160, short, high, 5e-4)
+    assert fge["schedule_epochs"] == 0  # the whole of eq. 10 in 160 epochs, not a longer one that is cut
     assert (swag["rank"], swag["samples"]) == (20, 100)
     assert swag["tail_lr"] == (5e-2 if task == "cifar100" and network.startswith("preresnet") else 1e-2)
     assert (vi["epochs"], vi["start_epochs"], vi["lr"], vi["scale_lr"]) == (100, epochs, 1e-3, 1e-3)
@@ -76,6 +92,38 @@ def test_the_paper_preset_has_the_papers_schedules(task: str, network: str) -> N
         assert (dropout["p"], dropout["epochs"]) == (0.5 if network == "vgg16-bn" else 0.3, 400)
     else:
         assert "mc-dropout" not in told
+
+
+PAPER = load_benchmark("ensembles", "paper")
+CLASSES = {"cifar10": 10, "cifar100": 100, "imagenet": 1000}
+SIDES = {"cifar10": 32, "cifar100": 32, "imagenet": 224}
+
+
+@pytest.mark.parametrize("entry", PAPER.tasks, ids=lambda entry: f"{entry.name}-{entry.network}")
+def test_every_laplace_of_the_paper_preset_can_be_made_of_its_network(entry: TaskEntry) -> None:
+    """At the real size, on a device that holds no numbers: nothing is found out behind 400 epochs."""
+    told = method_arguments(PAPER, entry)
+    found = {name: given["structure"] for name, given in told.items() if name.startswith("laplace")}
+    last = "last-kron" if entry.name == "cifar100" else "last-full"
+    assert found == {name: last if "last" in name else "kron" for name in found}
+    with torch.device("meta"):
+        body = NETWORKS.make(entry.network, (3, SIDES[entry.name], SIDES[entry.name]), **entry.network_arguments)
+        for name in found:
+            recipe = make_method(PAPER, name, told[name], {})
+            model = Model(body, recipe.head.build(body.width, CLASSES[entry.name]))
+            recipe.collect.check(model)
+            if entry.name == "cifar100" and "last" in name:
+                with pytest.raises(UserError, match=r"'last-full' holds the Hessian .* use 'last-kron'"):
+                    replace(recipe.collect, structure="last-full").check(model)
+
+
+def test_the_paper_preset_stores_every_hundred_snapshots_in_half_the_room() -> None:
+    snapshots = ("snapshot-ensemble", "csgld", "csghmc", "fge")
+    for entry in PAPER.tasks:
+        told = method_arguments(PAPER, entry)
+        kept = {name: given["store"] for name, given in told.items() if name.startswith(snapshots)}
+        assert kept
+        assert set(kept.values()) == {"float16"}, entry
 
 
 def test_imagenet_is_as_in_the_paper() -> None:
@@ -88,6 +136,12 @@ def test_imagenet_is_as_in_the_paper() -> None:
         assert schedule.factor((epoch + 0.5) / 130) == pytest.approx(0.1 ** (epoch // 30))
     assert (snapshots["epochs"] / snapshots["cycles"], snapshots["lr"]) == (45, 0.1)
     assert (vi["beta"], vi["lr"], vi["log_sigma"], vi["epochs"]) == (1e-3, 0.01, -6.0, 45)
+    falling = make_method(benchmark, "mean-field-vi", vi, {}).schedule
+    for epoch in range(45):
+        assert falling.factor((epoch + 0.5) / 45) == pytest.approx(0.1 ** (epoch // 30))
+    recipes = {name: make_method(benchmark, name, given, {}) for name, given in told.items()}
+    assert recipes["fge"].start == recipes["deterministic"].fit_part()
+    assert recipes["fge"].pooled == 50
 
 
 def test_the_small_preset_shares_its_trainings() -> None:
@@ -113,4 +167,4 @@ def test_shifted_test_sets_need_no_training_of_their_own(data_dir: Path, monkeyp
     home = {node.id for node in make_plan(whole, settings[:1], load_left(), {}).of_kind("fit")}
     assert {node.id for node in plan.of_kind("fit")} == home
     few = [run for run in plan.runs if run.task == "cifar10-shifted" and run.member is not None]
-    assert {run.spec["most"] for run in few} == {5}
+    assert {run.spec["latest"] for run in few} == {5}

@@ -126,8 +126,8 @@ def test_an_entry_called_otherwise_shares_the_trainings_and_predicts_with_fewer_
     assert len(plan.of_kind("fit")) == len(planned(whole).of_kind("fit")) == 2
     runs = {(run.task, run.method): run for run in plan.runs}
     assert {task for task, _ in runs} == {"toy", "toy-far"}
-    assert runs["toy-far", "mc-drop"].spec["most"] == 2
-    assert "most" not in runs["toy", "mc-drop"].spec
+    assert runs["toy-far", "mc-drop"].spec["latest"] == 2
+    assert "latest" not in runs["toy", "mc-drop"].spec
     assert runs["toy", "mc-drop"].fits == runs["toy-far", "mc-drop"].fits
 
 
@@ -139,4 +139,4 @@ def test_what_an_entry_is_called_is_checked(fake_world, benchmark):
     with pytest.raises(UserError, match="most_samples must be at least 1"):
         parse_benchmark(table)
     table["task"][0] |= {"most_samples": 3}
-    assert parse_benchmark(table).tasks[0].labels == ("ab", "toy")
+    assert parse_benchmark(table).tasks[0].labels == ("ab",)

@@ -106,6 +106,24 @@ def test_the_default_preset_is_the_one_the_file_names(table):
     assert small.to_json()["preset"] == "small"
 
 
+def test_a_method_that_the_preset_leaves_out_has_its_tables_when_it_is_asked_for(table, world):
+    table["tune"] = {"mc-drop": {"lr": [0.2, 0.3]}}
+    table["preset"]["small"]["where"].insert(0, {"method": {"mc-drop": {"seconds": 0.5}}})
+    asked = Overrides(methods=("mc-drop",)).apply(parse_benchmark(table, None, ("mc-drop",)))
+    assert asked.methods == ("mc-drop",)
+    assert asked.method_arguments == {"mc-drop": {"lr": 0.2}}
+    assert asked.tune == {"mc-drop": {"lr": (0.2, 0.3)}}
+    assert all(task.method_arguments == {"mc-drop": {"seconds": 0.5}} for task in asked.tasks)
+    assert {given["mc-drop"]["lr"] for given in arguments_of(prepare(asked)).values()} == {0.2}
+    # a variant likewise; the base of variants alone stands for those that are left, as without a preset
+    variant = Overrides(methods=("drop-slow",)).apply(parse_benchmark(table, None, ("drop-slow",)))
+    assert {given["drop-slow"]["lr"] for given in arguments_of(prepare(variant)).values()} == {0.01}
+    bases = Overrides(methods=("drop",)).apply(parse_benchmark(table, "paper", ("drop",)))
+    assert bases.all_methods == ("drop-slow", "drop-fast")
+    # what the preset has is no other for having been asked for
+    assert parse_benchmark(table, None, ("plain", "unheard-of")) == parse_benchmark(table)
+
+
 def test_a_preset_is_laid_over_everything_it_fits(table, world):
     paper = parse_benchmark(table, "paper")
     assert (paper.members, paper.samples, paper.seeds) == (5, 9, (0, 1))

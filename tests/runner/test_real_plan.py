@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from dubio.errors import UserError
 from dubio.registry import METHODS, TASKS, task
+from dubio.registry import method as registered
 from dubio.runner.benchmark import Benchmark, load_benchmark
-from dubio.runner.costs import stored_samples
+from dubio.runner.costs import check_fits, stored_samples
 from dubio.runner.entries import TaskEntry
+from dubio.runner.executor import WorkerOrders
 from dubio.runner.left import load_left
 from dubio.runner.plan import make_plan, method_rows
 from dubio.runner.running import BenchmarkRun
 from dubio.runner.setting import prepare
+from dubio.store import Store
 from dubio.types import Examples, SourceCard, Split, Task
 
 pytest.importorskip("torch")
+
+from dubio.methods.recipe import Recipe
 
 
 @pytest.fixture
@@ -76,6 +83,49 @@ def test_the_disk_forecast_counts_every_sample_that_is_stored(small_task):
     ahead = BenchmarkRun(benchmark, settings, weightless).forecast(None, 1)
     rows = sum(len(split) for split in settings[0].predicted)
     assert ahead.bytes == 4 * sum(found.values()) * rows * len(settings[0].task.classes)
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "reason"),
+    [
+        ("laplace", {"structure": "last-full"}, r"last layer's 8194 weights \(2 × 4097\).*use 'last-kron'"),
+        ("heteroscedastic-laplace", {}, "the head is a HeteroscedasticHead"),
+    ],
+)
+def test_what_could_not_be_finished_is_refused_before_anything_is_trained(
+    small_task, monkeypatch, tmp_path, method, given, reason
+):
+    from dubio.heads.heteroscedastic import Heteroscedastic
+
+    METHODS.names()  # filled before it is copied: what is filled in a copy would be gone with it
+    monkeypatch.setattr(METHODS, "_entries", {**METHODS._entries})
+
+    @registered("heteroscedastic-laplace")
+    def make() -> Recipe:
+        """Laplace on a head that it is not made for."""
+        plain = METHODS.make("laplace")
+        return replace(plain, head=Heteroscedastic(), start=replace(plain.start, head=Heteroscedastic()))
+
+    entry = TaskEntry("small", "mlp", network_arguments={"hidden": [4096]})
+    benchmark = Benchmark("early", (entry,), ("deterministic", method), (0,), {method: given})
+    run = BenchmarkRun(benchmark, prepare(benchmark), load_left())
+    refused = rf"small with mlp, method '{method}' \(--set {method}\.KEY=VALUE\): .*{reason}"
+    with pytest.raises(UserError, match=refused):
+        run.forecast(None, 1)
+    with Store.open(tmp_path / "store") as store:
+        with pytest.raises(UserError, match=refused):
+            run.run(store, 1, "local", WorkerOrders(store.path))
+        assert store.ids("fits") == ()
+
+
+def test_a_network_with_a_bug_is_not_found_out_here(small_task):
+    def broken(spec, task):
+        raise ZeroDivisionError
+
+    benchmark = Benchmark("broken", (TaskEntry("small", "mlp"),), ("laplace",), (0,), {})
+    settings, left = prepare(benchmark), load_left()
+    fits = make_plan(benchmark, settings, left, {}).of_kind("fit")
+    check_fits(fits, settings, SimpleNamespace(check=broken))
 
 
 def test_the_quick_benchmark_names_what_exists():

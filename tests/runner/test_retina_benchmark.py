@@ -112,6 +112,26 @@ def test_mc_dropout_and_the_ensembles_share_their_fits(eyes):
     assert manifest["benchmark"]["tasks"][0]["method_network"] == {"mean-field-vi": {"base": 6}}
 
 
+def test_ensembles_that_the_small_preset_leaves_out_can_be_asked_for_and_share_the_fits(eyes):
+    def fits_of(*methods):
+        benchmark = load_benchmark("retina", None, methods)
+        asked = Overrides(methods=methods, seeds=(0,), about_data={"data": eyes, "shift": "quality"}).apply(benchmark)
+        settings = prepare(asked)
+        plan = make_plan(asked, settings, load_left(), {(0, name): {"l2": 5e-5} for name in asked.tune})
+        return asked, {node.id: node.spec for node in plan.of_kind("fit")}
+
+    vi, single = fits_of("mean-field-vi")
+    vis, members = fits_of("mean-field-vi-ensemble")
+    assert vis.tune["mean-field-vi-ensemble"] == vi.tune["mean-field-vi"]
+    assert vis.tasks[0].method_network == {"mean-field-vi-ensemble": {"base": 6}}
+    assert len(members) == 3
+    assert single.keys() < members.keys()
+    _, single = fits_of("mc-concrete-dropout")
+    concrete, members = fits_of("mc-concrete-dropout-ensemble")
+    assert concrete.method_arguments == {"mc-concrete-dropout-ensemble": {"l2": 0.0}}
+    assert single.keys() < members.keys()
+
+
 def test_methods_with_the_same_fits_have_the_same_trials(eyes):
     benchmark = told(load_benchmark("retina"), data=eyes, shift="quality")
     plan, trials = plan_trials(benchmark, prepare(benchmark), load_left())

@@ -137,6 +137,55 @@ def test_data_that_is_nowhere_is_said_to_be(tmp_path: Path) -> None:
         TASKS.make("cifar100", data=str(empty / "cifar100_few.npz"))
 
 
+def cut_off(path: Path) -> None:
+    whole = npz(path).read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+
+
+def damaged_inside(path: Path) -> None:
+    x, y = made(100, 10, 0)
+    np.savez_compressed(path, x_train=x // 64, y_train=y, x_test=x // 64, y_test=y)
+    raw = bytearray(path.read_bytes())
+    raw[100:120] = b"\xff" * 20
+    path.write_bytes(raw)
+
+
+def without_training_images(path: Path) -> None:
+    x, y = made(100, 10, 0)
+    np.savez(path, y_train=y, x_test=x, y_test=y)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("spoil", [cut_off, damaged_inside, without_training_images, empty])
+@pytest.mark.parametrize("inner", [".", "cifar10"])
+def test_a_bad_npz_is_named_and_not_said_to_be_absent(tmp_path: Path, monkeypatch, spoil, inner: str) -> None:
+    home = tmp_path / "data" / inner
+    home.mkdir(parents=True)
+    spoil(home / "cifar10_some.npz")
+    for where in ({"data_dir": str(tmp_path / "data")}, {"data": str(home)}):
+        with pytest.raises(BadFile, match=r"cifar10_some\.npz.* (has no array 'x_train'|cannot be read)"):
+            TASKS.make("cifar10", **where)
+    monkeypatch.setenv("DUBIO_DATA", str(tmp_path / "data"))
+    with pytest.raises(BadFile, match=r"cifar10_some\.npz"):
+        TASKS.make("cifar10")
+    with pytest.raises(BadFile, match=r"cifar10_some\.npz"):
+        CIFAR10.tested(None)
+
+
+def test_a_whole_npz_is_taken_though_a_bad_one_lies_beside_it(tmp_path: Path) -> None:
+    cut_off(tmp_path / "cifar10_bad.npz")
+    np.savez(tmp_path / "cifar10_another.npz", images=np.zeros(3))  # called like it, and something else
+    npz(tmp_path / "cifar10_good.npz")
+    assert same(TASKS.make("cifar10", data_dir=str(tmp_path)), TASKS.make("cifar10", data=str(tmp_path)))
+    (tmp_path / "cifar10_good.npz").unlink()
+    (tmp_path / "cifar10_bad.npz").unlink()
+    with pytest.raises(DataMissing, match="does not hold"):
+        TASKS.make("cifar10", data_dir=str(tmp_path))
+
+
 def test_fashion_as_its_authors_publish_it(tmp_path: Path) -> None:
     images = np.arange(3 * 28 * 28).astype(np.uint8).reshape(3, 28, 28)
     folder = tmp_path / "fashion-mnist"

@@ -118,3 +118,15 @@ def test_bad_npz_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"PK nothing")
     with pytest.raises(BadFile, match="cannot be read as npz"):
         own(data=str(path))
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_an_infinite_number_in_npz_is_named_and_nan_is_missing(tmp_path: Path, value: float) -> None:
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    x[5, 1] = np.nan
+    np.savez(tmp_path / "mine.npz", x=x, y=np.arange(40) % 2)
+    assert len(own(data=str(tmp_path / "mine.npz")).split("train")) == 24
+    x[17, 2] = value
+    np.savez(tmp_path / "mine.npz", x=x, y=np.arange(40) % 2)
+    with pytest.raises(BadFile, match=rf"x\[17, 2\] is {value}, which is not a finite number. A missing value is NaN"):
+        own(data=str(tmp_path / "mine.npz"))

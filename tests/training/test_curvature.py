@@ -21,6 +21,7 @@ from dubio.networks.textcnn_v2 import textcnn_v2
 from dubio.training import curvature
 from dubio.training.curvature import diagonal, kronecker
 from dubio.training.labelled import Labelled
+from dubio.training.laplace_structures import check_structure
 from dubio.training.last_layer import LAST, last_diagonal, last_full, last_kronecker, last_layer
 from dubio.training.output_curvature import drawn_roots, hessian, hessian_diagonal, hessian_sum, link_of, roots
 from dubio.training.watching import passed_once
@@ -255,4 +256,4 @@ def test_what_has_no_such_curvature_is_refused():
         link_of(Heteroscedastic().build(4, 3))
     wide = model_of(Network([nn.Identity()], 2000), classes=5)
     with pytest.raises(UserError, match=r"last-full.*10005.*last-kron"):
-        last_full(wide, labelled(rows(2, 2000), classes=5), device=CPU)
+        check_structure(wide, "last-full")

@@ -1,6 +1,7 @@
 """The Laplace collector with batch-norm and on a logistic regression, and the search on a logarithmic grid."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -156,6 +157,38 @@ def test_the_least_on_a_logarithmic_grid():
         asked.append(value)
         return math.nan if value > 5.0 else (math.log10(value) - math.log10(0.06)) ** 2
 
-    assert least_on_log_grid(score, 0.01, 10.0) == pytest.approx(10**-1.25)
+    found = least_on_log_grid(score, 0.01, 10.0)
+    assert found.value == pytest.approx(10**-1.25)
+    assert found.at_bound is None
     np.testing.assert_allclose(asked[:7], 10.0 ** np.arange(-2, 1.1, 0.5))
     assert len(asked) == 9
+
+
+@pytest.mark.parametrize(
+    ("score", "value", "end"),
+    [
+        (lambda v: v, 10**-2.25, "low"),  # ever better downwards
+        (lambda v: -v, 10**1.25, "high"),
+        (lambda v: abs(math.log10(v) + 2.0), 0.01, None),  # the first of the coarse grid, and worse beyond it
+        (lambda v: abs(math.log10(v) - 1.0), 10.0, None),
+        (lambda v: 0.0, 0.01, "low"),  # no optimum at all
+    ],
+)
+def test_a_search_that_runs_into_its_bound_says_at_which_end(score, value, end):
+    found = least_on_log_grid(score, 0.01, 10.0)
+    assert found.value == pytest.approx(value)
+    assert found.at_bound == end
+
+
+def test_a_scale_at_the_edge_of_the_grid_is_in_the_record(monkeypatch):
+    torch.manual_seed(0)
+    model, context = Model(Network([nn.Identity()], 3), Softmax().build(3, 2)), context_of((3,), l2=1e-9)
+    # scores taken from the scale itself: downwards without views, upwards with them
+    told = Laplace("last-diag", draws=2, prior="decay")
+    monkeypatch.setattr(Trials, "nll", lambda self, gaussian, views: gaussian.scale * (1 if views is None else -1))
+    _, said = finished(told, model, replace(context, augmentation=ShiftFlip(1)))
+    assert (said["scale"], said["scale_at_bound"]) == (pytest.approx(10**-2.25), "low")
+    assert (said["scale_with_views"], said["scale_with_views_at_bound"]) == (pytest.approx(10**1.25), "high")
+    assert said["decay_at_bound"] is None
+    _, given = finished(Laplace("last-diag", draws=2, prior="decay", scale=99.0), model, context)
+    assert (given["scale"], given["scale_at_bound"], given["scale_with_views_at_bound"]) == (99.0, None, None)

@@ -69,7 +69,7 @@ def fit(
         "confidence": confidence, "quantity": quantity, "seed": seed, "allow_selected": force,
     }  # fmt: skip
     if max_risk is not None:
-        policy = referral.fit_risk_policy(found, max_risk=max_risk, **common)
+        policy = _risk_policy(found, max_risk, common)
     elif capacity is not None:
         policy = referral.fit_capacity_policy(found, capacity=capacity, **common)
     else:
@@ -118,6 +118,19 @@ def apply(
         typer.echo(f"error among the {applied.kept_labelled} kept rows with a label: {applied.kept_error:.4f}")
     typer.echo(applied.shift.sentence())
     say(f"decisions: {output}")
+
+
+def _risk_policy(calibration: Predictions, max_risk: float, common: dict[str, Any]) -> Policy:
+    """The policy of a bounded error, or a refusal that also says about how much calibration data it would take."""
+    from dubio.referral import NoGuarantee, fit_risk_policy
+    from dubio.referral.needed import needed_words
+
+    try:
+        return fit_risk_policy(calibration, max_risk=max_risk, **common)
+    except NoGuarantee as refusal:
+        asked = {name: common[name] for name in ("confidence", "quantity")}
+        words = needed_words(calibration, max_risk=max_risk, **asked)
+        raise NoGuarantee(f"{refusal} {words}", refusal.upper, refusal.coverage) from refusal
 
 
 def _read(path: Path) -> Policy:

@@ -25,6 +25,9 @@ OWN = (
 TOLD = ("shift", "shift_data")
 """Options that speak of the data a benchmark is told alone."""
 
+SHIPPED = tuple(sorted(path.stem for path in (Path(__file__).parents[1] / "benchmarks").glob("*.toml")))
+"""The benchmarks that come with dubio, for the help, which must not wait for the imports that reading one takes."""
+
 INTERRUPTED = 130
 
 _DATA = "Your own data"
@@ -33,7 +36,7 @@ _CHANGE = "Changing a benchmark"
 
 def run(
     benchmark: Annotated[
-        str | None, typer.Argument(help="A benchmark's name (quick, text, retina) or a TOML file.")
+        str | None, typer.Argument(help=f"A benchmark's name ({', '.join(SHIPPED)}) or a TOML file.")
     ] = None,
     data: Annotated[
         Path | None,
@@ -191,7 +194,7 @@ def _prepare(given: dict[str, Any]) -> BenchmarkRun:
     known = {}
     told = arguments_of({key: given[key] for key in ("data", *OWN, *TOLD)})
     if given["benchmark"] is not None:
-        benchmark = load_benchmark(given["benchmark"], given["preset"])
+        benchmark = load_benchmark(given["benchmark"], given["preset"], given["method"] or ())
     else:
         benchmark, known[0] = own_benchmark(told)
     overrides = Overrides(
@@ -238,6 +241,8 @@ def _carry_out(
         store.close()
     for words in finish.damaged:
         say(f"not used by this run, but damaged: {words}")
+    for words in finish.cautions:
+        say(f"caution: {words}")
     return finish, store
 
 

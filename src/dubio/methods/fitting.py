@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -16,9 +15,11 @@ from torch import Tensor
 from dubio.encoders import Encoding, encoder_from_json
 from dubio.errors import UserError
 from dubio.methods.building import NetworkSpec, build_model, continue_from
+from dubio.methods.checking import check
 from dubio.methods.encoded import encoded, encoder_of, fitted_encoder, learning_splits
 from dubio.methods.recipe import Recipe
 from dubio.methods.specs import fit_spec
+from dubio.methods.stored_tensors import in_place
 from dubio.networks.network import Model
 from dubio.parts import restore
 from dubio.posteriors.mixture import Mixture
@@ -119,6 +120,7 @@ def fit_model(
     started = time.monotonic()
     device = torch.device(context.device)
     model.to(device)
+    recipe.collect.check(model)
     slots = Slots(recipe.objective, recipe.optimiser, recipe.schedule, recipe.collect)
     loop = LoopContext(device, context.progress, context.checkpoint)
     held, progress = train(model, slots, train_data, val_data, seed=seed, member=member, context=loop)
@@ -159,7 +161,7 @@ def _start(model: Model, recipe: Recipe, spec: Mapping[str, Any], context: FitCo
         )
     if recipe.start is None:
         raise UserError("start: weights to continue from are given, but this recipe starts from scratch.")
-    start_from(model, recipe.start, {name: torch.from_numpy(np.array(array)) for name, array in context.start.items()})
+    start_from(model, recipe.start, {name: in_place(array) for name, array in context.start.items()})
 
 
 def start_from(model: Model, start: Recipe, tensors: Mapping[str, Tensor]) -> None:
@@ -182,6 +184,7 @@ def fit_recipe(recipe: Recipe, task: Task, network: NetworkSpec, *, seed: int, c
     alone = FitContext(context.device, context.progress, encoding=encoding)
     for member in range(recipe.members):
         spec = fit_spec(recipe, task, encoding, network, seed=seed, member=member)
+        check(spec, task)
         fitted = _fit_with_start(recipe, task, network, seed, member, alone)
         model = build_model(spec, encoder_from_json(fitted.encoder).shape)
         named = {name: torch.from_numpy(array) for name, array in fitted.tensors.items()}

@@ -14,7 +14,7 @@ from dubio.methods.recipe import Recipe
 from dubio.methods.setups import ENSEMBLE, SETUPS, TRAINING, Setup, assemble
 from dubio.posteriors.laplace_blocks import Damping
 from dubio.registry import method
-from dubio.training.laplace import Laplace, Prior
+from dubio.training.laplace import Laplace, Prior, check_decay
 from dubio.training.laplace_structures import Structure
 from dubio.training.schedules import Constant
 
@@ -42,6 +42,8 @@ def assemble_laplace(row: Setup, arguments: Arguments) -> Recipe:
     """The recipe of a row with a user's arguments, all filled in."""
     ordinary = {name: arguments[name] for name in TRAINING}
     predicted = assemble(row, ordinary)
+    if arguments["prior"] == "decay":
+        check_decay(getattr(predicted.optimiser, "l2", 0.0))  # now, not behind the training that it starts from
     start = assemble(SETUPS[0], {**ordinary, "views": 0}).fit_part()
     named = {name: arguments[name] for name in ("structure", "prior", "scale", "damping")}
     return replace(

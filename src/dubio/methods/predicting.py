@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from dubio.data.batches import collate, prediction_rows
 from dubio.encoders import Encoded
 from dubio.methods.building import build_model
 from dubio.methods.encoded import canonical, encoded, encoder_of
 from dubio.methods.recipe import Recipe
+from dubio.methods.stored_tensors import in_place
 from dubio.parts import restore
 from dubio.posteriors.posterior import Drawn, Posterior, parts_of
 from dubio.training.labelled import EVALUATION_BATCH, to_device
@@ -64,20 +63,13 @@ def predictor(
     """
     text = canonical(encoder)
     model = build_model(spec, encoder_of(text).shape).to(torch.device(device))
-    named = {name: _in_place(array) for name, array in tensors.items()}
+    named = {name: in_place(array) for name, array in tensors.items()}
     collect = cast(Recipe, restore(spec["recipe"])).collect
     posterior = collect.restore(named, model, prediction["samples"], restore(prediction["views"]))
-    if "most" in prediction:
-        posterior = posterior.first(prediction["most"])
+    if "latest" in prediction:
+        posterior = posterior.fewer(prediction["latest"])
     drawn = posterior.draw(number(prediction["seed"], prediction["member"], "prediction"))
     return lambda split: _predictions(drawn, encoded(text, split), split, spec["task"], device)
-
-
-def _in_place(array: NDArray[Any]) -> Tensor:
-    """An array as a tensor without copying it: a file's memory is read as it is needed, and written by nobody."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(array)
 
 
 def predict_with(
@@ -138,4 +130,5 @@ def sampled(
                 if (variance := getattr(found, name)) is not None:
                     whole = variances.setdefault(name, np.empty((*shape[:2], *variance.shape[2:]), dtype=np.float32))
                     whole[mine, rows] = variance.cpu().numpy()
+        del part  # or the next one is made beside it
     return logits, variances

@@ -40,7 +40,7 @@ class Recipe:
         members: Independent fits whose predictions are pooled.
         samples: Noise draws a weight state; 0 is a deterministic pass.
         views: Random views of each example at prediction, or None.
-        most: At most so many of the weight states predict, or of the noise draws of a single one; 0 for all.
+        most: At most so many weight states predict, the latest, or noise draws of a single one; 0 for all.
     """
 
     name: str = ""

@@ -25,7 +25,7 @@ from dubio.training.optimisers import SGD, Adam, AdamW, Optimiser
 from dubio.training.schedules import Constant, Cosine, Linear, LinearTail, Schedule, Step
 
 OptimiserName = Literal["adam", "adamw", "sgd"]
-ScheduleName = Literal["constant", "cosine", "linear", "step", "step_130", "linear_tail"]
+ScheduleName = Literal["constant", "cosine", "linear", "step", "step_45", "step_130", "linear_tail"]
 CollectorName = Literal["best_on_validation", "last"]
 
 _SCHEDULES: dict[str, Callable[[], Schedule]] = {
@@ -33,7 +33,8 @@ _SCHEDULES: dict[str, Callable[[], Schedule]] = {
     "cosine": Cosine,
     "linear": Linear,
     "step": Step,
-    # 0.1^(epoch // 30) over 130 epochs (pitfalls paper, ImageNet)
+    # 0.1^(epoch // 30) over 45 and over 130 epochs (pitfalls paper, ImageNet: VI, and ordinary training)
+    "step_45": lambda: Step((30 / 45,)),
     "step_130": lambda: Step(tuple(30 * k / 130 for k in (1, 2, 3, 4))),
     "linear_tail": LinearTail,
 }

@@ -60,7 +60,7 @@ def fit_spec(
 
 def pred_spec(recipe: Recipe, fit_id: str, *, seed: int, member: int) -> dict[str, Any]:
     """Everything that makes the predictions of one fit; its hash is their identity."""
-    fewer = {"most": recipe.most} if recipe.most else {}
+    fewer = {"latest": recipe.most} if recipe.most else {}
     return {
         **fewer,
         "schema": SCHEMA,

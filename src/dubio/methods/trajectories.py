@@ -144,7 +144,12 @@ def _tail(name: str, arguments: Arguments) -> tuple[int, Schedule, Collector]:
     """Epochs, schedule and collector of the tail."""
     if "tail_low_lr" not in arguments:
         collect = SWAG(arguments["rank"], arguments["samples"]) if "rank" in arguments else SWA()
-        return arguments["tail_epochs"], ConstantTail(), collect
+        least, whose = (2, "a covariance takes two") if isinstance(collect, SWAG) else (1, "a mean takes one")
+        if (epochs := arguments["tail_epochs"]) < least:
+            raise UserError(
+                f"{name}: tail_epochs must be at least {least}: each gives one snapshot, and {whose}; given {epochs}."
+            )
+        return epochs, ConstantTail(), collect
     cycle, high, low = arguments["cycle_epochs"], arguments["tail_lr"], arguments["tail_low_lr"]
     if cycle < 2 or cycle % 2:
         raise UserError(

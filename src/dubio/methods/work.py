@@ -7,6 +7,7 @@ needs to know nothing of networks.
 from __future__ import annotations
 
 from dubio.methods.building import NetworkSpec
+from dubio.methods.checking import check
 from dubio.methods.encoded import encode_split
 from dubio.methods.estimate import estimate
 from dubio.methods.fitting import FitContext, Fitted, fit, fit_recipe
@@ -17,6 +18,7 @@ __all__ = [
     "FitContext",
     "Fitted",
     "NetworkSpec",
+    "check",
     "encode_split",
     "estimate",
     "fit",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dubio.errors import UserError
 from dubio.methods.recipe import Recipe
-from dubio.modules.passes import classes_of, watch
+from dubio.modules.passes import check_logits, classes_of, watch
 from dubio.modules.wrapping import check_parameters, model_of
 from dubio.networks.network import Model
 from dubio.training.seeds import number
@@ -65,12 +67,22 @@ class Builder:
         with torch.random.fork_rng(devices=[]):
             return classes_of((watch(module, self.rows),))
 
+    def check_outputs(self) -> None:
+        """Refuse a module that gives probabilities already.
+
+        Raises:
+            UserError: With what it does.
+        """
+        module = self.module(0)
+        with torch.random.fork_rng(devices=[]):
+            check_logits(module, self.rows, self.target)
+
 
 def check_source(source: Source, members: int) -> None:
     """Refuse what no members can be made from.
 
     Raises:
-        UserError: For something that is neither, or one module for several members.
+        UserError: For something that is neither, a function that needs arguments, or one module for several members.
     """
     if isinstance(source, nn.Module):
         if members > 1:
@@ -80,3 +92,18 @@ def check_source(source: Source, members: int) -> None:
             )
     elif not callable(source):
         raise UserError(f"network: must be an nn.Module, or a function that makes one; given {type(source).__name__}.")
+    elif needed := _arguments(source):
+        raise UserError(
+            f"network: the function is called without arguments, and needs {', '.join(needed)}; give them in one "
+            "without, such as network=lambda: MyModule(...)."
+        )
+
+
+def _arguments(source: Callable[..., Any]) -> list[str]:
+    """The arguments that a function cannot be called without."""
+    try:
+        parameters = inspect.signature(source).parameters.values()
+    except (ValueError, TypeError):  # some functions written in C do not say
+        return []
+    open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in open_ended]

@@ -69,7 +69,8 @@ class FittedModule:
             labels: Of ``x``, where it has none itself; without any the predictions are unlabelled.
 
         Raises:
-            UserError: When the inputs are not of the shape that was fitted, or multilabel predictions have no labels.
+            UserError: When the inputs are not finite, or not of the shape and type that were fitted, or multilabel
+                predictions have no labels.
         """
         given = read(x, "x") if labels is None else read((x, labels), "x")
         if given.labels is None and self.target == "multilabel":
@@ -112,8 +113,7 @@ class FittedModule:
 
     def _predictions(self, given: Given) -> Predictions:
         rows, classes = len(given.rows), len(self.classes)
-        if given.shape != self.form.shape:
-            raise UserError(f"x: an input has shape {list(given.shape)}; the fit saw {list(self.form.shape)}.")
+        given = given.like(self.form.shape, self.form.dtype, "x", "the fit saw")
         if given.labels is not None:
             labels = checked_labels(given.labels, rows, classes, self.target, "x")
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from dubio.methods.devices import check_device
 from dubio.methods.fitting import FitContext, fit_model, start_from
 from dubio.methods.recipe import Recipe
 from dubio.modules.building import Builder, Source, check_source
+from dubio.modules.calls import call_of
 from dubio.modules.examples import Given, checked_labels, hold_out, read
 from dubio.modules.fitted import FittedModule, Form
 from dubio.modules.supported import chain, recipe_of
+from dubio.modules.under_way import UnderWay, under_way
 from dubio.networks.network import Model
 from dubio.posteriors.posterior import Restored
 from dubio.training.labelled import Labelled
@@ -44,6 +47,7 @@ def fit(
     seed: int = 0,
     device: str = "cpu",
     progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
     **arguments: Any,
 ) -> FittedModule:
     """Fit a method to your own PyTorch module and data.
@@ -61,6 +65,8 @@ def fit(
         seed: Fixes first weights, order, noise and draws.
         device: Where, as torch names it.
         progress: Told the fraction done and a few words, once an epoch and at the end.
+        checkpoint: A folder that keeps the fit while it is under way, so that the same call goes on after it was
+            interrupted; it is removed when the fit is done. None keeps nothing.
         arguments: The method's arguments (``dubio list methods`` shows them).
 
     Returns:
@@ -72,17 +78,18 @@ def fit(
     """
     one_of("target", target, TARGETS)
     check_device(device, "device")
-    if seed < 0:
-        raise UserError(f"seed: must be at least 0; given {seed}.")
+    seed = _whole(seed)
     given = read(train, "train")
     recipe = recipe_of(method, arguments, given.batch)
     check_source(network, recipe.members)
     builder = Builder(network, _few(given), target, seed)
     names = _names(classes, builder.classes())
+    builder.check_outputs()
     data = _learning(given, None if val is None else read(val, "val"), len(names), target)
     work = _Work(builder, data, modality_of(builder.rows), device, progress or _silent, recipe)
     form = Form(given.shape, str(builder.rows.numpy().dtype), work.weights())  # whether it can be is known first
-    fits = [work.member(k) for k in range(recipe.members)]
+    with under_way(checkpoint, lambda: call_of(recipe, builder.module(0), data, names, target, seed), device) as kept:
+        fits = [work.member(k, kept) for k in range(recipe.members)]
     work.progress(1.0, "done")
     parts, records = tuple(part for part, _ in fits), tuple(record for _, record in fits)
     return FittedModule(recipe, parts, names, target, seed, device, form, records)
@@ -99,25 +106,37 @@ class _Work:
     progress: Progress
     recipe: Recipe
 
-    def member(self, k: int) -> tuple[Restored, dict[str, Any]]:
+    def member(self, k: int, kept: UnderWay | None) -> tuple[Restored, dict[str, Any]]:
         """Fit the recipe of one member and, before it, those that it starts from; what it leaves, and its record."""
         links = list(chain(self.recipe))
         tensors: dict[str, Tensor] = {}
-        seed = self.builder.seed
-        cuda = [torch.device(self.device)] if torch.device(self.device).type == "cuda" else []
         for i, link in enumerate(links):
             recipe = link.for_task(self.inputs, self.builder.target)
             model = self.builder.model(recipe, k)
+            say = partial(self._say, k * len(links) + i, self.recipe.members * len(links))
+            if kept is not None and (found := kept.finished(k, i)) is not None:
+                tensors, record = found
+                say(1.0, "done before")
+                continue
             if recipe.start is not None:
                 start_from(model, recipe.start, tensors)
-            say = partial(self._say, k * len(links) + i, self.recipe.members * len(links))
-            # a module may draw from torch's own generator, as nn.Dropout does
-            with torch.random.fork_rng(devices=cuda):
-                torch.manual_seed(number(seed, k, "noise"))
-                context = FitContext(self.device, say)
-                posterior, record = fit_model(model, recipe, *self.data, seed=seed, member=k, context=context)
-            tensors = {name: tensor.detach().cpu() for name, tensor in posterior.tensors().items()}
+            context = FitContext(self.device, say, None if kept is None else kept.checkpoint(k, i))
+            tensors, record = self._fit(model, recipe, k, context)
+            if kept is not None:
+                tensors = {name: tensor.clone() for name, tensor in tensors.items()}  # snapshots may be in its files
+                kept.finish(k, i, tensors, record)
         return restored(recipe, tensors, model), record
+
+    def _fit(
+        self, model: Model, recipe: Recipe, k: int, context: FitContext
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        cuda = [torch.device(self.device)] if torch.device(self.device).type == "cuda" else []
+        seed = self.builder.seed
+        # a module may draw from torch's own generator, as nn.Dropout does
+        with torch.random.fork_rng(devices=cuda):
+            torch.manual_seed(number(seed, k, "noise"))
+            posterior, record = fit_model(model, recipe, *self.data, seed=seed, member=k, context=context)
+        return {name: tensor.detach().cpu() for name, tensor in posterior.tensors().items()}, record
 
     def weights(self) -> dict[str, list[int]]:
         """The shapes of the model's state, by name."""
@@ -131,12 +150,18 @@ class _Work:
 def restored(recipe: Recipe, tensors: dict[str, Tensor], model: Model) -> Restored:
     """What a fit left, ready to predict as its recipe says."""
     found = recipe.collect.restore(tensors, model, recipe.samples, recipe.views)
-    return found.first(recipe.most) if recipe.most else found
+    return found.fewer(recipe.most) if recipe.most else found
 
 
 def shapes_of(model: Model) -> dict[str, list[int]]:
     """The shapes of a model's state, by name."""
     return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+
+
+def _whole(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise UserError(f"seed: must be a whole number, at least 0; given {seed!r}.")
+    return int(seed)
 
 
 def _few(given: Given) -> Tensor:
@@ -168,7 +193,6 @@ def _learning(given: Given, val: Given | None, classes: int, target: Target) -> 
             Labelled(given.taken(rest), labels[rest], classes),
             Labelled(given.taken(held), labels[held], classes),
         )
-    if val.shape != given.shape:
-        raise UserError(f"val: an input has shape {list(val.shape)}; one of train has {list(given.shape)}.")
+    val = val.like(given.shape, str(given.rows.values.dtype), "val", "those of train have")
     chosen = checked_labels(val.labels, len(val.rows), classes, target, "val")
     return Labelled(given.rows, labels, classes), Labelled(val.rows, chosen, classes)

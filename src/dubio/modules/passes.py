@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dubio.errors import UserError
 from dubio.modules.dropout import dropouts
+from dubio.types import Target
 
 
 @dataclass
@@ -91,6 +92,28 @@ def plain_attention() -> Iterator[None]:
         yield
     finally:
         torch.backends.mha.set_fastpath_enabled(before)
+
+
+def check_logits(module: nn.Module, rows: Tensor, target: Target) -> None:
+    """Refuse probabilities in place of logits: their likelihood would be that of other probabilities.
+
+    Raises:
+        UserError: When every row of the module's outputs is non-negative and sums to 1, or, where each label counts on
+            its own, a sigmoid comes last.
+    """
+    with torch.enable_grad(), plain_attention():
+        output: Tensor = module.eval()(rows)
+    values = output.detach()
+    if bool((values >= 0).all()) and bool(((values.sum(1) - 1.0).abs() < 1e-4).all()):
+        raise UserError(
+            "network: the module gives probabilities: all its outputs are at least 0, and those of an example sum to "
+            "1. It must give logits, of which the softmax is taken here; leave its own softmax out."
+        )
+    if target == "multilabel" and type(output.grad_fn).__name__.startswith("SigmoidBackward"):
+        raise UserError(
+            "network: the module ends with a sigmoid. It must give logits, of which the sigmoid is taken here; leave "
+            "its own out."
+        )
 
 
 def classes_of(passes: tuple[Passed, ...]) -> int:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from dubio.errors import BadFile, UserError
 from dubio.formats.tensors import read_tensors, write_tensors
 from dubio.methods.devices import check_device
-from dubio.methods.recipe import Recipe
 from dubio.modules.building import Builder, Source, check_source
-from dubio.modules.fitted import FittedModule, Form
-from dubio.modules.fitting import modality_of, restored, shapes_of
+from dubio.modules.fitted import FittedModule
+from dubio.modules.fitting import modality_of, shapes_of
+from dubio.modules.reading import KEY, SCHEMA, specification_of
+from dubio.modules.tensor_checks import member_of
 from dubio.networks.network import Model
-from dubio.parts import describe, restore
-
-SCHEMA = 1
-KEY = "dubio_module_fit"
-"""Where the file's header has the specification."""
+from dubio.parts import describe
 
 
 def save(fitted: FittedModule, path: Path) -> None:
@@ -60,27 +60,37 @@ def load_fit(path: str | Path, *, network: Source, device: str = "cpu") -> Fitte
         UserError: When the module is not the one that was fitted.
     """
     check_device(device, "device")
+    name = repr(str(path))
     arrays, header = read_tensors(Path(path))
-    if KEY not in header:
-        raise BadFile(f"{str(path)!r}: not a fit of a module, as dubio.fit(...).save(...) writes it.")
-    found = json.loads(header[KEY])
-    if found["schema"] != SCHEMA:
-        raise BadFile(f"{str(path)!r}: written in format {found['schema']}; this dubio reads {SCHEMA}.")
-    recipe = cast(Recipe, restore(found["recipe"]))
-    check_source(network, recipe.members)
-    rows = torch.from_numpy(np.zeros((2, *found["shape"]), dtype=found["dtype"]))
-    builder = Builder(network, rows, found["target"], found["seed"])
-    settled = recipe.for_task(modality_of(rows), found["target"])
+    found = specification_of(header, name)
+    check_source(network, found.recipe.members)
+    rows = torch.from_numpy(np.zeros((2, *found.form.shape), dtype=found.form.dtype))
+    builder = Builder(network, rows, found.target, found.seed)
+    recipe = found.recipe.for_task(modality_of(rows), found.target)
+    grouped = _by_member(arrays, found.recipe.members, name)
     members = []
-    for k in range(recipe.members):
-        start = f"{k}:"
-        named = {n.removeprefix(start): torch.from_numpy(np.array(a)) for n, a in arrays.items() if n.startswith(start)}
-        model = builder.model(settled, k)
-        _check(model, found["weights"])
-        members.append(restored(settled, named, model.to(torch.device(device))))
-    form = Form(tuple(found["shape"]), found["dtype"], found["weights"])
-    names, records = tuple(found["classes"]), tuple(found["records"])
-    return FittedModule(recipe, tuple(members), names, found["target"], found["seed"], device, form, records)
+    for k, named in enumerate(grouped):
+        model = builder.model(recipe, k)
+        _check(model, found.form.weights)
+        members.append(member_of(recipe, named, model.to(torch.device(device)), f"{name}, member {k}"))
+    if len(found.classes) != builder.classes():
+        raise BadFile(f"{name}: {len(found.classes)} names of classes; the module gives {builder.classes()} logits.")
+    return FittedModule(
+        found.recipe, tuple(members), found.classes, found.target, found.seed, device, found.form, found.records
+    )
+
+
+def _by_member(arrays: Mapping[str, NDArray[Any]], members: int, path: str) -> list[dict[str, Tensor]]:
+    """The tensors of each member, ``<member>:<name>`` in the file."""
+    found: list[dict[str, Tensor]] = [{} for _ in range(members)]
+    for key, array in arrays.items():
+        member, colon, name = key.partition(":")
+        if not colon or not member.isdecimal() or int(member) >= members:
+            raise BadFile(
+                f"{path}: there must be no tensor {key!r}; all are named '<member>:<name>', the member below {members}."
+            )
+        found[int(member)][name] = torch.from_numpy(np.array(array))
+    return found
 
 
 def _check(model: Model, weights: dict[str, list[int]]) -> None:

@@ -18,6 +18,7 @@ from dubio.networks.gaussian_weights import KINDS, GaussianWeights
 from dubio.networks.network import Model, Network
 from dubio.networks.noise import DropoutEdit, fill
 from dubio.training.laplace import Laplace
+from dubio.training.laplace_structures import layers_of
 from dubio.types import Target
 
 
@@ -103,12 +104,21 @@ def model_of(module: nn.Module, recipe: Recipe, rows: Tensor, target: Target) ->
             edit.make_gaussian(_gaussian(model))
         else:
             fill(model, edit)  # type: ignore[arg-type]  # what is supported fills sites, or is Gaussian
-    if isinstance(recipe.collect, Laplace) and recipe.collect.structure.startswith("last-") and path is None:
+    if isinstance(recipe.collect, Laplace):
+        _check_laplace(model, recipe.collect, passes, path)
+    recipe.collect.check(model)
+    return model
+
+
+def _check_laplace(model: Model, laplace: Laplace, passes: tuple[Passed, ...], path: str | None) -> None:
+    """Refuse a structure that the module has no layers for: before hours of training, not behind them."""
+    if not laplace.structure.startswith("last-"):
+        layers_of(model, (seen.inputs for seen in passes))
+    elif path is None:
         raise UserError(
-            f"structure={recipe.collect.structure!r} needs a last layer: an nn.Linear with a bias, whose outputs are "
+            f"structure={laplace.structure!r} needs a last layer: an nn.Linear with a bias, whose outputs are "
             "the logits as the module gives them; this module ends otherwise: use 'kron' or 'diag'."
         )
-    return model
 
 
 def check_parameters(module: nn.Module) -> None:

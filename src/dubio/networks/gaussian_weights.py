@@ -4,14 +4,15 @@ Every weight is W ~ N(μ, σ²) on its own; the prior is N(0, 1/(N·l2)), the on
 N training examples (pitfalls paper, eq. 12). Biases and batch-norm stay as they are. A stage (or head) names the layers
 that may become Gaussian in its attribute ``uncertain`` or, without one, in ``bounds``.
 
-While training, one of two estimators of the same expectation is used, each with one set of draws a mini-batch:
+While training, outputs are drawn by one of these, each with one set of draws a mini-batch:
 
 - *Flipout* (Wen et al., 2018): one perturbation ΔW = σ∘ε of the batch, and for example b signs r_b, s_b = ±1 over
   output and input channels, W_b = μ + ΔW∘(r_b s_bᵀ), so that h_b W_b = h_b μ + r_b∘((s_b∘h_b) ΔW). Each example sees
   the marginal distribution of an independent draw; two examples' perturbations are uncorrelated, not independent.
 - *Local reparameterisation* (Kingma et al., 2015): outputs are drawn, N(h μ, h² σ²). For dense layers it is exact; of
   a convolution every output has its right distribution, but the positions, which share the weights, are drawn
-  independently.
+  independently: another expectation than that over weights.
+- *Mixed*: local reparameterisation in dense layers, where it is exact and varies least, Flipout in convolutions.
 
 At prediction no estimator is needed: sample s is *one* set of weights, μ + σ∘ε_s with ε_s from (seed, s, layer), for
 all examples. It is exact, never depends on the batch, costs one ordinary pass, and is one function of the posterior.
@@ -22,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Generator, Tensor, nn
@@ -31,7 +32,7 @@ from torch.nn import functional
 from dubio.errors import UserError
 from dubio.parts import part
 
-Estimator = Literal["flipout", "local_reparameterisation"]
+Estimator = Literal["flipout", "local_reparameterisation", "mixed"]
 
 LEAST_VARIANCE = 1e-20
 """Where no input reaches an output its variance is 0, of whose root there is no gradient."""
@@ -46,7 +47,10 @@ class GaussianLayer(nn.Module):
         place: The layer's path in its model, by which its draws are named.
         given: The weight drawn for the sample under way, set by the engine.
         generator: Where draws come from while training.
+        exact: The estimator of the right expectation that varies least for this sort of layer.
     """
+
+    exact: ClassVar[Estimator]
 
     weight: Tensor
     bias: Tensor | None
@@ -66,7 +70,8 @@ class GaussianLayer(nn.Module):
         """Random while training; otherwise with the weight in use."""
         if not self.training:
             return self.with_weight(h, self.in_use, self.bias)
-        return self.flipped(h) if self.options.estimator == "flipout" else self.locally(h)
+        chosen = self.exact if self.options.estimator == "mixed" else self.options.estimator
+        return self.flipped(h) if chosen == "flipout" else self.locally(h)
 
     @property
     def in_use(self) -> Tensor:
@@ -119,6 +124,8 @@ class GaussianLayer(nn.Module):
 class GaussianLinear(GaussianLayer, nn.Linear):  # type: ignore[misc]  # torch does not say that bias may be None
     """A dense layer with Gaussian weights."""
 
+    exact = "local_reparameterisation"
+
     def with_weight(self, h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """h Wᵀ + b."""
         return functional.linear(h, weight, bias)
@@ -134,6 +141,8 @@ class GaussianLinear(GaussianLayer, nn.Linear):  # type: ignore[misc]  # torch d
 
 class GaussianConv2d(GaussianLayer, nn.Conv2d):
     """A 2-D convolution with Gaussian weights."""
+
+    exact = "flipout"
 
     def with_weight(self, h: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """W ⋆ h + b."""
@@ -181,8 +190,8 @@ class GaussianWeights:
         if not 0.0 <= self.anneal <= 1.0:
             raise UserError(f"gaussian_weights: anneal must lie between 0 and 1; given {self.anneal}.")
         if self.estimator not in get_args(Estimator):
-            known = " or ".join(get_args(Estimator))
-            raise UserError(f"gaussian_weights: estimator must be {known}; given {self.estimator!r}.")
+            known = ", ".join(get_args(Estimator))
+            raise UserError(f"gaussian_weights: estimator must be one of {known}; given {self.estimator!r}.")
 
     def put_on(self, network: nn.Module, head: nn.Module) -> None:
         """Make the offered layers of a network and its head Gaussian.

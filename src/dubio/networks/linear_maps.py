@@ -80,7 +80,7 @@ def linear_maps(model: nn.Module) -> dict[str, WeightMatrix]:
     """Every trainable linear map of a model, by the path of the module whose passes show its inputs and outputs.
 
     A convolution in groups, or padded by anything but zeros, is not among them, nor is a layer whose weight is computed
-    from another one.
+    from another one, or frozen; a frozen bias is no part of its layer's matrix.
     """
     parameters = dict(model.named_parameters())
     found = {}
@@ -118,5 +118,5 @@ def _matrix(
 ) -> WeightMatrix | None:
     if weight not in parameters or not parameters[weight].requires_grad:
         return None
-    own = bias if bias in parameters else None
+    own = bias if bias is not None and bias in parameters and parameters[bias].requires_grad else None
     return WeightMatrix(weight, own, tuple(parameters[weight].shape), outputs_last)

@@ -60,10 +60,10 @@ class LaplaceDraws:
             return DrawnHeads(chosen)
         return chosen.draw(seed)
 
-    def first(self, most: int) -> LaplaceDraws:
+    def fewer(self, most: int) -> LaplaceDraws:
         """At most so many of the draws."""
-        viewed = None if self.viewed is None else self.viewed.first(most)
-        return replace(self, plain=self.plain.first(most), viewed=viewed)
+        viewed = None if self.viewed is None else self.viewed.fewer(most)
+        return replace(self, plain=self.plain.fewer(most), viewed=viewed)
 
     def tensors(self) -> dict[str, Tensor]:
         """The distribution once, both scales, and the batch-norm statistics of every draw at each."""

@@ -37,10 +37,13 @@ class Points:
         makers = [lambda state=state: state for state in self.states]
         return drawn(self.model, makers, seed, Noise(self.samples, self.views))
 
-    def first(self, most: int) -> Points:
-        """At most so many of the states; of a single one, at most so many noise draws, or views without any."""
+    def fewer(self, most: int) -> Points:
+        """At most so many of the states, the latest; of a single one, so many noise draws, or views without any.
+
+        Snapshots come in the order of their training, whose first ones may hardly be trained.
+        """
         if len(self.states) > 1:
-            return replace(self, states=self.states[:most])
+            return replace(self, states=self.states[-most:])
         if self.samples == 0 and self.views is not None:
             return replace(self, views=replace(self.views, each=min(self.views.each, most)))
         return replace(self, samples=min(self.samples, most))

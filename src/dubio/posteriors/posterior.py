@@ -62,8 +62,8 @@ class Posterior(Protocol):
 class Restored(Posterior, Protocol):
     """What one fit left, read back from the store."""
 
-    def first(self, most: int) -> Restored:
-        """The same posterior with at most so many of its weight states; of a single one, so many noise draws."""
+    def fewer(self, most: int) -> Restored:
+        """The same posterior with at most so many weight states, the latest; of a single one, so many noise draws."""
         ...
 
 

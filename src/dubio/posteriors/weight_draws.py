@@ -68,7 +68,7 @@ class WeightDraws:
         """The weight state of draw k."""
         return {**self.fixed, **self.distribution.draw(generator_of(self.seed, k)), **self.buffers[k]}
 
-    def first(self, most: int) -> WeightDraws:
+    def fewer(self, most: int) -> WeightDraws:
         """At most so many of the draws."""
         return replace(self, buffers=self.buffers[:most])
 

@@ -18,6 +18,7 @@ import numpy as np
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct
 from dubio.referral.bounds import SLACK, Bound
+from dubio.referral.calibration_set import usable
 from dubio.referral.search import DESIGN_SHARE
 from dubio.referral.units import Claim, graded_uncertainty, units_of
 from dubio.referral.walk import GUARD_SHARE
@@ -96,6 +97,32 @@ def units_needed(like: Predictions, *, max_risk: float, confidence: float, quant
         if count is not None and (best is None or plan.total(count, share) < best.units):
             best = Needed(plan.total(count, share), share, error)
     return best
+
+
+def needed_words(calibration: Predictions, *, max_risk: float, confidence: float, quantity: str) -> str:
+    """What a bound that these calibration rows do not show would take, in a sentence or two.
+
+    Args:
+        calibration: The rows that were not enough; what they show of the system is the guide.
+        max_risk: The bound.
+        confidence: Of the promise.
+        quantity: The uncertainty to refer by.
+    """
+    known = usable(calibration, labelled="the number of units needed", allow_selected=True).predictions
+    units = units_of(known, graded_uncertainty(known, quantity), 1.0 - correct(known))
+    what = "rows" if units.single else "groups"
+    needed = units_needed(known, max_risk=max_risk, confidence=confidence, quantity=quantity)
+    if needed is None:
+        fewest = fewest_units(max_risk, confidence, single=units.single)
+        least = "" if fewest is None else f" Even if nothing were wrong, {max_risk:.4g} would take {fewest:,} {what}."
+        return (
+            f"Even {MOST:,} {what} like these would hardly do: as far as these can tell, the kept err too often, "
+            f"however many are referred.{least}"
+        )
+    return (
+        f"If more {what} are like these, it takes at least about {needed.units:,} of them, with {needed.kept:.0%} "
+        f"kept; now there are {units.count:,}. Twice what it takes is on the safer side."
+    )
 
 
 def fewest_units(max_risk: float, confidence: float, *, single: bool) -> int | None:

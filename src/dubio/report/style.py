@@ -49,6 +49,7 @@ ENSEMBLING: dict[str, tuple[str, str]] = {
     "swag": ("#6d8f1f", "H"),
     "mean-field-vi": ("#2f7f86", "v"),
     "laplace": ("#8c564b", "*"),
+    "laplace-last": ("#44aaee", "X"),
 }
 """Those of the ensembling study: apart from each other, from one network and from MC dropout, not from all above."""
 

@@ -31,7 +31,7 @@
     method.deterministic = {}       # arguments of one method on this task
     method_network.mean-field-vi = { width = 32 } # other arguments of the network for one method
     called = "digits-far"           # what results call it, where another entry has the same task and network
-    most_samples = 5                # predict with the first so many samples of each method
+    most_samples = 5                # predict with so many samples of each method; of snapshots, the latest
 
 What holds for all tasks of a network is said once (:mod:`dubio.runner.expanding`); presets
 (:mod:`dubio.runner.presets`) are laid over all of this. Every key is known or refused with the nearest known name.
@@ -40,7 +40,7 @@ What holds for all tasks of a network is said once (:mod:`dubio.runner.expanding
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -154,12 +154,13 @@ def built_in() -> tuple[str, ...]:
     return tuple(sorted(item.name[:-5] for item in _home().iterdir() if item.name.endswith(".toml")))
 
 
-def load_benchmark(name: str, preset: str | None = None) -> Benchmark:
+def load_benchmark(name: str, preset: str | None = None, methods: Sequence[str] = ()) -> Benchmark:
     """A benchmark by name, or from the TOML file at that path.
 
     Args:
         name: The name or path.
         preset: One of its presets; None for its default one, if it has any.
+        methods: Methods that will be asked for: what is said of them is kept, whatever the preset leaves out.
 
     Raises:
         UnknownName: When it is neither, or has no such preset.
@@ -178,13 +179,18 @@ def load_benchmark(name: str, preset: str | None = None) -> Benchmark:
     else:
         raise UnknownName("benchmark (or TOML file)", name, built_in())
     try:
-        return parse_benchmark(tomllib.loads(text), preset)
+        return parse_benchmark(tomllib.loads(text), preset, methods)
     except (tomllib.TOMLDecodeError, UserError) as fault:
         raise BadFile(f"benchmark {name!r}: {fault}") from fault
 
 
-def parse_benchmark(table: Table, preset: str | None = None) -> Benchmark:
+def parse_benchmark(table: Table, preset: str | None = None, methods: Sequence[str] = ()) -> Benchmark:
     """A benchmark from its table, with one of its presets or its default one laid over it.
+
+    Args:
+        table: As the TOML file has it.
+        preset: As for :func:`load_benchmark`.
+        methods: Likewise.
 
     Raises:
         UserError: For a key that is unknown or missing, or a value of another type.
@@ -198,7 +204,7 @@ def parse_benchmark(table: Table, preset: str | None = None) -> Benchmark:
     plain = _parse(whole, "")
     check_presets(whole)
     chosen = chosen_preset(whole, preset)
-    return _parse(overlaid(whole, whole["preset"][chosen]), chosen) if chosen else plain
+    return _parse(overlaid(whole, whole["preset"][chosen], methods), chosen) if chosen else plain
 
 
 def _parse(table: Table, preset: str) -> Benchmark:

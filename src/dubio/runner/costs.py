@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dubio.errors import UserError
 from dubio.parts import restore
 from dubio.runner.executor import Executor, Finished
 from dubio.runner.left import Left
@@ -21,6 +22,25 @@ UNKNOWN: Cost = {"seconds": 0.0, "bytes": 0.0}
 def family(spec: Mapping[str, Any]) -> str:
     """What fits have in common that cost the same: all but seed, member and the fit they start from."""
     return identity({key: value for key, value in spec.items() if key not in ("seed", "member", "start")})
+
+
+def check_fits(nodes: Iterable[Node], settings: Sequence[Setting], left: Left) -> None:
+    """Refuse fits that are known to fail: hours of the trainings that they start from would be a bad way to find out.
+
+    Raises:
+        UserError: Naming task, network and method.
+    """
+    for node in {family(node.spec): node for node in nodes if node.kind == "fit"}.values():
+        place = settings[node.setting]
+        try:
+            left.check(node.spec, place.task)
+        except UserError as fault:
+            raise UserError(
+                f"{place.name} with {place.entry.network}, method {node.method!r} (--set {node.method}.KEY=VALUE): "
+                f"{fault}"
+            ) from fault
+        except Exception:
+            continue  # a network with a bug: making its fits fails, is recorded, and does not stop the others
 
 
 def stored_samples(prediction: Mapping[str, Any], fit: Mapping[str, Any] | None) -> int:

@@ -35,7 +35,7 @@ class TaskEntry:
         method_arguments: Arguments of single methods on this task alone.
         method_network: Other arguments of the network for single methods.
         called: What results call it, where that is not the task's own name.
-        most_samples: Methods predict with the first so many of their samples, or with all where None.
+        most_samples: Methods predict with so many of their samples (snapshots: the latest), or with all where None.
     """
 
     name: str

@@ -52,6 +52,10 @@ class Left(Protocol):
         """Predict one encoded split from a posterior."""
         ...
 
+    def check(self, fit_spec: Spec, task: Task) -> None:
+        """Refuse a fit that is known to fail, before any training."""
+        ...
+
     def estimate(self, fit_spec: Spec, task: Task, *, device: str) -> Mapping[str, float]:
         """``{"seconds", "bytes"}`` of a fit, roughly, before any training."""
         ...

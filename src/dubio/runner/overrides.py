@@ -21,6 +21,9 @@ MOST_SEEDS = 1000
 TASK_TABLES = {"task": "arguments", "network": "network_arguments", "encoding": "encoding", "training": "training"}
 """First word of ``--set word.key=value`` → the table of every task it goes to."""
 
+EVERY_METHOD = "training"
+"""The place of what is said of all methods."""
+
 DATA_DIR = "data_dir"
 """The argument of a task that names a folder with its data."""
 
@@ -62,7 +65,8 @@ class Overrides:
         methods, tasks = self._with_methods(benchmark, tasks)
         changed = _narrowed(benchmark, tasks, methods, tuple(self.seeds) or benchmark.seeds)
         changed = with_told(changed, self.about_data)
-        for setting in self.settings:
+        # What is said of one method stands before what is said of all, in whatever order they come.
+        for setting in sorted(self.settings, key=lambda each: parse_setting(each)[0] != EVERY_METHOD):
             changed = _with_setting(changed, setting)
         return changed if self.data_dir is None else _with_data_dir(changed, self.data_dir)
 
@@ -153,15 +157,39 @@ def _only(tables: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 def _with_setting(benchmark: Benchmark, setting: str) -> Benchmark:
     where, key, value = parse_setting(setting)
+    if where == EVERY_METHOD:
+        spoken_of = {name for task in benchmark.tasks for name in task.method_arguments}
+        benchmark = _unsaid(benchmark, {*spoken_of, *benchmark.method_arguments, *benchmark.tune}, key)
     if where in TASK_TABLES:
         return replace(benchmark, tasks=tuple(_with(task, TASK_TABLES[where], key, value) for task in benchmark.tasks))
     bases = {benchmark.base(name) for name in benchmark.all_methods}
     known = (*TASK_TABLES, *dict.fromkeys((*benchmark.all_methods, *sorted(bases))))
     if where not in known:
         raise UnknownName(f"place in --set {setting}", where, known)
+    benchmark = _unsaid(benchmark, [where], key)
     old = benchmark.method_arguments
-    tasks = tuple(_without_argument(task, where, key) for task in benchmark.tasks)
-    return replace(benchmark, tasks=tasks, method_arguments={**old, where: {**old.get(where, {}), key: value}})
+    return replace(benchmark, method_arguments={**old, where: {**old.get(where, {}), key: value}})
+
+
+def _unsaid(benchmark: Benchmark, methods: Iterable[str], key: str) -> Benchmark:
+    """The benchmark without what it says of one argument of these methods, nor a choice of it: the user has said it."""
+    return replace(
+        benchmark,
+        tasks=tuple(
+            replace(task, method_arguments=_without(task.method_arguments, methods, key)) for task in benchmark.tasks
+        ),
+        method_arguments=_without(benchmark.method_arguments, methods, key),
+        tune={name: lists for name, lists in _without(benchmark.tune, methods, key).items() if lists},
+    )
+
+
+def _without(tables: Mapping[str, Mapping[str, Any]], names: Iterable[str], key: str) -> dict[str, Mapping[str, Any]]:
+    """The tables, those of these names without one key."""
+    chosen = set(names)
+    return {
+        name: {k: v for k, v in table.items() if k != key} if name in chosen else table
+        for name, table in tables.items()
+    }
 
 
 def _with_data_dir(benchmark: Benchmark, folder: Path) -> Benchmark:
@@ -233,11 +261,3 @@ def _with(task: TaskEntry, table: str, key: str, value: Any) -> TaskEntry:
         single = {name: {k: v for k, v in own.items() if k != key} for name, own in task.method_network.items()}
         changes["method_network"] = {name: own for name, own in single.items() if own}
     return replace(task, **changes)
-
-
-def _without_argument(task: TaskEntry, method: str, key: str) -> TaskEntry:
-    """The task without what it says of one argument of a method: the user has said it now."""
-    if key not in task.method_arguments.get(method, {}):
-        return task
-    mine = {name: value for name, value in task.method_arguments[method].items() if name != key}
-    return replace(task, method_arguments={**task.method_arguments, method: mine})

@@ -25,6 +25,7 @@
     methods = ["deterministic"]     # instead of the entry's; [] leaves the entry out
 
 A preset is laid over the table of the benchmark before that is read: what a preset can say, a benchmark can say too.
+A method that a preset leaves out can still be asked for; what the benchmark and the preset say of it then counts.
 """
 
 from __future__ import annotations
@@ -47,13 +48,14 @@ WHERE: dict[str, type] = {
 
 
 def labels(entry: Table) -> tuple[str, ...]:
-    """What an entry answers to: what it is called, its task's name, alone or with the text of one of its arguments.
+    """What an entry answers to: what it is called, else its task's name, alone and with the text of an argument.
 
     ``amazon`` with ``source = "books"`` is ``amazon`` and ``amazon-books``.
     """
+    if entry.get("called"):
+        return (entry["called"],)
     name, arguments = entry["name"], entry.get("arguments", {})
-    own = [entry["called"]] if entry.get("called") else []
-    return (*own, name, *(f"{name}-{value}" for value in arguments.values() if isinstance(value, str)))
+    return (name, *(f"{name}-{value}" for value in arguments.values() if isinstance(value, str)))
 
 
 def chosen_preset(table: Table, asked: str | None) -> str:
@@ -107,13 +109,20 @@ def _check_names(what: str, given: Iterable[str], known: Iterable[str]) -> None:
 def _method_names(table: Table) -> set[str]:
     """Every method that the benchmark names, and what its variants are made of."""
     bases = {made.get("method", "") for made in table.get("variant", {}).values() if isinstance(made, dict)}
-    return {*table["methods"], *table.get("variant", {}), *bases}.union(
-        *(entry.get("methods", ()) for entry in table["task"])
-    )
+    return {*_used(table), *table.get("variant", {}), *bases}
 
 
-def overlaid(table: Table, preset: Table) -> dict[str, Any]:
-    """The benchmark's table with a preset laid over it; tables of methods that are left out go with them."""
+def overlaid(table: Table, preset: Table, asked: Iterable[str] = ()) -> dict[str, Any]:
+    """The benchmark's table with a preset laid over it; tables of methods that are left out go with them.
+
+    Args:
+        table: The benchmark's.
+        preset: The preset's.
+        asked: Methods that the user names: those that the benchmark has stay, whatever the preset leaves out.
+
+    Raises:
+        UserError: When no task is left.
+    """
     new = {key: value for key, value in table.items() if key not in ("preset", "default_preset")}
     new |= {key: preset[key] for key in ("seeds", "members", "samples", "methods", "tune") if key in preset}
     new["method"] = _joined(new.get("method", {}), preset.get("method", {}))
@@ -121,6 +130,8 @@ def overlaid(table: Table, preset: Table) -> dict[str, Any]:
     new["task"] = [entry for entry in entries if entry.get("methods") != []]
     if not new["task"]:
         raise UserError("the preset leaves no task.")
+    used, known = _used(new), {*_used(table), *table.get("variant", {})}
+    new["methods"] = [*new["methods"], *(name for name in dict.fromkeys(asked) if name in known and name not in used)]
     return _pruned(new)
 
 
@@ -149,9 +160,14 @@ def _joined(below: Mapping[str, Table], above: Mapping[str, Table]) -> dict[str,
     return {name: {**below.get(name, {}), **above.get(name, {})} for name in dict.fromkeys((*below, *above))}
 
 
+def _used(table: Table) -> set[str]:
+    """The methods of the whole and of its entries."""
+    return set(table["methods"]).union(*(entry.get("methods", ()) for entry in table["task"]))
+
+
 def _pruned(table: dict[str, Any]) -> dict[str, Any]:
     """Without what is said of methods that no entry has any more."""
-    used = set(table["methods"]).union(*(entry.get("methods", ()) for entry in table["task"]))
+    used = _used(table)
     variants = {name: made for name, made in table.get("variant", {}).items() if name in used}
     used |= {made["method"] for made in variants.values() if "method" in made}
     for key in ("method", "tune"):

@@ -10,9 +10,10 @@ from typing import Any
 from dubio.errors import one_of
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.cautions import cautions_on
-from dubio.runner.costs import Cost, measure_here, measure_in_workers, stored_samples
+from dubio.runner.costs import Cost, check_fits, measure_here, measure_in_workers, stored_samples
 from dubio.runner.execute import Outcome, execute, survey
 from dubio.runner.executor import CPU, Executor, WorkerOrders
+from dubio.runner.fit_bounds import bound_cautions
 from dubio.runner.gallery import keep_pictures
 from dubio.runner.left import Left
 from dubio.runner.local import LocalExecutor
@@ -71,12 +72,21 @@ class TaskForecast:
 
 @dataclass(frozen=True)
 class Finish:
-    """How a benchmark run ended; ``damaged`` is what else in the store is not what was written."""
+    """How a benchmark run ended.
+
+    Attributes:
+        manifest: What was run and made.
+        path: Where that is written.
+        outcome: What was found, made and failed.
+        damaged: What else in the store is not what was written.
+        cautions: What its fits have shown that one should know before the results are trusted.
+    """
 
     manifest: dict[str, Any]
     path: Path
     outcome: Outcome
     damaged: tuple[str, ...]
+    cautions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,10 +118,10 @@ class BenchmarkRun:
             jobs: Processes that will share the work.
             device: Where fits are measured.
         """
-        trial_plan, trials = plan_trials(self.benchmark, self.settings, self.left)
-        plan = make_plan(self.benchmark, self.settings, self.left, self._first_choices())
+        trial_plan, trials, plan = self._planned()
         nodes = {**trial_plan.nodes, **plan.nodes}
-        left = [node for node in nodes.values() if store is None or not _exists(store, node.id, node.kind)]
+        left = _missing(store, nodes.values())
+        check_fits(left, self.settings, self.left)
         fits = [node for node in left if node.kind == "fit"]
         predictions = [node for node in left if node.kind in ("predict", "method")]
         costs = measure_here(fits, self.settings, self.left, device)
@@ -146,16 +156,17 @@ class BenchmarkRun:
             executor: Who does it.
             orders: What workers are told.
         """
+        trial_plan, trials, plan = self._planned()
+        check_fits(_missing(store, [*trial_plan.nodes.values(), *plan.nodes.values()]), self.settings, self.left)
         logs = store.scratch.new()
         logs.mkdir()
         hands = EXECUTORS[one_of("--executor", executor, EXECUTORS)](jobs, orders, logs)
         try:
-            trial_plan, trials = plan_trials(self.benchmark, self.settings, self.left)
             tried = self._carry_out(trial_plan, store, hands)
             choices = choose(trials, store)
-            plan = make_plan(
-                self.benchmark, self.settings, self.left, {key: c.trial.arguments for key, c in choices.items()}
-            )
+            if trials:
+                chosen = {key: choice.trial.arguments for key, choice in choices.items()}
+                plan = make_plan(self.benchmark, self.settings, self.left, chosen)
             outcome = self._carry_out(plan, store, hands)
         finally:
             hands.close()
@@ -171,9 +182,16 @@ class BenchmarkRun:
             skipped=self.skipped,
             cautions=self.cautions,
         )
+        shown = bound_cautions(store, manifest["runs"])
+        manifest["advice"] += shown
         path = store.write_manifest(manifest, manifest_key(self.benchmark, self.settings))
         keep_pictures(store, self.settings, manifest["runs"])
-        return Finish(manifest, path, outcome, damaged=rebuild(store))
+        return Finish(manifest, path, outcome, damaged=rebuild(store), cautions=shown)
+
+    def _planned(self) -> tuple[Plan, tuple[Trial, ...], Plan]:
+        """The trials of the tuning, and the plan with the first values in place of those it will choose."""
+        trial_plan, trials = plan_trials(self.benchmark, self.settings, self.left)
+        return trial_plan, trials, make_plan(self.benchmark, self.settings, self.left, self._first_choices())
 
     def _carry_out(self, plan: Plan, store: Store, hands: Executor) -> Outcome:
         if not plan.nodes:
@@ -205,6 +223,11 @@ class BenchmarkRun:
         rows = sum(len(split) for split in place.predicted)
         fit = nodes[node.spec["fit"]].spec if "fit" in node.spec else None
         return FLOAT_BYTES * stored_samples(node.spec, fit) * rows * len(place.task.classes)
+
+
+def _missing(store: Store | None, nodes: Iterable[Node]) -> list[Node]:
+    """Those that are not in the store."""
+    return [node for node in nodes if store is None or not _exists(store, node.id, node.kind)]
 
 
 def _exists(store: Store, identifier: str, kind: str) -> bool:

@@ -109,8 +109,9 @@ class Scratch:
         finally:
             fresh.unlink(missing_ok=True)
 
-    def write_directory(self, target: Path, files: dict[str, bytes]) -> None:
-        """Put a whole directory of files in place; one that exists already is left as it is.
+    @contextmanager
+    def directory(self, target: Path) -> Iterator[Path]:
+        """A directory to write files into, put in place whole at the end; one that exists already is left as it is.
 
         Raises:
             StoreError: When it cannot be written; nothing is left half-written.
@@ -119,11 +120,20 @@ class Scratch:
         try:
             with storing(target):
                 fresh.mkdir()
-                for name, content in files.items():
-                    (fresh / name).write_bytes(content)
+                yield fresh
             self.adopt_directory(fresh, target)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
+
+    def write_directory(self, target: Path, files: dict[str, bytes]) -> None:
+        """Put a whole directory of files in place, as :meth:`directory` does.
+
+        Raises:
+            StoreError: When it cannot be written; nothing is left half-written.
+        """
+        with self.directory(target) as fresh:
+            for name, content in files.items():
+                (fresh / name).write_bytes(content)
 
 
 def sync_file(path: Path) -> None:

@@ -1,6 +1,8 @@
 """Checkpoints of a fit under way: written whole, compared on reading, dropped when not what was written.
 
-A checkpoint that cannot be trusted costs time, never correctness: the fit starts anew.
+A checkpoint that cannot be trusted costs time, never correctness: the fit starts anew. ``latest.json`` names the files
+that belong to it, with their SHA-256 and size, and is written last; a file that it does not name does not exist. What
+never changes (snapshots) has files of its own, which one checkpoint takes over from another.
 """
 
 from __future__ import annotations
@@ -8,19 +10,23 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from dubio.errors import CorruptFile
-from dubio.store.atomic import Scratch
-from dubio.store.fits import tensor_bytes
+from dubio.formats.tensors import sync_directory, write_tensors
+from dubio.store.atomic import Scratch, storing
 from dubio.store.identity import canonical
 from dubio.store.layout import Layout
-from dubio.store.records import file_facts, plain, read_json, verify_file
+from dubio.store.records import facts_of, plain, read_json, verify_file
 
 POINTER = "latest.json"
+
+Arrays = Mapping[str, NDArray[Any]]
 
 
 class FitCheckpoint:
@@ -35,33 +41,80 @@ class FitCheckpoint:
         self.every_seconds = every_seconds
         self._directory = layout.checkpoint(fit_id)
         self._scratch = scratch
+        self._settled: dict[str, dict[str, Any]] = {}
 
     def load(self) -> dict[str, Any] | None:
-        """``{"tensors": …, "state": …}`` as last saved, or None when there is nothing that can be trusted."""
+        """What was last saved, or None when there is nothing that can be trusted.
+
+        Returns:
+            ``{"tensors": …, "state": …, "settled": {name: file}}``.
+        """
         if not (self._directory / POINTER).exists():
             return None
         try:
             facts = read_json(self._directory / POINTER)
-            path = self._directory / str(facts["file"])
-            verify_file(self._directory, path.name, facts)
-            with safe_open(path, framework="np") as source:
+            settled = dict(facts.get("settled", {}))
+            for file in (facts, *settled.values()):
+                verify_file(self._directory, str(file["file"]), file)
+            with safe_open(self._path(facts), framework="np") as source:
                 state = json.loads(source.metadata()["state"])
-                return {"tensors": {name: source.get_tensor(name) for name in source.keys()}, "state": state}  # noqa: SIM118
-        except (CorruptFile, SafetensorError, KeyError, TypeError, ValueError):
+                tensors = {name: source.get_tensor(name) for name in source.keys()}  # noqa: SIM118
+        except (CorruptFile, SafetensorError, AttributeError, KeyError, TypeError, ValueError):
             self.remove()
             return None
+        self._settled = settled
+        return {"tensors": tensors, "state": state, "settled": self._files()}
 
-    def save(self, tensors: Mapping[str, NDArray[Any]], state: Mapping[str, Any]) -> None:
-        """Replace the checkpoint by this one; until the very end the earlier one stands."""
-        content = tensor_bytes(tensors, {"state": canonical(plain(state)).decode("utf-8")})
-        facts = file_facts(content)
-        name = f"{facts['sha256'][:16]}.safetensors"
-        self._scratch.write_file(self._directory / name, content)
-        self._scratch.write_file(self._directory / POINTER, canonical({**facts, "file": name}))
+    def save(
+        self, tensors: Arrays, state: Mapping[str, Any], settled: Mapping[str, Arrays] = MappingProxyType({})
+    ) -> dict[str, Path]:
+        """Replace the checkpoint by this one; until the very end the earlier one stands.
+
+        Args:
+            tensors: What changes from one checkpoint to another.
+            state: Numbers and texts beside them.
+            settled: Named groups of arrays that never change: those that are not kept yet are written.
+
+        Returns:
+            The file of each settled group.
+        """
+        self._settled = {
+            name: self._settled[name] if self._has(name) else self._write(group, {}) for name, group in settled.items()
+        }
+        latest = self._write(tensors, {"state": canonical(plain(state)).decode("utf-8")})
+        with storing(self._directory):
+            sync_directory(self._directory)
+        self._scratch.write_file(self._directory / POINTER, canonical({**latest, "settled": self._settled}))
+        named = {facts["file"] for facts in (latest, *self._settled.values())}
         for old in self._directory.glob("*.safetensors"):
-            if old.name != name:
+            if old.name not in named:
                 old.unlink(missing_ok=True)
+        return self._files()
 
     def remove(self) -> None:
         """Forget it."""
+        self._settled = {}
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _has(self, name: str) -> bool:
+        return name in self._settled and self._path(self._settled[name]).is_file()
+
+    def _path(self, facts: Mapping[str, Any]) -> Path:
+        return self._directory / str(facts["file"])
+
+    def _files(self) -> dict[str, Path]:
+        return {name: self._path(facts) for name, facts in self._settled.items()}
+
+    def _write(self, tensors: Arrays, metadata: Mapping[str, str]) -> dict[str, Any]:
+        """Put tensors into a file named after their content; returns what is to be said of it."""
+        fresh = self._scratch.new()
+        try:
+            with storing(self._directory):
+                write_tensors(fresh, tensors, metadata)
+                facts = facts_of(fresh)
+                self._directory.mkdir(parents=True, exist_ok=True)
+            name = f"{facts['sha256'][:16]}.safetensors"
+            self._scratch.adopt(fresh, self._directory / name)
+        finally:
+            fresh.unlink(missing_ok=True)
+        return {**facts, "file": name}

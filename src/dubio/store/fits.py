@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors import numpy as safetensors
 
-from dubio.errors import CorruptFile
+from dubio.errors import BadFile, CorruptFile
+from dubio.formats.tensors import read_tensors, write_tensors
 from dubio.store.atomic import Scratch
 from dubio.store.identity import identity
 from dubio.store.layout import Layout
 from dubio.store.records import (
     RECORD,
     SPEC,
-    file_facts,
+    facts_of,
     plain,
     pretty,
     read_json,
     read_record,
     read_spec,
-    read_verified,
     seal,
     verify_file,
 )
@@ -35,7 +32,7 @@ Tensors = dict[str, NDArray[Any]]
 
 
 class StoredFit(NamedTuple):
-    """A fit as the store keeps it."""
+    """A fit as the store keeps it; its tensors are the mapped file, of which memory holds what is being used."""
 
     spec: dict[str, Any]
     tensors: Tensors
@@ -43,22 +40,18 @@ class StoredFit(NamedTuple):
     record: dict[str, Any]
 
 
-def tensor_bytes(tensors: Mapping[str, NDArray[Any]], metadata: dict[str, str] | None = None) -> bytes:
-    """Tensors as safetensors; laid out row by row first, since the format's writer takes the memory as it lies."""
-    content: bytes = safetensors.save({name: np.asarray(array, order="C") for name, array in tensors.items()}, metadata)
-    return content
-
-
 def write_fit(
     layout: Layout, scratch: Scratch, spec: Mapping[str, Any], tensors: Tensors, encoder: Any, record: Mapping[str, Any]
 ) -> str:
     """Put a fit in its place, whole; returns its id."""
-    files = {WEIGHTS: tensor_bytes(tensors), ENCODER: pretty(plain(encoder))}
-    facts = {name: file_facts(content) for name, content in files.items()}
-    total = sum(int(fact["bytes"]) for fact in facts.values())
-    sealed = seal({**plain(record), "files": facts, "bytes": total})
     fit_id = identity(spec)
-    scratch.write_directory(layout.directory("fits", fit_id), {SPEC: pretty(spec), **files, RECORD: sealed})
+    with scratch.directory(layout.directory("fits", fit_id)) as fresh:
+        write_tensors(fresh / WEIGHTS, tensors, {})
+        (fresh / ENCODER).write_bytes(pretty(plain(encoder)))
+        facts = {name: facts_of(fresh / name) for name in (WEIGHTS, ENCODER)}
+        total = sum(int(fact["bytes"]) for fact in facts.values())
+        (fresh / SPEC).write_bytes(pretty(spec))
+        (fresh / RECORD).write_bytes(seal({**plain(record), "files": facts, "bytes": total}))
     return fit_id
 
 
@@ -70,12 +63,12 @@ def read_fit(layout: Layout, fit_id: str) -> StoredFit:
     """
     directory = layout.directory("fits", fit_id)
     spec, record = read_spec(directory), read_record(directory)
-    weights = read_verified(directory, WEIGHTS, _facts(record, WEIGHTS, directory.name))
-    read_verified(directory, ENCODER, _facts(record, ENCODER, directory.name))
+    for name in (WEIGHTS, ENCODER):
+        verify_file(directory, name, _facts(record, name, fit_id))
     try:
-        tensors: Tensors = safetensors.load(weights)
-    except SafetensorError as fault:
-        raise CorruptFile(f"{directory / WEIGHTS}: {fault}.") from fault
+        tensors, _ = read_tensors(directory / WEIGHTS)
+    except BadFile as fault:
+        raise CorruptFile(str(fault)) from fault
     return StoredFit(spec, tensors, read_json(directory / ENCODER), record)
 
 

@@ -6,7 +6,6 @@ the hash of itself under ``seal``. ``spec.json`` needs no entry: its hash is the
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -40,9 +39,9 @@ def plain(value: Any) -> Any:
     return value
 
 
-def file_facts(content: bytes) -> dict[str, Any]:
+def facts_of(path: Path) -> dict[str, Any]:
     """What a record says of a file."""
-    return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+    return {"sha256": hash_file(path), "bytes": path.stat().st_size}
 
 
 def seal(record: Mapping[str, Any]) -> bytes:
@@ -92,24 +91,6 @@ def read_spec(directory: Path) -> dict[str, Any]:
     if not isinstance(spec, dict) or identity(spec) != directory.name:
         raise CorruptFile(f"{path}: its hash is not the id of its directory.")
     return spec
-
-
-def read_verified(directory: Path, name: str, facts: Mapping[str, Any]) -> bytes:
-    """The bytes of a stored file, compared with what its record says.
-
-    Raises:
-        CorruptFile: When it is missing, of another length, or of another content.
-    """
-    path = directory / name
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError as fault:
-        raise CorruptFile(f"{path}: the file is missing.") from fault
-    if len(content) != facts["bytes"]:
-        raise CorruptFile(f"{path}: {len(content)} bytes, its record says {facts['bytes']}.")
-    if hashlib.sha256(content).hexdigest() != facts["sha256"]:
-        raise CorruptFile(f"{path}: its SHA-256 is not the one in its record.")
-    return content
 
 
 def verify_file(directory: Path, name: str, facts: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ else colour (RGB; transparency is dropped). Which it was is noted.
 from __future__ import annotations
 
 import zipfile
+import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ from dubio.tasks.readers import Table
 from dubio.tasks.rows import Named, Rows, side_columns
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+DAMAGED = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, AttributeError)
+"""What reading a damaged npz file raises; a RuntimeError where it seems to be encrypted, or packed in another way."""
+
 _SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L")
 _GREY = ("1", "L", "LA", *_SIXTEEN_BIT)
 
@@ -94,6 +98,13 @@ def rows_of_npz(path: Path, named: Named, *, size: int | None) -> Rows:
         images = images if size is None else _resized(images, size)
         return replace(rows, modality="image", inputs=images, notes=(_note(images),))
     if x.ndim == 2 and x.dtype.kind in "fiu":
+        infinite = np.argwhere(np.isinf(x))
+        if len(infinite):
+            row, column = infinite[0].tolist()
+            raise BadFile(
+                f"data {str(path)!r}: x[{row}, {column}] is {x[row, column]}, which is not a finite number. "
+                "A missing value is NaN."
+            )
         return replace(rows, inputs=x.astype(np.float64))
     raise BadFile(
         f"data {str(path)!r}: x must be uint8 images [N, H, W] or [N, H, W, C], or numbers [N, D]; it is {x.dtype} of "
@@ -111,9 +122,13 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise BadFile(f"data {str(path)!r} cannot be read as npz: it is no archive of arrays, or is cut off.")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, AttributeError) as fault:
+            found = {name: archive[name] for name in archive.files}
+    except DAMAGED as fault:
         raise BadFile(f"data {str(path)!r} cannot be read as npz: {fault}.") from fault
+    for name, array in found.items():
+        if not isinstance(array, np.ndarray):  # numpy gives a member that does not begin like an array as bytes
+            raise BadFile(f"data {str(path)!r} cannot be read as npz: {name!r} is no array.")
+    return found
 
 
 def _parts(folder: Path) -> dict[str, Path] | None:

@@ -41,6 +41,14 @@ class Collector(Protocol):
     stops_early: ClassVar[bool] = True
     continues: ClassVar[bool] = True
 
+    def check(self, model: Model) -> None:
+        """Refuse a model that :meth:`finish` could not use, before it is trained; every model will do, unless said.
+
+        Raises:
+            UserError: With the reason.
+        """
+        return
+
     def init(self, model: Model) -> Collected:
         """What it holds before the first epoch."""
         ...
@@ -67,6 +75,13 @@ class Collector(Protocol):
     def states(self, schedule: Schedule, epochs: int) -> int:
         """How many weight states will predict, known before any training; one, unless said."""
         return 1
+
+    def settled(self, held: Collected) -> tuple[str, ...]:
+        """What starts the names of held tensors that will never change, a start a snapshot; nothing, unless said.
+
+        A checkpoint writes what is settled once, and it is then held in its file instead of memory.
+        """
+        return ()
 
     def stored(self, schedule: Schedule, epochs: int) -> float:
         """How much is stored, as a multiple of one weight state; that of all states, unless said."""
@@ -154,12 +169,16 @@ class KeepAll(Collector):
         if facts["marked"] <= self.skip:
             return Collected(held.tensors, facts)
         kept = [*held.facts["kept"], epoch][-self.most :]
-        # snapshots wait in main memory: a device holds one model, however many are kept
+        # snapshots wait in main memory until a checkpoint has them: a device holds one model, however many are kept
         tensors = held.tensors | {f"{epoch}/{name}": tensor.cpu() for name, tensor in self._snapshot(model).items()}
         wanted = {name: tensor for name, tensor in tensors.items() if int(name.partition("/")[0]) in kept}
         # the loss is known of the weights that were trained, not of their rounded values
         known = val_nll if self.store == "float32" else None
         return Collected(wanted, {**facts, "kept": kept, "epoch": epoch, "val_nll": known})
+
+    def settled(self, held: Collected) -> tuple[str, ...]:
+        """Every snapshot."""
+        return tuple(f"{epoch}/" for epoch in held.facts["kept"])
 
     def _snapshot(self, model: Model) -> dict[str, Tensor]:
         """The weights in the precision they are stored in."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from dubio.data.batches import collate, prediction_rows
@@ -71,7 +71,9 @@ def is_exact(classes: int) -> bool:
 def backward_passes(model: Model) -> int:
     """Backward passes that one batch takes."""
     link_of(model.head)
-    classes = int(model.head.linear.out_features)
+    last = getattr(model.head, "linear", None)
+    # without a layer of its own a head takes what comes out of the network for logits
+    classes = last.out_features if isinstance(last, nn.Linear) else model.network.width
     return classes if is_exact(classes) else DRAWN_LABELS
 
 
@@ -145,11 +147,16 @@ def _zeros(rows: int, columns: int, device: torch.device) -> Tensor:
 
 def _gradients(passed: Batched) -> Iterator[dict[str, Tensor]]:
     """For each vector of the root, the gradients ``[B, T, out]`` at every layer's outputs."""
-    paths = list(passed.calls)
-    watched_outputs = [passed.calls[path].outputs for path in paths]
     for cotangent in passed.cotangents():
-        found = torch.autograd.grad(passed.logits, watched_outputs, cotangent, retain_graph=True)
-        yield {path: gradients_at(passed.calls[path].module, g) for path, g in zip(paths, found, strict=True)}
+        yield _gradients_along(passed, passed.calls, cotangent)
+
+
+def _gradients_along(passed: Batched, calls: Mapping[str, Pass], cotangent: Tensor) -> dict[str, Tensor]:
+    """Gradients at these layers' outputs; of one that no logit of this batch depends on there are none."""
+    outputs = [call.outputs for call in calls.values()]
+    found = torch.autograd.grad(passed.logits, outputs, cotangent, retain_graph=True, allow_unused=True)
+    pairs = zip(calls.items(), found, strict=True)
+    return {path: gradients_at(call.module, g) for (path, call), g in pairs if g is not None}
 
 
 def _reached(passed: Batched) -> dict[str, Tensor]:
@@ -157,10 +164,9 @@ def _reached(passed: Batched) -> dict[str, Tensor]:
     partly = {path: call for path, call in passed.calls.items() if not call.everywhere}
     if not partly:
         return {}
-    outputs = [call.outputs for call in partly.values()]
-    found = torch.autograd.grad(passed.logits, outputs, passed.any_direction, retain_graph=True)
-    pairs = zip(partly.items(), found, strict=True)
-    return {path: (gradients_at(call.module, g) != 0).any(dim=2) for (path, call), g in pairs}
+    found = _gradients_along(passed, partly, passed.any_direction)
+    none = {path: torch.zeros_like(gradients_at(call.module, call.outputs)) for path, call in partly.items()}
+    return {path: (g != 0).any(dim=2) for path, g in {**none, **found}.items()}
 
 
 def _add_inputs(total: Tensor, call: Pass, matrix: WeightMatrix, reached: Tensor | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from torch import Tensor
 
@@ -19,18 +19,22 @@ from dubio.posteriors.laplace_draws import LaplaceDraws
 from dubio.training.collectors import Collected, Collector
 from dubio.training.curvature import backward_passes
 from dubio.training.finishing import FinishContext
-from dubio.training.laplace_structures import Curved, Structure, curved
+from dubio.training.laplace_structures import Curved, Structure, check_structure, curved
 from dubio.training.laplace_trials import Trials
-from dubio.training.log_grid import least_on_log_grid
+from dubio.training.log_grid import Least, least_on_log_grid
 from dubio.training.schedules import Schedule
 
 Prior = Literal["decay", "marginal-likelihood", "validation"]
 
 SCALES = (0.01, 10.0)
-"""Between these the noise scale is looked for; the pitfalls paper's Table 3 has 0.004 to 6.8."""
+"""Half-decades between these are tried as noise scale, then quarter-decades beside the best: 0.0056 to 18 at most.
+
+The pitfalls paper's Table 3 has 0.004 (WideResNet28x10 on CIFAR-100 with views; the others 0.018 and more) to 6.8. A
+scale that ends at the least or the greatest that can be tried is said to be ``at_bound`` in the fit's record.
+"""
 
 DECAYS = (1e-6, 1e-2)
-"""Between these the weight decay λ is looked for whose prior precision N·λ does best on validation."""
+"""Likewise the weight decay λ whose prior precision N·λ does best on validation: 5.6e-7 to 0.018 at most."""
 
 STORED: dict[Structure, float] = {"kron": 10.0, "diag": 2.0, "last-full": 2.0, "last-kron": 1.5, "last-diag": 1.5}
 """Roughly what is stored, as a multiple of one weight state: the factor of a 3×3 convolution's inputs is 9 times it."""
@@ -76,6 +80,10 @@ class Laplace(Collector):
         if self.scale is not None and not self.scale > 0.0:
             raise UserError(f"laplace: scale must be positive, or left out to be chosen; given {self.scale}.")
 
+    def check(self, model: Model) -> None:
+        """A head with such a curvature, weights that are not random already, a last layer that is not too large."""
+        check_structure(model, self.structure)
+
     def init(self, model: Model) -> Collected:
         """Nothing: the weights at the end are what counts."""
         return Collected()
@@ -91,16 +99,17 @@ class Laplace(Collector):
         point = {name: named[name].detach().cpu().clone() for block in found.blocks for name in block.matrix.names}
         gaussian = LaplaceGaussian(point, found.blocks, prior=1.0)
         trials = Trials(model, context, refreshes=not self.structure.startswith("last-"))
-        gaussian = replace(gaussian, prior=self._prior(gaussian, trials, context))
+        prior = self._prior(gaussian, trials, context)
+        gaussian = replace(gaussian, prior=prior.value)
         plain = self._scale(gaussian, trials, None)
-        whole = trials.draws(gaussian.scaled(plain), self.draws)
+        whole = trials.draws(gaussian.scaled(plain.value), self.draws)
         viewed = None if context.augmentation is None else self._scale(gaussian, trials, Views(context.augmentation))
-        held.facts["record"] = {"laplace": _record(found, gaussian, plain, viewed, context)}
+        held.facts["record"] = {"laplace": _record(found, gaussian, Chosen(prior, plain, viewed), context)}
         if viewed is None:
             posterior = LaplaceDraws(whole)
         else:
-            other = whole if viewed == plain else trials.draws(gaussian.scaled(viewed), self.draws)
-            posterior = LaplaceDraws(whole, other, viewed)
+            other = whole if viewed.value == plain.value else trials.draws(gaussian.scaled(viewed.value), self.draws)
+            posterior = LaplaceDraws(whole, other, viewed.value)
         trials.leave()
         return posterior
 
@@ -122,31 +131,49 @@ class Laplace(Collector):
             return 1
         return 1 + 2 * backward_passes(model) + Trials.passes(model, self.draws)
 
-    def _prior(self, gaussian: LaplaceGaussian, trials: Trials, context: FinishContext) -> float:
+    def _prior(self, gaussian: LaplaceGaussian, trials: Trials, context: FinishContext) -> Least:
+        """δ, and whether the search for it ran into its bound."""
         examples = len(context.train.encoded)
         if self.prior == "marginal-likelihood":
-            return best_prior(gaussian.blocks, squared_norm=gaussian.squared_norm())
+            return Least(best_prior(gaussian.blocks, squared_norm=gaussian.squared_norm()))
         if self.prior == "decay":
-            if not context.l2 > 0.0:
-                raise UserError(
-                    "laplace: prior='decay' takes the prior's precision N·l2 from the training's weight decay, which "
-                    f"must be positive; given l2={context.l2}. Set l2, or prior='marginal-likelihood'."
-                )
-            return examples * context.l2
+            check_decay(context.l2)
+            return Least(examples * context.l2)
         scaled = gaussian.scaled(1.0 if self.scale is None else self.scale)
         best = least_on_log_grid(lambda decay: trials.nll(replace(scaled, prior=examples * decay), None), *DECAYS)
-        return examples * best
+        return best._replace(value=examples * best.value)
 
-    def _scale(self, gaussian: LaplaceGaussian, trials: Trials, views: Views | None) -> float:
+    def _scale(self, gaussian: LaplaceGaussian, trials: Trials, views: Views | None) -> Least:
+        """The scale for predictions with or without views, and whether the search for it ran into its bound."""
         if self.scale is not None:
-            return self.scale
+            return Least(self.scale)
         return least_on_log_grid(lambda scale: trials.nll(gaussian.scaled(scale), views), *SCALES)
 
 
-def _record(
-    found: Curved, gaussian: LaplaceGaussian, plain: float, viewed: float | None, context: FinishContext
-) -> dict[str, Any]:
+def check_decay(l2: float) -> None:
+    """Refuse a weight decay that gives no prior.
+
+    Raises:
+        UserError: Unless it is positive.
+    """
+    if not l2 > 0.0:
+        raise UserError(
+            "laplace: prior='decay' takes the prior's precision N·l2 from the training's weight decay, which "
+            f"must be positive; given l2={l2}. Set l2, or prior='marginal-likelihood'."
+        )
+
+
+class Chosen(NamedTuple):
+    """What was chosen for a fit: the prior's precision and the noise scales without and with views."""
+
+    prior: Least
+    plain: Least
+    viewed: Least | None
+
+
+def _record(found: Curved, gaussian: LaplaceGaussian, chosen: Chosen, context: FinishContext) -> dict[str, Any]:
     """What a fit's record says of it."""
+    viewed = chosen.viewed
     evidence = log_evidence(
         gaussian.blocks,
         gaussian.prior,
@@ -156,9 +183,12 @@ def _record(
     return {
         "prior_precision": gaussian.prior,
         "decay": gaussian.prior / len(context.train.encoded),
+        "decay_at_bound": chosen.prior.at_bound,
         "log_likelihood": found.log_likelihood,
         "log_evidence": evidence,
-        "scale": plain,
-        "scale_with_views": viewed,
+        "scale": chosen.plain.value,
+        "scale_at_bound": chosen.plain.at_bound,
+        "scale_with_views": None if viewed is None else viewed.value,
+        "scale_with_views_at_bound": None if viewed is None else viewed.at_bound,
         **found.facts,
     }

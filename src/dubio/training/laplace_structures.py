@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,11 +16,14 @@ from dubio.posteriors.laplace_blocks import Block, Damping, diagonal_block, full
 from dubio.training.curvature import diagonal, is_exact, kronecker
 from dubio.training.finishing import FinishContext
 from dubio.training.labelled import to_device
-from dubio.training.last_layer import LAST, last_diagonal, last_full, last_kronecker, last_layer
+from dubio.training.last_layer import LAST, check_full, last_diagonal, last_full, last_kronecker, last_layer
 from dubio.training.output_curvature import link_of
 from dubio.training.watching import passed_once
 
 Structure = Literal["kron", "diag", "last-full", "last-kron", "last-diag"]
+
+LOOKED_AT = (2, 3)
+"""Examples of the batches that show which layers are passed, and how."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +47,7 @@ def curved(model: Model, structure: Structure, damping: Damping, context: Finish
     Raises:
         UserError: For a head without such a curvature, weights that are random already, or too large a last layer.
     """
-    link_of(model.head)
-    if model.gaussians():
-        raise UserError(
-            "laplace: this model's weights are Gaussian already (gaussian_weights); leave that edit out, or use the "
-            "method mean-field-vi."
-        )
+    check_structure(model, structure)
     last = structure.startswith("last-")
     layers = last_layer(model) if last else _layers(model, context)
     blocks, likelihood = (_last if last else _all)(model, layers, structure, damping, context)
@@ -56,11 +55,51 @@ def curved(model: Model, structure: Structure, damping: Damping, context: Finish
     return Curved(blocks, likelihood, {**_coverage(model, layers), "classes": "exact" if exact else "drawn labels"})
 
 
+def check_structure(model: Model, structure: Structure) -> None:
+    """Refuse a model that has no such curvature, as far as can be told without data.
+
+    Raises:
+        UserError: For a head without such a curvature, weights that are random already, or too large a last layer.
+    """
+    link_of(model.head)
+    if model.gaussians():
+        raise UserError(
+            "laplace: this model's weights are Gaussian already (gaussian_weights); leave that edit out, or use the "
+            "method mean-field-vi."
+        )
+    if structure.startswith("last-"):
+        matrix = last_layer(model)[LAST]
+        if structure == "last-full":
+            check_full(matrix)
+
+
+def layers_of(model: Model, batches: Iterable[Any]) -> dict[str, WeightMatrix]:
+    """The layers of the structures ``kron`` and ``diag``, by path.
+
+    Args:
+        model: The model.
+        batches: A few examples, twice in different numbers: that tells what the batch axis is.
+
+    Raises:
+        UserError: When there is none.
+    """
+    found = linear_maps(model)
+    for batch in batches:
+        found = passed_once(model, found, batch)
+    if not found:
+        raise UserError(
+            "laplace: the network has no layer whose weights could be random: structure 'kron' or 'diag' is of "
+            "nn.Linear and plain nn.Conv2d layers (one group, padded by zeros), trainable, that a pass uses "
+            "once, example by example."
+        )
+    return found
+
+
 def _layers(model: Model, context: FinishContext) -> dict[str, WeightMatrix]:
-    """The layers that a batch passes once."""
-    few = np.arange(min(2, len(context.train.encoded)))
-    batch = to_device(collate(context.train.encoded, few), context.device)
-    return passed_once(model, linear_maps(model), batch)
+    """Those that the training examples pass."""
+    data = context.train.encoded
+    few = (np.arange(min(count, len(data))) for count in LOOKED_AT)
+    return layers_of(model, (to_device(collate(data, rows), context.device) for rows in few))
 
 
 def _all(

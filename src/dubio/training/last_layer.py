@@ -28,9 +28,19 @@ FULL_PARAMETERS = 1 << 13
 
 
 def last_layer(model: Model) -> dict[str, WeightMatrix]:
-    """The last layer by its path."""
+    """The last layer by its path.
+
+    Raises:
+        UserError: When the head has no dense layer of its own that is trained.
+    """
     link_of(model.head)
-    return {LAST: linear_maps(model)[LAST]}
+    found = linear_maps(model)
+    if LAST not in found:
+        raise UserError(
+            f"laplace: the head ({type(model.head).__name__}) has no trainable nn.Linear 'linear', which a structure "
+            "'last-…' is of: use 'kron' or 'diag'."
+        )
+    return {LAST: found[LAST]}
 
 
 def check_full(matrix: WeightMatrix) -> None:
@@ -73,7 +83,6 @@ def last_diagonal(model: Model, data: Labelled, *, device: torch.device) -> tupl
 def last_full(model: Model, data: Labelled, *, device: torch.device) -> tuple[Tensor, float]:
     """The mean Hessian ``[P, P]``, weights in the order of the rows of ``[out, in + 1]``, and Σ log p(y)."""
     matrix = last_layer(model)[LAST]
-    check_full(matrix)
     rows, columns = matrix.size
     found, total = _zeros(rows * columns, rows * columns, device).reshape(rows, columns, rows, columns), 0.0
     for a, logits, likelihood in _passes(model, matrix, data, device):

@@ -19,7 +19,7 @@ from dubio.heads.head import HeadModule, bernoulli_loss, categorical_loss, log_m
 from dubio.networks.draws import BlockDraws
 from dubio.networks.network import Model
 from dubio.training.batch_norm import least_batch
-from dubio.training.checkpoints import Checkpoint, pack, unpack
+from dubio.training.checkpoints import Checkpoint, save, unpack
 from dubio.training.collectors import Collected, Collector
 from dubio.training.labelled import EVALUATION_BATCH, Labelled, to_device
 from dubio.training.objectives import Objective, balanced_weights
@@ -95,7 +95,7 @@ def train(
     held, progress = slots.collect.init(model), Progress()
     if context.checkpoint is not None and (kept := context.checkpoint.load()) is not None:
         progress = Progress(**kept["state"]["progress"])
-        held = unpack(kept["tensors"], kept["state"]["facts"], model, optimiser)
+        held = unpack(kept, model, optimiser)
     saved = time.monotonic()
     for epoch in range(progress.epoch + 1, slots.objective.epochs + 1):
         if _patience_is_over(slots.objective, progress):
@@ -110,8 +110,7 @@ def train(
         progress = _advanced(progress, epoch, loss, val_nll, time.monotonic() - started)
         context.say(epoch / slots.objective.epochs, f"epoch {epoch}, validation nll {val_nll:.4f}")
         if context.checkpoint is not None and time.monotonic() - saved >= context.checkpoint.every_seconds:
-            state = {"progress": vars(progress), "facts": held.facts}
-            context.checkpoint.save(pack(model, optimiser, held), state)
+            held = save(context.checkpoint, model, optimiser, held, slots.collect.settled(held), vars(progress))
             saved = time.monotonic()
     return held, progress
 

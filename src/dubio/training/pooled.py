@@ -32,5 +32,6 @@ def pooled_nll(posterior: Posterior, data: Labelled, *, seed: int, device: torch
             loss = bernoulli_loss if labels.ndim == 2 else categorical_loss
             told = torch.logsumexp(torch.stack([-loss(sample, labels) for sample in logits]), 0)
             pooled[rows] = torch.logaddexp(pooled[rows], told.cpu())
+        del part  # or the next one is made beside it
     each = math.log(len(drawn.member)) - pooled
     return float(each.sum(dtype=torch.float64)) / len(data.encoded)

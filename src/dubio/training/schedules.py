@@ -145,7 +145,10 @@ class LinearTail(Schedule):
 class Cut(Schedule):
     """The rates of the first ``share`` of another schedule: a training that ends before the one they were made for.
 
-    The pre-training of fast geometric ensembles is 160 epochs of a schedule of 200: ``Cut(LinearTail(), 0.8)``.
+    Fast geometric ensembles were first described with the first 160 epochs of a schedule of 200 as pre-training:
+    ``Cut(LinearTail(), 0.8)``, which the argument ``schedule_epochs`` asks for. The preset ``paper`` of the ensembling
+    study does not: the pitfalls paper pre-trains "for 160 epochs according to" eq. 10, whose breakpoints are fractions
+    of the epochs trained, so that eq. 10 is run to its end in 160 epochs.
     """
 
     whole: Schedule

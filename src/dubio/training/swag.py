@@ -110,6 +110,10 @@ class SWAG(Collector):
         tensors = _named(MEAN, mean) | _named(SQUARES, squares) | deviations | _named(f"{DEVIATION}{count}/", latest)
         return Collected(tensors, {"snapshots": count, "epoch": epoch})
 
+    def settled(self, held: Collected) -> tuple[str, ...]:
+        """The deviations; mean and variance change with every snapshot."""
+        return tuple(f"{DEVIATION}{k}/" for k in _latest(held, self.rank))
+
     def finish(self, held: Collected, model: Model, context: FinishContext) -> WeightDraws:
         """The Gaussian, and the batch-norm statistics of each draw; the model is left with the mean."""
         distribution = gaussian_of(held, self.rank)
@@ -143,9 +147,15 @@ def gaussian_of(held: Collected, rank: int) -> LowRankGaussian:
     count = held.facts["snapshots"]
     mean = {name: tensor.to(torch.float32) for name, tensor in under(MEAN, held.tensors).items()}
     variance = {n: (t / count).clamp_min(0.0).to(torch.float32) for n, t in under(SQUARES, held.tensors).items()}
-    kept = range(max(1, count - rank + 1), count + 1)
+    kept = _latest(held, rank)
     deviations = {name: torch.stack([held.tensors[f"{DEVIATION}{k}/{name}"] for k in kept]) for name in mean}
     return LowRankGaussian(mean, variance, deviations)
+
+
+def _latest(held: Collected, rank: int) -> range:
+    """Which snapshots' deviations are held, counted from 1."""
+    count = held.facts["snapshots"]
+    return range(max(1, count - rank + 1), count + 1)
 
 
 def _trained(model: Model) -> dict[str, Tensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,24 +56,36 @@ def watched(model: Model, layers: Mapping[str, WeightMatrix]) -> Iterator[dict[s
             handle.remove()
 
 
-@torch.no_grad()
 def passed_once(model: Model, layers: Mapping[str, WeightMatrix], batch: Any) -> dict[str, WeightMatrix]:
-    """Those of the layers that a batch passes exactly once.
+    """Those of the layers that a batch passes exactly once, example by example, and that its logits depend on.
 
-    A layer that is used twice has two inputs, one that is not called at all shows none; both are left out.
+    A layer that is used twice has two inputs, one that is not called at all shows none. Of one whose outputs do not
+    lead with the batch nobody knows which belong to an example. One that nothing comes of, or that is passed without a
+    gradient, has no curvature. All of them are left out.
     """
-    calls: Counter[str] = Counter()
+    seen: dict[str, list[Tensor]] = {path: [] for path in layers}
 
     def hook(path: str) -> Any:
-        return lambda *_: calls.update([path])
+        def see(module: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor:
+            seen[path].append(output)
+            return output.clone()  # what follows may write into it
+
+        return see
 
     handles = [model.get_submodule(path).register_forward_hook(hook(path)) for path in layers]
     try:
-        model.eval()(batch)
+        with torch.enable_grad():
+            logits: Tensor = model.eval()(batch)
     finally:
         for handle in handles:
             handle.remove()
-    return {path: matrix for path, matrix in layers.items() if calls[path] == 1}
+    rows = len(logits)
+    once = {path: outputs[0] for path, outputs in seen.items() if len(outputs) == 1}
+    once = {path: output for path, output in once.items() if output.requires_grad and output.shape[0] == rows}
+    if not once or not logits.requires_grad:
+        return {}
+    found = torch.autograd.grad(logits.sum(), list(once.values()), allow_unused=True)
+    return {path: layers[path] for path, gradient in zip(once, found, strict=True) if gradient is not None}
 
 
 def by_position(module: nn.Module, inputs: Tensor | Inputs, rows: slice) -> Tensor:

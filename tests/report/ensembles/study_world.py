@@ -1,4 +1,4 @@
-"""A small ensembling study made in view: eight networks, four methods that draw samples, and their augmented twins."""
+"""A small ensembling study made in view: ten networks, methods that draw samples, one that does not, and twins."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ ROWS, CLASSES, NETWORKS, SAMPLES = 120, 4, 9, 5
 SEEDS = (0, 1)
 FAMILIES = ("blur", "fog", "noise", "snow")
 
-BETWEEN = {"deterministic": 0.0, "snapshot-ensemble": 0.95, "swag": 0.5, "mc-dropout": 0.25, "laplace": 0.2}
+BETWEEN = {
+    "deterministic": 0.0, "snapshot-ensemble": 0.95, "swa": 0.0, "swag": 0.5, "mc-dropout": 0.25, "laplace": 0.2,
+    "laplace-last": 0.1,
+}  # fmt: skip
 """How far the samples of one training differ, as a share of how far trainings differ."""
+
+FAMILY = {"deep-ensemble": "deterministic", "swag-ensemble": "swag", "swa-ensemble": "swa"}
+"""What an ensemble pools; all else is its own family."""
+LAST = {"structure": "last-full"}
 
 
 def methods() -> list[dict[str, Any]]:
@@ -25,15 +32,19 @@ def methods() -> list[dict[str, Any]]:
         ("deep-ensemble", "Deep ensemble", NETWORKS, 0, "deep-ensemble", {}),
         ("deep-ensemble-views", "Deep ensemble, augmented", NETWORKS, 0, "deep-ensemble", {"views": 1}),
         ("snapshot-ensemble", "Snapshot ensemble", 1, SAMPLES, "snapshot-ensemble", {}),
+        ("swa", "SWA", 1, 0, "swa", {}),
+        ("swa-views", "SWA, augmented", 1, 0, "swa", {"views": SAMPLES}),
         ("swag", "SWAG", 1, SAMPLES, "swag", {}),
         ("swag-views", "SWAG, augmented", 1, SAMPLES, "swag", {"views": 1}),
         ("mc-dropout", "MC dropout", 1, SAMPLES, "mc-dropout", {}),
         ("laplace", "Laplace", 1, SAMPLES, "laplace", {}),
+        ("laplace-last", "Laplace, last layer", 1, SAMPLES, "laplace", LAST),
+        ("laplace-last-views", "Laplace, last layer, augmented", 1, SAMPLES, "laplace", {**LAST, "views": 1}),
         ("swag-ensemble", "SWAG ensemble", 2, SAMPLES, "swag-ensemble", {}),
+        ("swa-ensemble", "Ensemble of SWA", 2, 0, "swa-ensemble", {}),
     ]
-    family = {"deep-ensemble": "deterministic", "swag-ensemble": "swag"}
     return [
-        {"name": name, "title": title, "members": members, "samples": samples, "family": family.get(name, name),
+        {"name": name, "title": title, "members": members, "samples": samples, "family": FAMILY.get(name, name),
          "method": method, "arguments": arguments}
         for name, title, members, samples, method, arguments in rows
     ]  # fmt: skip
@@ -95,8 +106,8 @@ def make_study(
 
 def _add(store: FakeStore, manifest: dict[str, Any], network: str, seed: int, row: dict[str, Any],
          splits: list[tuple[str, str]]) -> None:  # fmt: skip
-    family = {"deep-ensemble": "deterministic", "swag-ensemble": "swag"}.get(row["method"], row["method"])
-    members = {"deterministic": NETWORKS, "deep-ensemble": NETWORKS, "swag-ensemble": 2}.get(row["method"], 1)
+    family = FAMILY.get(row["method"], "laplace-last" if "structure" in row["arguments"] else row["method"])
+    members = {"deterministic": NETWORKS, "deep-ensemble": NETWORKS}.get(row["method"], row["members"])
     if seed and family == "deterministic":
         if row["members"] > 1:
             return

@@ -96,11 +96,11 @@ def test_sizes_are_the_common_ones_and_all_samples() -> None:
     assert sizes_of(100) == (1, 2, 3, 5, 10, 20, 50, 100)
 
 
-def test_members_are_taken_in_turn_and_one_training_as_stored() -> None:
+def test_members_are_taken_in_turn_and_of_one_training_the_latest_first() -> None:
     predictions = sampled(samples=5)
-    assert list(fixed_order(predictions)) == [0, 1, 2, 3, 4]
+    assert list(fixed_order(predictions)) == [4, 3, 2, 1, 0]
     two = predictions.with_checked(member=np.array([0, 0, 0, 1, 1]))
-    assert list(fixed_order(two)) == [0, 3, 1, 4, 2]
+    assert list(fixed_order(two)) == [2, 4, 1, 3, 0]
 
 
 def plain_tace(probs: np.ndarray, labels: np.ndarray, threshold: float, bins: int) -> float:

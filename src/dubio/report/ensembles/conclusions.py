@@ -2,35 +2,43 @@
 
 Methods are compared with as many samples each, the number of :attr:`Study.equal`. Two methods are told apart by the
 spread of their calibrated NLL over runs, as everywhere in the report; against deep ensembles, whose spread is that over
-orders of one pool, the bounds of the deep-ensemble equivalent decide (P eq. 5). Statements are ours, in our words.
+orders of one pool, the bounds of the deep-ensemble equivalent decide too (P eq. 5). What the spread does not tell stays
+undecided, whatever the means are. Statements are ours, in our words.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
 
-from dubio.report.aggregate import Cell, decimals, spoken
+from dubio.report.aggregate import decimals, spoken
 from dubio.report.claims import Claim, Evidence, Outcome, outcome_of
-from dubio.report.comparison import told_apart
+from dubio.report.comparison import shared_variances, smallest_difference, told_apart
+from dubio.report.ensembles.apart import RULE, apart, cells_of, kin_of
+from dubio.report.ensembles.closeness import Closeness, closeness_of
+from dubio.report.ensembles.gains import NOTHING, Gain, gains_of, margin
 from dubio.report.ensembles.orders import tempered_order
-from dubio.report.ensembles.prefixes import SIZES
+from dubio.report.ensembles.saturating import Slope, slope_of
 from dubio.report.ensembles.scatters import beside_of
 from dubio.report.ensembles.study import Line, Study
-from dubio.report.ensembles.told import equivalent_words, signed
+from dubio.report.ensembles.told import agreement_words, equivalent_words, signed
 from dubio.report.standing import verdict_words
+from dubio.statistics.ensemble_equivalent import equivalent_range
 
 SEVERAL_MODES = frozenset({"snapshot-ensemble", "csgld", "csghmc"})
 """Methods of one training that visit several modes of the loss."""
 ONE_MODE = frozenset({"fge", "swag"})
 """Methods that gather weights around one mode."""
 ONE_SNAPSHOT = frozenset({"mc-dropout", "mean-field-vi", "laplace"})
-"""Methods that put noise on one set of weights."""
+"""Methods that put noise on one set of weights, be it on the last layer alone."""
+ONE_NETWORK = frozenset({"swa"})
+"""Methods whose one prediction is that of one network: P's statements on one network and its views hold for them."""
 
 SATURATED = 0.1
 """Below this many networks gained for a sample added, a method has saturated; a deep ensemble gains one."""
 LITTLE = 0.25
 """Below this share of what one network gains from augmentation, a method gains little."""
-RULE = "calibrated_nll"
 
 
 def conclusions(studies: Sequence[Study]) -> tuple[Claim, ...]:
@@ -42,15 +50,23 @@ def conclusions(studies: Sequence[Study]) -> tuple[Claim, ...]:
 
 
 def against_networks(study: Study) -> Iterable[Evidence]:
-    """Every method of one training against a deep ensemble with as many samples."""
-    size = study.equal
-    for line in study.chosen("method", augmented=False):
-        worth = study.equivalent_at(line, size)
-        if line.samples > 1 and worth is not None:
-            outcome: Outcome = "supports" if worth.upper.size < size else "undecided"
-            outcome = "contradicts" if worth.lower.size > size else outcome
-            text = f"{study.task.key}: {line.method.title} with {size} samples is worth {equivalent_words(worth)}."
-            yield Evidence(outcome, text)
+    """Every method of one training against a deep ensemble with as many samples.
+
+    The bounds of the equivalent must leave no doubt at both ends of what the spread over runs leaves open.
+    """
+    size, lines = study.equal, study.chosen("network", "method", augmented=False)
+    cells = cells_of(lines, size)
+    shared = shared_variances(cells, kin_of(lines))
+    for line in (line for line in lines if line.samples > 1 and line.name in cells):
+        cell, part = cells[line.name], shared.get(line.method.members)
+        doubt = None if part is None else smallest_difference([(part[0] / cell.n, part[1])], None)
+        outcome: Outcome = "undecided"
+        if doubt is not None:
+            most, least = (equivalent_range(study.growth, "nll", cell.mean + by) for by in (-doubt, doubt))
+            outcome = "supports" if most.upper.size < size else "contradicts" if least.lower.size > size else outcome
+        worth = equivalent_words(equivalent_range(study.growth, "nll", cell.mean))
+        text = f"{study.task.key}: {line.method.title} with {size} samples ({spoken(cell)}) is worth {worth}."
+        yield Evidence(outcome, text)
 
 
 def modes_before_mode(study: Study) -> Iterable[Evidence]:
@@ -66,25 +82,28 @@ def mode_before_snapshot(study: Study) -> Iterable[Evidence]:
 def saturation(study: Study) -> Iterable[Evidence]:
     """What the last samples bring, in networks a sample; beyond the longest ensemble, or at 1, nothing is known."""
     for line in _of(study, SEVERAL_MODES | ONE_MODE | ONE_SNAPSHOT):
-        sizes = [size for size in line.sizes if size in SIZES]
-        worths = [study.equivalents(line)[line.sizes.index(size)].central.size for size in sizes]
-        if len(worths) < 3:
-            continue
-        before, last = sizes[-2:]
-        several = line.method.registered in SEVERAL_MODES
-        unknown = worths[-1] == float("inf") or worths[-2:] == [1.0, 1.0]
-        goes_on = not unknown and (worths[-1] - worths[-2]) / (last - before) >= SATURATED
-        told = " and ".join(
-            f"{'more than ' + str(len(study.growth)) if worth == float('inf') else f'{worth:.2f}'} with {size}"
-            for size, worth in zip(sizes[-2:], worths[-2:], strict=True)
-        )
-        text = f"{study.task.key}: {line.method.title} is worth {told} samples."
-        outcome: Outcome = "supports" if several == goes_on else "contradicts"
-        yield Evidence("undecided" if unknown else outcome, text)
+        slope = slope_of(study, line)
+        if slope is not None:
+            side = slope.against(SATURATED)
+            expected = 1 if line.method.registered in SEVERAL_MODES else -1
+            outcome: Outcome = "undecided" if not side else "supports" if side == expected else "contradicts"
+            yield Evidence(outcome, f"{study.task.key}: {line.method.title} is worth {_course(study, slope)}.")
+
+
+def _course(study: Study, slope: Slope) -> str:
+    told = " and ".join(
+        f"{f'more than {len(study.growth)}' if worth == math.inf else f'{worth:.2f}'} with {size}"
+        for size, worth in zip(slope.sizes, slope.worth, strict=True)
+    )
+    return f"{told} samples" + (f", {slope.spoken}" if slope.spoken else "")
 
 
 def reordering(study: Study) -> Iterable[Evidence]:
-    """Whether the order by NLL at temperature 1 is that after calibration."""
+    """Whether the order by NLL at temperature 1 is that after calibration.
+
+    One pair that both scores tell apart, in opposite orders, is enough for another order; the same order is found only
+    where both tell every pair apart and none is reversed.
+    """
     found = tempered_order(study, study.equal)
     if len(found.after) < 2:
         return
@@ -93,21 +112,32 @@ def reordering(study: Study) -> Iterable[Evidence]:
     lead = (
         f"the lead goes from {titles[first]} to {titles[after]}" if first != after else f"{titles[after]} stays first"
     )
-    apart = [pair for pair in found.swapped if all(_apart(study, pair, measure) for measure in ("nll", RULE))]
+    judged = [name for name in found.after if study.by_name[name].role != "pool"]
+    lines = [study.by_name[name] for name in judged]
+    scores, kin = [cells_of(lines, study.equal, measure) for measure in ("nll", RULE)], kin_of(lines)
+    told = {pair for pair in combinations(judged, 2) if all(apart(cells, kin, pair) for cells in scores)}
+    turned = [pair for pair in found.swapped if pair in told or pair[::-1] in told]
+    pairs = len(judged) * (len(judged) - 1) // 2
     text = (
         f"{study.task.key}, {study.equal} samples: {len(found.swapped)} of {found.pairs} pairs of methods change their "
-        f"order, {len(apart)} of them told apart by both scores; Kendall's τ = {found.tau:.2f}; {lead}."
+        f"order, {len(turned)} of the {len(told)} that both scores tell apart; {agreement_words(found.tau)}; {lead}."
     )
-    outcome: Outcome = "supports" if apart else "undecided"
-    yield Evidence(outcome if found.swapped else "contradicts", text)
+    same = not found.swapped and pairs > 0 and len(told) == pairs
+    yield Evidence("supports" if turned else "contradicts" if same else "undecided", text)
 
 
 def augmentation_helps(study: Study) -> Iterable[Evidence]:
-    """One network and methods of one snapshot, with augmentation against without."""
-    for line in (*study.chosen("network", augmented=False), *_of(study, ONE_SNAPSHOT)):
-        twin = study.twin(line)
-        if twin is not None:
-            yield from _pair(study, twin, line)
+    """One network and methods of one snapshot, with augmentation against without, on the same fits."""
+    lines = [*study.chosen("network", augmented=False), *_of(study, ONE_NETWORK | ONE_SNAPSHOT)]
+    gains = gains_of(study, lines)
+    for line in (line for line in lines if line.name in gains):
+        found = margin(gains[line.name], NOTHING, len(gains))
+        outcome: Outcome = "undecided" if not found.told else "supports" if found.difference > 0 else "contradicts"
+        yield Evidence(
+            outcome,
+            f"{study.task.key}, {study.equal} samples: augmentation changes the calibrated NLL of {line.method.title} "
+            f"by {signed(-found.difference)}; {found.words}.",
+        )
 
 
 def augmented_alike(study: Study) -> Iterable[Evidence]:
@@ -122,27 +152,48 @@ def augmented_alike(study: Study) -> Iterable[Evidence]:
 
 
 def powerful_unmoved(study: Study) -> Iterable[Evidence]:
-    """What augmentation brings ensembles of several weights, beside what it brings one network."""
+    """What augmentation brings ensembles of several weights, beside a share of what it brings one network."""
     network = next(iter(study.chosen("network", augmented=False)), None)
-    gained = None if network is None else _gain(study, network)
-    if gained is None or gained <= 0:
+    gained = None if network is None else gains_of(study, [network]).get(network.name)
+    if gained is None:
         return
-    for line in (*study.chosen("pool", augmented=False), *_of(study, SEVERAL_MODES | ONE_MODE)):
-        own = _gain(study, line)
-        if own is not None:
-            text = (
-                f"{study.task.key}, {study.equal} samples: augmentation changes the calibrated NLL of "
-                f"{line.method.title} by {signed(-own)}, that of one network by {signed(-gained)}."
-            )
-            yield Evidence("supports" if own < LITTLE * gained else "contradicts", text)
+    lines = [*study.chosen("pool", augmented=False), *_of(study, SEVERAL_MODES | ONE_MODE)]
+    gains = gains_of(study, lines)
+    for line in (line for line in lines if line.name in gains):
+        own = gains[line.name]
+        text = (
+            f"{study.task.key}, {study.equal} samples: augmentation changes the calibrated NLL of "
+            f"{line.method.title} by {signed(-own.mean)}, that of one network by {signed(-gained.mean)}"
+        )
+        outcome, why = _little(own, gained, len(gains))
+        yield Evidence(outcome, f"{text}; {why}.")
+
+
+def _little(own: Gain, gained: Gain, comparisons: int) -> tuple[Outcome, str]:
+    """Whether a gain is below the share that counts as little, and how that is known."""
+    network = margin(gained, NOTHING)
+    if not (network.told and network.difference > 0):
+        return "undecided", "that one network gains is not told from chance, so there is nothing to take a share of"
+    apart = margin(own, gained.scaled(LITTLE), comparisons)
+    outcome: Outcome = "undecided" if not apart.told else "supports" if apart.difference < 0 else "contradicts"
+    side = "below" if apart.difference < 0 else "above"
+    return outcome, f"{abs(apart.difference):.2g} {side} the {LITTLE:.0%} that count as little; {apart.words}"
 
 
 def accuracy_and_likelihood(study: Study) -> Iterable[Evidence]:
     """How closely likelihood goes with accuracy, before and after calibration."""
-    before, after = (abs(found.pearson) for found in beside_of(study.lines)[2:])
-    text = f"{study.task.key}: |ρ| = {before:.3f} at temperature 1, {after:.3f} after calibration."
-    outcome: Outcome = "supports" if after > max(before, 0.95) else "undecided"
-    yield Evidence("contradicts" if after < before else outcome, text)
+    found = closeness_of(*beside_of(study.lines)[2:])
+    yield Evidence(found.outcome, f"{study.task.key}: {_closeness_words(found)}.")
+
+
+def _closeness_words(found: Closeness) -> str:
+    if not (math.isfinite(found.before) and math.isfinite(found.after)):
+        return "a correlation is not defined, since likelihood or accuracy does not vary"
+    text = f"|ρ| = {found.before:.3f} at temperature 1, {found.after:.3f} after calibration"
+    if found.after_range is None or found.rise_range is None:
+        return f"{text}; too few families of methods to know how surely"
+    (low, high), rise = found.after_range, [signed(end) for end in found.rise_range]
+    return f"{text} (over families of methods {low:.3f} to {high:.3f}; change {rise[0]} to {rise[1]})"
 
 
 def _of(study: Study, registered: frozenset[str]) -> list[Line]:
@@ -157,36 +208,15 @@ def _pairs(study: Study, better: frozenset[str], worse: frozenset[str]) -> Itera
 
 
 def _pair(study: Study, better: Line, worse: Line) -> Iterable[Evidence]:
-    """Two methods with as many samples, judged among all methods but deep ensembles."""
+    """Two methods with as many samples, judged among all of one training that are augmented, or not, as they are."""
     size = study.equal
-    cells = _cells(study, size)
+    cells = cells_of(study.chosen("network", "method", augmented=better.augmented), size)
     if better.name not in cells or worse.name not in cells:
         return
-    kin = {line.name: line.method.members for line in study.lines}
-    verdict = told_apart(cells, "lower", (better.name, worse.name), None, kin)
+    verdict = told_apart(cells, "lower", (better.name, worse.name), None, kin_of(study.lines))
     places = decimals(cells.values())
     values = " against ".join(f"{spoken(cells[x.name], places)} ({x.method.title})" for x in (better, worse))
     yield Evidence(outcome_of(verdict), f"{study.task.key}, {size} samples: {values}; {verdict_words(verdict)}.")
-
-
-def _apart(study: Study, pair: tuple[str, str], measure: str) -> bool:
-    """Whether two methods with as many samples are told apart by a measure; never those that are not judged."""
-    cells = _cells(study, study.equal, measure)
-    kin = {line.name: line.method.members for line in study.lines}
-    return set(pair) <= cells.keys() and outcome_of(told_apart(cells, "lower", pair, None, kin)) != "undecided"
-
-
-def _cells(study: Study, size: int, measure: str = RULE) -> dict[str, Cell]:
-    found = {line.name: line.at(measure, size) for line in study.lines if line.role != "pool"}
-    return {name: cell for name, cell in found.items() if cell is not None}
-
-
-def _gain(study: Study, line: Line) -> float | None:
-    """How much calibrated NLL falls by augmentation; None without a twin of as many samples."""
-    twin = study.twin(line)
-    with_views = None if twin is None else twin.at(RULE, study.equal)
-    without = line.at(RULE, study.equal)
-    return None if with_views is None or without is None else without.mean - with_views.mean
 
 
 STATEMENTS: tuple[tuple[str, str, Callable[[Study], Iterable[Evidence]]], ...] = (

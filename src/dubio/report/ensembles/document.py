@@ -7,6 +7,7 @@ from typing import Any
 
 from dubio.report.ensembles.conclusions import conclusions
 from dubio.report.ensembles.prefixes import MEASURES
+from dubio.report.ensembles.published import agreements, order_of
 from dubio.report.ensembles.study import SCORED, Line, Study
 from dubio.report.results import Results
 
@@ -23,6 +24,7 @@ def study_document(results: Results) -> dict[str, Any]:
                 "networks": len(study.growth),
                 "compared_with_samples": study.equal,
                 "methods": [_line(study, line) for line in study.lines],
+                "published": published_document(study),
             }
             for study in studies
         ],
@@ -52,6 +54,33 @@ def _line(study: Study, line: Line) -> dict[str, Any]:
                 for worth in study.equivalents(line, score)
             ]
             for score in SCORED
+        },
+    }
+
+
+def published_document(study: Study) -> dict[str, Any]:
+    """P's numbers beside ours where they can be compared, and the order of methods in both."""
+    order = order_of(study)
+    return {
+        "numbers": [
+            {
+                "method": each.line.name,
+                "measure": each.published.metric,
+                "samples": each.published.samples,
+                "ours": _finite(each.ours.mean),
+                "published": each.published.value,
+            }
+            for each in agreements(study)
+        ],
+        "order": None
+        if order is None
+        else {
+            "network": order.network,
+            "samples": {"here": order.here, "published": order.there},
+            "calibrated_nll": {"here": dict(order.values.before), "published": dict(order.values.after)},
+            "kendall_tau": order.values.tau,
+            "reversed": [list(pair) for pair in order.reversed],
+            "reversed_and_told_apart": [list(pair) for pair in order.surely],
         },
     }
 

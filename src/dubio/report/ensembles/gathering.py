@@ -96,7 +96,8 @@ def _line(store: Source, view: Manifest, task: TaskView, method: MethodView, bas
     common = sizes_of(min(run.sizes[-1] for run in runs))
     sizes = tuple(size for size in common if all(size in run.sizes for run in runs))
     values = np.array([[run.values[run.sizes.index(size)] for size in sizes] for run in runs])
-    return Line(method, base, role, sizes, values, np.array([run.tace for run in runs]))
+    made = tuple((run.seed, run.member) for run in view.runs_of(task.key, method.name))
+    return Line(method, base, role, sizes, values, np.array([run.tace for run in runs]), made)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,8 +1,13 @@
-"""Orders of methods, and how far two of them agree: ranks, swapped pairs, Kendall's τ."""
+"""Orders of methods, and how far two of them agree: ranks, swapped pairs, Kendall's τ.
+
+Only methods with a finite value on both sides have an order. Where all are tied on one side there is none either, and
+Kendall's τ does not exist.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -12,6 +17,18 @@ from scipy.stats import kendalltau, rankdata
 from dubio.pooling import FloatArray
 from dubio.report.ensembles.study import Line, Study
 from dubio.report.ensembles.thresholded import SETTINGS
+
+
+def agreement_of(one: Sequence[float] | FloatArray, other: Sequence[float] | FloatArray) -> float | None:
+    """Kendall's τ (b) of two scores of the same methods over those that are finite in both.
+
+    None for fewer than two of them, or where all are tied on one side.
+    """
+    sides = np.array([one, other], dtype=np.float64)
+    known = sides[:, np.isfinite(sides).all(axis=0)]
+    if known.shape[1] < 2 or (np.ptp(known, axis=1) == 0).any():
+        return None
+    return float(kendalltau(*known).statistic)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,51 +70,63 @@ class Reordering:
         return len(self.after) * (len(self.after) - 1) // 2
 
     @property
-    def tau(self) -> float:
-        """Kendall's τ (b) of the two orders; NaN for fewer than two methods."""
+    def tau(self) -> float | None:
+        """Kendall's τ (b) of the two orders; None for fewer than two methods, or where all are tied on one side."""
         names = self.names
-        if len(names) < 2:
-            return float("nan")
-        return float(kendalltau([self.before[n] for n in names], [self.after[n] for n in names]).statistic)
+        return agreement_of([self.before[name] for name in names], [self.after[name] for name in names])
+
+
+def reordering_of(before: Mapping[str, float], after: Mapping[str, float]) -> Reordering:
+    """The methods that have a finite value under both scores."""
+    known = [name for name in after if name in before and math.isfinite(before[name]) and math.isfinite(after[name])]
+    return Reordering({name: before[name] for name in known}, {name: after[name] for name in known})
 
 
 def tempered_order(study: Study, size: int) -> Reordering:
     """Methods with so many samples by NLL at temperature 1, and by calibrated NLL."""
-    cells = {line.name: (line.at("nll", size), line.at("calibrated_nll", size)) for line in study.lines}
-    known = {
-        name: (before.mean, after.mean)
-        for name, (before, after) in cells.items()
-        if before is not None and after is not None and np.isfinite([before.mean, after.mean]).all()
-    }
-    return Reordering({name: pair[0] for name, pair in known.items()}, {name: pair[1] for name, pair in known.items()})
+    sides = [
+        {line.name: cell.mean for line in study.lines if (cell := line.at(measure, size)) is not None}
+        for measure in ("nll", "calibrated_nll")
+    ]
+    return reordering_of(*sides)
 
 
 @dataclass(frozen=True, eq=False)
 class Taces:
-    """TACE of methods in every setting, ``[methods, settings]``."""
+    """TACE of methods in every setting, ``[methods, settings]``; NaN where it is not known."""
 
     lines: tuple[Line, ...]
     values: FloatArray
 
     @property
     def ranks(self) -> FloatArray:
-        """Ranks in every setting, 1 being lowest."""
-        return np.asarray(rankdata(self.values, axis=0))
+        """Ranks in every setting, 1 being lowest and ties sharing their mean; NaN where there is no value."""
+        return np.asarray(rankdata(self.values, axis=0, nan_policy="omit"))
+
+    @property
+    def orders(self) -> int:
+        """How many different orders the settings give; ties are part of an order."""
+        return len({tuple(column) for column in np.nan_to_num(self.ranks, nan=np.inf).T})
 
     @property
     def leaders(self) -> tuple[str, ...]:
-        """Methods that are lowest in some setting, in the order of settings."""
-        return tuple(dict.fromkeys(self.lines[place].name for place in self.values.argmin(axis=0)))
+        """Methods that are lowest in some setting, in the order of settings; none leads where all are tied."""
+        found: dict[str, None] = {}
+        for column in self.values.T:
+            known = column[np.isfinite(column)]
+            if len(known) > 1 and np.ptp(known) > 0:
+                found |= dict.fromkeys(self.lines[place].name for place in np.flatnonzero(column == known.min()))
+        return tuple(found)
 
     @property
-    def least_agreement(self) -> tuple[float, int, int]:
-        """The smallest Kendall's τ between two settings, and which two."""
+    def least_agreement(self) -> tuple[float, int, int] | None:
+        """The smallest Kendall's τ between two settings, and which two; None where no two settings order methods."""
         found = [
-            (float(kendalltau(self.values[:, i], self.values[:, j]).statistic), i, j)
+            (tau, i, j)
             for i, j in combinations(range(len(SETTINGS)), 2)
-            if SETTINGS[i] != SETTINGS[j]
+            if SETTINGS[i] != SETTINGS[j] and (tau := agreement_of(self.values[:, i], self.values[:, j])) is not None
         ]
-        return min(found)
+        return min(found, default=None)
 
 
 def taces_of(lines: tuple[Line, ...]) -> Taces:

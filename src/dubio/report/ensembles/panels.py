@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -50,6 +51,8 @@ def samples_axis(axes: Axes, most: int) -> None:
 def draw_line(axes: Axes, line: Line, look: Look, values: FloatArray) -> None:
     """A line's mean over runs with a band of one standard deviation; augmented lines go without the band.
 
+    The band of a deep ensemble ends at half the networks: beyond, random orders share most of them.
+
     Args:
         axes: Where.
         line: Whose sizes are across.
@@ -57,11 +60,18 @@ def draw_line(axes: Axes, line: Line, look: Look, values: FloatArray) -> None:
         values: ``[R, X]``.
     """
     x, mean = np.array(line.sizes, dtype=float), values.mean(axis=0)
-    style = {**look.line, "linewidth": 1.5 if look.ensemble else 1.1, "markersize": 3.9}
     if len(values) > 1 and look.ensemble and len(x) > 1:
         spread = values.std(axis=0, ddof=1)
-        axes.fill_between(x, mean - spread, mean + spread, color=look.colour, alpha=SHADE, linewidth=0)
-    axes.plot(x, mean, zorder=4 if line.role == "pool" else 3, **style)
+        shown = x <= (line.samples / 2 if line.role == "pool" else line.samples)
+        low, high = (mean - spread)[shown], (mean + spread)[shown]
+        axes.fill_between(x[shown], low, high, color=look.colour, alpha=SHADE, linewidth=0)
+    axes.plot(x, mean, **{"zorder": 4 if line.role == "pool" else 3, **stroke(look, len(x))})
+
+
+def stroke(look: Look, points: int) -> dict[str, Any]:
+    """How a line is drawn: heavier without augmentation; a single point is larger, over all lines."""
+    style = {**look.line, "linewidth": 1.5 if look.ensemble else 1.1, "markersize": 3.9}
+    return style if points > 1 else {**style, "markersize": 5.4, "zorder": 5}
 
 
 def study_legend(figure: Figure, lines: Sequence[Line], drawn: dict[str, Look], columns: int = 4) -> None:

@@ -2,7 +2,7 @@
 
 Tables 4–6 of P hold mean ± standard deviation over runs without augmentation, Tables 1 and 7–9 the values without and
 with test-time augmentation side by side. A method that has not so many samples leaves its place empty; what has one
-sample, the single network, stands with its one value in every row, as in P.
+sample, the single network or mean weights, stands with its one value in every row, as in P.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _augmented_grid(studies: Sequence[Study], block: Block) -> Grid:
 def _columns(studies: Sequence[Study], *, twins: bool) -> dict[str, str]:
     """Names and titles of the methods without augmentation that some study has, with a twin where that is asked for."""
     return {
-        line.name: line.method.title
+        line.name: line.title
         for study in studies
         for line in study.lines
         if not line.augmented and (not twins or study.twin(line) is not None)

@@ -9,6 +9,7 @@ from dubio.report.ensembles.conclusions import conclusions
 from dubio.report.ensembles.panels import study_looks
 from dubio.report.ensembles.paper_tables import augmentation_tables, sample_tables
 from dubio.report.ensembles.plates import averaged_plates, study_plates
+from dubio.report.ensembles.published_tables import CONDITION, SOURCE, published_part
 from dubio.report.ensembles.study import Study
 from dubio.report.ensembles.summary import summary_grid
 from dubio.report.figures.plate import Plate
@@ -26,14 +27,17 @@ def ensembles_part(results: Results, inline: Callable[[Plate, str], Mapping[str,
     studies = list(results.studies.values())
     if not studies:
         return {}
-    tested = conclusions(studies)
+    tested, methods = conclusions(studies), results.manifest.methods
+    drawn = {study.task.key: study_looks(methods, study) for study in studies}
     return {
         "summaries": [
-            {"words": _words(study), "grid": summary_grid(study, study_looks(results.manifest.methods, study))}
-            for study in studies
+            {"words": _words(study), "grid": summary_grid(study, drawn[study.task.key])} for study in studies
         ],
         "claims": [claim for claim in tested if claim.evidence],
         "silent": [claim.statement for claim in tested if not claim.evidence],
+        "published": published_part(studies, drawn),
+        "source": SOURCE,
+        "condition": CONDITION,
         "averaged": [inline(plate, "ensembles") for plate in averaged_plates(results.manifest, studies)],
         "tasks": [
             {

@@ -21,14 +21,18 @@ from dubio.report.style import Look
 CAPTIONS = {
     "worth": "How many independently trained networks, pooled, score as well as the method with so many samples; both "
     "axes are logarithmic. Bands: the same against the curve of growing ensembles raised and lowered by its standard "
-    "deviation over random orders. A deep ensemble itself is the diagonal. An arrow over the dashed line is more than "
-    "the {longest} networks there are; nothing is extrapolated.",
+    "deviation over random orders. A deep ensemble itself is the diagonal; a method with one sample is a point. All "
+    "orders end in the same ensemble, that of all {longest} networks (dashed): in the grey part, above half of them, "
+    "orders share most of their networks, the bands are too narrow, and at the dashed line they are nothing. An arrow "
+    "over it is more than {longest} networks; nothing is extrapolated.",
     "average": "How many independently trained networks, pooled, score as well as the method with so many samples: the "
     "mean over {tasks}. Bands: the means of the lower and of the upper bounds. A method is beyond the longest ensemble "
-    "as soon as it is so on one.",
+    "(an arrow over the dashed line) as soon as it is so on one. In the grey part, above half of the networks, bands "
+    "are too narrow, since all orders end in the same ensemble.",
     "curves": "Scores of the first 1, 2, … samples of every method, their probabilities averaged; lower is better. "
-    "Bands are one standard deviation over runs, for deep ensembles over random orders of all networks (which is too "
-    "small where nearly all of them are in). NLL, Brier score and AURC are at cross-validated temperature.",
+    "Bands are one standard deviation over runs, for deep ensembles over random orders of all networks, and then up to "
+    "half of them only: beyond, orders share most of their networks, and their spread says little. A method with one "
+    "sample is a point. NLL, Brier score and AURC are at cross-validated temperature.",
     "likelihood": "Left and middle share their axis: the likelihood as the method gives it and at its best "
     "temperature. Right: that temperature, the median of the cross-validated ones; above the dotted line a method is "
     "too sure of itself.",
@@ -74,7 +78,7 @@ def study_plates(manifest: Manifest, study: Study) -> Iterator[Plate]:
 def _orders(study: Study, drawn: dict[str, Look]) -> Iterator[Plate]:
     found = tempered_order(study, study.equal)
     if len(found.after) > 1:
-        titles = {line.name: line.method.title for line in study.lines}
+        titles = {line.name: line.title for line in study.lines}
         draw, caption = partial(reordered_figure, found, drawn, titles), CAPTIONS["order"].format(samples=study.equal)
         seen = told.reordering_words(found, titles, study.equal)
         yield Plate("order", "ensembles", "What temperature does to the order", caption, draw, reading=seen)

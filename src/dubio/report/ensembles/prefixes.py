@@ -1,6 +1,6 @@
-"""A method with its first 1, 2, … samples, scored as it is and at its best temperature.
+"""A method with 1, 2, … samples, scored as it is and at its best temperature.
 
-The predictive of the first k samples is the mean of their probabilities (P eq. 3). Sums of probabilities are carried
+The predictive of k samples is the mean of their probabilities (P eq. 3). Sums of probabilities are carried
 from one k to the next, so that S samples are exponentiated once whatever sizes are asked for, and each fit of a
 temperature starts where the last one ended. Every size is scored on the same random halves (P §3.5).
 """
@@ -35,14 +35,16 @@ def sizes_of(samples: int) -> tuple[int, ...]:
 
 
 def fixed_order(predictions: Predictions) -> IntArray:
-    """Samples in the order they are added: as they are stored; of several members, one of each in turn.
+    """Samples in the order they are added: the latest first; of several members, one of each in turn.
 
-    An ensemble of k samples would take them from as many members as it can.
+    Samples are stored in the order of their training. Who can afford k passes takes the last k snapshots, as snapshot
+    ensembles were introduced (Huang et al., 2017): the first cycles of a training are its worst, and are paid for
+    anyway. Draws and masks have no order. An ensemble of k samples takes them from as many members as it can.
     """
     turn = np.empty(predictions.samples, dtype=np.int64)
     for member in np.unique(predictions.member):
         own = np.flatnonzero(predictions.member == member)
-        turn[own] = np.arange(len(own))
+        turn[own] = np.arange(len(own))[::-1]
     return np.lexsort((np.arange(predictions.samples), turn)).astype(np.int64)
 
 

@@ -67,6 +67,11 @@ def correlations_of(x: FloatArray, y: FloatArray) -> tuple[float, float]:
     return float(pearsonr(x, y).statistic), float(spearmanr(x, y).statistic)
 
 
+def coefficient(value: float) -> str:
+    """A correlation with its sign, or that there is none."""
+    return f"{value:.3f}".replace("-", "−") if np.isfinite(value) else "undefined"
+
+
 def _measure(line: Line, name: str) -> FloatArray:
     return 1.0 - line.of("error").ravel() if name == "accuracy" else line.of(name).ravel()
 
@@ -87,6 +92,6 @@ def beside_figure(panels: Sequence[Beside], drawn: dict[str, Look]) -> Figure:
             axis.scatter(x, y, s=11, marker=look.marker, linewidths=0.7, edgecolors=look.colour, alpha=0.8,
                          facecolors=look.colour if look.ensemble else PAPER)  # fmt: skip
         axis.set(xlabel=panel.names[0], ylabel=panel.names[1])
-        axis.set_title(f"ρ = {panel.pearson:.3f}".replace("-", "−"))
+        axis.set_title(f"ρ = {coefficient(panel.pearson)}")
     study_legend(figure, lines, drawn)
     return figure

@@ -39,6 +39,7 @@ class Line:
         values: ``[R, X, measures]`` over runs, or over random orders of a pool; measures as in
             :data:`dubio.report.ensembles.prefixes.MEASURES`.
         tace: ``[R, settings]`` with all samples, at the optimal temperature.
+        runs: Seed and member of every run; none of a pool, whose values are over orders.
     """
 
     method: MethodView
@@ -47,11 +48,18 @@ class Line:
     sizes: tuple[int, ...]
     values: FloatArray
     tace: FloatArray
+    runs: tuple[tuple[int, int | None], ...] = ()
 
     @property
     def name(self) -> str:
         """The method's name."""
         return self.method.name
+
+    @property
+    def title(self) -> str:
+        """What the method is called; of a way to an ensemble that has one sample, that it has."""
+        alone = self.role == "method" and self.samples == 1
+        return f"{self.method.title} (1 sample)" if alone else self.method.title
 
     @property
     def augmented(self) -> bool:

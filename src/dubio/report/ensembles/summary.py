@@ -32,7 +32,7 @@ def summary_grid(study: Study, looks: Mapping[str, Look]) -> Grid:
     order = worth_order(study, study.chosen("network", "pool", "method", "ensemble", augmented=False))
     places = decimals([line.at("calibrated_nll", study.equal) for line, _ in order])
     rows = tuple(
-        GridRow(line.method.title, tuple(_cells(study, line, worth, places)), looks[line.name]) for line, worth in order
+        GridRow(line.title, tuple(_cells(study, line, worth, places)), looks[line.name]) for line, worth in order
     )
     kept = [place for place in range(len(COLUMNS)) if any(row.cells[place] is not EMPTY for row in rows)]
     return Grid(

@@ -6,8 +6,10 @@ import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
+from dubio.report.ensembles.apart import RULE
 from dubio.report.ensembles.paper_tables import PaperTable, augmentation_tables, sample_tables
 from dubio.report.ensembles.prefixes import MEASURES
+from dubio.report.ensembles.published import agreements, order_of
 from dubio.report.ensembles.study import SCORED, Study
 from dubio.report.ensembles.thresholded import SETTINGS
 from dubio.report.files import file_name
@@ -15,6 +17,8 @@ from dubio.report.grids import EMPTY, Grid, GridCell
 
 CURVES = ("task", "network", "method", "augmented", "samples", "run", "measure", "value")
 EQUIVALENTS = ("task", "network", "method", "augmented", "samples", "score", "lower", "equivalent", "upper", "longest")
+PUBLISHED = ("task", "network", "published_network", "method", "measure", "samples", "published_samples", "value",
+             "published", "comparable")  # fmt: skip
 TACES = ("task", "network", "method", "augmented", "samples", "threshold", "bins", "run", "tace")
 
 
@@ -27,6 +31,8 @@ def table_files(studies: Sequence[Study]) -> dict[str, str]:
         "ensembles-equivalents.csv": _csv(EQUIVALENTS, _equivalents(studies)),
         "ensembles-tace.csv": _csv(TACES, _taces(studies)),
     }
+    if published := list(_published(studies)):
+        found["ensembles-published.csv"] = _csv(PUBLISHED, published)
     for what, tables in (("samples", sample_tables(studies)), ("augmentation", augmentation_tables(studies))):
         for corpus in dict.fromkeys(table.corpus for table in tables):
             own, name = [table for table in tables if table.corpus == corpus], f"{file_name(corpus)}-by-{what}"
@@ -90,6 +96,22 @@ def _taces(studies: Sequence[Study]) -> Iterator[tuple[object, ...]]:
                 for (threshold, bins), value in zip(SETTINGS, values, strict=True):
                     told = int(line.augmented), line.samples, threshold, bins, run, repr(float(value))
                     yield (*_of(study), line.name, *told)
+
+
+def _published(studies: Sequence[Study]) -> Iterator[tuple[object, ...]]:
+    """Values beside published ones: ``comparable`` is 1 of numbers, and 0 where only their order can be compared."""
+    for study in studies:
+        for each in agreements(study):
+            theirs = each.published
+            sizes = min(each.line.samples, theirs.samples), theirs.samples
+            about = theirs.network, each.line.name, theirs.metric, *sizes
+            yield (*_of(study), *about, repr(each.ours.mean), theirs.value, 1)
+        order = order_of(study)
+        if order is None:
+            continue
+        for name in order.values.names:
+            about = order.network, name, RULE, min(study.by_name[name].samples, order.here), order.there
+            yield (*_of(study), *about, repr(order.values.before[name]), order.values.after[name], 0)
 
 
 def _of(study: Study) -> tuple[str, str]:

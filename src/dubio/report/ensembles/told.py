@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from dubio.report.ensembles.orders import Reordering, Taces
-from dubio.report.ensembles.scatters import Beside
+from dubio.report.ensembles.scatters import Beside, coefficient
 from dubio.report.ensembles.study import Line, Study
 from dubio.report.ensembles.thresholded import SETTINGS
 from dubio.report.words import counted, listed
@@ -40,7 +40,7 @@ def worth_order(study: Study, lines: Sequence[Line]) -> list[tuple[Line, Equival
 
 def worth_words(study: Study, lines: Sequence[Line]) -> str:
     """The order of methods by deep-ensemble equivalent with as many samples each."""
-    told = [f"{line.method.title}: {equivalent_words(worth)}" for line, worth in worth_order(study, lines)]
+    told = [f"{line.title}: {equivalent_words(worth)}" for line, worth in worth_order(study, lines)]
     return f"With {study.equal} samples each, by calibrated NLL. {'; '.join(told)}." if told else ""
 
 
@@ -80,30 +80,36 @@ def reordering_words(found: Reordering, titles: Mapping[str, str], size: int) ->
         else ""
     )
     return (
-        f"With {size} samples each, {len(found.swapped)} of {found.pairs} pairs change their order (Kendall's τ = "
-        f"{found.tau:.2f}).{moved}"
+        f"With {size} samples each, {len(found.swapped)} of {found.pairs} pairs change their order "
+        f"({agreement_words(found.tau)}).{moved}"
     )
+
+
+def agreement_words(tau: float | None) -> str:
+    """How far two orders agree: Kendall's τ, where there is one."""
+    return "Kendall's τ is not defined: all are tied" if tau is None else f"Kendall's τ = {signed(tau, 2)}"
 
 
 def taces_words(found: Taces) -> str:
     """How often the order changes, who leads where, and how little two settings may agree."""
-    orders = len({tuple(column) for column in np.argsort(found.values, axis=0, kind="stable").T})
-    tau, one, other = found.least_agreement
     titles = {line.name: line.method.title for line in found.lines}
-    leaders = listed([titles[name] for name in found.leaders])
-    who = "is lowest everywhere" if len(found.leaders) == 1 else "are each lowest somewhere"
-    sides = " and ".join(f"threshold {SETTINGS[at][0]:g} with {SETTINGS[at][1]} bins" for at in (one, other))
-    return (
-        f"{len(set(SETTINGS))} settings give {orders} different orders of {len(found.lines)} methods; {leaders} {who}. "
-        f"The two that agree least, {sides}, have Kendall's τ = {signed(tau, 2)}."
-    )
+    told = f"{len(set(SETTINGS))} settings give {counted(found.orders, 'order')} of {len(found.lines)} methods"
+    if found.leaders:
+        who = "alone is lowest in any" if len(found.leaders) == 1 else "are each lowest somewhere"
+        told += f"; {listed([titles[name] for name in found.leaders])} {who}"
+    least = found.least_agreement
+    if least is None:
+        return f"{told}. No two settings order the methods: all are tied."
+    tau, *places = least
+    sides = " and ".join(f"threshold {SETTINGS[at][0]:g} with {SETTINGS[at][1]} bins" for at in places)
+    return f"{told}. The two that agree least, {sides}, have {agreement_words(tau)}."
 
 
 def beside_words(panels: Sequence[Beside]) -> str:
     """The four correlations, and over how many points."""
     points = sum(len(each) for each in panels[0].x)
     told = [
-        f"{panel.names[0]} with {panel.names[1]} {signed(panel.pearson)} (ranks {signed(panel.spearman)})"
+        f"{panel.names[0]} with {panel.names[1]} {coefficient(panel.pearson)} (ranks {coefficient(panel.spearman)})"
         for panel in panels
     ]
     return f"Over {points:,} points (method, number of samples, run): {'; '.join(told)}."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,12 +14,13 @@ from numpy.typing import NDArray
 
 from dubio.errors import BadFile
 from dubio.tasks.cifar.pickles import read_pickle
-from dubio.tasks.pictures import read_arrays, rows_of_folder
+from dubio.tasks.pictures import DAMAGED, read_arrays, rows_of_folder
 from dubio.tasks.sources.corpus import Document, Layout
 from dubio.types import IntArray, StrArray
 
 SIDE = 32
 _PIXELS = 3 * SIDE * SIDE
+_WHOLE = ("x_train", "y_train", "x_test", "y_test")
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,34 +192,41 @@ def read_npz(path: Path, classes: int) -> Parts:
 
 
 def npz_forms(stem: str, classes: int) -> tuple[Form, Form]:
-    """Arrays in ``STEM.npz`` or ``STEM_*.npz``: train and test, or test alone."""
+    """Arrays in ``STEM.npz`` or ``STEM_*.npz``: train and test, or test alone.
 
-    def finder(wanted: str) -> Callable[[Path], Path | None]:
-        def find(place: Path) -> Path | None:
-            for path in sorted([*place.glob(f"{stem}.npz"), *place.glob(f"{stem}_*.npz")]):
-                if wanted in npz_names(path):
-                    return path
-            return None
+    A damaged file, or one with only some of the arrays, is found too where there is none that has them all: reading it
+    says what is wrong with it, while passing it over would say that it is not there.
+    """
 
-        return find
+    def named(place: Path) -> dict[Path, frozenset[str]]:
+        return {path: npz_names(path) for path in sorted([*place.glob(f"{stem}.npz"), *place.glob(f"{stem}_*.npz")])}
+
+    def whole(place: Path) -> Path | None:
+        files = named(place)
+        good = (path for path, names in files.items() if {*_WHOLE} <= names)
+        bad = (path for path, names in files.items() if not names or ("x" not in names and names & {*_WHOLE, "y"}))
+        return next(good, None) or next(bad, None)
+
+    def tested(place: Path) -> Path | None:
+        return next((path for path, names in named(place).items() if "x" in names), None)
 
     def read(path: Path) -> Parts:
         return read_npz(path, classes)
 
     looks = f"{stem}.npz or {stem}_*.npz with"
     return (
-        Form("arrays", f"{looks} x_train, y_train, x_test, y_test", finder("x_train"), read),
-        Form("arrays of test images alone", f"{looks} x, y", finder("x"), read, partial=True),
+        Form("arrays", f"{looks} {', '.join(_WHOLE)}", whole, read),
+        Form("arrays of test images alone", f"{looks} x, y", tested, read, partial=True),
     )
 
 
-def npz_names(path: Path) -> tuple[str, ...]:
-    """The names of the arrays in an npz file, without reading them; none where it is no such file."""
+def npz_names(path: Path) -> frozenset[str]:
+    """The names of the arrays in an npz file, without reading them; none where it cannot be opened as one."""
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return tuple(getattr(archive, "files", ()))
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-        return ()
+            return frozenset(archive.files)
+    except DAMAGED:
+        return frozenset()
 
 
 def read_idx(path: Path, side: int) -> NDArray[np.uint8]:
