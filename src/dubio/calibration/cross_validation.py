@@ -116,7 +116,7 @@ def score_folds(evidence: Evidence, folds: tuple[Fold, ...]) -> CrossValidated:
     for index, fold in enumerate(folds):
         scores = evidence.take(fold.rows).scores(fold.b)
         nll[index], brier[index] = scores.nll.mean(), scores.brier.mean()
-        aurc[index] = _aurc(scores, wrong[fold.rows])
+        aurc[index] = area_under_risk(scores, wrong[fold.rows])
     return CrossValidated(
         nll=_spread(nll, shares),
         brier=_spread(brier, shares),
@@ -149,7 +149,8 @@ def _remembered(predictions: Predictions, evidence: Evidence, repeats: int, seed
     return known[repeats, seed]
 
 
-def _aurc(scores: Scores, wrong: BoolArray) -> float:
+def area_under_risk(scores: Scores, wrong: BoolArray) -> float:
+    """AURC when the most doubtful are left out first: the mean error of the k least doubtful, over all k."""
     errors = expected_errors(scores.doubt, wrong)
     return float(np.mean(errors / np.arange(1, len(errors) + 1)))
 

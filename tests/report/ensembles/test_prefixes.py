@@ -62,6 +62,7 @@ def test_every_prefix_is_scored_as_the_explicit_mean_of_its_probabilities() -> N
         assert scores["error"] == pytest.approx(np.mean(probs.argmax(axis=1) != labels))
         assert scores["nll"] == pytest.approx(-np.log(probs[rows, labels]).mean(), rel=1e-6)
         assert scores["brier"] == pytest.approx(((truth - probs) ** 2).sum(axis=1).mean(), rel=1e-6)
+        assert scores["aurc"] == pytest.approx(plain_aurc(probs, labels), abs=1e-9)
         nll, brier, aurc, temperatures = [], [], [], []
         for half in halves:
             for fitted, scored in ((half, ~half), (~half, half)):

@@ -29,10 +29,10 @@ CAPTIONS = {
     "mean over {tasks}. Bands: the means of the lower and of the upper bounds. A method is beyond the longest ensemble "
     "(an arrow over the dashed line) as soon as it is so on one. In the grey part, above half of the networks, bands "
     "are too narrow, since all orders end in the same ensemble.",
-    "curves": "Scores of the first 1, 2, … samples of every method, their probabilities averaged; lower is better. "
-    "Bands are one standard deviation over runs, for deep ensembles over random orders of all networks, and then up to "
-    "half of them only: beyond, orders share most of their networks, and their spread says little. A method with one "
-    "sample is a point. NLL, Brier score and AURC are at cross-validated temperature.",
+    "curves": "Scores of 1, 2, … samples of every method (snapshots: the latest), their probabilities averaged; lower "
+    "is better. Bands are one standard deviation over runs, for deep ensembles over random orders of all networks, and "
+    "then up to half of them only: beyond, orders share most of their networks, and their spread says little. A method "
+    "with one sample is a point. NLL, Brier score and AURC are at cross-validated temperature.",
     "likelihood": "Left and middle share their axis: the likelihood as the method gives it and at its best "
     "temperature. Right: that temperature, the median of the cross-validated ones; above the dotted line a method is "
     "too sure of itself.",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from dubio.blocks import Room
-from dubio.calibration.cross_validation import REPEATS, fit_folds, score_folds
+from dubio.calibration.cross_validation import REPEATS, area_under_risk, fit_folds, score_folds
 from dubio.calibration.halves import random_halves
 from dubio.calibration.likelihood import Evidence, evidence_of_log_probs
 from dubio.exponentials import exponentials, mean_over_samples
@@ -24,7 +24,8 @@ SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
 """Numbers of samples that are compared, as far as a method's samples go."""
 
 MEASURES = (
-    "error", "nll", "calibrated_nll", "brier", "calibrated_brier", "calibrated_aurc", "temperature",
+    "error", "nll", "calibrated_nll", "brier", "calibrated_brier", "aurc", "calibrated_aurc",
+    "temperature",
 )  # fmt: skip
 """What is measured with every number of samples, lower being better; the temperature is the median of the fitted."""
 
@@ -75,14 +76,16 @@ def _scores(
     for evidence in prefix_evidence(known, order, sizes):
         folds = fit_folds(evidence, halves, start=start)
         start = float(np.median([fold.b for fold in folds]))
+        wrong = evidence.wrong()
         plain, tuned = evidence.scores(1.0 / known.temperature), score_folds(evidence, folds)
         rows.append(
             [
-                float(evidence.wrong().mean()),
+                float(wrong.mean()),
                 float(plain.nll.mean()),
                 tuned.nll.mean,
                 float(plain.brier.mean()),
                 tuned.brier.mean,
+                area_under_risk(plain, wrong),
                 tuned.aurc.mean,
                 known.temperature * float(np.median(tuned.temperatures)),
             ]

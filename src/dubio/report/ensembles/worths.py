@@ -107,7 +107,8 @@ def _cap(axis: Axes, longest: int) -> None:
     axis.axhspan(longest / 2, longest, color=NOISE, alpha=0.3, linewidth=0, zorder=0)
     axis.axhline(longest, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
     words, place = f"all {longest} networks", axis.get_yaxis_transform()
-    axis.text(0.015, longest, words, transform=place, va="bottom", fontsize=6.6, color=MUTED)
+    # below the line: above it stand the arrows
+    axis.text(0.985, longest * 0.97, words, transform=place, ha="right", va="top", fontsize=6.6, color=MUTED)
 
 
 def _draw(axis: Axes, each: Worths, look: Look, longest: int) -> None:
