@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,6 +57,10 @@ class Scratch:
             home: The directory in which scratch directories live.
         """
         self._home = home
+        # One thread may close it (the parent is gone) while another is putting something in place: never at once, or
+        # half of a directory would be.
+        self._placing = threading.Lock()
+        self._closed = False
         with storing(home):
             home.mkdir(parents=True, exist_ok=True)
             sweep(home)
@@ -66,7 +71,9 @@ class Scratch:
             self.path.mkdir()
 
     def close(self) -> None:
-        """Remove it with whatever is in it."""
+        """Remove it with whatever is in it; what is just being put in place is finished first, and nothing is after."""
+        with self._placing:
+            self._closed = True
         shutil.rmtree(self.path, ignore_errors=True)
         Path(self._lock.lock_file).unlink(missing_ok=True)
         self._lock.release()
@@ -77,13 +84,13 @@ class Scratch:
 
     def adopt(self, fresh: Path, target: Path) -> None:
         """Flush a file made in this scratch directory and put it in place, replacing what was there."""
-        with storing(target):
+        with self._open_for(target), storing(target):
             sync_file(fresh)
             os.replace(fresh, target)
 
     def adopt_directory(self, fresh: Path, target: Path) -> None:
         """Flush a directory made in this scratch directory and put it in place; one that exists is left as it is."""
-        with storing(target):
+        with self._open_for(target), storing(target):
             for path in fresh.iterdir():
                 sync_file(path)
             sync_directory(fresh)
@@ -91,6 +98,13 @@ class Scratch:
             if not target.is_dir():
                 os.rename(fresh, target)
             sync_directory(target.parent)
+
+    @contextmanager
+    def _open_for(self, target: Path) -> Iterator[None]:
+        with self._placing:
+            if self._closed:
+                raise StoreError(f"cannot write {str(target)!r}: the store was closed meanwhile.")
+            yield
 
     def write_file(self, target: Path, content: bytes) -> None:
         """Put a whole file in place, replacing what was there.
