@@ -168,3 +168,14 @@ def test_shifted_test_sets_need_no_training_of_their_own(data_dir: Path, monkeyp
     assert {node.id for node in plan.of_kind("fit")} == home
     few = [run for run in plan.runs if run.task == "cifar10-shifted" and run.member is not None]
     assert {run.spec["latest"] for run in few} == {5}
+
+
+def test_the_smoke_preset_trains_no_network_twice() -> None:
+    benchmark = load_benchmark("ensembles", "smoke")
+    counts = []
+    for entry in benchmark.tasks:
+        with torch.device("meta"):
+            network = NETWORKS.make(entry.network, (3, 32, 32), **entry.network_arguments)
+        counts.append(sum(parameter.numel() for parameter in network.parameters()))
+    assert len(counts) == 4
+    assert len(set(counts)) == len(counts)
