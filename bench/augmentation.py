@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bench.ensemble_models import images
 from bench.timing import cpu_in_turns, line
-from dubio.data.augmentation import ShiftFlip
+from dubio.inference.augmentation import ShiftFlip
 
 ROWS, PIXELS = 128, 4
 

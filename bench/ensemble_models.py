@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dubio.encoders import ArrayRows
-from dubio.heads.softmax import Softmax
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.network import Model
 from dubio.networks.vgg import vgg_small
 from dubio.training.labelled import Labelled

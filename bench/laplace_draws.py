@@ -9,7 +9,7 @@ import torch
 
 from bench.ensemble_models import images, small_vgg
 from bench.timing import Ratio, cpu_in_turns, least, line
-from dubio.data.batches import collate
+from dubio.inference.batches import collate
 from dubio.networks.linear_maps import linear_maps
 from dubio.networks.network import Model
 from dubio.training.collectors import Collected

@@ -10,11 +10,11 @@ import torch
 from bench.corpus import clinc_like, review_like
 from bench.obvious import ObviousTextCNN, padded
 from bench.timing import in_turns, line
-from dubio.data.batches import collate, prediction_rows
 from dubio.encoders import TokenRows
-from dubio.engine import plain_passes, shared_prefix
-from dubio.heads.softmax import Softmax
+from dubio.inference.batches import collate, prediction_rows
+from dubio.inference.engine import plain_passes, shared_prefix
 from dubio.networks.draws import BlockDraws
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, fill
 from dubio.networks.textcnn import textcnn

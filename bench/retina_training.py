@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from bench.timing import cpu_in_turns
-from dubio.data.affine import Affine
 from dubio.encoders import ArrayRows
-from dubio.heads.softmax import Softmax
+from dubio.inference.affine import Affine
 from dubio.networks.gaussian_weights import GaussianWeights
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.network import Model
 from dubio.networks.vgg_retina import vgg_retina
 from dubio.training.collectors import Last

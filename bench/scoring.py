@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 import dubio
 from bench.timing import Ratio, cpu_in_turns, in_turns
-from dubio.blocks import threads
+from dubio.core.passes import threads
+from dubio.core.predictions import Predictions
 from dubio.metrics import decomposition
-from dubio.types import Predictions
 
 METRICS = ("nll", "brier", "ece", "aurc", "ood_auroc")
 

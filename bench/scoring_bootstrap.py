@@ -9,9 +9,9 @@ import numpy as np
 
 from bench.scoring import made_up
 from bench.timing import cpu_in_turns
+from dubio.core.predictions import Predictions
 from dubio.metrics.naming import metric_named
 from dubio.statistics.bootstrap import bootstrap
-from dubio.types import Predictions
 
 ROWS, CLASSES = 50_000, 100
 FAST = ("accuracy", "nll", "brier", "ece", "aurc", "ood_auroc")

@@ -13,8 +13,8 @@ from bench.timing import cpu_in_turns, line
 from dubio.calibration.cross_validation import REPEATS, cross_validate, fit_folds
 from dubio.calibration.halves import random_halves
 from dubio.calibration.likelihood import evidence_of
+from dubio.core.predictions import Predictions
 from dubio.statistics.ensemble_equivalent import growth_curve
-from dubio.types import Predictions
 
 ROWS, CLASSES, MEMBERS = 10_000, 100, 100
 

@@ -11,7 +11,7 @@ import torch
 
 from bench.ensemble_models import images, small_vgg
 from dubio.formats.tensors import write_tensors
-from dubio.posteriors.points import Points
+from dubio.inference.points import Points
 from dubio.training.collectors import KeepAll
 from dubio.training.finishing import FinishContext
 from dubio.training.loop import LoopContext, Slots, train

@@ -24,15 +24,15 @@ from torch import nn
 from bench.corpus import clinc_like
 from bench.obvious import ObviousConcrete, ObviousHeteroscedastic, ObviousTextCNN, obvious_concrete, padded
 from bench.timing import Ratio, least, line
-from dubio.data.batches import collate, prediction_rows
+from dubio.core.registry import METHODS
 from dubio.encoders import TokenRows
+from dubio.inference.batches import collate, prediction_rows
+from dubio.inference.points import Points, state_of
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import SETUPS
 from dubio.networks.network import Model
 from dubio.networks.noise import fill
 from dubio.networks.textcnn import textcnn
-from dubio.posteriors.points import Points, state_of
-from dubio.registry import METHODS
 from dubio.training.collectors import Last
 from dubio.training.labelled import EVALUATION_BATCH, Labelled
 from dubio.training.loop import LoopContext, Slots, train

@@ -10,15 +10,15 @@ from torch import Tensor
 
 from bench.obvious import ObviousTextCNN, padded
 from bench.timing import Ratio, least, line
-from dubio.data.batches import collate, prediction_rows
+from dubio.core.errors import DubioError
+from dubio.core.registry import TASKS
 from dubio.encoders import TokenRows
 from dubio.encoders.text import TextEncoding
-from dubio.errors import DubioError
-from dubio.heads.softmax import Softmax
+from dubio.inference.batches import collate, prediction_rows
+from dubio.inference.points import Points, state_of
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.network import Model
 from dubio.networks.textcnn import textcnn
-from dubio.posteriors.points import Points, state_of
-from dubio.registry import TASKS
 
 VOCABULARY, CLASSES, BATCH = 30_000, 20, 128
 PLAIN_BATCHES = (32, 128)

@@ -10,7 +10,7 @@ import torch
 from bench.corpus import clinc_like
 from bench.obvious import ObviousTextCNN, padded
 from bench.timing import in_turns, line
-from dubio.heads.softmax import Softmax
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, fill
 from dubio.networks.textcnn import textcnn

@@ -15,8 +15,8 @@ import torch
 
 from bench.ensemble_models import images, shaken, small_vgg
 from bench.timing import cpu_in_turns, line
-from dubio.data.augmentation import ShiftFlip, augmented
-from dubio.data.batches import collate, training_rows
+from dubio.inference.augmentation import ShiftFlip, augmented
+from dubio.inference.batches import collate, training_rows
 from dubio.training.batch_norm import normalised, refreshed_draws
 from dubio.training.finishing import FinishContext
 

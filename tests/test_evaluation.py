@@ -5,11 +5,12 @@ import pandas as pd
 import pytest
 import torch
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.predictions import Predictions, join
+from dubio.core.types import Metric
 from dubio.evaluation import evaluate
 from dubio.metrics.detection import ood_auroc
 from dubio.metrics.scoring import accuracy, brier
-from dubio.types import Metric, Predictions, join
 
 
 def probs(seed, rows=80, samples=None):

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from dubio.core.predictions import Predictions
+from dubio.core.registry import METRICS
 from dubio.evaluation import STANDARD
 from dubio.metrics.naming import metric_named
 from dubio.metrics.quantities import QUANTITIES, uncertainty
 from dubio.metrics.table import score_each
-from dubio.registry import METRICS
-from dubio.types import Predictions
 
 ANY = (
     "accuracy", "error", "nll", "brier", "brier_per_class", "ece", "ece_adaptive", "ece_smooth", "sce", "classwise_ece",

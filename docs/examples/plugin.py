@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dubio.core.predictions import Predictions
+from dubio.core.registry import method, metric, network, task
+from dubio.core.types import Examples, Metric, SourceCard, Split, Task
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Dense, Network
 from dubio.networks.noise import DropoutEdit
-from dubio.registry import method, metric, network, task
 from dubio.training.objectives import Objective
-from dubio.types import Examples, Metric, Predictions, SourceCard, Split, Task
 
 
 @task("two-moons")

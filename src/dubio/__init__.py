@@ -9,11 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dubio.benchmarking import benchmark
-    from dubio.errors import BadFile, DubioError, MissingExtra, StoreError, UnknownName, UserError
+    from dubio.core.errors import BadFile, DubioError, MissingExtra, StoreError, UnknownName, UserError
+    from dubio.core.predictions import Predictions, join, pool_members
+    from dubio.core.registry import load_plugin, method, metric, network, task
+    from dubio.core.types import Examples, Metric, Run, SourceCard, Split, Task
+    from dubio.estimators import benchmark
     from dubio.evaluation import Evaluation, evaluate
     from dubio.formats import read_predictions, write_predictions
-    from dubio.modules import FittedModule, fit, load_fit
     from dubio.referral import (
         Policy,
         apply_policy,
@@ -22,8 +24,7 @@ if TYPE_CHECKING:
         fit_screening_policy,
         shift_test,
     )
-    from dubio.registry import load_plugin, method, metric, network, task
-    from dubio.types import Examples, Metric, Predictions, Run, SourceCard, Split, Task, join, pool_members
+    from dubio.torch_module import FittedModule, fit, load_fit
 
 __version__ = "0.1.0"
 
@@ -66,11 +67,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "dubio.benchmarking": ("benchmark",),
-    "dubio.errors": ("BadFile", "DubioError", "MissingExtra", "StoreError", "UnknownName", "UserError"),
+    "dubio.core.errors": ("BadFile", "DubioError", "MissingExtra", "StoreError", "UnknownName", "UserError"),
+    "dubio.core.predictions": ("Predictions", "join", "pool_members"),
+    "dubio.core.registry": ("load_plugin", "method", "metric", "network", "task"),
+    "dubio.core.types": ("Examples", "Metric", "Run", "SourceCard", "Split", "Task"),
+    "dubio.estimators": ("benchmark",),
     "dubio.evaluation": ("Evaluation", "evaluate"),
     "dubio.formats": ("read_predictions", "write_predictions"),
-    "dubio.modules": ("FittedModule", "fit", "load_fit"),
     "dubio.referral": (
         "Policy",
         "apply_policy",
@@ -79,18 +82,7 @@ _HOMES = {
         "fit_screening_policy",
         "shift_test",
     ),
-    "dubio.registry": ("load_plugin", "method", "metric", "network", "task"),
-    "dubio.types": (
-        "Examples",
-        "Metric",
-        "Predictions",
-        "Run",
-        "SourceCard",
-        "Split",
-        "Task",
-        "join",
-        "pool_members",
-    ),
+    "dubio.torch_module": ("FittedModule", "fit", "load_fit"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

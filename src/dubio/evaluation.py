@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from dubio import blocks
-from dubio.errors import UserError
+from dubio.core import passes as blocks
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions, join
+from dubio.core.types import Metric, Target
 from dubio.formats.arrays import predictions_from_arrays
 from dubio.formats.predictions import read_predictions
 from dubio.formats.values import TOLERANCE, Values
@@ -20,7 +22,6 @@ from dubio.metrics.naming import metric_named
 from dubio.metrics.quantities import applicable_quantities
 from dubio.metrics.table import score_each
 from dubio.statistics.bootstrap import bootstrap, guarded
-from dubio.types import Metric, Predictions, Target, join
 
 STANDARD = (
     "accuracy",
@@ -157,7 +158,7 @@ def evaluate(
     """Score predictions from any framework.
 
     Args:
-        predictions: :class:`~dubio.predictions.Predictions`, the path of a file of predictions, a mapping of named
+        predictions: :class:`~dubio.core.predictions.Predictions`, the path of a file of predictions, a mapping of named
             arrays, or an array of shape [N, K], [S, N, K] or (binary) [N]; anything with ``__array__`` will do.
         labels: Class indices ``[N]`` (−1: unlabelled) or multi-hot ``[N, K]``, or a file of them.
         values: ``"probs"``, ``"log_probs"`` or ``"logits"``: what a bare array holds.

@@ -8,9 +8,9 @@ from mapie.classification import SplitConformalClassifier
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from dubio.calibration.conformal import conformity, fit_conformal, prediction_sets, summarise_sets
-from dubio.errors import UserError
-from dubio.registry import METRICS
-from dubio.types import Predictions
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.registry import METRICS
 
 
 def made(rows=300, classes=6, seed=0, **more):

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from dubio.calibration.cross_validation import contributions, cross_validate
 from dubio.calibration.halves import random_halves
 from dubio.calibration.temperature import apply_temperature, fit_temperature
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.registry import METRICS
 from dubio.metrics.scoring import brier, nll
 from dubio.metrics.selective import aurc
-from dubio.registry import METRICS
-from dubio.types import Predictions
 
 
 def made(rows=120, classes=4, seed=0, samples=2, **more):

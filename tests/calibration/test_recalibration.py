@@ -15,9 +15,9 @@ from dubio.calibration.recalibration import (
     write_recalibration,
 )
 from dubio.calibration.temperature import fit_temperature
-from dubio.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError
+from dubio.core.predictions import Predictions
 from dubio.metrics.scoring import nll
-from dubio.types import Predictions
 
 
 def made(seed, rows=300, target="multiclass", scale=3.0, **more):

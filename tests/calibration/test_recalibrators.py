@@ -10,11 +10,11 @@ from sklearn.linear_model import LogisticRegression
 from dubio.calibration.isotonic import apply_isotonic, fit_isotonic, fit_isotonic_confidence, fit_map
 from dubio.calibration.temperature import fit_temperature
 from dubio.calibration.vector import apply_vector, fit_vector
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 from dubio.metrics.outcomes import correct
 from dubio.metrics.quantities import confidence
 from dubio.metrics.scoring import nll
-from dubio.types import Predictions
 
 
 def made(rows=500, classes=4, seed=0):

@@ -9,9 +9,9 @@ from scipy import optimize
 from scipy.special import expit, logsumexp
 
 from dubio.calibration.temperature import HIGHEST, apply_temperature, fit_temperature
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 from dubio.metrics.scoring import nll
-from dubio.types import Predictions
 
 
 def sampled(rows=400, classes=5, sharpness=2.0, scale=1.0, seed=0, samples=1):

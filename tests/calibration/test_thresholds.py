@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
 from dubio.calibration.thresholds import TUNED, asserted, fit_thresholds, metrics_at
-from dubio.errors import UserError
-from dubio.types import Predictions
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 
 
 def multilabel(probs, labels) -> Predictions:

@@ -12,7 +12,7 @@ import pytest
 
 import dubio
 from dubio.cli import app as app_module
-from dubio.errors import CorruptFile, UserError
+from dubio.core.errors import CorruptFile, UserError
 from dubio.runner.benchmark import built_in
 
 COMMANDS = ("run", "evaluate", "compare", "report", "list", "data", "check", "show", "store", "refer")

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dubio.cli.app import app
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 
 
 def run(*arguments):

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dubio.cli.data import app, arguments_of
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 from dubio.tasks.sources.corpus import DataMissing
 
 

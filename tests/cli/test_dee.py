@@ -7,9 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from dubio.cli.app import app
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 from dubio.statistics.ensemble_equivalent import equivalent_curve, growth_curve
-from dubio.types import Predictions
 
 
 def run(*arguments):

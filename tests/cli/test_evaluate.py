@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 from dubio.cli.evaluate import evaluate
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(evaluate)

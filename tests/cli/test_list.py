@@ -10,11 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from dubio.cli.app import app
-from dubio.registry import REGISTRIES
+from dubio.core.registry import REGISTRIES
 
 PLUGIN = '''
-from dubio.registry import metric
-from dubio.types import Metric
+from dubio.core.registry import metric
+from dubio.core.types import Metric
 
 
 @metric("always-half")

@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from dubio.cli.refer import app
-from dubio.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError
+from dubio.core.predictions import Predictions
 from dubio.formats import write_predictions
 from dubio.referral import NoGuarantee
 from dubio.referral.needed import units_needed
-from dubio.types import Predictions
 
 
 def run(*arguments):

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dubio.cli.app import app
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 from dubio.store import Store
 
 pytest.importorskip("torch")

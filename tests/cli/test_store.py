@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from stored_things import FIT, SPEC, write_fit, write_prediction
 from typer.testing import CliRunner
 
 from dubio.cli.store import app
-from dubio.errors import CorruptFile, UserError
-from dubio.store import Store, identity
+from dubio.core.errors import CorruptFile, UserError
+from dubio.core.specs import identity
+from dubio.store import Store
+from tests.store.stored_things import FIT, SPEC, write_fit, write_prediction
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
+from dubio.core.errors import UserError
+from dubio.core.types import Examples
 from dubio.encoders import ArrayRows, ImageEncoding, TableEncoding, encoder_from_json, fit_encoder
-from dubio.errors import UserError
-from dubio.types import Examples
 
 
 def examples(inputs: np.ndarray) -> Examples:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.specs import describe, restore
+from dubio.core.types import Examples
 from dubio.encoders import PAD, UNK, TextEncoding, TokenRows, encoder_from_json, encoding_for, fit_encoder
 from dubio.encoders.tokeniser import tokenise
-from dubio.errors import UnknownName, UserError
-from dubio.parts import describe, restore
-from dubio.types import Examples
 
 
 def examples(*texts: str) -> Examples:

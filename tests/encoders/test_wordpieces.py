@@ -7,14 +7,14 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra bert is not installed")
 
-import tiny_bert
 from transformers import BertTokenizer
 
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.registry import NETWORKS
+from dubio.core.types import Examples
 from dubio.encoders import WordPieceEncoding, encoder_from_json, encoding_of, fit_encoder
-from dubio.errors import UnknownName, UserError
-from dubio.pretrained import settle, settled
-from dubio.registry import NETWORKS
-from dubio.types import Examples
+from dubio.encoders.pretrained import settle, settled
+from tests.networks import tiny_bert
 
 TEXTS = ("Hello THERE!", "unbelievable cats", "", "the xyz, ünbeliev", "a b c " * 30)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
 from dubio.formats.numpy_files import read_npy, read_npz
 
 

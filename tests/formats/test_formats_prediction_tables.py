@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dubio.errors import BadFile, MissingExtra, UserError
+from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.formats import read_predictions
 
 P = np.array([[0.7, 0.3], [0.2, 0.8], [0.5, 0.5]])

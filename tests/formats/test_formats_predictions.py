@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from dubio.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError
+from dubio.core.predictions import Predictions
 from dubio.formats import align, read_predictions, read_tensors, write_predictions, write_tensors
-from dubio.types import Predictions
 
 
 def full(seed=0, target="multiclass"):

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from dubio.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError
 from dubio.formats.tables import read_results, write_results
 
 ROWS = [

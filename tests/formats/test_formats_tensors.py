@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
 from dubio.formats.tensors import read_tensors, write_tensors
 
 ARRAYS = {

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit, softmax
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 from dubio.formats import predictions_from_arrays
 from dubio.formats.values import as_logits
 

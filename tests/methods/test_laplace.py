@@ -6,21 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dubio.data.augmentation import ShiftFlip, Views
+from dubio.core.errors import UserError
+from dubio.core.registry import METHODS
+from dubio.core.specs import describe, restore
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.errors import UserError
-from dubio.heads.heteroscedastic import Heteroscedastic
+from dubio.inference.augmentation import ShiftFlip, Views
+from dubio.inference.mixture import Mixture
 from dubio.methods.recipe import Recipe
 from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
 from dubio.networks.gaussian_weights import GaussianWeights
-from dubio.parts import describe, restore
-from dubio.posteriors.mixture import Mixture
-from dubio.registry import METHODS
+from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.testing import assert_ok, check_method
 from dubio.testing.worlds import SMALL_NETWORKS, small_task
 from dubio.training.laplace import Laplace
 from dubio.training.objectives import Objective
-from dubio.types import Examples, SourceCard, Split, Task
 
 SMALL = {"epochs": 4, "batch": 16, "lr": 0.01, "samples": 3}
 STRUCTURES = ("kron", "diag", "last-full", "last-kron", "last-diag")

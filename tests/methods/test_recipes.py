@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from dubio.data.augmentation import ShiftFlip, Views
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.registry import METHODS
+from dubio.core.specs import describe, restore
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.errors import UnknownName, UserError
+from dubio.inference.augmentation import ShiftFlip, Views
+from dubio.inference.mixture import Mixture
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import SETUPS
 from dubio.methods.work import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit
-from dubio.parts import describe, restore
-from dubio.posteriors.mixture import Mixture
-from dubio.registry import METHODS
 from dubio.training.collectors import Last
-from dubio.types import Examples, SourceCard, Split, Task
 
 
 def images(rows=60, seed=0):
@@ -61,7 +61,7 @@ def test_a_recipe_survives_its_description(setup):
 
 def test_a_process_that_never_heard_of_the_methods_restores_every_description():
     descriptions = json.dumps([describe(METHODS.make(setup.name)) for setup in SETUPS])
-    code = "import json, sys, dubio.methods.work as _; from dubio.parts import restore; restore(json.load(sys.stdin))"
+    code = "import json, sys, dubio.methods.work; from dubio.core.specs import restore; restore(json.load(sys.stdin))"
     ended = subprocess.run([sys.executable, "-c", code], input=descriptions, text=True, capture_output=True)
     assert ended.returncode == 0, ended.stderr
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dubio.core.types import Examples, Split
 from dubio.encoders import ArrayRows, ImageEncoding
 from dubio.methods import encoded as room
-from dubio.types import Examples, Split
 
 
 @pytest.fixture

@@ -3,22 +3,22 @@
 import numpy as np
 import pytest
 import torch
-from cut_off import Kept, equal
 
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.registry import METHODS
+from dubio.core.specs import describe, restore
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.errors import UnknownName, UserError
+from dubio.inference.points import Points
 from dubio.methods.recipe import Recipe
 from dubio.methods.work import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
 from dubio.networks.noise import DropoutEdit
-from dubio.parts import describe, restore
-from dubio.posteriors.points import Points
-from dubio.registry import METHODS
 from dubio.testing import assert_ok, check_method
 from dubio.training.collectors import KeepAll
 from dubio.training.cycles import Cyclic
 from dubio.training.objectives import Objective
 from dubio.training.sgmcmc import SGLD
-from dubio.types import Examples, SourceCard, Split, Task
+from tests.methods.cut_off import Kept, equal
 
 NAMES = ("csgld", "csghmc", "csgld-ensemble", "csghmc-ensemble")
 SMALL = {"epochs": 8, "batch": 16, "cycles": 2, "sampling_epochs": 2, "samples_per_cycle": 2}

@@ -6,24 +6,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cut_off import Kept
 
+from dubio.core.errors import UserError
+from dubio.core.predictions import pool_members
+from dubio.core.registry import METHODS, TASKS
+from dubio.core.specs import describe, restore
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.errors import UserError
 from dubio.formats.predictions import read_predictions, write_predictions
-from dubio.heads.gp import RandomFeatureGP
+from dubio.inference.mixture import Mixture
+from dubio.inference.points import Points
 from dubio.methods.recipe import Recipe
 from dubio.methods.sngp import ROWS
 from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
 from dubio.metrics.quantities import uncertainty
+from dubio.networks.heads.gp import RandomFeatureGP
 from dubio.networks.spectral import SpectralNorm
-from dubio.parts import describe, restore
-from dubio.posteriors.mixture import Mixture
-from dubio.posteriors.points import Points
-from dubio.registry import METHODS, TASKS
 from dubio.tasks.sources.corpus import DataMissing
 from dubio.testing import check_method, check_network
-from dubio.types import Examples, SourceCard, Split, Task, pool_members
+from tests.methods.cut_off import Kept
 
 SMALL = {"features": 32, "epochs": 6, "batch": 16, "lr": 0.01}
 CARD = SourceCard("made here", "1", "none", "none")

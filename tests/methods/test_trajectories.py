@@ -5,23 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from cut_off import Kept, equal
 
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.registry import METHODS
+from dubio.core.specs import describe, restore
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.errors import UnknownName, UserError
+from dubio.inference.mixture import Mixture
+from dubio.inference.weight_draws import WeightDraws
 from dubio.methods.recipe import Recipe
 from dubio.methods.work import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
-from dubio.parts import describe, restore
-from dubio.posteriors.mixture import Mixture
-from dubio.posteriors.weight_draws import WeightDraws
-from dubio.registry import METHODS
 from dubio.testing import assert_ok, check_method
 from dubio.training.collectors import KeepAll, Last
 from dubio.training.cycles import Cyclic, Triangular
 from dubio.training.optimisers import SGD, Adam
 from dubio.training.schedules import Constant, ConstantTail, Cut, LinearTail
 from dubio.training.swag import SWA, SWAG
-from dubio.types import Examples, SourceCard, Split, Task
+from tests.methods.cut_off import Kept, equal
 
 START = {"epochs": 2, "batch": 8, "collect": "last", "patience": 0}
 NAMES = {

@@ -5,27 +5,27 @@ import json
 import numpy as np
 import pytest
 import torch
-from cut_off import Kept, equal
 
-from dubio.data.affine import Affine
-from dubio.data.augmentation import ShiftFlip, Views
-from dubio.data.batches import collate
+from dubio.core.errors import UserError
+from dubio.core.registry import METHODS
+from dubio.core.specs import describe, restore
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.errors import UserError
-from dubio.heads.heteroscedastic import Heteroscedastic
+from dubio.inference.affine import Affine
+from dubio.inference.augmentation import ShiftFlip, Views
+from dubio.inference.batches import collate
+from dubio.inference.mixture import Mixture
+from dubio.inference.points import Points
 from dubio.methods.recipe import Recipe
 from dubio.methods.work import FitContext, NetworkSpec, encode_split, fit, fit_spec, pred_spec, predict
 from dubio.networks.gaussian_weights import GaussianWeights
+from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.networks.noise import DropoutEdit
-from dubio.parts import describe, restore
-from dubio.posteriors.mixture import Mixture
-from dubio.posteriors.points import Points
-from dubio.registry import METHODS
 from dubio.testing import assert_ok, check_method
 from dubio.testing.worlds import small_task
 from dubio.training.mean_and_scale import MeanAndScale
 from dubio.training.optimisers import SGD, Adam, AdamW
-from dubio.types import Examples, SourceCard, Split, Task
+from tests.methods.cut_off import Kept, equal
 
 SMALL = {"epochs": 6, "batch": 16, "lr": 0.01, "samples": 3}
 STARTED = {**SMALL, "optimiser": "sgd", "start_epochs": 4, "start_lr": 0.01, "schedule": "cosine"}

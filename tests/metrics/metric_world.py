@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from dubio.types import Predictions
+from dubio.core.predictions import Predictions
 
 
 def of_probs(probs, labels=None, **more):

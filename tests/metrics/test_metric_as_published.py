@@ -5,18 +5,18 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from metric_world import coarse, drawn, drawn_multilabel, of_probs, seeds
 from scipy import stats
 from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.registry import METRICS
 from dubio.metrics.as_published import SUFFIX, aurc_as_published, model_uncertainty_as_published
 from dubio.metrics.as_published_referral import threshold_auc
 from dubio.metrics.detection import ood_auroc
 from dubio.metrics.naming import metric_named
 from dubio.metrics.selective import aurc
 from dubio.metrics.table import all_metrics, score
-from dubio.registry import METRICS
+from tests.metrics.metric_world import coarse, drawn, drawn_multilabel, of_probs, seeds
 
 
 def value(name, predictions):

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from metric_world import coarse, drawn, drawn_multilabel, of_probs, seeds
 from torchmetrics.functional.classification import binary_calibration_error, multiclass_calibration_error
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 from dubio.metrics.calibration_error import (
     ace,
     classwise_ece,
@@ -21,6 +20,7 @@ from dubio.metrics.calibration_error import (
 )
 from dubio.metrics.smooth_calibration import ece_smooth, error_at, smooth_error
 from dubio.metrics.table import all_metrics
+from tests.metrics.metric_world import coarse, drawn, drawn_multilabel, of_probs, seeds
 
 
 @pytest.mark.parametrize("bins", [1, 10, 15, 100])

@@ -2,14 +2,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from metric_world import coarse, drawn, of_probs
 from scipy.stats import pointbiserialr
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import join
 from dubio.metrics.detection import detect, generalisation_gap, id_aupr, ood_aupr, ood_auroc, ood_correlation, ood_fpr95
 from dubio.metrics.quantities import applicable_quantities, uncertainty
-from dubio.types import join
+from tests.metrics.metric_world import coarse, drawn, of_probs
 
 
 def mixture(make=drawn, **more):

@@ -2,13 +2,13 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from metric_world import drawn, drawn_multilabel, of_probs
 from scipy.stats import entropy
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions, pool_members
 from dubio.metrics.diversity import disagreement_per_example, diversity_per_example, pairwise_kl_per_example
 from dubio.metrics.quantities import uncertainty
-from dubio.types import Predictions, pool_members
+from tests.metrics.metric_world import drawn, drawn_multilabel, of_probs
 
 
 def softmax(z):

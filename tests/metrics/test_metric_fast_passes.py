@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, logsumexp
 
-from dubio.blocks import threads
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.passes import threads
+from dubio.core.predictions import Predictions, join
 from dubio.metrics.decomposition import decompose, forget
 from dubio.metrics.scoring import brier_per_example, nll_per_example
-from dubio.types import Predictions, join
 
 RNG = np.random.default_rng(0)
 

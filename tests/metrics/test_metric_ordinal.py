@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
-from metric_world import drawn, of_probs
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 from dubio.metrics.ordinal import auc_from_grade, quadratic_kappa, rps
 from dubio.metrics.outcomes import predicted
 from dubio.metrics.scoring import brier
+from tests.metrics.metric_world import drawn, of_probs
 
 
 @pytest.mark.parametrize("seed", range(4))

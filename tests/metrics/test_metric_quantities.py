@@ -3,14 +3,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from metric_world import drawn, drawn_multilabel, of_probs, seeds
 from scipy.stats import entropy
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.predictions import Predictions, pool_members
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.quantities import QUANTITIES, applicable_quantities, confidence, uncertainty
 from dubio.metrics.table import score
-from dubio.types import Predictions, pool_members
+from tests.metrics.metric_world import drawn, drawn_multilabel, of_probs, seeds
 
 
 def plain_probs(predictions):

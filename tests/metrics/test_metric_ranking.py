@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from metric_world import of_probs, seeds
 from scipy.stats import pointbiserialr
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from dubio.metrics.quantities import uncertainty
 from dubio.metrics.ranking import auroc, average_precision, correlation, fpr_at_tpr, ordered
+from tests.metrics.metric_world import of_probs, seeds
 
 
 def tied_scores(seed, rows=80, levels=7):

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from metric_world import coarse, drawn, drawn_multilabel, of_probs, seeds
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 from dubio.metrics.auc import class_auroc
 from dubio.metrics.outcomes import correct
 from dubio.metrics.quantities import uncertainty
 from dubio.metrics.referral_curve import FRACTIONS, referral_curve, retained_roc
-from dubio.types import Predictions
+from tests.metrics.metric_world import coarse, drawn, drawn_multilabel, of_probs, seeds
 
 
 def test_each_fraction_is_the_accuracy_and_auc_of_the_least_uncertain_rows():

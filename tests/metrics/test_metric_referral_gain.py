@@ -5,16 +5,16 @@ from itertools import permutations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from metric_world import coarse, drawn, of_probs, seeds
 
+from dubio.core.registry import METRICS
 from dubio.metrics.extremes import extreme_rows
 from dubio.metrics.outcomes import correct
 from dubio.metrics.quantities import uncertainty
 from dubio.metrics.referral_curve import referral_curve
 from dubio.metrics.referral_gain import referral_gain
-from dubio.registry import METRICS
 from dubio.statistics.bootstrap import metric_statistic
 from dubio.statistics.resampling import Weights
+from tests.metrics.metric_world import coarse, drawn, of_probs, seeds
 
 
 def orders(predictions):

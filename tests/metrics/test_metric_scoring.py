@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 import torch
-from metric_world import coarse, drawn, drawn_multilabel, of_probs
 from sklearn.metrics import accuracy_score, f1_score, log_loss
 from torchmetrics.functional.classification import multilabel_exact_match
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 from dubio.metrics.scoring import accuracy, brier, brier_per_example, macro_f1, micro_f1, nll, nll_per_example
 from dubio.metrics.table import score
-from dubio.types import Predictions
+from tests.metrics.metric_world import coarse, drawn, drawn_multilabel, of_probs
 
 
 def softmax_mean(predictions):

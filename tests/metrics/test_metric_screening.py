@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
-from metric_world import coarse, drawn, of_probs, seeds
 from torchmetrics.functional import classification as tm
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 from dubio.metrics.naming import metric_named
 from dubio.metrics.referral_curve import referral_curve, retained_roc
 from dubio.metrics.screening import best_sensitivity, best_specificity, meets_nhs
+from tests.metrics.metric_world import coarse, drawn, of_probs, seeds
 
 
 def value(name, predictions):

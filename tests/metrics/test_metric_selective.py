@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from mapie.metrics.uncertainty import auarc
-from metric_world import coarse, drawn, of_probs, seeds
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from dubio.metrics.outcomes import correct
@@ -18,6 +17,7 @@ from dubio.metrics.selective import (
     misclassification_auroc,
     rejection_curve,
 )
+from tests.metrics.metric_world import coarse, drawn, of_probs, seeds
 
 
 def brute(scores, wrong, measure):

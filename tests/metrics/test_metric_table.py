@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from metric_world import coarse, drawn, drawn_multilabel, of_probs, seeds
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.predictions import Predictions, join
+from dubio.core.registry import METRICS
 from dubio.metrics.naming import metric_named
 from dubio.metrics.table import all_metrics, score, score_each
-from dubio.registry import METRICS
-from dubio.types import Predictions, join
+from tests.metrics.metric_world import coarse, drawn, drawn_multilabel, of_probs, seeds
 
 ORDER_MATTERS = ("ood_auroc_as_published", "ood_aupr_as_published")
 

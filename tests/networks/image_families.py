@@ -3,9 +3,9 @@
 import torch
 from torch.nn import functional
 
-from dubio.heads.softmax import Softmax
+from dubio.core.registry import NETWORKS
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.network import Model
-from dubio.registry import NETWORKS
 
 SMALL = {
     "vgg16-bn": {"base": 8, "dense": 24},

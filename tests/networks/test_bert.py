@@ -8,27 +8,27 @@ import torch
 
 pytest.importorskip("transformers", reason="the extra bert is not installed")
 
-import tiny_bert
 from transformers import BertModel
 
-from dubio.data.batches import collate
+from dubio.core.errors import UserError
+from dubio.core.registry import METHODS
 from dubio.encoders import TokenRows, WordPieceEncoding
-from dubio.engine import plain_passes, shared_prefix
-from dubio.errors import UserError
-from dubio.heads.softmax import Softmax
+from dubio.encoders.pretrained import settle
+from dubio.inference.batches import collate
+from dubio.inference.engine import plain_passes, shared_prefix
 from dubio.methods.building import build_model
 from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
 from dubio.networks import bert as bert_module
 from dubio.networks.bert import bert
 from dubio.networks.draws import BlockDraws
 from dubio.networks.frozen import FrozenStages
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, fill, sites
 from dubio.networks.transformer import noised
-from dubio.pretrained import settle
-from dubio.registry import METHODS
 from dubio.testing import assert_ok, check_network
 from dubio.testing.worlds import small_task
+from tests.networks import tiny_bert
 
 SIZE = len(tiny_bert.VOCABULARY)
 
@@ -126,7 +126,7 @@ def test_samples_held_at_once_are_counted_by_their_vectors_not_by_their_ids(fold
     with torch.inference_mode():
         plain = torch.cat([c.logits for c in plain_passes(model, batch, BlockDraws(1), places, 6)])
         held.clear()
-        monkeypatch.setattr("dubio.engine.CHUNK_ELEMENTS", 2 * 3 * 8 * 32)  # room for two samples of [3, 8, 32]
+        monkeypatch.setattr("dubio.inference.engine.CHUNK_ELEMENTS", 2 * 3 * 8 * 32)  # two samples of [3, 8, 32]
         fast = torch.cat([c.logits for c in shared_prefix(model, batch, BlockDraws(1), places, 6)])
     assert held == [2 * 3 * 8 * 32] * 3
     torch.testing.assert_close(fast, plain, atol=1e-5, rtol=1e-5)

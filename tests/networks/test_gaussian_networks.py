@@ -5,14 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from seeded_layers import normals, seeded
 from torch import nn
 from torch.nn import functional
 
-from dubio.engine import plain_passes, shared_prefix
-from dubio.errors import UserError
-from dubio.heads.heteroscedastic import Heteroscedastic
-from dubio.heads.softmax import Softmax
+from dubio.core.errors import UserError
+from dubio.inference.engine import plain_passes, shared_prefix
 from dubio.networks import draws as drawing
 from dubio.networks.cnn import cnn
 from dubio.networks.draws import BlockDraws
@@ -22,6 +19,8 @@ from dubio.networks.gaussian_weights import (
     GaussianWeights,
     gaussian_layers,
 )
+from dubio.networks.heads.heteroscedastic import Heteroscedastic
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, fill
@@ -29,6 +28,7 @@ from dubio.networks.spectral import SpectralNorm, fill_weights
 from dubio.networks.textcnn import textcnn
 from dubio.networks.textcnn_v2 import textcnn_v2
 from dubio.testing.samples import batch_of, of_mixed_length
+from tests.networks.seeded_layers import normals, seeded
 
 # -- prediction
 

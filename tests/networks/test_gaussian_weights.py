@@ -6,20 +6,20 @@ import math
 import numpy as np
 import pytest
 import torch
-from seeded_layers import normals, seeded
 from torch import nn
 from torch.distributions import Normal, kl_divergence
 from torch.nn import functional
 
-from dubio.heads.softmax import Softmax
 from dubio.networks.gaussian_weights import (
     GaussianWeights,
     divergence,
 )
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model, Network
 from dubio.training.mean_and_scale import MeanAndScale
 from dubio.training.optimisers import SGD, Adam
+from tests.networks.seeded_layers import normals, seeded
 
 REPEATS = 6000
 

@@ -4,7 +4,15 @@ import math
 
 import pytest
 import torch
-from image_families import (
+from torch import nn
+
+from dubio.core.errors import UserError
+from dubio.networks.noise import sites
+from dubio.networks.preresnet import preresnet
+from dubio.networks.resnet import resnet50
+from dubio.networks.vgg import vgg16_bn, vgg_small
+from dubio.networks.wide_resnet import wrn
+from tests.networks.image_families import (
     SMALL,
     images,
     lived_in,
@@ -18,14 +26,6 @@ from image_families import (
     vgg_parameters,
     wrn_parameters,
 )
-from torch import nn
-
-from dubio.errors import UserError
-from dubio.networks.noise import sites
-from dubio.networks.preresnet import preresnet
-from dubio.networks.resnet import resnet50
-from dubio.networks.vgg import vgg16_bn, vgg_small
-from dubio.networks.wide_resnet import wrn
 
 VGG16 = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 CIFAR = (3, 32, 32)

@@ -3,20 +3,20 @@
 import numpy as np
 import pytest
 import torch
-from image_families import SMALL, images, lived_in, model_of
 from torch import nn
 
-from dubio.data.augmentation import ShiftFlip, Views
+from dubio.core.registry import METHODS
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.engine import fixed, looped_states, plain_passes, repeat, shared_prefix, stacked_states
+from dubio.inference.augmentation import ShiftFlip, Views
+from dubio.inference.engine import fixed, looped_states, plain_passes, repeat, shared_prefix, stacked_states
+from dubio.inference.points import Points, state_of
 from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
 from dubio.networks.draws import BlockDraws
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, fill, sites
 from dubio.networks.spectral import SpectralBound, SpectralNorm, fill_weights
-from dubio.posteriors.points import Points, state_of
-from dubio.registry import METHODS
-from dubio.types import Examples, SourceCard, Split, Task
+from tests.networks.image_families import SMALL, images, lived_in, model_of
 
 ROWS = np.array([0, 5, 130, 900])
 """In several blocks of draws."""

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch import nn
 
-from dubio.data.batches import collate
 from dubio.encoders import TokenRows
-from dubio.heads.softmax import Softmax
+from dubio.inference.batches import collate
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.linear_maps import LinearMap, WeightMatrix, linear_maps
 from dubio.networks.network import Model, Network
 from dubio.networks.spectral import SpectralNorm, fill_weights
@@ -50,9 +50,8 @@ def test_a_mark_names_the_weights_of_the_stage_around_it():
 
 def test_padding_does_not_touch_the_factors_of_a_transformer(tmp_path):
     pytest.importorskip("transformers")
-    import tiny_bert
-
     from dubio.networks.bert import bert
+    from tests.networks import tiny_bert
 
     torch.manual_seed(0)
     words = len(tiny_bert.VOCABULARY)

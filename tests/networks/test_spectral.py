@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 from dubio.networks.cnn import cnn
 from dubio.networks.mlp import mlp
 from dubio.networks.spectral import SpectralBound, SpectralNorm, bounded_layers, fill_weights

@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from dubio.data.batches import collate
 from dubio.encoders import TokenRows
-from dubio.heads.softmax import Softmax
+from dubio.inference.batches import collate
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import Dropout, DropoutEdit, fill
 from dubio.networks.textcnn import GatherOverTime, Maps, PickOverTime, RankOverTime, textcnn

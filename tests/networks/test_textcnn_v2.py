@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch.nn import functional
 
-from dubio.data.batches import collate
+from dubio.core.errors import UserError
 from dubio.encoders import TokenRows
-from dubio.errors import UserError
-from dubio.heads.softmax import Softmax
+from dubio.inference.batches import collate
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import ConcreteDropoutEdit, fill, sites
 from dubio.networks.spectral import SpectralNorm, fill_weights

@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch import nn
 
-from dubio.engine import plain_passes, shared_prefix
-from dubio.errors import UserError
-from dubio.heads.sigmoid import Sigmoid
-from dubio.heads.softmax import Softmax
+from dubio.core.errors import UserError
+from dubio.inference.engine import plain_passes, shared_prefix
 from dubio.networks.draws import BlockDraws
 from dubio.networks.gaussian_weights import GaussianWeights
+from dubio.networks.heads.sigmoid import Sigmoid
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, fill, sites
 from dubio.networks.vgg_retina import vgg_retina

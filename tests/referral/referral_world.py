@@ -5,8 +5,8 @@ from functools import cache
 
 import numpy as np
 
+from dubio.core.predictions import Predictions
 from dubio.referral.units import BITS
-from dubio.types import Predictions
 
 
 def of_doubts(doubts, wrong, group=None, truth=None, kind="cal"):

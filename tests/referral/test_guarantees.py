@@ -6,15 +6,15 @@ it, which does.
 
 import numpy as np
 import pytest
-from referral_world import draw, of_doubts, true_risk
 from scipy.stats import beta, binom
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 from dubio.referral import fit_capacity_policy, fit_risk_policy, fit_screening_policy
 from dubio.referral.bounds import binomial_p
 from dubio.referral.units import graded_uncertainty
 from dubio.referral.walk import Walks
-from dubio.types import Predictions
+from tests.referral.referral_world import draw, of_doubts, true_risk
 
 ALPHA = 0.1
 RISK = 0.1

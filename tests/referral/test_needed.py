@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dubio.core.predictions import Predictions
 from dubio.referral import NoGuarantee, fit_risk_policy
 from dubio.referral.bounds import Bound, binomial_upper, hoeffding_bentkus_upper
 from dubio.referral.needed import fewest_units, least_count, units_needed
-from dubio.types import Predictions
 
 ROWS, GROUPS = Bound("binomial"), Bound("hoeffding-bentkus")
 

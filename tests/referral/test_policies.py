@@ -6,10 +6,10 @@ from math import inf
 
 import numpy as np
 import pytest
-from referral_world import draw, of_doubts, shuffled, without_labels
 from scipy.stats import ks_2samp
 
-from dubio.errors import BadFile, UnknownName, UserError
+from dubio.core.errors import BadFile, UnknownName, UserError
+from dubio.core.predictions import Predictions
 from dubio.referral import (
     Policy,
     apply_policy,
@@ -20,7 +20,7 @@ from dubio.referral import (
     shift_test,
 )
 from dubio.referral.units import graded, graded_uncertainty, just_below
-from dubio.types import Predictions
+from tests.referral.referral_world import draw, of_doubts, shuffled, without_labels
 
 
 def easy(rows=400, seed=0, **given):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import fake_left
 import pytest
 
-from dubio.registry import METHODS, NETWORKS, TASKS
+from dubio.core.registry import METHODS, NETWORKS, TASKS
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.entries import TaskEntry
 from dubio.runner.executor import WorkerOrders
 from dubio.runner.running import BenchmarkRun, Finish
 from dubio.runner.setting import prepare
 from dubio.store import Store
+from tests.runner import fake_left
 
 
 class World:
@@ -35,7 +35,7 @@ class World:
 
     def run(self, benchmark: Benchmark, store: str = "store", jobs: int = 1, checkpoint_seconds: float = 600) -> Finish:
         with Store.open(self.path / store) as opened:
-            orders = WorkerOrders(opened.path, left="fake_left", checkpoint_seconds=checkpoint_seconds)
+            orders = WorkerOrders(opened.path, left="tests.runner.fake_left", checkpoint_seconds=checkpoint_seconds)
             return self.prepared(benchmark).run(opened, jobs, "local", orders)
 
     def store(self, name: str = "store") -> Store:

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from dubio.errors import TrainingFailed
-from dubio.parts import describe, part, restore
-from dubio.registry import METHODS, NETWORKS, TASKS, method, network, task
-from dubio.types import Examples, Predictions, SourceCard, Split, Task
+from dubio.core.errors import TrainingFailed
+from dubio.core.predictions import Predictions
+from dubio.core.registry import METHODS, NETWORKS, TASKS, method, network, task
+from dubio.core.specs import describe, part, restore
+from dubio.core.types import Examples, SourceCard, Split, Task
 
 
 def toy(*, rows: int = 24, extra: bool = False) -> Task:

@@ -6,19 +6,18 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    import fake_left
-
     from dubio.runner.benchmark import Benchmark
     from dubio.runner.entries import TaskEntry
     from dubio.runner.executor import WorkerOrders
     from dubio.runner.running import BenchmarkRun
     from dubio.runner.setting import prepare
     from dubio.store import Store
+    from tests.runner import fake_left
 
     training = {"seconds": float(sys.argv[3])}
     methods = ("plain", "drop", "mc-drop", "plain-ensemble", "mc-drop-ensemble")
     wanted = Benchmark("toy-run", (TaskEntry("toy", "toy-net", training=training),), methods, (0, 1))
     with Store.open(Path(sys.argv[1])) as store:
-        orders = WorkerOrders(store.path, left="fake_left", checkpoint_seconds=0)
+        orders = WorkerOrders(store.path, left="tests.runner.fake_left", checkpoint_seconds=0)
         finish = BenchmarkRun(wanted, prepare(wanted), fake_left).run(store, int(sys.argv[2]), "local", orders)
     sys.exit(1 if finish.outcome.failures else 0)

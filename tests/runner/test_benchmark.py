@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dubio.errors import BadFile, UnknownName, UserError
+from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.runner.arguments import given_arguments
 from dubio.runner.benchmark import Benchmark, built_in, load_benchmark, parse_benchmark
 from dubio.runner.entries import TaskEntry

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dubio.cli.app import app
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 from dubio.methods.devices import available, check_device
 from dubio.runner.executor import WorkerOrders
 from dubio.runner.local import LocalExecutor

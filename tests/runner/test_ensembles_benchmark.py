@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dubio.errors import UserError
-from dubio.registry import NETWORKS, TASKS
+from dubio.core.errors import UserError
+from dubio.core.registry import NETWORKS, TASKS
 from dubio.runner.arguments import make_method, method_arguments
 from dubio.runner.benchmark import Benchmark, load_benchmark
 from dubio.runner.cautions import cautions_on

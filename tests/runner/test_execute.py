@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dubio.errors import DubioError, StoreError
+from dubio.core.errors import DubioError, StoreError
+from dubio.core.predictions import pool_members
 from dubio.runner.executor import WorkerOrders
 from dubio.store import Store, index
-from dubio.types import pool_members
 
 ALL = ("plain", "drop", "mc-drop", "plain-ensemble", "mc-drop-ensemble")
 
@@ -125,7 +125,7 @@ def test_a_fit_damaged_while_running_is_made_anew(fake_world, benchmark):
     running.survey = damage_afterwards
     try:
         with Store.open(store.path) as opened:
-            finish = prepared.run(opened, 1, "local", WorkerOrders(store.path, left="fake_left"))
+            finish = prepared.run(opened, 1, "local", WorkerOrders(store.path, left="tests.runner.fake_left"))
     finally:
         running.survey = original
     assert not finish.outcome.failures

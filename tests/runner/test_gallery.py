@@ -5,15 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from dubio.errors import StoreError
+from dubio.core.errors import StoreError
+from dubio.core.predictions import Predictions
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.metrics.extremes import extreme_rows
-from dubio.report.screening.facts import read_facts
+from dubio.reporting.screening.facts import read_facts
 from dubio.runner.gallery import SHOWN, keep_pictures
 from dubio.runner.manifest import _facts
 from dubio.runner.thumbnails import png
 from dubio.tasks.fundus.cards import OWN
 from dubio.tasks.fundus.gathered import Gathered
-from dubio.types import Examples, Predictions, SourceCard, Split, Task
 
 
 def made(rows: int, seed: int) -> Examples:

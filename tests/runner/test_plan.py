@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import fake_left
 import pytest
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 from dubio.runner.benchmark import parse_benchmark
 from dubio.runner.entries import TaskEntry
 from dubio.runner.plan import make_plan, method_rows, titled
 from dubio.runner.setting import prepare
 from dubio.runner.tuning import combinations, plan_trials
+from tests.runner import fake_left
 
 ALL = ("plain", "drop", "mc-drop", "plain-ensemble", "mc-drop-ensemble")
 

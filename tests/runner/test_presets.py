@@ -5,15 +5,15 @@ from __future__ import annotations
 import copy
 import tomllib
 
-import fake_left
 import pytest
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 from dubio.runner.benchmark import parse_benchmark
 from dubio.runner.cautions import cautions_on
 from dubio.runner.overrides import Overrides
 from dubio.runner.plan import make_plan, method_rows
 from dubio.runner.setting import prepare
+from tests.runner import fake_left
 
 TEXT = """
 name = "both"
@@ -77,7 +77,7 @@ def table() -> dict:
 @pytest.fixture
 def world(fake_world):
     """Another network, and a task whose name can be told apart."""
-    from dubio.registry import TASKS, network, task
+    from dubio.core.registry import TASKS, network, task
 
     TASKS._entries.pop("toy")
 
@@ -243,7 +243,7 @@ def test_tasks_networks_and_methods_are_chosen(table, world):
 
 
 def test_a_network_that_no_task_has_learns_every_task_once(table, world):
-    from dubio.registry import network
+    from dubio.core.registry import network
 
     network("third-net", inputs="table")(fake_left.toy_net)
     changed = Overrides(network="third-net").apply(parse_benchmark(table, "paper"))
@@ -262,7 +262,7 @@ def test_what_the_user_sets_goes_before_what_a_task_says_of_a_method(table, worl
 def test_mc_dropout_without_a_tuned_rate_is_cautioned_against(fake_world, benchmark):
     from dataclasses import replace
 
-    from dubio.registry import method
+    from dubio.core.registry import method
 
     def sampled(*, p: float = 0.5, samples: int = 5):
         """Fixed dropout, sampled."""

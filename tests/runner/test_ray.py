@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dubio.errors import MissingExtra
+from dubio.core.errors import MissingExtra
 from dubio.runner.executor import WorkerOrders
 from dubio.runner.ray_cluster import RayExecutor
 from dubio.store import Store, index

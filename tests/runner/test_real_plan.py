@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dubio.errors import UserError
-from dubio.registry import METHODS, TASKS, task
-from dubio.registry import method as registered
+from dubio.core.errors import UserError
+from dubio.core.registry import METHODS, TASKS, task
+from dubio.core.registry import method as registered
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.runner.benchmark import Benchmark, load_benchmark
 from dubio.runner.costs import check_fits, stored_samples
 from dubio.runner.entries import TaskEntry
@@ -20,7 +21,6 @@ from dubio.runner.plan import make_plan, method_rows
 from dubio.runner.running import BenchmarkRun
 from dubio.runner.setting import prepare
 from dubio.store import Store
-from dubio.types import Examples, SourceCard, Split, Task
 
 pytest.importorskip("torch")
 
@@ -95,7 +95,7 @@ def test_the_disk_forecast_counts_every_sample_that_is_stored(small_task):
 def test_what_could_not_be_finished_is_refused_before_anything_is_trained(
     small_task, monkeypatch, tmp_path, method, given, reason
 ):
-    from dubio.heads.heteroscedastic import Heteroscedastic
+    from dubio.networks.heads.heteroscedastic import Heteroscedastic
 
     METHODS.names()  # filled before it is copied: what is filled in a copy would be gone with it
     monkeypatch.setattr(METHODS, "_entries", {**METHODS._entries})

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dubio.errors import UnknownName, UserError
-from dubio.registry import METHODS, NETWORKS, TASKS
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.registry import METHODS, NETWORKS, TASKS
 from dubio.runner.arguments import method_arguments, method_networks
 from dubio.runner.benchmark import load_benchmark, parse_benchmark
 from dubio.runner.cautions import cautions_on

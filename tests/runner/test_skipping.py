@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import fake_left
 import pytest
 
-from dubio.errors import MissingExtra, UnknownName, UserError
-from dubio.registry import network, task
+from dubio.core.errors import MissingExtra, UnknownName, UserError
+from dubio.core.registry import network, task
 from dubio.runner.entries import TaskEntry
 from dubio.runner.manifest import manifest_key
 from dubio.runner.overrides import Overrides
@@ -16,6 +15,7 @@ from dubio.runner.running import BenchmarkRun
 from dubio.runner.setting import prepare, prepare_what_is_here
 from dubio.store import Store
 from dubio.tasks.sources.corpus import DataMissing
+from tests.runner import fake_left
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_what_is_not_here_is_left_out_and_recorded(world, benchmark):
         from dubio.runner.executor import WorkerOrders
 
         run = BenchmarkRun(wanted, found.settings, fake_left, found.skipped)
-        finish = run.run(store, 1, "local", WorkerOrders(store.path, left="fake_left"))
+        finish = run.run(store, 1, "local", WorkerOrders(store.path, left="tests.runner.fake_left"))
     assert not finish.outcome.failures
     assert [(item["task"], item["network"]) for item in finish.manifest["skipped"]] == [
         ("far-away", "toy-net"), ("far-away", "other-net"), ("far-away-novelty", "toy-net"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dubio.registry import METHODS, NETWORKS, TASKS, task
+from dubio.core.registry import METHODS, NETWORKS, TASKS, task
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.runner.arguments import method_arguments
 from dubio.runner.benchmark import load_benchmark
 from dubio.runner.left import load_left
 from dubio.runner.overrides import Overrides
 from dubio.runner.plan import make_plan, method_rows
 from dubio.runner.setting import prepare
-from dubio.types import Examples, SourceCard, Split, Task
 
 pytest.importorskip("torch")
 

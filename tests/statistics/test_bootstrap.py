@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import Metric
 from dubio.metrics.naming import metric_named
 from dubio.statistics.bootstrap import (
     bca_interval,
@@ -21,7 +23,6 @@ from dubio.statistics.bootstrap import (
 )
 from dubio.statistics.resampling import Units, Weights, units_of
 from dubio.statistics.weighted_forms import weighted_form
-from dubio.types import Metric, Predictions
 
 
 def made(rows=200, classes=3, seed=0, coarse=False, **more):

@@ -10,8 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from dubio.cli.compare import compare
-from dubio.errors import MissingExtra, UserError
-from dubio.report.cd_diagram import draw_cd_diagram, save_cd_diagram
+from dubio.core.errors import MissingExtra, UserError
+from dubio.reporting.cd_diagram import draw_cd_diagram, save_cd_diagram
 from dubio.statistics.guard import choose, known_metric, parse_direction
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "text_in_domain.csv"
@@ -125,7 +125,7 @@ def test_store_scores_are_compared(tmp_path, monkeypatch):
     scored = SimpleNamespace(scores=scores, not_ranked={"nll": "why"}, better={"brier": "lower"})
     store = SimpleNamespace(manifests=lambda: ("quick-1",), manifest=lambda name: {"name": name})
     monkeypatch.setattr("dubio.store.Store.open", lambda path, create: store)
-    monkeypatch.setattr("dubio.report.scores.score_run", lambda opened, manifest: scored)
+    monkeypatch.setattr("dubio.reporting.scores.score_run", lambda opened, manifest: scored)
     found = json.loads(run("--store", tmp_path, "--kind", "shift", "--metric", "brier", "--json").stdout)
     assert found["datasets"] == ["A", "B"]
     assert found["win_draw_loss"] == {"x": [2, 0, 0], "y": [0, 0, 2]}
@@ -162,7 +162,7 @@ def test_no_two_names_of_a_diagram_overlap():
 def test_diagram_refusals(monkeypatch):
     with pytest.raises(UserError, match="two methods"):
         draw_cd_diagram({"a": 1.0}, 1.0, [])
-    for name in ("dubio.report.figures.canvas", "dubio.report.figures"):
+    for name in ("dubio.reporting.figures.canvas", "dubio.reporting.figures"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtra, match="report"):

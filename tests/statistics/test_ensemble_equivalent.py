@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dubio.calibration.cross_validation import cross_validate
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 from dubio.metrics.scoring import accuracy
 from dubio.statistics.ensemble_equivalent import (
     SCORES,
@@ -18,7 +19,6 @@ from dubio.statistics.ensemble_equivalent import (
     equivalent_range,
     growth_curve,
 )
-from dubio.types import Predictions
 
 
 def ensemble(members=5, rows=300, classes=4, seed=0, per_member=1, **more):

@@ -8,10 +8,10 @@ from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 from statsmodels.stats.multitest import multipletests
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 from dubio.metrics.naming import metric_named
 from dubio.statistics.paired import aligned, bootstrap_p, holm, mcnemar, paired_tests
-from dubio.types import Predictions
 
 
 def made(seed, labels, strength=1.0, **more):

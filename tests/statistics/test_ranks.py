@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 from dubio.statistics.friedman import friedman
 from dubio.statistics.nemenyi import cliques, critical_difference, critical_value
 from dubio.statistics.pairwise import signed_rank_tests

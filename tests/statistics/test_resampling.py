@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dubio.core.predictions import Predictions
 from dubio.statistics.resampling import UNDECIDED, ShortPoisson, Units, Weights, units_of
-from dubio.types import Predictions
 
 
 def drawn(units, replicates, seed=0):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dubio.errors import BadFile, UnknownName, UserError
+from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.statistics.comparison import compare
 from dubio.statistics.results import Columns, exact, grid, read_results, rounded, table_of
 

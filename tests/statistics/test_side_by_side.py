@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions, join
 from dubio.metrics.naming import metric_named
 from dubio.statistics.paired import mcnemar, paired_tests
 from dubio.statistics.side_by_side import side_by_side
-from dubio.types import Predictions, join
 
 LABELS = np.random.default_rng(0).integers(0, 3, 300)
 

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from dubio.core.predictions import Predictions
 from dubio.metrics.calibration_error import mass_error, width_error
 from dubio.metrics.naming import metric_named
 from dubio.metrics.ranking import ordered
@@ -21,7 +22,6 @@ from dubio.statistics.weighted import (
 )
 from dubio.statistics.weighted_bins import Column, weighted_masses, weighted_widths
 from dubio.statistics.weighted_forms import weighted_form
-from dubio.types import Predictions
 
 FORMS = (
     "aurc",

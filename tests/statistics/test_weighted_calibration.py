@@ -6,13 +6,13 @@ import pytest
 from dubio.calibration.cross_validation import cross_validate, fit_folds, score_folds
 from dubio.calibration.halves import random_halves
 from dubio.calibration.likelihood import evidence_of
+from dubio.core.predictions import Predictions
 from dubio.metrics.naming import metric_named
 from dubio.statistics import weighted_calibration
 from dubio.statistics.bootstrap import bootstrap
 from dubio.statistics.resampling import Weights, units_of
 from dubio.statistics.weighted_calibration import Curves, weighted_calibrated_aurc
 from dubio.statistics.weighted_forms import weighted_form
-from dubio.types import Predictions
 
 
 def made(rows=300, scale=3.0, seed=0, coarse=False, **more):

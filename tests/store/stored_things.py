@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dubio.store import Store, identity
-from dubio.types import Examples, Predictions, Split
+from dubio.core.predictions import Predictions
+from dubio.core.specs import identity
+from dubio.core.types import Examples, Split
+from dubio.store import Store
 
 SPEC = {
     "schema": 1, "kind": "fit", "task": {"name": "toy"}, "network": {"name": "net"}, "seed": 0, "member": 0,

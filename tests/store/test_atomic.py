@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dubio.errors import StoreError
+from dubio.core.errors import StoreError
 from dubio.store import atomic
 from dubio.store.atomic import Scratch
 

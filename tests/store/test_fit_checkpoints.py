@@ -9,9 +9,9 @@ from functools import partial
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from stored_things import FIT, SPEC
 
 from dubio.store import Store
+from tests.store.stored_things import FIT, SPEC
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dubio.errors import StoreError
+from dubio.core.errors import StoreError
 from dubio.runner.thumbnails import png, small_copy
 from dubio.store import Store
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from stored_things import FIT, SPEC, predicted, split, write_fit, write_prediction
 
-from dubio.errors import CorruptFile, StoreError, UnknownName, UserError
+from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
 from dubio.store import BusyError, Store, atomic, index
 from dubio.store.header import SCHEMA
 from dubio.store.runs import MANIFEST_LISTS
 from dubio.store.sweeping import verify
+from tests.store.stored_things import FIT, SPEC, predicted, split, write_fit, write_prediction
 
 
 @pytest.fixture

@@ -7,12 +7,13 @@ import zipfile
 
 import numpy as np
 import pytest
-from stored_things import FIT, SPEC, predicted, split, write_fit, write_prediction
 
-from dubio.errors import CorruptFile, StoreError, UserError
-from dubio.store import Store, identity
+from dubio.core.errors import CorruptFile, StoreError, UserError
+from dubio.core.specs import identity
+from dubio.store import Store
 from dubio.store.exporting import export
 from dubio.store.sweeping import litter, referenced, remove, unreferenced, verify
+from tests.store.stored_things import FIT, SPEC, predicted, split, write_fit, write_prediction
 
 CHILD = {**SPEC, "start": FIT, "seed": 5}
 

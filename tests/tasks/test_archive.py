@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
 from dubio.tasks.sources.archive import Bounds, extract
 
 

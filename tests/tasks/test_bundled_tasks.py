@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dubio.errors import MissingExtra, UnknownName, UserError
-from dubio.registry import TASKS
+from dubio.core.errors import MissingExtra, UnknownName, UserError
+from dubio.core.registry import TASKS
+from dubio.core.types import Task
 from dubio.tasks import bundled, movie_reviews
-from dubio.types import Task
 
 
 def ids(task: Task, *names: str) -> list[str]:

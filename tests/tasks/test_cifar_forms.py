@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_images import flat, made, npz, python_files, same, ten
 
-from dubio.errors import BadFile
-from dubio.registry import TASKS
+from dubio.core.errors import BadFile
+from dubio.core.registry import TASKS
 from dubio.tasks.cifar import names
 from dubio.tasks.cifar.forms import read_idx
 from dubio.tasks.cifar.sets import CIFAR10, CIFAR100, FASHION
 from dubio.tasks.sources.corpus import DataMissing
+from tests.tasks.small_images import flat, made, npz, python_files, same, ten
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
 from dubio.tasks.cifar.pickles import read_pickle
 
 

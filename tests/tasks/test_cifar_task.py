@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_images import made, npz
 from typer.testing import CliRunner
 
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.registry import TASKS
 from dubio.encoders import ImageEncoding, fit_encoder
-from dubio.errors import UnknownName, UserError
-from dubio.registry import TASKS
 from dubio.tasks.cifar import names
 from dubio.tasks.cifar.corrupted import CorruptedRows
 from dubio.tasks.duplicates import shared_rows
 from dubio.testing import check_task
+from tests.tasks.small_images import made, npz
 
 PLACES = [Path(os.environ.get("DUBIO_DATA", "")), Path(__file__).resolve().parents[2].parent / "shared" / "data"]
 REAL = next((place for place in PLACES if (place / "cifar10_10k_5k.npz").is_file()), None)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dubio.errors import UnknownName
-from dubio.mapped import row_digests
+from dubio.core.errors import UnknownName
+from dubio.core.lazy_rows import row_digests
 from dubio.tasks.cifar.corrupted import CorruptedRows
 from dubio.tasks.cifar.corruption import CORRUPTIONS, corruption, disc, line
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dubio.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError
 from dubio.tasks.sources.corpus import DataMissing
 from dubio.tasks.sources.download import Patience, download
 

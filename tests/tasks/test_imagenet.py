@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from dubio.core.errors import BadFile, UserError
+from dubio.core.registry import TASKS
 from dubio.encoders import ImageEncoding, ImageRows, fit_encoder
 from dubio.encoders import image as image_encoder
-from dubio.errors import BadFile, UserError
-from dubio.registry import TASKS
 from dubio.tasks.sources.corpus import DataMissing
 from dubio.tasks.streamed import rows as streamed
 from dubio.tasks.streamed.decoding import Square, decoded
@@ -193,7 +193,7 @@ def test_channel_statistics_come_from_a_bounded_sample(home: Path, monkeypatch: 
 
 def test_batches_are_read_ahead_and_hold_what_they_should(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    from dubio.data.batches import collate, prediction_rows, training_rows
+    from dubio.inference.batches import collate, prediction_rows, training_rows
 
     train = TASKS.make("imagenet", data=str(home), **SMALL).split("train").data
     encoder = fit_encoder(ImageEncoding(), train)
@@ -222,9 +222,9 @@ def test_batches_are_read_ahead_and_hold_what_they_should(home: Path, monkeypatc
 
 def test_a_network_learns_from_streamed_photographs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
+    from dubio.core.registry import METHODS
     from dubio.methods.building import NetworkSpec
     from dubio.methods.fitting import FitContext
-    from dubio.registry import METHODS
 
     task = TASKS.make("imagenet", data=str(home), **SMALL)
     method = METHODS.make("deterministic", epochs=2, batch=8)

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from text_folders import make, put, sizes
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
 from dubio.tasks.sources.corpus import DataMissing
+from tests.tasks.text_folders import make, put, sizes
 
 pytestmark = pytest.mark.usefixtures("no_other_data")
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dubio.errors import BadFile, UnknownName, UserError
-from dubio.registry import TASKS
-from dubio.types import Task
+from dubio.core.errors import BadFile, UnknownName, UserError
+from dubio.core.registry import TASKS
+from dubio.core.types import Task
 
 TOPICS = ("art", "news", "sport", "tech")
 

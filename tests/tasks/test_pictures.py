@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dubio.errors import BadFile, UserError
-from dubio.registry import TASKS
-from dubio.types import Task
+from dubio.core.errors import BadFile, UserError
+from dubio.core.registry import TASKS
+from dubio.core.types import Task
 
 Image = pytest.importorskip("PIL.Image")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dubio.errors import BadFile, UnknownName, UserError
+from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.tasks import columns
 from dubio.tasks.readers import Table, read_table
 

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 Image = pytest.importorskip("PIL.Image")
 
-from dubio.mapped import MappedRows  # noqa: E402
+from dubio.core.lazy_rows import MappedRows  # noqa: E402
 from dubio.tasks.fundus import cache, crew, hashes  # noqa: E402
 from dubio.tasks.fundus.disc import look, square  # noqa: E402
 from dubio.tasks.fundus.gathered import gather  # noqa: E402

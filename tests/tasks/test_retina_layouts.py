@@ -7,7 +7,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from dubio.errors import BadFile, UnknownName, UserError
+from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.tasks.fundus.layouts import read_collection
 from dubio.tasks.fundus.survey import find_data
 from dubio.tasks.sources.corpus import DataMissing

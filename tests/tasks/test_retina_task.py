@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from dubio.core.errors import BadFile, UnknownName, UserError
+from dubio.core.lazy_rows import MappedRows, row_blocks
+from dubio.core.registry import TASKS
+from dubio.core.types import Examples, SourceCard, Split
 from dubio.encoders import ArrayRows, ImageRows, encoding_for, fit_encoder
 from dubio.encoders import image as image_encoder
-from dubio.errors import BadFile, UnknownName, UserError
-from dubio.mapped import MappedRows, row_blocks
-from dubio.registry import TASKS
 from dubio.tasks.fundus.cutting import Wishes, cut
 from dubio.tasks.fundus.gathered import Gathered
 from dubio.tasks.sources.corpus import DataMissing
 from dubio.testing import check_task
-from dubio.types import Examples, SourceCard, Split
 
 
 def arrays(path: Path, seed: int = 0, patients: int = 40, **more) -> str:
@@ -231,7 +231,7 @@ def test_large_images_are_encoded_batch_by_batch_with_the_same_values(tmp_path, 
     lazy = Examples(mapped(tmp_path, images, np.arange(20)), np.zeros(20, np.int64))
     eager = Examples(images, np.zeros(20, np.int64))
     whole = fit_encoder(encoding_for("image", {}), eager)
-    monkeypatch.setattr("dubio.mapped.BLOCK_BYTES", 3 * 6 * 6 * 3)  # three images at a time
+    monkeypatch.setattr("dubio.core.lazy_rows.BLOCK_BYTES", 3 * 6 * 6 * 3)  # three images at a time
     assert fit_encoder(encoding_for("image", {}), lazy) == whole
     wanted = whole.encode(eager)
     assert isinstance(wanted, ArrayRows)
@@ -242,7 +242,7 @@ def test_large_images_are_encoded_batch_by_batch_with_the_same_values(tmp_path, 
     rows = np.array([3, 17, 3])
     np.testing.assert_array_equal(found.at(rows), wanted.at(rows))
     np.testing.assert_array_equal(found.take(rows).at(np.arange(3)), wanted.values[rows])
-    batches = pytest.importorskip("dubio.data.batches")
+    batches = pytest.importorskip("dubio.inference.batches")
     assert (batches.collate(found, rows) == batches.collate(wanted, rows)).all()
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 from dubio.tasks.shift import add_noise, blur, corruptions, hold_out, novel_names, other_domains, rotate
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from text_folders import make, put, sizes
 
-from dubio.errors import BadFile, UnknownName, UserError
+from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.tasks.sources.corpus import DataMissing
+from tests.tasks.text_folders import make, put, sizes
 
 INTENTS = ("balance", "pay_bill", "weather")
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dubio.registry import TASKS
+from dubio.core.registry import TASKS
+from dubio.core.types import Task
 from dubio.tasks import aapd, amazon, clinc, imdb, reuters, twenty_newsgroups
 from dubio.tasks.corpora.counts import counted
 from dubio.tasks.sources.corpus import Corpus, DataMissing
 from dubio.tasks.sources.finding import find
 from dubio.tasks.sources.obtaining import obtain
-from dubio.types import Task
 
 COUNTS: list[tuple[str, Corpus, dict[str, int]]] = [
     ("clinc150.jsonl.gz", clinc.CORPUS, {**clinc.COUNTS, "documents": 22500}),

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dubio.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError
+from dubio.core.types import SourceCard
 from dubio.tasks.imdb import imdb
 from dubio.tasks.sources import obtaining, package
 from dubio.tasks.sources.corpus import Corpus, DataMissing, Document, Layout, Original, Wheel
@@ -18,7 +19,6 @@ from dubio.tasks.sources.download import file_sha256
 from dubio.tasks.sources.finding import corpus_cache, find, holds
 from dubio.tasks.sources.obtaining import obtain
 from dubio.tasks.sources.places import cache_dir, data_folders
-from dubio.types import SourceCard
 
 CARD = SourceCard("s", "r", "l", "c")
 

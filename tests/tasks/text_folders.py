@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dubio.registry import TASKS
+from dubio.core.registry import TASKS
+from dubio.core.types import Task
 from dubio.testing import check_task
-from dubio.types import Task
 
 
 def put(path: Path, text: str, encoding: str = "utf-8") -> None:

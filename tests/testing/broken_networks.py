@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from dubio.core.registry import Entry
 from dubio.networks.noise import Site
-from dubio.registry import Entry
 from dubio.testing import Finding, check_network
 
 BOTH = ("dropout", "concrete_dropout")

@@ -10,14 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 from dubio.cli.app import app
-from dubio.errors import BadFile
-from dubio.registry import REGISTRIES
+from dubio.core.errors import BadFile
+from dubio.core.registry import REGISTRIES
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "plugin.py"
 
 GOOD = '''
-from dubio.registry import metric
-from dubio.types import Metric
+from dubio.core.registry import metric
+from dubio.core.types import Metric
 
 
 @metric("half")

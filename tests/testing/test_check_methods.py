@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
+from dubio.core.registry import METHODS, Entry
+from dubio.core.types import Task
 from dubio.encoders import Encoded
+from dubio.inference.posterior import Sampled
 from dubio.methods.recipe import Recipe
 from dubio.methods.work import encode_split
 from dubio.networks.noise import DropoutEdit
-from dubio.posteriors.posterior import Sampled
-from dubio.registry import METHODS, Entry
 from dubio.testing import assert_ok, check_method
 from dubio.training.objectives import Objective
-from dubio.types import Task
 
 
 def entry(factory: Callable[..., Any]) -> Entry[Any]:

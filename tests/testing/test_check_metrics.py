@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dubio.core.predictions import Predictions
+from dubio.core.registry import METRICS, Entry
+from dubio.core.types import Metric
 from dubio.metrics.naming import metric_named
-from dubio.registry import METRICS, Entry
 from dubio.testing import assert_ok, check_metric
-from dubio.types import Metric, Predictions
 
 CLASSES = frozenset({"multiclass", "ordinal"})
 LABELS = frozenset({"labels"})

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from broken_networks import BOTH, Broken, told
-from image_families import SMALL
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dubio.data.batches import TokenBatch
+from dubio.core.registry import NETWORKS
+from dubio.inference.batches import TokenBatch
 from dubio.networks.network import Dense, Network
-from dubio.registry import NETWORKS
 from dubio.testing import assert_ok, check_network
+from tests.networks.image_families import SMALL
+from tests.testing.broken_networks import BOTH, Broken, told
 
 
 def dense(shape: tuple[int, ...], *, units: int = 16) -> Network:

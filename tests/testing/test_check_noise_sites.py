@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from broken_networks import BOTH, Broken, told
 from torch import Tensor, nn
 
 from dubio.networks.network import Network
 from dubio.networks.noise import Site
+from tests.testing.broken_networks import BOTH, Broken, told
 
 
 def site_network(site: Callable[[int], Site | None], stage: type[Broken] = Broken) -> Callable[..., Network]:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dubio.registry import TASKS, Entry
+from dubio.core.registry import TASKS, Entry
+from dubio.core.types import Examples, Modality, SourceCard, Split, Task
 from dubio.testing import ConformanceError, assert_ok, check_task
 from dubio.testing.worlds import small_task
-from dubio.types import Examples, Modality, SourceCard, Split, Task
 
 Change = Callable[[Task], Task]
 

@@ -7,17 +7,17 @@ import pytest
 import torch
 from torch import nn
 
-from dubio.data.augmentation import ShiftFlip
-from dubio.data.batches import training_rows
+from dubio.core.errors import UserError
 from dubio.encoders import ArrayRows
-from dubio.engine import looped_states, stacked_states
-from dubio.errors import UserError
-from dubio.heads.softmax import Softmax
+from dubio.inference.augmentation import ShiftFlip
+from dubio.inference.batches import training_rows
+from dubio.inference.engine import looped_states, stacked_states
+from dubio.inference.points import Points, state_of
 from dubio.networks.cnn import Flatten
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Dense, Model, Network
 from dubio.networks.noise import DropoutEdit, fill
-from dubio.posteriors.points import Points, state_of
 from dubio.training.batch_norm import least_batch, normalised, refresh, statistics
 from dubio.training.collectors import KeepAll, Last
 from dubio.training.labelled import Labelled

@@ -6,13 +6,13 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from dubio.data.batches import collate
+from dubio.core.errors import UserError
 from dubio.encoders import ArrayRows, TokenRows
-from dubio.errors import UserError
-from dubio.heads.heteroscedastic import Heteroscedastic
-from dubio.heads.sigmoid import Sigmoid
-from dubio.heads.softmax import Softmax
+from dubio.inference.batches import collate
 from dubio.networks.cnn import cnn
+from dubio.networks.heads.heteroscedastic import Heteroscedastic
+from dubio.networks.heads.sigmoid import Sigmoid
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.linear_maps import linear_maps
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model, Network

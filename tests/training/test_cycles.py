@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from dubio.core.errors import UserError
+from dubio.core.specs import describe, restore
 from dubio.encoders import ArrayRows
-from dubio.errors import UserError
-from dubio.heads.softmax import Softmax
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
-from dubio.parts import describe, restore
 from dubio.training.collectors import Last
 from dubio.training.cycles import Cyclic, Triangular
 from dubio.training.labelled import Labelled

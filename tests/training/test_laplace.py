@@ -8,16 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from dubio.data.augmentation import ShiftFlip, Views
-from dubio.data.batches import collate
 from dubio.encoders import ArrayRows, TokenRows
-from dubio.heads.softmax import Softmax
+from dubio.inference.augmentation import ShiftFlip, Views
+from dubio.inference.batches import collate
+from dubio.inference.drawn_states import load_state
+from dubio.inference.laplace_draws import DrawnHeads
 from dubio.networks.cnn import Flatten
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model, Network
 from dubio.networks.textcnn import textcnn
-from dubio.posteriors.drawn_states import load_state
-from dubio.posteriors.laplace_draws import DrawnHeads
 from dubio.training.batch_norm import refresh, statistics
 from dubio.training.collectors import Collected
 from dubio.training.finishing import FinishContext

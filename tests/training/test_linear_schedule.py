@@ -2,9 +2,9 @@
 
 import pytest
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.registry import METHODS
 from dubio.methods.recipe import Recipe
-from dubio.registry import METHODS
 from dubio.training.schedules import Linear
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dubio.errors import TrainingFailed
+from dubio.core.errors import TrainingFailed
 from dubio.training.log_grid import least_on_log_grid
 
 

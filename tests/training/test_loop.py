@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from cut_off import Kept, equal
 
+from dubio.core.errors import TrainingFailed, UserError
+from dubio.core.registry import METHODS
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.errors import TrainingFailed, UserError
 from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
-from dubio.registry import METHODS
-from dubio.types import Examples, SourceCard, Split, Task
+from tests.methods.cut_off import Kept, equal
 
 CARD = SourceCard("made here", "1", "none", "none")
 

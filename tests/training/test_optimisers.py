@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from dubio.errors import UserError
-from dubio.heads.softmax import Softmax
+from dubio.core.errors import UserError
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
 from dubio.networks.noise import ConcreteDropoutEdit, fill

@@ -8,9 +8,9 @@ import torch
 from scipy.linalg import solve_discrete_lyapunov
 from torch import nn
 
+from dubio.core.errors import UserError
 from dubio.encoders import ArrayRows
-from dubio.errors import UserError
-from dubio.heads.softmax import Softmax
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
 from dubio.networks.noise import ConcreteDropoutEdit, fill

@@ -6,15 +6,15 @@ import sys
 
 import numpy as np
 import pytest
-from cut_off import equal
 from safetensors.numpy import load_file
 
+from dubio.core.registry import METHODS
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec
-from dubio.registry import METHODS
 from dubio.store import Store
 from dubio.store.checkpoints import POINTER
-from dubio.types import Examples, SourceCard, Split, Task
+from tests.methods.cut_off import equal
 
 FIT = "f" * 64
 METHOD = {

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
+from dubio.core.errors import UserError
 from dubio.encoders import ArrayRows
-from dubio.errors import UserError
-from dubio.heads.softmax import Softmax
+from dubio.inference.points import Points
 from dubio.networks.cnn import Flatten
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.network import Dense, Model, Network
-from dubio.posteriors.points import Points
 from dubio.training import batch_norm
 from dubio.training.batch_norm import refresh, statistics
 from dubio.training.collectors import KeepAll

@@ -23,10 +23,11 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from dubio.errors import UserError, one_of
+from dubio.core.errors import UserError, one_of
+from dubio.core.passes import row_blocks
+from dubio.core.predictions import Predictions
+from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.metrics.needs import labelled
-from dubio.pooling import FloatArray, row_blocks
-from dubio.types import BoolArray, IntArray, Predictions
 
 ScoreName = Literal["lac", "aps", "raps"]
 

@@ -13,10 +13,11 @@ import numpy as np
 
 from dubio.calibration.conformal import ScoreName, fit_conformal, prediction_sets, summarise_sets
 from dubio.calibration.halves import random_halves
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import Metric, Need, Target
 from dubio.metrics.naming import written
 from dubio.metrics.needs import labelled
-from dubio.registry import metric
-from dubio.types import Metric, Need, Predictions, Target
 
 REPEATS = 5
 

@@ -19,11 +19,11 @@ import numpy as np
 from dubio.calibration.halves import random_halves
 from dubio.calibration.likelihood import Evidence, Scores, evidence_of
 from dubio.calibration.temperature import HIGHEST, LOWEST, Bound, newton_step, solve
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import BoolArray, FloatArray, IntArray, Metric, Need
 from dubio.metrics.naming import written
 from dubio.metrics.selective import expected_errors
-from dubio.pooling import FloatArray
-from dubio.registry import metric
-from dubio.types import BoolArray, IntArray, Metric, Need, Predictions
 
 REPEATS = 5
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dubio.errors import UserError
-from dubio.types import BoolArray, IntArray, Predictions
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import BoolArray, IntArray
 
 
 def random_halves(predictions: Predictions, *, repeats: int, seed: int) -> tuple[BoolArray, ...]:

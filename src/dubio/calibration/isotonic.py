@@ -16,12 +16,12 @@ import numpy as np
 from scipy import optimize
 
 from dubio.calibration.vector import pooled_as
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import FloatArray
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct
 from dubio.metrics.quantities import confidence
-from dubio.pooling import FloatArray
-from dubio.types import Predictions
 
 
 @dataclass(frozen=True, eq=False)

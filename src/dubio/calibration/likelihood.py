@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dubio.exponentials import row_products
+from dubio.core.passes import row_blocks, row_products
+from dubio.core.predictions import Predictions
+from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import TIE
-from dubio.pooling import FloatArray, row_blocks
-from dubio.types import BoolArray, IntArray, Predictions
 
 FLOOR = 1e-12
 """Probabilities below this are raised to it while a temperature is fitted, and only then."""

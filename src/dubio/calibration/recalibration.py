@@ -19,10 +19,11 @@ import numpy as np
 from dubio.calibration.isotonic import Isotonic, MonotoneMap, apply_isotonic, fit_isotonic
 from dubio.calibration.temperature import apply_temperature, fit_temperature
 from dubio.calibration.vector import VectorScaling, apply_vector, fit_vector
-from dubio.errors import BadFile, UserError, one_of
+from dubio.core.errors import BadFile, UserError, one_of
+from dubio.core.predictions import Predictions
+from dubio.core.types import TARGETS, Target
 from dubio.metrics.needs import labelled
 from dubio.metrics.scoring import nll
-from dubio.types import TARGETS, Predictions, Target
 
 SCHEMA = 1
 """Bumped by hand when a file written by this dubio can no longer be read by an older one."""

@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from dubio.calibration.likelihood import Evidence, Terms, evidence_of
-from dubio.types import Predictions
+from dubio.core.predictions import Predictions
 
 LOWEST, HIGHEST = 0.01, 100.0
 """The range of b = 1/T; that of T is the same."""

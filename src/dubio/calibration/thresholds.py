@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import BoolArray, FloatArray, Metric, Need, Target
 from dubio.metrics.needs import labelled
-from dubio.pooling import FloatArray
-from dubio.types import BoolArray, Metric, Need, Predictions, Target
 
 HALF = 0.5
 

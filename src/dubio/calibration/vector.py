@@ -14,10 +14,11 @@ import numpy as np
 from scipy import optimize
 
 from dubio.calibration.likelihood import FLOOR, LOG_FLOOR
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.passes import log_sigmoid, log_softmax
+from dubio.core.predictions import Predictions
+from dubio.core.types import FloatArray, IntArray
 from dubio.metrics.needs import labelled
-from dubio.pooling import FloatArray, log_sigmoid, log_softmax
-from dubio.types import IntArray, Predictions
 
 WEIGHT_RANGE = (0.01, 100.0)
 BIAS_RANGE = (-100.0, 100.0)

@@ -22,7 +22,7 @@ from dubio.cli.output import say
 from dubio.cli.report import report
 from dubio.cli.run import run
 from dubio.cli.show import show
-from dubio.errors import DubioError, UserError
+from dubio.core.errors import DubioError, UserError
 
 app = typer.Typer(
     name="dubio",

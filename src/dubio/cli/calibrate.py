@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dubio.cli.output import print_json, say
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
-    from dubio.types import Predictions
+    from dubio.core.predictions import Predictions
 
 app = typer.Typer(help="Fit a recalibration on a validation file; apply it to new predictions.", no_args_is_help=True)
 

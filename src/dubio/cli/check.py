@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dubio.cli.output import print_json, say
-from dubio.errors import MissingExtra, UserError
+from dubio.core.errors import MissingExtra, UserError
 
 if TYPE_CHECKING:
-    from dubio.registry import Entry
+    from dubio.core.registry import Entry
     from dubio.testing import Outcome
 
 MARKS = {"passed": "✓", "failed": "✗", "skipped": "·"}
@@ -61,7 +61,7 @@ def _registered(file: Path) -> list[tuple[str, Entry[Any]]]:
     Raises:
         UserError: When that is nothing.
     """
-    from dubio.registry import REGISTRIES, load_plugin
+    from dubio.core.registry import REGISTRIES, load_plugin
 
     before = {sort: _names(registry.names) for sort, registry in REGISTRIES.items()}
     load_plugin(file)
@@ -76,7 +76,7 @@ def _registered(file: Path) -> list[tuple[str, Entry[Any]]]:
             raise known
     raise UserError(
         f"{str(file)!r} registers nothing; decorate a function with @task, @network, @method or @metric from "
-        "dubio.registry."
+        "dubio.core.registry."
     )
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dubio.cli.output import print_json, say
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
+    from dubio.core.types import Direction
     from dubio.statistics.comparison import Comparison
     from dubio.statistics.guard import Chosen
     from dubio.statistics.results import Columns, ResultTable
-    from dubio.types import Direction
 
 
 STORE_METRIC = {"id": "calibrated_nll", "shift": "accuracy", "ood": "ood_auroc"}
@@ -87,9 +87,9 @@ def _from_file(path: Path, columns: Columns) -> tuple[ResultTable, dict[str, str
 
 def _from_store(path: Path, run: str | None, kind: str) -> tuple[ResultTable, dict[str, str], dict[str, Direction]]:
     """The scores of a run as a long table; the splits of that kind of one task are averaged, as they share its fits."""
-    from dubio.errors import one_of
-    from dubio.report.scores import score_run
-    from dubio.report.words import RANDOM
+    from dubio.core.errors import one_of
+    from dubio.reporting.scores import score_run
+    from dubio.reporting.words import RANDOM
     from dubio.statistics.results import table_of
     from dubio.store import Store
 
@@ -115,7 +115,7 @@ def _only_run(manifests: Any) -> str:
 
 
 def _draw(found: Comparison, path: Path) -> None:
-    from dubio.report.cd_diagram import draw_cd_diagram, save_cd_diagram
+    from dubio.reporting.cd_diagram import draw_cd_diagram, save_cd_diagram
 
     tested = found.friedman
     note = f"Friedman χ² = {tested.chi2:.2f}, p = {tested.p:.3g}; {tested.datasets} datasets, α = {found.alpha:g}"

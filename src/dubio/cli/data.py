@@ -19,7 +19,7 @@ from dubio.cli.data_printing import (
     print_ways,
 )
 from dubio.cli.output import print_json, say
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
     from dubio.tasks.sources.corpus import Corpus
@@ -264,7 +264,7 @@ def _progress() -> Callable[[int, int | None], None] | None:
 
 
 def _registry(plugin: list[Path] | None) -> Any:
-    from dubio.registry import TASKS, load_entry_points, load_plugin
+    from dubio.core.registry import TASKS, load_entry_points, load_plugin
 
     load_entry_points()
     for path in plugin or ():

@@ -9,7 +9,7 @@ import typer
 from dubio.cli.output import print_json
 
 if TYPE_CHECKING:
-    from dubio.types import SourceCard, Task
+    from dubio.core.types import SourceCard, Task
 
 _MANY_CLASSES = 20
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dubio.cli.output import print_json, say
-from dubio.errors import MissingExtra, UserError
+from dubio.core.errors import MissingExtra, UserError
 
 if TYPE_CHECKING:
+    from dubio.core.predictions import Predictions
     from dubio.statistics.ensemble_equivalent import Equivalent, EquivalentRange, GrowthCurve
-    from dubio.types import Predictions
 
 
 def dee(
@@ -121,8 +121,8 @@ def _draw(found: dict[str, tuple[EquivalentRange, ...]], longest: int, metric: s
     if path.suffix.lower() not in kinds:
         raise UserError(f"--figure {str(path)!r}: the name must end in one of {', '.join(kinds)}.")
     try:
-        from dubio.report.figures.canvas import save
-        from dubio.report.figures.equivalents import EquivalentSeries, equivalents_figure, looks_by_name
+        from dubio.reporting.figures.canvas import save
+        from dubio.reporting.figures.equivalents import EquivalentSeries, equivalents_figure, looks_by_name
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] == "matplotlib":
             raise MissingExtra("drawing a figure", "report") from missing

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 
 if TYPE_CHECKING:
-    from dubio.report.manifest import Manifest, TaskView
+    from dubio.core.predictions import Predictions
+    from dubio.reporting.manifest import Manifest, TaskView
     from dubio.statistics.ensemble_equivalent import GrowthCurve
     from dubio.store import Store
-    from dubio.types import Predictions
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def stored_curves(
         UnknownName: For a task or method that is not in the run.
     """
     from dubio.cli.report import chosen_run
-    from dubio.report.manifest import read_manifest
+    from dubio.reporting.manifest import read_manifest
     from dubio.store import Store
 
     with Store.open(path, create=False) as store:
@@ -62,9 +62,9 @@ def stored_curves(
 def _curves(
     store: Store, view: Manifest, task: TaskView, methods: Sequence[str], orders: int, seed: int
 ) -> Iterator[StoredCurves]:
-    from dubio.report.worth import networks_of
+    from dubio.core.predictions import pool_members
+    from dubio.reporting.worth import networks_of
     from dubio.statistics.ensemble_equivalent import Unit, growth_curve
-    from dubio.types import pool_members
 
     home = task.of_kind("id")[0]
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dubio.cli.output import print_json, say
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 
 if TYPE_CHECKING:
+    from dubio.core.predictions import Predictions
+    from dubio.core.types import Metric
     from dubio.evaluation import Evaluation
     from dubio.statistics.side_by_side import SideBySide
-    from dubio.types import Metric, Predictions
 
 
 def evaluate(
@@ -60,9 +61,9 @@ def evaluate(
     Several systems on the same examples are compared pair by pair: paired bootstrap, corrected after Holm.
     """
     from dubio.cli.evaluate_tables import notes_on, pairs_as_json, print_detection, print_pairs, print_scores
+    from dubio.core.registry import load_entry_points, load_plugin
     from dubio.evaluation import evaluate_predictions, with_ood
     from dubio.formats import align, read_predictions
-    from dubio.registry import load_entry_points, load_plugin
 
     load_entry_points()
     for file in plugin or ():

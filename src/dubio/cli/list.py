@@ -11,7 +11,7 @@ import typer
 from dubio.cli.output import print_json
 
 if TYPE_CHECKING:
-    from dubio.registry import Entry
+    from dubio.core.registry import Entry
 
 
 class Sort(enum.StrEnum):
@@ -35,7 +35,7 @@ def list_names(
     if sort is Sort.BENCHMARKS:
         found = _benchmarks()
     else:
-        from dubio.registry import REGISTRIES, load_entry_points, load_plugin
+        from dubio.core.registry import REGISTRIES, load_entry_points, load_plugin
 
         load_entry_points()
         for path in plugin or ():

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dubio.cli.output import print_json, say
-from dubio.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError
 
 if TYPE_CHECKING:
+    from dubio.core.predictions import Predictions
     from dubio.referral import Applied, Policy
-    from dubio.types import Predictions
 
 app = typer.Typer(help="Decide which predictions to keep and which to refer to an expert.", no_args_is_help=True)
 
@@ -146,7 +146,7 @@ def _read(path: Path) -> Policy:
 
 
 def _write(path: Path, text: str) -> None:
-    from dubio.report.files import write_whole
+    from dubio.reporting.files import write_whole
 
     write_whole(path, text.encode("utf-8"))
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dubio.cli.output import print_json, say
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
-    from dubio.report import Results
+    from dubio.reporting import Results
     from dubio.store import Store
 
 
@@ -37,8 +37,8 @@ def report(
     json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON document.")] = False,
 ) -> None:
     """Write the report of a run, or of several together."""
-    from dubio.registry import load_entry_points, load_plugin
-    from dubio.report import score_run, terminal_table, with_as_published, write_figures, write_report
+    from dubio.core.registry import load_entry_points, load_plugin
+    from dubio.reporting import score_run, terminal_table, with_as_published, write_figures, write_report
     from dubio.store import Store
 
     load_entry_points()
@@ -67,11 +67,11 @@ def report(
 
 def document(results: Results) -> dict[str, Any]:
     """Scores, comparisons, promises, advice and failures as JSON."""
-    from dubio.report.advice import advice
-    from dubio.report.capacity_tables import capacities_document
-    from dubio.report.ensembles.document import study_document
-    from dubio.report.measures import RANKED_BY
-    from dubio.report.screening.document import gains_document, subgroups_document
+    from dubio.reporting.advice import advice
+    from dubio.reporting.capacity_tables import capacities_document
+    from dubio.reporting.ensembles.document import study_document
+    from dubio.reporting.measures import RANKED_BY
+    from dubio.reporting.screening.document import gains_document, subgroups_document
 
     cells = [
         {
@@ -148,8 +148,8 @@ def _promises(results: Results) -> list[dict[str, Any]]:
 
 def _equivalents(results: Results) -> list[dict[str, Any]]:
     """How many independently trained networks every method is worth on every task."""
-    from dubio.report.measures import RANKED_BY
-    from dubio.report.worth import equivalents
+    from dubio.reporting.measures import RANKED_BY
+    from dubio.reporting.worth import equivalents
 
     found = []
     for task in results.manifest.tasks:
@@ -166,7 +166,7 @@ def _equivalents(results: Results) -> list[dict[str, Any]]:
 
 def _manifest(opened: Store, runs: list[str], store: Path) -> dict[str, Any]:
     """The manifest of one run, or of several put together."""
-    from dubio.report.merging import merge
+    from dubio.reporting.merging import merge
 
     if len(runs) < 2:
         how = "name one of them, or several with --run"

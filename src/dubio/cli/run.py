@@ -10,7 +10,7 @@ import typer
 
 from dubio.cli.output import say
 from dubio.cli.run_printing import print_forecast, print_results, say_first
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
     from dubio.runner.running import BenchmarkRun, Finish
@@ -178,7 +178,7 @@ def run(
 def _prepare(given: dict[str, Any]) -> BenchmarkRun:
     """Read the benchmark or the user's data and everything they name."""
     from dubio.cli.data import arguments_of
-    from dubio.registry import load_entry_points, load_plugin
+    from dubio.core.registry import load_entry_points, load_plugin
     from dubio.runner.benchmark import load_benchmark
     from dubio.runner.left import load_left
     from dubio.runner.overrides import Overrides, parse_seeds

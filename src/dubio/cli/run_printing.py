@@ -92,7 +92,7 @@ def print_results(finish: Finish, store: Store, out: Path, *, as_json: bool, as_
 
     from rich.console import Console
 
-    from dubio.report import score_run, terminal_table, with_as_published, write_report
+    from dubio.reporting import score_run, terminal_table, with_as_published, write_report
 
     results = score_run(store, finish.manifest)
     if as_published:

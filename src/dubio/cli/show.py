@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dubio.cli.output import print_json
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 
 if TYPE_CHECKING:
     from dubio.store import Store
@@ -43,7 +43,7 @@ def _is_run(store: Store, what: str) -> bool:
 def _run(store: Store, what: str) -> dict[str, Any]:
     """A benchmark run: what it is made of, and its scores."""
     from dubio.cli.report import document
-    from dubio.report import score_run
+    from dubio.reporting import score_run
 
     manifest = store.manifest(what)
     return {
@@ -83,7 +83,7 @@ def _found(store: Store, what: str) -> tuple[Any, str]:
 
 def _scores(store: Store, identifier: str, record: dict[str, Any]) -> dict[str, dict[str, float]]:
     """Split → metric → value, for every split the prediction was made on; an ensemble asks its first member which."""
-    from dubio.report.measures import in_domain_metrics, measure
+    from dubio.reporting.measures import in_domain_metrics, measure
 
     files = record["files"] or store.record(record["members"][0])["files"]
     metrics = in_domain_metrics()

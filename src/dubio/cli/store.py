@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dubio.cli.output import print_json, say
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 
 app = typer.Typer(help="Look at, verify, clean and export a store.", no_args_is_help=True)
 

@@ -10,16 +10,16 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.registry import Entry
+from dubio.core.types import Examples
 from dubio.encoders.encoded import ArrayRows, Encoded, ImageRows, TokenRows
 from dubio.encoders.image import ImageEncoder, ImageEncoding
+from dubio.encoders.pretrained import encoder_argument
 from dubio.encoders.table import TableEncoder, TableEncoding
 from dubio.encoders.text import TextEncoder, TextEncoding
 from dubio.encoders.vocabulary import PAD, UNK
 from dubio.encoders.wordpieces import WordPieceEncoder, WordPieceEncoding
-from dubio.errors import UnknownName, UserError
-from dubio.pretrained import encoder_argument
-from dubio.registry import Entry
-from dubio.types import Examples
 
 Encoding = TextEncoding | ImageEncoding | TableEncoding | WordPieceEncoding
 Encoder = TextEncoder | ImageEncoder | TableEncoder | WordPieceEncoder
@@ -86,7 +86,7 @@ def encoding_of(network: Entry[Any], network_arguments: Mapping[str, Any], argum
 
     Args:
         network: The network.
-        network_arguments: Its arguments, settled (:func:`dubio.pretrained.settled`).
+        network_arguments: Its arguments, settled (:func:`dubio.encoders.pretrained.settled`).
         arguments: Fields of the encoding.
     """
     key = encoder_argument(network)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.mapped import LazyRows
-from dubio.types import IntArray
+from dubio.core.lazy_rows import LazyRows
+from dubio.core.types import IntArray
 
 
 @dataclass(frozen=True, eq=False)

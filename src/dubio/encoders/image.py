@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dubio.core.errors import UserError
+from dubio.core.lazy_rows import LazyRows, row_blocks
+from dubio.core.specs import describe, part, restore
+from dubio.core.types import Examples, Inputs
 from dubio.encoders.encoded import ArrayRows, ImageRows, looked_up
-from dubio.errors import UserError
-from dubio.mapped import LazyRows, row_blocks
-from dubio.parts import describe, part, restore
-from dubio.types import Examples, Inputs
 
 EAGER_BYTES = 1 << 29
 """Encoded images up to this size are kept in memory; larger ones are encoded batch by batch, with the same values."""

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dubio.core.errors import UserError
+from dubio.core.specs import describe, part, restore
+from dubio.core.types import Examples, FloatArray, Inputs
 from dubio.encoders.encoded import ArrayRows
-from dubio.errors import UserError
-from dubio.parts import describe, part, restore
-from dubio.pooling import FloatArray
-from dubio.types import Examples, Inputs
 
 
 @part("table-encoding")

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from dubio.core.errors import UserError
+from dubio.core.specs import describe, part, restore
+from dubio.core.types import Examples, Inputs
 from dubio.encoders.encoded import TokenRows
 from dubio.encoders.tokeniser import tokenise
 from dubio.encoders.vocabulary import FIRST_WORD, UNK, most_frequent
-from dubio.errors import UserError
-from dubio.parts import describe, part, restore
-from dubio.types import Examples, Inputs
 
 
 @part("text-encoding")

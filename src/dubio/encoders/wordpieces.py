@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from dubio.core.errors import BadFile, UserError
+from dubio.core.specs import describe, part, restore
+from dubio.core.types import Examples, Inputs
 from dubio.encoders.encoded import TokenRows
-from dubio.errors import BadFile, UserError
-from dubio.parts import describe, part, restore
-from dubio.pretrained import ENCODER, folder_of, module, source_of
-from dubio.pretrained.content import TOKENISER, TOKENISER_CONFIG, VOCABULARY, read_config
-from dubio.types import Examples, Inputs
+from dubio.encoders.pretrained import ENCODER, folder_of, module, source_of
+from dubio.encoders.pretrained.content import TOKENISER, TOKENISER_CONFIG, VOCABULARY, read_config
 
 CHUNK = 4096
 """Texts cut at once: bounds what is held beside the result."""

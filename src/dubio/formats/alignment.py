@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dubio.errors import UserError
-from dubio.types import Predictions, StrArray
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import StrArray
 
 
 def align(systems: Mapping[str, Predictions]) -> dict[str, Predictions]:

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import UserError, nearest, one_of
+from dubio.core.errors import UserError, nearest, one_of
+from dubio.core.predictions import Predictions
+from dubio.core.types import TARGETS, UNLABELLED, BoolArray, IntArray, Kind, StrArray, Target
 from dubio.formats.values import TOLERANCE, VALUES, Values, as_logits, numbers_of
-from dubio.types import TARGETS, UNLABELLED, BoolArray, IntArray, Kind, Predictions, StrArray, Target
 
 BESIDE = ("labels", "ids", "group", "member", "ood", "data_variance", "model_variance", "classes")
 NAMES = (*VALUES, *BESIDE)

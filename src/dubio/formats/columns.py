@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from dubio.errors import BadFile, MissingExtra
+from dubio.core.errors import BadFile, MissingExtra
 from dubio.formats.numpy_files import FREE_BYTES, MAX_RATIO
 
 Frame = dict[str, list[Any]]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
 
 FREE_BYTES = 256 << 20
 MAX_RATIO = 200

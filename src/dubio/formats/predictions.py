@@ -15,14 +15,15 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import BadFile, MissingExtra, UserError, one_of
+from dubio.core.errors import BadFile, MissingExtra, UserError, one_of
+from dubio.core.predictions import Predictions
+from dubio.core.types import KINDS, TARGETS, Kind, StrArray, Target
 from dubio.formats.arrays import NAMES, predictions_from_arrays, refuse_near_misses, with_logits
 from dubio.formats.columns import SEPARATORS, read_delimited, read_parquet
 from dubio.formats.numpy_files import read_npy, read_npz
 from dubio.formats.rows import predictions_from_columns
 from dubio.formats.tensors import read_tensors, write_tensors
 from dubio.formats.values import TOLERANCE, VALUES, Values
-from dubio.types import KINDS, TARGETS, Kind, Predictions, StrArray, Target
 
 SCHEMA = 1
 """Bumped by hand when a file written by this dubio can no longer be read by an older one."""

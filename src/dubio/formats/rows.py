@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import UserError, nearest
+from dubio.core.errors import UserError, nearest
+from dubio.core.predictions import Predictions
+from dubio.core.types import UNLABELLED, Target
 from dubio.formats.arrays import predictions_from_arrays
 from dubio.formats.columns import Frame
 from dubio.formats.values import VALUES, Values
-from dubio.types import UNLABELLED, Predictions, Target
 
 RESERVED = ("label", "id", "group", "domain", "ood", "sample", "member")
 _NUMBERED = re.compile(r"(p|logp|logit)(\d*)")

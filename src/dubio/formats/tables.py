@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dubio.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError
 from dubio.formats.columns import SEPARATORS, read_delimited
 
 COLUMNS = ("dataset", "method", "metric", "value")

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
 
 MAX_HEADER = 100 << 20
 """Bytes a header may have, as in the reference implementation."""

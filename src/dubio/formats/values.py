@@ -11,9 +11,9 @@ from typing import Any, Literal, NoReturn, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import UserError, one_of
-from dubio.pooling import FloatArray, log_softmax, row_blocks
-from dubio.types import Target
+from dubio.core.errors import UserError, one_of
+from dubio.core.passes import log_softmax, row_blocks
+from dubio.core.types import FloatArray, Target
 
 Values = Literal["probs", "log_probs", "logits"]
 VALUES: tuple[Values, ...] = get_args(Values)

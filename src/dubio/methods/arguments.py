@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from dubio.data.affine import Affine
-from dubio.data.augmentation import Augmentation, ShiftFlip, Views
-from dubio.data.resized_crop import ResizedCrop
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.inference.affine import Affine
+from dubio.inference.augmentation import Augmentation, ShiftFlip, Views
+from dubio.inference.resized_crop import ResizedCrop
 from dubio.methods.recipe import Recipe
 
 Arguments = Mapping[str, Any]

@@ -9,18 +9,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from dubio.core.errors import UserError
+from dubio.core.registry import NETWORKS
+from dubio.core.specs import restore
+from dubio.core.types import Modality
 from dubio.encoders import Encoding, encoding_of
-from dubio.errors import UserError
+from dubio.encoders.pretrained import settled
 from dubio.methods.recipe import Recipe
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.network import Model, Network
 from dubio.networks.noise import fill
 from dubio.networks.spectral import WeightEdit, fill_weights
-from dubio.parts import restore
-from dubio.pretrained import settled
-from dubio.registry import NETWORKS
 from dubio.training.seeds import number
-from dubio.types import Modality
 
 
 @dataclass(frozen=True)

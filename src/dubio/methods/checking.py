@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+from dubio.core.specs import restore
+from dubio.core.types import Task
 from dubio.encoders import Encoding
 from dubio.methods.building import build_model
 from dubio.methods.encoded import encoder_shape, learning_splits
 from dubio.methods.recipe import Recipe
-from dubio.parts import restore
 from dubio.training.collectors import Collector
-from dubio.types import Task
 
 
 def check(spec: Mapping[str, Any], task: Task) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 
 
 def check_device(name: str, argument: str = "--devices") -> str:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
+from dubio.core.errors import UserError
+from dubio.core.types import Split, Task
 from dubio.encoders import ArrayRows, Encoded, Encoder, Encoding, TokenRows, encoder_from_json, fit_encoder
-from dubio.errors import UserError
-from dubio.types import Split, Task
 
 REMEMBERED_BYTES = 1 << 30
 """Encoded splits are remembered up to so many bytes together, the last used ones longest; one is always."""

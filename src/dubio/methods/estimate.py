@@ -10,17 +10,17 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from dubio.core.specs import restore
+from dubio.core.types import Task
 from dubio.encoders import Encoding
-from dubio.engine import one_thread
+from dubio.inference.engine import one_thread
 from dubio.methods.building import build_model
 from dubio.methods.encoded import encode_split, encoder_shape, learning_splits
 from dubio.methods.recipe import Recipe
-from dubio.parts import restore
 from dubio.training.collectors import Last
 from dubio.training.labelled import Labelled
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.schedules import Constant
-from dubio.types import Task
 
 FEW, MORE = 2, 8
 """Steps of the two measured trainings: their difference leaves out what every training pays once."""

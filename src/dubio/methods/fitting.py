@@ -12,8 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dubio.core.errors import UserError
+from dubio.core.specs import restore
+from dubio.core.types import Task
 from dubio.encoders import Encoding, encoder_from_json
-from dubio.errors import UserError
+from dubio.inference.mixture import Mixture
+from dubio.inference.points import Points
+from dubio.inference.posterior import Posterior
 from dubio.methods.building import NetworkSpec, build_model, continue_from
 from dubio.methods.checking import check
 from dubio.methods.encoded import encoded, encoder_of, fitted_encoder, learning_splits
@@ -21,17 +26,12 @@ from dubio.methods.recipe import Recipe
 from dubio.methods.specs import fit_spec
 from dubio.methods.stored_tensors import in_place
 from dubio.networks.network import Model
-from dubio.parts import restore
-from dubio.posteriors.mixture import Mixture
-from dubio.posteriors.points import Points
-from dubio.posteriors.posterior import Posterior
 from dubio.training.checkpoints import Checkpoint
 from dubio.training.finishing import FinishContext
 from dubio.training.labelled import Labelled
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.pooled import pooled_nll
 from dubio.training.seeds import number
-from dubio.types import Task
 
 
 def _silent(fraction: float, words: str) -> None:
@@ -170,7 +170,7 @@ def start_from(model: Model, start: Recipe, tensors: Mapping[str, Tensor]) -> No
     Args:
         model: The model.
         start: The other recipe.
-        tensors: What its posterior's :meth:`~dubio.posteriors.posterior.Posterior.tensors` gave.
+        tensors: What its posterior's :meth:`~dubio.inference.posterior.Posterior.tensors` gave.
     """
     parent = cast(Points, start.collect.restore(tensors, model, 0, None))
     continue_from(model, parent.states[-1])

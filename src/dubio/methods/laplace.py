@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dubio.core.registry import method
+from dubio.inference.laplace_blocks import Damping
 from dubio.methods.arguments import Argument, Arguments, keyword_function
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import ENSEMBLE, SETUPS, TRAINING, Setup, assemble
-from dubio.posteriors.laplace_blocks import Damping
-from dubio.registry import method
 from dubio.training.laplace import Laplace, Prior, check_decay
 from dubio.training.laplace_structures import Structure
 from dubio.training.schedules import Constant

@@ -9,17 +9,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dubio.data.batches import collate, prediction_rows
+from dubio.core.predictions import Predictions
+from dubio.core.specs import restore
+from dubio.core.types import Split
 from dubio.encoders import Encoded
+from dubio.inference.batches import collate, prediction_rows
+from dubio.inference.posterior import Drawn, Posterior, parts_of
 from dubio.methods.building import build_model
 from dubio.methods.encoded import canonical, encoded, encoder_of
 from dubio.methods.recipe import Recipe
 from dubio.methods.stored_tensors import in_place
-from dubio.parts import restore
-from dubio.posteriors.posterior import Drawn, Posterior, parts_of
 from dubio.training.labelled import EVALUATION_BATCH, to_device
 from dubio.training.seeds import number
-from dubio.types import Predictions, Split
 
 
 def predict(

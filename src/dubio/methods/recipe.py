@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dubio.data.augmentation import Views
-from dubio.errors import UserError
-from dubio.heads.head import Head
-from dubio.heads.softmax import Softmax
+from dubio.core.errors import UserError
+from dubio.core.specs import added, name_of, part
+from dubio.core.types import Modality, Target
+from dubio.inference.augmentation import Views
 from dubio.networks.gaussian_weights import GaussianWeights
+from dubio.networks.heads.head import Head
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.noise import Edit
 from dubio.networks.spectral import WeightEdit
-from dubio.parts import added, name_of, part
 from dubio.training.agreement import check_agreement
 from dubio.training.collectors import BestOnValidation, Collector
 from dubio.training.mean_and_scale import check_prior
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import Adam, Optimiser
 from dubio.training.schedules import Constant, Schedule
-from dubio.types import Modality, Target
 
 
 @part("recipe")

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from dubio.data.augmentation import Augmentation
-from dubio.errors import UserError
-from dubio.heads.head import Head
-from dubio.heads.heteroscedastic import Heteroscedastic
-from dubio.heads.softmax import Softmax
+from dubio.core.errors import UserError
+from dubio.core.registry import method
+from dubio.inference.augmentation import Augmentation
 from dubio.methods.arguments import AUGMENTATION, Argument, Arguments, augmentation_of, keyword_function, views_of
 from dubio.methods.recipe import Recipe
+from dubio.networks.heads.head import Head
+from dubio.networks.heads.heteroscedastic import Heteroscedastic
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, Edit
-from dubio.registry import method
 from dubio.training.collectors import BestOnValidation, Collector, Last
 from dubio.training.objectives import ClassWeights, Objective
 from dubio.training.optimisers import SGD, Adam, AdamW, Optimiser

@@ -7,10 +7,10 @@ Prediction averages over all of them, so that their number is ``(cycles − burn
 
 from __future__ import annotations
 
+from dubio.core.registry import method
 from dubio.methods.arguments import AUGMENTATION, Argument, Arguments, augmentation_of, keyword_function, views_of
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import ENSEMBLE, Setup
-from dubio.registry import method
 from dubio.training.collectors import KeepAll, Precision
 from dubio.training.cycles import Cyclic
 from dubio.training.objectives import ClassWeights, Objective

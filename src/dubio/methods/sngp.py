@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dubio.heads.gp import Likelihood, RandomFeatureGP
+from dubio.core.registry import method
 from dubio.methods.arguments import Argument, Arguments, keyword_function
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import CONCRETE, ENSEMBLE, FIXED, SAMPLED, TRAINING, Setup, assemble
+from dubio.networks.heads.gp import Likelihood, RandomFeatureGP
 from dubio.networks.spectral import SpectralNorm
-from dubio.registry import method
 
 SPECTRAL = {"spectral": Argument(float, 15.0)}
 GP = {

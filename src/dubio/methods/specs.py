@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from dubio.core.specs import describe
+from dubio.core.types import Task
 from dubio.encoders import Encoding
 from dubio.methods.building import NetworkSpec
 from dubio.methods.encoded import learning_splits
 from dubio.methods.recipe import Recipe
-from dubio.parts import describe
-from dubio.types import Task
 
 SCHEMA = 1
 PREDICTION_VERSION = 1

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.registry import method
 from dubio.methods.arguments import Argument, Arguments, augmentation_of, keyword_function, views_of
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import ENSEMBLE, SETUPS, TRAINING, Setup, assemble
-from dubio.registry import method
 from dubio.training.collectors import Collector, KeepAll, Precision
 from dubio.training.cycles import Cyclic, Triangular
 from dubio.training.optimisers import SGD, Adam, Optimiser, check_rate

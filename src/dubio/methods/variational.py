@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, cast
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.registry import method
 from dubio.methods.arguments import Argument, Arguments, keyword_function
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import ENSEMBLE, SAMPLED, SETUPS, TRAINING, ScheduleName, Setup, assemble
 from dubio.networks.gaussian_weights import Estimator, GaussianWeights
-from dubio.registry import method
 from dubio.training.mean_and_scale import MeanAndScale
 from dubio.training.optimisers import SGD, Adam
 

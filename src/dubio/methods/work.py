@@ -1,7 +1,7 @@
 """The work of a method on a task, in one place for whoever runs it: specifications, fitting, predicting, cost.
 
-Everything here takes and gives plain data (JSON, arrays, :class:`~dubio.predictions.Predictions`), so that a runner
-needs to know nothing of networks.
+Everything here takes and gives plain data (JSON, arrays, predictions), so that a runner needs to know nothing of
+networks.
 """
 
 from __future__ import annotations

@@ -27,7 +27,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.passes import log_sigmoid, log_softmax, row_blocks
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import BoolArray, Direction, FloatArray, Metric, Need, Target
 from dubio.metrics.calibration_error import ece, tace
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.naming import written
@@ -37,9 +41,6 @@ from dubio.metrics.quantities import confidence, doubt, mutual_information
 from dubio.metrics.ranking import auroc, average_precision, correlation
 from dubio.metrics.scoring import brier
 from dubio.metrics.selective import expected_errors
-from dubio.pooling import FloatArray, log_sigmoid, log_softmax, row_blocks
-from dubio.registry import metric
-from dubio.types import BoolArray, Direction, Metric, Need, Predictions, Target
 
 SUFFIX = "_as_published"
 WHY_NOT = "It repeats a published mistake, to trace published numbers; use its plain counterpart."

@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import BoolArray, FloatArray, Metric
 from dubio.metrics.as_published import published
 from dubio.metrics.auc import REFERABLE
 from dubio.metrics.naming import written
@@ -22,9 +25,6 @@ from dubio.metrics.outcomes import correct
 from dubio.metrics.quantities import needs_with, uncertainty
 from dubio.metrics.ranking import ordered
 from dubio.metrics.referral_curve import FRACTIONS
-from dubio.pooling import FloatArray
-from dubio.registry import metric
-from dubio.types import BoolArray, Metric, Predictions
 
 THRESHOLDS = 200
 EDGE = 1e-7

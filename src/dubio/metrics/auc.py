@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import BoolArray, FloatArray, Metric
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import class_scores, grade_scores
 from dubio.metrics.ranking import auroc
-from dubio.pooling import FloatArray
-from dubio.registry import metric
-from dubio.types import BoolArray, Metric, Predictions
 
 LOG_ODDS = 1.0
 """Log-odds below one are compared absolutely: those of an even chance are zero but for rounding."""

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import FloatArray
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct
 from dubio.metrics.ranking import ordered
-from dubio.pooling import FloatArray
-from dubio.types import Predictions
 
 EDGE = 5e-7
 """Values this close to a bin's edge are on it: predictions are kept as float32 logarithms, which move p by 1e-7."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import TARGETS, Metric, Target
 from dubio.metrics.calibration_error import ace, classwise_ece, ece, ece_adaptive, ece_pooled, tace
 from dubio.metrics.naming import written
 from dubio.metrics.smooth_calibration import ece_smooth
-from dubio.registry import metric
-from dubio.types import TARGETS, Metric, Predictions, Target
 
 WHY_NOT = (
     "Calibration errors depend on the binning and are estimated with a bias that differs between models; "

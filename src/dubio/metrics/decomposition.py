@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from dubio.blocks import Room, over_rows, row_blocks
+from dubio.core.passes import Room, over_rows, row_blocks
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import FloatArray, Metric
 from dubio.metrics.decomposition_passes import Moments, Parts, members_of, plain_parts
-from dubio.pooling import FloatArray
-from dubio.registry import metric
-from dubio.types import Metric, Predictions
 
 
 @dataclass(frozen=True, eq=False)

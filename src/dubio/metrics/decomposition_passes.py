@@ -13,10 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.blocks import Room
-from dubio.exponentials import Exponentials, exponentials, mean_over_samples, row_products
-from dubio.pooling import FloatArray, log_sigmoid, log_softmax
-from dubio.types import IntArray
+from dubio.core.passes import (
+    Exponentials,
+    Room,
+    exponentials,
+    log_sigmoid,
+    log_softmax,
+    mean_over_samples,
+    row_products,
+)
+from dubio.core.types import FloatArray, IntArray
 
 ROUNDING = 1e-12
 """Differences of entropies and variances below this are rounding error of the pooling, and are zero."""

@@ -1,23 +1,23 @@
 """Out-of-distribution detection: does uncertainty tell strange examples from ordinary ones?
 
-The input is one set of predictions with ``ood`` flags (:func:`dubio.joining.join` of an in-distribution and a strange
-one). Positive = out of distribution, score = uncertainty, unless the name says otherwise. Areas under precision–recall
-curves depend on the share of strange rows, so that share is reported beside them.
+The input is one set of predictions with ``ood`` flags (:func:`dubio.core.predictions.join` of an in-distribution and
+an OOD set). Positive = out of distribution, score = uncertainty, unless the name says otherwise. Areas under
+precision–recall curves depend on the share of OOD rows, so that share is reported beside them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import BoolArray, FloatArray, Metric
 from dubio.metrics import ranking
 from dubio.metrics.naming import written
 from dubio.metrics.needs import labelled, require
 from dubio.metrics.outcomes import correct
 from dubio.metrics.quantities import needs_with, quantity_named, uncertainty
-from dubio.pooling import FloatArray
-from dubio.registry import metric
-from dubio.types import BoolArray, Metric, Predictions
 
 
 @dataclass(frozen=True)

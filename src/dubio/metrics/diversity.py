@@ -17,11 +17,12 @@ from itertools import pairwise
 
 import numpy as np
 
+from dubio.core.passes import log_mean_exp, log_sigmoid, log_softmax, row_blocks
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import FloatArray, Metric
 from dubio.metrics.needs import require
 from dubio.metrics.outcomes import TIE
-from dubio.pooling import FloatArray, log_mean_exp, log_sigmoid, log_softmax, row_blocks
-from dubio.registry import metric
-from dubio.types import Metric, Predictions
 
 
 def diversity_per_example(predictions: Predictions) -> FloatArray:

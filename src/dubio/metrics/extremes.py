@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dubio.core.predictions import Predictions
+from dubio.core.types import IntArray
 from dubio.metrics.outcomes import correct
 from dubio.metrics.quantities import uncertainty
-from dubio.types import IntArray, Predictions
 
 
 @dataclass(frozen=True, eq=False)

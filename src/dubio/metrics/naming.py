@@ -6,9 +6,9 @@ import json
 import re
 from typing import Any
 
-from dubio.errors import UserError
-from dubio.registry import METRICS
-from dubio.types import Metric
+from dubio.core.errors import UserError
+from dubio.core.registry import METRICS
+from dubio.core.types import Metric
 
 _CALL = re.compile(r"\s*([A-Za-z_][\w-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from dubio.errors import UserError
-from dubio.types import Metric, Need, Predictions
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import Metric, Need
 
 
 def _no_labels(predictions: Predictions) -> str | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.passes import row_blocks
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import FloatArray, Metric, Need, Target
 from dubio.metrics.auc import LOG_ODDS
 from dubio.metrics.naming import written
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import grade_scores, predicted
 from dubio.metrics.ranking import auroc
-from dubio.pooling import FloatArray, row_blocks
-from dubio.registry import metric
-from dubio.types import Metric, Need, Predictions, Target
 
 _ORDINAL: frozenset[Target] = frozenset({"ordinal"})
 _LABELS: frozenset[Need] = frozenset({"labels"})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dubio.pooling import FloatArray
-from dubio.summaries import TIE
-from dubio.types import BoolArray, IntArray, Predictions
+from dubio.core.passes import TIE
+from dubio.core.predictions import Predictions
+from dubio.core.types import BoolArray, FloatArray, IntArray
 
 __all__ = ["TIE", "class_scores", "correct", "grade_scores", "predicted", "predicted_labels"]
 

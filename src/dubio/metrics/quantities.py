@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.passes import row_blocks
+from dubio.core.predictions import Predictions
+from dubio.core.types import FloatArray, Need
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.needs import lacking
 from dubio.metrics.outcomes import predicted_labels
-from dubio.pooling import FloatArray, row_blocks
-from dubio.types import Need, Predictions
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.pooling import FloatArray
-from dubio.types import BoolArray, IntArray
+from dubio.core.types import BoolArray, FloatArray, IntArray
 
 STEP = 4e-7
 """Relative difference below which two scores are equal: what rounding log p to float32 does to sums of p."""

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import BoolArray, FloatArray, IntArray, Metric
 from dubio.metrics.auc import LOG_ODDS, area, contests
 from dubio.metrics.naming import written
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct
 from dubio.metrics.quantities import needs_with, uncertainty
 from dubio.metrics.ranking import Ordering, auroc, ordered
-from dubio.pooling import FloatArray
-from dubio.registry import metric
-from dubio.types import BoolArray, IntArray, Metric, Predictions
 
 FRACTIONS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NHS_POINT = (0.85, 0.80)

@@ -11,13 +11,14 @@ It is 0 for an uncertainty that says nothing, and negative for one that refers w
 
 from __future__ import annotations
 
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import Metric
 from dubio.metrics.naming import written
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct
 from dubio.metrics.quantities import needs_with
 from dubio.metrics.selective import au_arc
-from dubio.registry import metric
-from dubio.types import Metric, Predictions
 
 
 def referral_gain(predictions: Predictions, *, quantity: str = "confidence") -> float:

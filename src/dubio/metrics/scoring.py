@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from dubio.core.passes import row_blocks
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import FloatArray, Metric, Need, Target
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct, predicted, predicted_labels
-from dubio.pooling import FloatArray, row_blocks
-from dubio.registry import metric
-from dubio.types import Metric, Need, Predictions, Target
 
 _LABELS: frozenset[Need] = frozenset({"labels"})
 _MULTILABEL: frozenset[Target] = frozenset({"multilabel"})

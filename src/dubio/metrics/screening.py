@@ -11,15 +11,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import Metric
 from dubio.metrics.auc import area, contests
 from dubio.metrics.naming import written
 from dubio.metrics.needs import labelled
 from dubio.metrics.quantities import needs_with, uncertainty
 from dubio.metrics.ranking import ordered
 from dubio.metrics.referral_curve import NHS_POINT, RocCurve, kept_weights, roc_curve
-from dubio.registry import metric
-from dubio.types import Metric, Predictions
 
 SLACK = 1e-12
 """Rates are quotients of whole numbers: a hair of slack keeps a level from missing its own count by rounding."""

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dubio.core.predictions import Predictions
+from dubio.core.registry import metric
+from dubio.core.types import BoolArray, FloatArray, IntArray, Metric
 from dubio.metrics.naming import written
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct
 from dubio.metrics.quantities import needs_with, uncertainty
 from dubio.metrics.ranking import auroc, average_precision, ordered
-from dubio.pooling import FloatArray
-from dubio.registry import metric
-from dubio.types import BoolArray, IntArray, Metric, Predictions
 
 
 @dataclass(frozen=True, eq=False)

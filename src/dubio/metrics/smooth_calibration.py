@@ -13,10 +13,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.fft import dct, idct
 
+from dubio.core.predictions import Predictions
+from dubio.core.types import FloatArray
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct
-from dubio.pooling import FloatArray
-from dubio.types import Predictions
 
 CELLS = 4096
 """Cells of the grid; residuals move by at most half a cell, 1.3e-4."""

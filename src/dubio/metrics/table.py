@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.registry import METRICS
+from dubio.core.types import Metric
 from dubio.metrics.as_published import SUFFIX
 from dubio.metrics.naming import metric_named
 from dubio.metrics.needs import why_not_applicable
-from dubio.registry import METRICS
-from dubio.types import Metric, Predictions
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from dubio.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError
+from dubio.core.registry import network
+from dubio.encoders.pretrained import folder_of, module, settle
 from dubio.networks.frozen import Frozen, FrozenStages
 from dubio.networks.network import Network
 from dubio.networks.transformer import Block, Embed, PoolFirst, PoolMean
-from dubio.pretrained import folder_of, module, settle
-from dubio.registry import network
 
 RENAMED = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 """How weights were called by the first releases of BERT."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from dubio.core.registry import network
 from dubio.networks.network import Dense, Network
 from dubio.networks.noise import Site
-from dubio.registry import network
 
 
 class ConvBlock(nn.Module):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 from dubio.networks.noise import Site
 
 

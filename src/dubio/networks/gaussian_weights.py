@@ -29,8 +29,8 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from dubio.errors import UserError
-from dubio.parts import part
+from dubio.core.errors import UserError
+from dubio.core.specs import part
 
 Estimator = Literal["flipout", "local_reparameterisation", "mixed"]
 

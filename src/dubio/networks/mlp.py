@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.registry import network
 from dubio.networks.network import Dense, Network
-from dubio.registry import network
 
 
 @network("mlp", inputs="table")

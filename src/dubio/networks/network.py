@@ -49,7 +49,7 @@ class Network(nn.Module):
                 as spectral normalisation may bound, one with ``uncertain`` those whose weights may be Gaussian (those
                 of ``bounds`` where it has none); one with ``widens`` makes so many elements of each that comes in,
                 where that is far from one; a first one with a method ``prepared`` offers other stages for weights
-                that no longer change (see :func:`dubio.engine.fixed`).
+                that no longer change (see :func:`dubio.inference.engine.fixed`).
             width: Features that come out.
             before_head: The edits that may fill the head's own sites, where the published network has none there.
         """
@@ -68,7 +68,7 @@ class Network(nn.Module):
 class Model(nn.Module):
     """A network with a head at its end."""
 
-    head: Any  # a dubio.heads.head.HeadModule; heads stand on networks, so its type is not known here
+    head: Any  # a dubio.networks.heads.head.HeadModule; heads stand on networks, so its type is not known here
 
     def __init__(self, network: Network, head: nn.Module) -> None:
         """Join a network and a head module; the head's sites accept no more than the network says."""

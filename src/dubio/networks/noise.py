@@ -15,8 +15,8 @@ from typing import Protocol
 import torch
 from torch import Generator, Tensor, nn
 
-from dubio.errors import UserError
-from dubio.parts import name_of, part
+from dubio.core.errors import UserError
+from dubio.core.specs import name_of, part
 
 Weights = Callable[[], Iterable[Tensor]]
 

@@ -17,10 +17,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.registry import network
 from dubio.networks.convolutions import ChannelsLast, NormPool, Stem, channel_site, convolution
 from dubio.networks.network import Network
-from dubio.registry import network
 
 Block = Literal["basic", "bottleneck"]
 

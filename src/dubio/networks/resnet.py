@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.registry import network
 from dubio.networks.convolutions import ChannelsLast, at_least_one, channel_site, convolution
 from dubio.networks.network import Network
-from dubio.registry import network
 
 EXPANSION = 4
 """Channels that come out of a bottleneck for each inside."""

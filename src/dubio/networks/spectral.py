@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import parametrize
 
-from dubio.errors import UserError
-from dubio.parts import name_of, part
+from dubio.core.errors import UserError
+from dubio.core.specs import name_of, part
 
 FIRST_ITERATIONS = 50
 """Power iterations before training: the vectors follow the weights from then on."""

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.registry import network
 from dubio.networks.linear_maps import Inputs, LinearMap
 from dubio.networks.network import Network
 from dubio.networks.noise import Dropout, Site
 from dubio.networks.token_products import TokenProducts, elements, largest
-from dubio.registry import network
 
 
 class Words(NamedTuple):

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.registry import network
 from dubio.networks.gaussian_weights import GaussianLayer
 from dubio.networks.linear_maps import LinearMap
 from dubio.networks.network import Network
 from dubio.networks.noise import Site
 from dubio.networks.textcnn import Embed, Maps, PickOverTime, RankOverTime, Words, windows
-from dubio.registry import network
 
 
 class FixedLength(nn.Module):

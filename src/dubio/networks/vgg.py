@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.registry import network
 from dubio.networks.cnn import Flatten
 from dubio.networks.convolutions import ChannelsLast, at_least_one, channel_site, convolution
 from dubio.networks.network import Dense, Network
-from dubio.registry import network
 
 VGG16 = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))
 """Of each group, its channels in units of the first group's, and its convolutions."""

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.registry import network
 from dubio.networks.network import Network
 from dubio.networks.noise import Site
-from dubio.registry import network
 
 SLOPE = 0.2
 GROUPS = ((1, 1), (1, 2), (2, 2), (4, 4), (8, 4))

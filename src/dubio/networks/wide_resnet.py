@@ -15,7 +15,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.registry import network
 from dubio.networks.convolutions import (
     ChannelsLast,
     NormPool,
@@ -28,7 +29,6 @@ from dubio.networks.convolutions import (
     unit_site,
 )
 from dubio.networks.network import Network
-from dubio.registry import network
 
 FIRST_CHANNELS = 16
 CHANNELS = (16, 32, 64)

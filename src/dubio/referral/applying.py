@@ -7,14 +7,14 @@ from math import inf
 
 import numpy as np
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import BoolArray, FloatArray
 from dubio.metrics.outcomes import correct, predicted, predicted_labels
 from dubio.metrics.quantities import confidence
-from dubio.pooling import FloatArray
 from dubio.referral.policy import Policy
 from dubio.referral.shift import Shift, shift_test
 from dubio.referral.units import graded_uncertainty
-from dubio.types import BoolArray, Predictions
 
 WORDS = {"confidence": "1 − confidence"}
 """How an uncertainty is called where it is not the quantity itself."""

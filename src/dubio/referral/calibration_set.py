@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 from dubio.referral.policy import SELECTED, Policy, PolicyKind
 from dubio.referral.units import independent_uncertainties
-from dubio.types import Predictions
 
 SEEN = 4000
 """How many calibration uncertainties a policy keeps for the test of shift."""

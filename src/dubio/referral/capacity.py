@@ -7,12 +7,12 @@ from math import ceil
 from scipy.stats import beta, betabinom
 
 from dubio.calibration.conformal import SLACK
-from dubio.errors import UserError
-from dubio.pooling import FloatArray
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import FloatArray
 from dubio.referral.calibration_set import fraction, make_policy, usable
 from dubio.referral.policy import Policy
 from dubio.referral.units import independent_uncertainties
-from dubio.types import Predictions
 
 BATCH = 100
 """The size of the batch of new rows whose referrals are foretold."""

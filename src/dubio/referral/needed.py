@@ -15,6 +15,7 @@ from math import ceil, inf
 
 import numpy as np
 
+from dubio.core.predictions import Predictions
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct
 from dubio.referral.bounds import SLACK, Bound
@@ -22,7 +23,6 @@ from dubio.referral.calibration_set import usable
 from dubio.referral.search import DESIGN_SHARE
 from dubio.referral.units import Claim, graded_uncertainty, units_of
 from dubio.referral.walk import GUARD_SHARE
-from dubio.types import Predictions
 
 STEPS = 10
 """Tenths of the rows are tried as what is kept."""

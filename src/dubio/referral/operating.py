@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dubio.core.predictions import Predictions
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct
 from dubio.referral.applying import refuse_strangers
 from dubio.referral.policy import Policy
 from dubio.referral.units import graded_uncertainty
-from dubio.types import Predictions
 
 
 @dataclass(frozen=True)

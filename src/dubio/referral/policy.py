@@ -9,9 +9,9 @@ from itertools import pairwise
 from math import inf, isfinite
 from typing import Any, Literal, get_args
 
-from dubio.errors import BadFile, nearest
+from dubio.core.errors import BadFile, nearest
+from dubio.core.types import KINDS, TARGETS, Target
 from dubio.metrics.quantities import QUANTITIES
-from dubio.types import KINDS, TARGETS, Target
 
 PolicyKind = Literal["risk", "capacity", "screening"]
 

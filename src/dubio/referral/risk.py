@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import FloatArray
 from dubio.metrics.outcomes import correct
-from dubio.pooling import FloatArray
 from dubio.referral.bounds import binomial_p
 from dubio.referral.calibration_set import fraction, make_policy, usable
 from dubio.referral.policy import Policy
 from dubio.referral.search import prepare
 from dubio.referral.units import Claim, Units, graded_uncertainty, units_of
 from dubio.referral.walk import Walks
-from dubio.types import Predictions
 
 
 class NoGuarantee(UserError):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.predictions import Predictions
 from dubio.metrics.outcomes import predicted
 from dubio.referral.calibration_set import fraction, make_policy, usable
 from dubio.referral.policy import Policy
 from dubio.referral.search import Search, prepare
 from dubio.referral.units import Claim, graded_uncertainty, units_of
-from dubio.types import Predictions
 
 GOALS = ("sensitivity", "specificity")
 

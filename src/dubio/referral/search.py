@@ -30,11 +30,10 @@ from math import inf
 
 import numpy as np
 
-from dubio.errors import UserError
-from dubio.pooling import FloatArray
+from dubio.core.errors import UserError
+from dubio.core.types import BoolArray, FloatArray
 from dubio.referral.bounds import Bound
 from dubio.referral.units import Claim, Standing, Units
-from dubio.types import BoolArray
 
 DESIGN_SHARE = 0.2
 STEPS = 100

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import ks_2samp
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
 from dubio.referral.policy import Policy
 from dubio.referral.units import independent_uncertainties
-from dubio.types import Predictions
 
 EXACT = 1_000_000
 """Up to this product of sizes the exact distribution of the statistic is used; it is conservative with ties."""

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.metrics.quantities import uncertainty
-from dubio.pooling import FloatArray
-from dubio.types import BoolArray, IntArray, Predictions
 
 BITS = 16
 

@@ -37,10 +37,9 @@ from math import inf
 import numpy as np
 from scipy.special import bdtr
 
-from dubio.pooling import FloatArray
+from dubio.core.types import FloatArray, IntArray
 from dubio.referral.bounds import binomial_upper
 from dubio.referral.units import just_below
-from dubio.types import IntArray
 
 STEPS = 100
 GUARDS = 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dubio.errors import UnknownName, UserError
-from dubio.registry import METHODS, NETWORKS, TASKS, Entry
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.registry import METHODS, NETWORKS, TASKS, Entry
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.entries import TaskEntry
 

@@ -46,7 +46,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from dubio.errors import BadFile, UnknownName, UserError, one_of
+from dubio.core.errors import BadFile, UnknownName, UserError, one_of
 from dubio.runner.entries import NAME, TaskEntry, Variant, task_of, variant_of
 from dubio.runner.expanding import expanded
 from dubio.runner.presets import check_presets, chosen_preset, overlaid

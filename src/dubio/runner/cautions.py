@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dubio.registry import METHODS
+from dubio.core.registry import METHODS
 from dubio.runner.arguments import given_arguments
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.entries import TaskEntry

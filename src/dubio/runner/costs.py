@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dubio.errors import UserError
-from dubio.parts import restore
+from dubio.core.errors import UserError
+from dubio.core.specs import identity, restore
 from dubio.runner.executor import Executor, Finished
 from dubio.runner.left import Left
 from dubio.runner.plan import Node
 from dubio.runner.setting import Setting
-from dubio.store import identity
 
 Cost = Mapping[str, float]
 

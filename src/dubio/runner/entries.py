@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 from dubio.runner.presets import labels
 from dubio.runner.tables import Table, at_least, check, names, tables
 

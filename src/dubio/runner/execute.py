@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from dubio.errors import CorruptFile, StoreError
+from dubio.core.errors import CorruptFile, StoreError
 from dubio.runner.executor import Executor, Finished, Progressed
 from dubio.runner.plan import Node, Plan
 from dubio.store import Store

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 from dubio.runner.tables import Table, check
 
 LAID_UNDER = ("network_arguments", "encoding", "training", "method", "method_network")

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dubio.errors import CorruptFile
+from dubio.core.errors import CorruptFile
 from dubio.store import Store
 
 LAPLACE = "laplace"

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from dubio.errors import DubioError
+from dubio.core.errors import DubioError
+from dubio.core.types import IntArray, Split
 from dubio.metrics.extremes import extreme_rows
 from dubio.runner.setting import Setting
 from dubio.runner.thumbnails import png, small_copy
 from dubio.store import Store
-from dubio.types import IntArray, Split
 
 SHOWN = 6
 """Examples of each sort: sure and right, sure and wrong, unsure and right, unsure and wrong."""

@@ -19,15 +19,15 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
+from dubio.core.errors import CorruptFile, DubioError, StoreError, UserError
+from dubio.core.registry import METHODS, TASKS
+from dubio.core.specs import restore
+from dubio.core.types import Split, Task
 from dubio.encoders import Encoding
-from dubio.errors import CorruptFile, DubioError, StoreError, UserError
-from dubio.parts import restore
-from dubio.registry import METHODS, TASKS
 from dubio.runner.executor import CPU
 from dubio.runner.left import Left
 from dubio.store import BusyError, Store, canonical
 from dubio.store.fits import StoredFit
-from dubio.types import Split, Task
 
 Json = dict[str, Any]
 Tell = Callable[[float, str], None]

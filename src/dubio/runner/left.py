@@ -9,7 +9,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
-from dubio.types import Predictions, Split, Task
+from dubio.core.predictions import Predictions
+from dubio.core.types import Split, Task
 
 STOCK = "dubio.methods.work"
 

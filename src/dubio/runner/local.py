@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from typing import IO, Any
 
-from dubio.errors import DubioError
+from dubio.core.errors import DubioError
 from dubio.runner.executor import THREAD_VARIABLES, Event, Finished, Progressed, WorkerOrders
 
 GRACE_SECONDS = 2.0

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from dubio.parts import describe
+from dubio.core.specs import describe, identity
+from dubio.core.types import Run, Task
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.execute import Outcome
 from dubio.runner.plan import Plan, method_rows
 from dubio.runner.setting import Setting, Skipped
 from dubio.runner.tuning import Choice
-from dubio.store import identity
-from dubio.types import Run, Task
 
 SCHEMA = 1
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dubio.errors import UnknownName, UserError
-from dubio.registry import NETWORKS, TASKS
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.registry import NETWORKS, TASKS
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.entries import TaskEntry
 from dubio.runner.told import with_told

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dubio.registry import TASKS
+from dubio.core.registry import TASKS
+from dubio.core.types import Task
 from dubio.runner.benchmark import Benchmark, load_benchmark
 from dubio.runner.entries import TaskEntry
-from dubio.types import Task
 
 NETWORKS = {"text": "textcnn", "image": "cnn", "table": "mlp"}
 """The network for each sort of input, where none is named."""

@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from dubio.errors import UserError
-from dubio.parts import describe
-from dubio.registry import METHODS
+from dubio.core.errors import UserError
+from dubio.core.registry import METHODS
+from dubio.core.specs import describe, identity
+from dubio.core.types import Run
 from dubio.runner.arguments import make_method
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.left import Left
 from dubio.runner.setting import Setting
-from dubio.store import identity
-from dubio.types import Run
 
 NodeKind = Literal["fit", "predict", "ensemble", "method"]
 

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 from dubio.runner.tables import Table, check
 
 WHOLE: dict[str, type] = {

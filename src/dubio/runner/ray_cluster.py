@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dubio.errors import MissingExtra
+from dubio.core.errors import MissingExtra
 from dubio.runner.executor import THREAD_VARIABLES, Event, Finished, WorkerOrders
 
 

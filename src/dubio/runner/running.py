@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dubio.errors import one_of
+from dubio.core.errors import one_of
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.cautions import cautions_on
 from dubio.runner.costs import Cost, check_fits, measure_here, measure_in_workers, stored_samples

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from dubio.core.errors import MissingExtra, UserError
+from dubio.core.registry import NETWORKS, TASKS
+from dubio.core.specs import describe
+from dubio.core.types import Split, Task
 from dubio.encoders import Encoding, encoding_of
-from dubio.errors import MissingExtra, UserError
-from dubio.parts import describe
-from dubio.pretrained import settled
-from dubio.registry import NETWORKS, TASKS
+from dubio.encoders.pretrained import settled
 from dubio.runner.arguments import check_tuned, method_arguments, method_networks
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.entries import TaskEntry
 from dubio.store import canonical
 from dubio.tasks.sources.corpus import DataMissing
-from dubio.types import Split, Task
 
 SCHEMA = 1
 

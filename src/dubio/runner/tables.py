@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 
 Table = Mapping[str, Any]
 

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dubio.errors import UserError
-from dubio.parts import describe
-from dubio.registry import TASKS
+from dubio.core.errors import UserError
+from dubio.core.registry import TASKS
+from dubio.core.specs import describe
+from dubio.core.types import Task
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.entries import TaskEntry
 from dubio.runner.setting import NOT_HERE
 from dubio.store import canonical
-from dubio.types import Task
 
 DATA = "data"
 """The argument of a task that names its data."""

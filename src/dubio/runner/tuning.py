@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dubio.errors import UserError
-from dubio.parts import describe
+from dubio.core.errors import UserError
+from dubio.core.specs import describe
 from dubio.runner.arguments import make_method
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.left import Left

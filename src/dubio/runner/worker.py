@@ -43,7 +43,7 @@ def open_workshop(orders: dict[str, Any]) -> Workshop:
     """Make this process ready for jobs: search path, left side, one thread, plugins, store."""
     sys.path[:] = orders["path"]
 
-    from dubio.registry import load_entry_points, load_plugin
+    from dubio.core.registry import load_entry_points, load_plugin
     from dubio.runner.jobs import Workshop
     from dubio.runner.left import load_left
     from dubio.store import Store

@@ -23,11 +23,11 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
-from dubio.errors import UserError, one_of
-from dubio.pooling import FloatArray
+from dubio.core.errors import UserError, one_of
+from dubio.core.predictions import Predictions
+from dubio.core.types import FloatArray, Metric
 from dubio.statistics.resampling import Units, Weights, units_of
 from dubio.statistics.weighted_forms import weighted_form
-from dubio.types import Metric, Predictions
 
 Statistic = Callable[[Weights], FloatArray]
 """Weights of some replicates to the value of each."""

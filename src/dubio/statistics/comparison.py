@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.types import Direction
 from dubio.statistics.friedman import Friedman, friedman
 from dubio.statistics.nemenyi import cliques, critical_difference
 from dubio.statistics.pairwise import SignedRank, signed_rank_tests
 from dubio.statistics.ranks import rank
 from dubio.statistics.results import Grid, ResultTable, grid
 from dubio.statistics.wins import Record, win_draw_loss
-from dubio.types import Direction
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 from dubio.statistics.ranks import Ranks
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dubio.errors import UnknownName, UserError, nearest, one_of
+from dubio.core.errors import UnknownName, UserError, nearest, one_of
+from dubio.core.registry import METRICS
+from dubio.core.types import Direction, Metric
 from dubio.metrics.naming import metric_named
-from dubio.registry import METRICS
-from dubio.types import Direction, Metric
 
 SPELLINGS = {"acc": "accuracy", "err": "error", "log_loss": "nll", "brier_score": "brier"}
 """What tables often call a registered metric."""

@@ -12,7 +12,7 @@ from math import inf, sqrt
 
 from scipy import stats
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 
 
 @lru_cache(maxsize=64)

@@ -16,13 +16,13 @@ from itertools import combinations
 import numpy as np
 from scipy import stats
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import FloatArray, Metric
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct
-from dubio.pooling import FloatArray
 from dubio.statistics.bootstrap import basis, metric_statistic, percentile_interval, replicate, resolvable
 from dubio.statistics.resampling import units_of
-from dubio.types import Metric, Predictions
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dubio.errors import UserError
-from dubio.pooling import FloatArray
+from dubio.core.errors import UserError
+from dubio.core.types import FloatArray
 from dubio.statistics.results import Grid
 
 

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dubio.pooling import FloatArray
-from dubio.types import IntArray, Predictions
+from dubio.core.predictions import Predictions
+from dubio.core.types import FloatArray, IntArray
 
 BLOCK_CELLS = 1 << 20
 """Counts in a block of replicates: large enough to work on many replicates at once, small enough for the cache."""

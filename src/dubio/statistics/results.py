@@ -14,8 +14,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from dubio.errors import BadFile, UnknownName, UserError
-from dubio.types import Direction
+from dubio.core.errors import BadFile, UnknownName, UserError
+from dubio.core.types import Direction
 
 MAX_EXPONENT = 400
 """Powers of ten beyond which a value is refused: an exact fraction of 1e999999999 would fill the memory."""

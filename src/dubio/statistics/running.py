@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dubio.core.types import BoolArray, IntArray
 from dubio.metrics.ranking import Ordering
-from dubio.types import BoolArray, IntArray
 
 SMALL = 1 << 30
 """Sums below this are kept in 32 bits, and so are sums of two of them."""

@@ -13,11 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import Direction, Metric
 from dubio.metrics.needs import lacking, why_not_applicable
 from dubio.statistics.bootstrap import check_level, guarded
 from dubio.statistics.paired import McNemar, PairedTest, mcnemar, paired_tests_by
-from dubio.types import Direction, Metric, Predictions
 
 REPLICATES = 2000
 """Replicates of a metric that is a mean, where they cost nothing."""

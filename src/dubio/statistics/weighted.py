@@ -20,11 +20,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from dubio.core.types import BoolArray, FloatArray
 from dubio.metrics.ranking import ordered
-from dubio.pooling import FloatArray
 from dubio.statistics.resampling import Weights
 from dubio.statistics.running import Marked
-from dubio.types import BoolArray
 
 Weighted = Callable[[Weights], FloatArray]
 

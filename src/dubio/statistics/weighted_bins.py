@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.metrics.calibration_error import EDGE
 from dubio.metrics.ranking import ordered
-from dubio.pooling import FloatArray
 from dubio.statistics.resampling import Weights
 from dubio.statistics.running import Stretches
 from dubio.statistics.weighted import Weighted
-from dubio.types import BoolArray, IntArray
 
 
 def weighted_widths(stated: FloatArray, truth: FloatArray, bins: int) -> Weighted:

@@ -18,11 +18,11 @@ from numpy.polynomial import chebyshev
 from dubio.calibration.halves import random_halves
 from dubio.calibration.likelihood import Evidence, Terms, evidence_of
 from dubio.calibration.temperature import HIGHEST, LOWEST, newton_step, solve
+from dubio.core.predictions import Predictions
+from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.metrics.ranking import ordered
-from dubio.pooling import FloatArray
 from dubio.statistics.resampling import Units, Weights, units_of
 from dubio.statistics.weighted import Weighted, harmonic_sums
-from dubio.types import BoolArray, IntArray, Predictions
 
 NODES = 16
 """Chebyshev points of the interval."""

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from dubio.calibration.cross_validation import REPEATS
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import FloatArray, Metric
 from dubio.metrics.auc import LOG_ODDS, contests
 from dubio.metrics.needs import labelled
 from dubio.metrics.outcomes import correct, predicted
 from dubio.metrics.quantities import confidence, uncertainty
-from dubio.pooling import FloatArray
 from dubio.statistics.resampling import Weights
 from dubio.statistics.weighted import (
     Weighted,
@@ -32,7 +33,6 @@ from dubio.statistics.weighted import (
 )
 from dubio.statistics.weighted_bins import Column, weighted_masses, weighted_widths
 from dubio.statistics.weighted_calibration import weighted_calibrated_aurc
-from dubio.types import Metric, Predictions
 
 
 def weighted_form(metric: Metric, predictions: Predictions) -> Weighted | None:

@@ -1,6 +1,6 @@
 """The store: fits and predictions under the hash of what they are, atomic, verified, shared by processes."""
 
-from dubio.store.identity import canonical, identity
+from dubio.core.specs import canonical, identity
 from dubio.store.locks import BusyError
 from dubio.store.runs import Store
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from dubio.errors import StoreError
+from dubio.core.errors import StoreError
 from dubio.formats.tensors import sync_directory
 
 SWEEP_PATIENCE = 10.0

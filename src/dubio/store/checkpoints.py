@@ -17,10 +17,10 @@ from typing import Any
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from dubio.errors import CorruptFile
+from dubio.core.errors import CorruptFile
+from dubio.core.specs import canonical
 from dubio.formats.tensors import sync_directory, write_tensors
 from dubio.store.atomic import Scratch, storing
-from dubio.store.identity import canonical
 from dubio.store.layout import Layout
 from dubio.store.records import facts_of, plain, read_json, verify_file
 

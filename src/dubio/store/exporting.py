@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
-from dubio.errors import StoreError, UserError
+from dubio.core.errors import StoreError, UserError
 from dubio.store.atomic import storing
 from dubio.store.runs import Store
 from dubio.store.sweeping import pictured, referenced

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from dubio.errors import BadFile, CorruptFile
+from dubio.core.errors import BadFile, CorruptFile
+from dubio.core.specs import identity
 from dubio.formats.tensors import read_tensors, write_tensors
 from dubio.store.atomic import Scratch
-from dubio.store.identity import identity
 from dubio.store.layout import Layout
 from dubio.store.records import (
     RECORD,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dubio.errors import CorruptFile, StoreError
+from dubio.core.errors import CorruptFile, StoreError
 from dubio.store.atomic import Scratch, storing
 from dubio.store.layout import Layout
 from dubio.store.records import pretty, read_json

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from dubio.errors import CorruptFile, StoreError
+from dubio.core.errors import CorruptFile, StoreError
+from dubio.core.specs import canonical
 from dubio.store.atomic import storing
 from dubio.store.fits import WEIGHTS
-from dubio.store.identity import canonical
 from dubio.store.predictions import members_of
 from dubio.store.records import read_record
 from dubio.store.runs import Store

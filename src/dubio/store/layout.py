@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
-from dubio.store.identity import check_id
+from dubio.core.specs import check_id
 
 Room = Literal["fits", "predictions"]
 

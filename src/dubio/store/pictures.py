@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from dubio.core.specs import check_id
 from dubio.store.atomic import Scratch
-from dubio.store.identity import check_id
 from dubio.store.layout import Layout
 
 ENDING = ".png"

@@ -13,14 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dubio.errors import CorruptFile, StoreError, UserError
+from dubio.core.errors import CorruptFile, StoreError, UserError
+from dubio.core.predictions import Predictions, pool_members
+from dubio.core.specs import hash_file, identity
+from dubio.core.types import Split
 from dubio.formats import read_predictions as read_file
 from dubio.formats import write_predictions as write_file
 from dubio.store.atomic import Scratch, storing
-from dubio.store.identity import hash_file, identity
 from dubio.store.layout import Layout, split_file
 from dubio.store.records import RECORD, SPEC, pretty, read_record, read_spec, seal, verify_file
-from dubio.types import Predictions, Split, pool_members
 
 SplitKey = tuple[str, str]
 """Name and fingerprint of a split."""

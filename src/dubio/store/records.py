@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dubio.errors import CorruptFile
-from dubio.store.identity import hash_file, identity
+from dubio.core.errors import CorruptFile
+from dubio.core.specs import hash_file, identity
 
 SPEC = "spec.json"
 RECORD = "record.json"

@@ -10,7 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from dubio.errors import CorruptFile, StoreError, UnknownName, UserError
+from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
+from dubio.core.predictions import Predictions
+from dubio.core.specs import ID
 from dubio.store import fits as fit_files
 from dubio.store import pictures as picture_files
 from dubio.store import predictions as prediction_files
@@ -18,12 +20,10 @@ from dubio.store.atomic import Scratch, storing
 from dubio.store.checkpoints import FitCheckpoint
 from dubio.store.fits import StoredFit, Tensors
 from dubio.store.header import check_header, create_header
-from dubio.store.identity import ID
 from dubio.store.layout import Layout, Room
 from dubio.store.locks import BusyError, is_held, locked
 from dubio.store.predictions import PredictionWriter, SplitKey
 from dubio.store.records import pretty, read_json, read_record, read_spec
-from dubio.types import Predictions
 
 MANIFEST_LISTS = ("tasks", "methods", "runs", "failures")
 """What every manifest of a run lists."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from dubio.errors import CorruptFile, StoreError
+from dubio.core.errors import CorruptFile, StoreError
+from dubio.core.specs import ID
 from dubio.store.atomic import storing, sweep
-from dubio.store.identity import ID
 from dubio.store.layout import Room
 from dubio.store.locks import is_held
 from dubio.store.predictions import members_of, strays

@@ -8,8 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from dubio.errors import BadFile, UserError
-from dubio.registry import task
+from dubio.core.errors import BadFile, UserError
+from dubio.core.registry import task
+from dubio.core.types import Kind, SourceCard, Split, Task
 from dubio.tasks.corpora.counts import compared
 from dubio.tasks.corpora.cutting import (
     VAL_SHARE,
@@ -25,7 +26,6 @@ from dubio.tasks.corpora.jsonl import jsonl_finder, jsonl_reader
 from dubio.tasks.sources.corpus import Corpus, Document, Layout, Original
 from dubio.tasks.sources.obtaining import obtain
 from dubio.tasks.splits import PARTS
-from dubio.types import Kind, SourceCard, Split, Task
 
 CARD = SourceCard(
     source="https://www.cs.jhu.edu/~mdredze/datasets/sentiment/ (domain_sentiment_data.tar.gz)",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from dubio.registry import task
+from dubio.core.registry import task
+from dubio.core.types import Examples, SourceCard, Task
 from dubio.tasks.bundled import scikit_learn_data, splits_of
 from dubio.tasks.splits import stratified_parts
-from dubio.types import Examples, SourceCard, Task
 
 CARD = SourceCard(
     source="scikit-learn, sklearn.datasets.load_breast_cancer (UCI Breast Cancer Wisconsin, Diagnostic)",

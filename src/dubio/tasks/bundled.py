@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dubio.errors import MissingExtra
+from dubio.core.errors import MissingExtra
+from dubio.core.types import Examples, IntArray, Kind, Split
 from dubio.tasks.splits import PARTS
-from dubio.types import Examples, IntArray, Kind, Split
 
 PART_KINDS: dict[str, Kind] = {"train": "train", "val": "val", "cal": "cal", "test": "id"}
 """What the four parts are for."""

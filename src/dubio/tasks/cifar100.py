@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dubio.registry import task
+from dubio.core.registry import task
+from dubio.core.types import Task
 from dubio.tasks.cifar.cutting import Wishes, task_of
 from dubio.tasks.cifar.sets import CIFAR100
-from dubio.types import Task
 
 CARD = CIFAR100.corpus.card
 CORPORA = (CIFAR100.corpus,)

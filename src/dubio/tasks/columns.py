@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.types import StrArray
 from dubio.tasks.readers import Table
-from dubio.types import StrArray
 
 MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
 """What a missing number may be written as, in lower case."""

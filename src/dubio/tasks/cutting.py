@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dubio.errors import UserError, listing
+from dubio.core.errors import UserError, listing
+from dubio.core.types import BoolArray, IntArray, Kind
 from dubio.tasks.labelling import Labelled, refuse_single_rows
 from dubio.tasks.parts_given import OUTSIDE, fill_missing, given_parts
 from dubio.tasks.rows import Rows
 from dubio.tasks.shift import hold_out, novel_names, other_domains
 from dubio.tasks.splits import CAL, PARTS, TEST, TRAIN, VAL, checked_fractions, parts_by_time, stratified_parts
-from dubio.types import BoolArray, IntArray, Kind
 
 FITTED = (TRAIN, VAL, CAL)
 

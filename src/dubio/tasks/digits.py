@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from dubio.registry import task
+from dubio.core.registry import task
+from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.tasks.bundled import scikit_learn_data, splits_of
 from dubio.tasks.shift import corruptions, hold_out, novel_names
 from dubio.tasks.splits import TEST, stratified_parts
-from dubio.types import Examples, SourceCard, Split, Task
 
 CARD = SourceCard(
     source="scikit-learn, sklearn.datasets.load_digits (test part of UCI Optical Recognition of Handwritten Digits)",

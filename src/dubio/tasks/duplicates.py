@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.mapped import row_keys
+from dubio.core.lazy_rows import row_keys
+from dubio.core.types import Examples, IntArray, Modality, Split
 from dubio.tasks.near_arrays import IMAGE_TOLERANCE, TABLE_TOLERANCE, near_points, standardised, thumbnails
 from dubio.tasks.near_texts import near_matches, signatures
-from dubio.types import Examples, IntArray, Modality, Split
 
 _WORDS = re.compile(r"\w+")
 

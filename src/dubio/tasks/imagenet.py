@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from dubio.errors import UserError
-from dubio.registry import task
+from dubio.core.errors import UserError
+from dubio.core.registry import task
+from dubio.core.types import Examples, IntArray, Kind, Split, Task
 from dubio.tasks.fundus.findings import summary
 from dubio.tasks.splits import balanced_rows
 from dubio.tasks.streamed.decoding import Square
 from dubio.tasks.streamed.layout import Files
 from dubio.tasks.streamed.opened import CARD, PUBLISHED, Opened, open_folder, report, ways
 from dubio.tasks.streamed.rows import StreamedRows
-from dubio.types import Examples, IntArray, Kind, Split, Task
 
 __all__ = ["CARD", "REPORT", "WAYS", "imagenet"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dubio.errors import UserError, listing
+from dubio.core.errors import UserError, listing
+from dubio.core.types import IntArray, Target
 from dubio.tasks.rows import Rows
-from dubio.types import IntArray, Target
 
 
 @dataclass(frozen=True, eq=False)

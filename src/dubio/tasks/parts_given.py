@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.types import BoolArray, IntArray, Kind, StrArray
 from dubio.tasks.splits import PARTS, TRAIN
-from dubio.types import BoolArray, IntArray, Kind, StrArray
 
 PART_ALIASES: dict[str, str] = {
     **dict.fromkeys(("train", "training"), "train"),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import BadFile, MissingExtra, UserError
+from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.tasks import columns
 from dubio.tasks.parts_given import PART_ALIASES
 from dubio.tasks.readers import Table

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dubio.errors import BadFile, MissingExtra, UnknownName
+from dubio.core.errors import BadFile, MissingExtra, UnknownName
 
 _LONGEST_FIELD = 1 << 30
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dubio.errors import UserError
-from dubio.registry import task
+from dubio.core.errors import UserError
+from dubio.core.registry import task
+from dubio.core.types import SourceCard, Task
 from dubio.tasks.fundus.cutting import Predicted, Wishes, cut, elsewhere
 from dubio.tasks.fundus.findings import summary
 from dubio.tasks.fundus.gathered import Gathered, gather
 from dubio.tasks.fundus.shifting import JOINT, shifts_asked
 from dubio.tasks.fundus.survey import find_data, report, ways
-from dubio.types import SourceCard, Task
 
 CARD = SourceCard(
     source="your copy of EyePACS, APTOS 2019, DeepDRiD, IDRiD or Messidor-2, or your own photographs",

@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dubio.errors import BadFile
-from dubio.registry import task
+from dubio.core.errors import BadFile
+from dubio.core.registry import task
+from dubio.core.types import SourceCard, Task
 from dubio.tasks.corpora.cutting import Setting, Wishes, task_of
 from dubio.tasks.corpora.jsonl import jsonl_finder, jsonl_reader
 from dubio.tasks.sources.corpus import Corpus, Document, Layout, Original
 from dubio.tasks.sources.obtaining import obtain
-from dubio.types import SourceCard, Task
 
 CARD = SourceCard(
     source="https://archive.ics.uci.edu/dataset/137 (Reuters-21578, Distribution 1.0), ApteMod parts",

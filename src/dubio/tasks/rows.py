@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.types import Inputs, IntArray, Modality, StrArray
 from dubio.tasks import columns
 from dubio.tasks.columns import Labels
 from dubio.tasks.readers import Table
-from dubio.types import Inputs, IntArray, Modality, StrArray
 
 ALL = "*"
 """Among features: every column that is not used for something else."""

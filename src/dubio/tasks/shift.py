@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import UnknownName, UserError
-from dubio.types import UNLABELLED, BoolArray, IntArray, StrArray
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.types import UNLABELLED, BoolArray, IntArray, StrArray
 
 AUTO = "auto"
 """The name that asks for novel classes to be chosen."""

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import UserError
-from dubio.types import IntArray, StrArray
+from dubio.core.errors import UserError
+from dubio.core.types import IntArray, StrArray
 
 PARTS = ("train", "val", "cal", "test")
 """The four parts, in the order of their index."""

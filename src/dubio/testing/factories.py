@@ -9,9 +9,9 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dubio.errors import UserError
-from dubio.parts import describe
-from dubio.registry import Entry, Registry
+from dubio.core.errors import UserError
+from dubio.core.registry import Entry, Registry
+from dubio.core.specs import describe
 from dubio.testing.findings import Problem, spoken
 
 NAME = re.compile(r"[A-Za-z_][\w.-]*")

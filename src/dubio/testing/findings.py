@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from dubio.errors import DubioError
+from dubio.core.errors import DubioError
 
 S = TypeVar("S")
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dubio.pooling import FloatArray
-from dubio.types import UNLABELLED, IntArray, Metric, Need, Predictions, Target
+from dubio.core.predictions import Predictions
+from dubio.core.types import UNLABELLED, FloatArray, IntArray, Metric, Need, Target
 
 SAMPLES = 6
 ROWS = 80

@@ -7,10 +7,10 @@ from itertools import combinations
 
 import numpy as np
 
-from dubio.mapped import row_keys
+from dubio.core.lazy_rows import row_keys
+from dubio.core.types import Split, StrArray, Task
 from dubio.tasks.duplicates import plain
 from dubio.testing.findings import Problem
-from dubio.types import Split, StrArray, Task
 
 LEARNED = ("train", "val", "cal")
 

@@ -14,19 +14,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dubio.data.batches import collate
+from dubio.core.registry import METHODS, Entry
+from dubio.core.specs import describe, restore
+from dubio.core.types import Modality, Task
 from dubio.encoders import Encoded, TextEncoding, encoding_for
-from dubio.engine import one_thread
+from dubio.inference.batches import collate
+from dubio.inference.engine import one_thread
 from dubio.methods.building import NetworkSpec
 from dubio.methods.recipe import Recipe
 from dubio.methods.work import FitContext, encode_split
-from dubio.parts import describe, restore
-from dubio.registry import METHODS, Entry
 from dubio.testing.factories import entry_of, missing_arguments, signature_problems
 from dubio.testing.findings import Finding, Outcome, Problem, Rule, flattened, follow, spoken
 from dubio.testing.randomness import other_global_seed
 from dubio.testing.worlds import CLASSES, SMALL_NETWORKS, small_task
-from dubio.types import Modality, Task
 
 PATIENCE_SECONDS = 60.0
 """A fit of 120 examples that takes longer than this is not a fit that a benchmark can repeat."""
@@ -150,7 +150,7 @@ def _written_down(subject: Subject) -> Iterator[Problem]:
     except (TypeError, ValueError) as fault:
         yield Problem(
             f"It cannot be written down: {spoken(fault)}",
-            "Every slot must be a part: a frozen dataclass under @dubio.parts.part('name'), with plain fields.",
+            "Every slot must be a part: a frozen dataclass under @dubio.core.specs.part('name'), with plain fields.",
         )
         return
     if restore(json.loads(text)) != made:

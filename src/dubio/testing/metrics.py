@@ -10,11 +10,12 @@ from typing import Any, get_args
 
 import numpy as np
 
-from dubio.registry import METRICS, Entry
+from dubio.core.predictions import Predictions
+from dubio.core.registry import METRICS, Entry
+from dubio.core.types import TARGETS, Direction, Metric, Need, Target
 from dubio.testing.factories import entry_of, missing_arguments, signature_problems
 from dubio.testing.findings import Finding, Outcome, Problem, Rule, flattened, follow, spoken
 from dubio.testing.forecasts import only_with, ordinary, perfect, random, with_unlabelled
-from dubio.types import TARGETS, Direction, Metric, Need, Predictions, Target
 
 FIELDS = ("logits", "labels", "ood", "member", "data_variance", "model_variance", "probs", "log_probs")
 
@@ -71,7 +72,7 @@ def _makes(subject: Subject) -> Iterator[Problem]:
         yield Problem(f"Making it raised {spoken(fault)}", "Make it work with its default arguments.")
         return
     if not isinstance(made, Metric):
-        yield Problem(f"The function returned {type(made).__name__}, not a Metric.", "Return a dubio.types.Metric.")
+        yield Problem(f"The function returned {type(made).__name__}, not a Metric.", "Return a dubio.Metric.")
         return
     subject.metric = made
     if not subject.arguments and made.name != entry.name:

@@ -9,10 +9,11 @@ from typing import Any, cast, get_args
 import torch
 from torch import Tensor
 
-from dubio.engine import one_thread
+from dubio.core.registry import NETWORKS, Entry
+from dubio.core.types import Modality
+from dubio.encoders.pretrained import encoder_argument
+from dubio.inference.engine import one_thread
 from dubio.networks.network import Network
-from dubio.pretrained import encoder_argument
-from dubio.registry import NETWORKS, Entry
 from dubio.testing.factories import entry_of, missing_arguments, signature_problems
 from dubio.testing.findings import Finding, Outcome, Problem, Rule, flattened, follow, spoken
 from dubio.testing.passes import (
@@ -25,7 +26,6 @@ from dubio.testing.passes import (
 from dubio.testing.places import every_site_acts, sites_are_named, sites_name_weights
 from dubio.testing.randomness import other_global_seed
 from dubio.testing.samples import SHAPES, batch_of, of_mixed_length, short_and_long, some
-from dubio.types import Modality
 
 ROWS = 6
 

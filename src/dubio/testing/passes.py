@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dubio.engine import looped_states, plain_passes, repeat, shared_prefix, stacked_states
-from dubio.heads.softmax import Softmax
+from dubio.core.specs import name_of
+from dubio.core.types import Modality
+from dubio.inference.engine import looped_states, plain_passes, repeat, shared_prefix, stacked_states
+from dubio.inference.points import state_of
 from dubio.networks.draws import BlockDraws
+from dubio.networks.heads.softmax import Softmax
 from dubio.networks.network import Model, Network
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, Edit, fill
-from dubio.parts import name_of
-from dubio.posteriors.points import state_of
 from dubio.testing.findings import Problem, spoken
 from dubio.testing.samples import batch_of, of_mixed_length, some
-from dubio.types import Modality
 
 Build = Callable[..., Network]
 

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dubio.engine import plain_passes
-from dubio.errors import nearest
+from dubio.core.errors import nearest
+from dubio.core.specs import known_parts, name_of
+from dubio.core.types import Modality
+from dubio.inference.engine import plain_passes
 from dubio.networks.draws import BlockDraws
 from dubio.networks.network import Network
 from dubio.networks.noise import ConcreteDropoutEdit, Edit, Site, sites
-from dubio.parts import known_parts, name_of
 from dubio.testing.findings import Problem, spoken
 from dubio.testing.passes import ROWS, SAMPLES, TOLERANCE, logits_of, with_head
 from dubio.testing.samples import batch_of, some
-from dubio.types import Modality
 
 RESERVED = ("head", "mu", "sigma")
 """Names of the sites of heads: noise is drawn by site name, so a network's sites need others."""

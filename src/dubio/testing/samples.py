@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dubio.data.batches import Batch, collate
+from dubio.core.types import Modality
 from dubio.encoders import ArrayRows, Encoded, TokenRows
-from dubio.types import Modality
+from dubio.inference.batches import Batch, collate
 
 VOCABULARY = 40
 SHAPES: dict[Modality, tuple[int, ...]] = {"table": (7,), "image": (1, 8, 8), "text": (VOCABULARY,)}

@@ -8,13 +8,13 @@ from typing import Any, get_args
 
 import numpy as np
 
-from dubio.mapped import LazyRows
-from dubio.registry import TASKS, Entry
+from dubio.core.lazy_rows import LazyRows
+from dubio.core.registry import TASKS, Entry
+from dubio.core.types import KINDS, TARGETS, UNLABELLED, Kind, Modality, Split, Task
 from dubio.testing.factories import entry_of, missing_arguments, signature_problems
 from dubio.testing.findings import Finding, Outcome, Problem, Rule, flattened, follow, spoken
 from dubio.testing.leakage import shared_content, shared_groups, shared_ids
 from dubio.testing.randomness import other_global_seed
-from dubio.types import KINDS, TARGETS, UNLABELLED, Kind, Modality, Split, Task
 
 MODALITIES: tuple[Modality, ...] = get_args(Modality)
 
@@ -69,7 +69,7 @@ def _made(subject: Subject) -> Iterator[Problem]:
         yield Problem(f"Making it raised {spoken(fault)}", "Make it work with its default arguments.")
         return
     if not isinstance(made, Task):
-        yield Problem(f"The function returned {type(made).__name__}, not a Task.", "Return a dubio.types.Task.")
+        yield Problem(f"The function returned {type(made).__name__}, not a Task.", "Return a dubio.core.types.Task.")
         return
     subject.task = made
 

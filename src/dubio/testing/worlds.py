@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dubio.types import Examples, Inputs, IntArray, Kind, Modality, SourceCard, Split, Task
+from dubio.core.types import Examples, Inputs, IntArray, Kind, Modality, SourceCard, Split, Task
 
 CLASSES = ("one", "two", "three")
 _SIZES: tuple[tuple[str, Kind, int], ...] = (("train", "train", 120), ("val", "val", 60), ("test", "id", 90))

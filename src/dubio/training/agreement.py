@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dubio.errors import UserError
-from dubio.parts import name_of
+from dubio.core.errors import UserError
+from dubio.core.specs import name_of
 from dubio.training.collectors import Collector
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import Optimiser

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dubio.data.augmentation import Augmentation, augmented
-from dubio.data.batches import collate, training_rows
-from dubio.engine import State
+from dubio.inference.augmentation import Augmentation, augmented
+from dubio.inference.batches import collate, training_rows
+from dubio.inference.drawn_states import HELD_ELEMENTS, StateMaker
+from dubio.inference.engine import State
 from dubio.networks.network import Model
-from dubio.posteriors.drawn_states import HELD_ELEMENTS, StateMaker
 from dubio.training.finishing import FinishContext
 from dubio.training.labelled import Labelled, to_device
 

@@ -9,13 +9,13 @@ from typing import Any, ClassVar, Literal, Protocol, get_args
 import torch
 from torch import Tensor
 
-from dubio.data.augmentation import Views
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.specs import added, part
+from dubio.inference.augmentation import Views
+from dubio.inference.drawn_states import load_state
+from dubio.inference.points import Points, state_of
+from dubio.inference.posterior import Posterior, Restored
 from dubio.networks.network import Model
-from dubio.parts import added, part
-from dubio.posteriors.drawn_states import load_state
-from dubio.posteriors.points import Points, state_of
-from dubio.posteriors.posterior import Posterior, Restored
 from dubio.training.finishing import FinishContext
 from dubio.training.schedules import Schedule
 
@@ -65,7 +65,7 @@ class Collector(Protocol):
         """What :meth:`finish` left, from its stored tensors; weight states, unless said.
 
         Args:
-            tensors: As :meth:`~dubio.posteriors.posterior.Posterior.tensors` gave them.
+            tensors: As :meth:`~dubio.inference.posterior.Posterior.tensors` gave them.
             model: The module they belong to.
             samples: Noise draws a weight state; 0 is a deterministic pass.
             views: Random views of each example, or None.

@@ -21,7 +21,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional
 
-from dubio.data.batches import collate, prediction_rows
+from dubio.inference.batches import collate, prediction_rows
 from dubio.networks.linear_maps import WeightMatrix
 from dubio.networks.network import Model
 from dubio.training.labelled import Labelled, to_device

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dubio.errors import UserError
-from dubio.parts import part
+from dubio.core.errors import UserError
+from dubio.core.specs import part
 from dubio.training.schedules import Schedule
 
 ROUNDING = 1e-9

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from dubio.data.augmentation import Augmentation
+from dubio.inference.augmentation import Augmentation
 from dubio.training.labelled import Labelled
 
 

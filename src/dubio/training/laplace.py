@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from torch import Tensor
 
-from dubio.data.augmentation import Views
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.specs import part
+from dubio.inference.augmentation import Views
+from dubio.inference.evidence import best_prior, log_evidence
+from dubio.inference.laplace import LaplaceGaussian
+from dubio.inference.laplace_blocks import Damping
+from dubio.inference.laplace_draws import LaplaceDraws
 from dubio.networks.network import Model
-from dubio.parts import part
-from dubio.posteriors.evidence import best_prior, log_evidence
-from dubio.posteriors.laplace import LaplaceGaussian
-from dubio.posteriors.laplace_blocks import Damping
-from dubio.posteriors.laplace_draws import LaplaceDraws
 from dubio.training.collectors import Collected, Collector
 from dubio.training.curvature import backward_passes
 from dubio.training.finishing import FinishContext

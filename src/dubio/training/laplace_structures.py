@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dubio.data.batches import collate
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.inference.batches import collate
+from dubio.inference.laplace_blocks import Block, Damping, diagonal_block, full_block, kronecker_block
 from dubio.networks.linear_maps import WeightMatrix, linear_maps
 from dubio.networks.network import Model
-from dubio.posteriors.laplace_blocks import Block, Damping, diagonal_block, full_block, kronecker_block
 from dubio.training.curvature import diagonal, is_exact, kronecker
 from dubio.training.finishing import FinishContext
 from dubio.training.labelled import to_device

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
-from dubio.data.augmentation import Views
+from dubio.inference.augmentation import Views
+from dubio.inference.drawn_states import load_state
+from dubio.inference.laplace import LaplaceGaussian
+from dubio.inference.laplace_draws import LaplaceDraws
+from dubio.inference.points import state_of
+from dubio.inference.weight_draws import WeightDraws, generator_of
 from dubio.networks.network import Model
-from dubio.posteriors.drawn_states import load_state
-from dubio.posteriors.laplace import LaplaceGaussian
-from dubio.posteriors.laplace_draws import LaplaceDraws
-from dubio.posteriors.points import state_of
-from dubio.posteriors.weight_draws import WeightDraws, generator_of
 from dubio.training.batch_norm import normalised, refreshed_draws
 from dubio.training.finishing import FinishContext
 from dubio.training.labelled import Labelled

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from dubio.data.batches import collate, prediction_rows
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.inference.batches import collate, prediction_rows
 from dubio.networks.linear_maps import WeightMatrix, linear_maps
 from dubio.networks.network import Model
 from dubio.training.curvature import Factors, with_ones

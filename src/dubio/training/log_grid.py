@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from dubio.errors import TrainingFailed
+from dubio.core.errors import TrainingFailed
 
 COARSE = 0.5
 """Decades between the first values tried."""

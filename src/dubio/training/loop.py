@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from dubio.data.augmentation import augmented
-from dubio.data.batches import Batch, collate, prediction_rows, training_rows
-from dubio.engine import shared_prefix
-from dubio.errors import TrainingFailed
-from dubio.heads.head import HeadModule, bernoulli_loss, categorical_loss, log_mean_exp
+from dubio.core.errors import TrainingFailed
+from dubio.inference.augmentation import augmented
+from dubio.inference.batches import Batch, collate, prediction_rows, training_rows
+from dubio.inference.engine import shared_prefix
 from dubio.networks.draws import BlockDraws
+from dubio.networks.heads.head import HeadModule, bernoulli_loss, categorical_loss, log_mean_exp
 from dubio.networks.network import Model
 from dubio.training.batch_norm import least_batch
 from dubio.training.checkpoints import Checkpoint, save, unpack

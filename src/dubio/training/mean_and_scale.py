@@ -9,10 +9,10 @@ from typing import Any
 from torch.optim import Adam as AdamSteps
 from torch.optim import Optimizer
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.specs import name_of, part
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.network import Model
-from dubio.parts import name_of, part
 from dubio.training.optimisers import SGD, Adam, Optimiser, check_rate
 
 

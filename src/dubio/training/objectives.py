@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dubio.data.augmentation import Augmentation
-from dubio.errors import UserError
-from dubio.parts import part
-from dubio.types import Target
+from dubio.core.errors import UserError
+from dubio.core.specs import part
+from dubio.core.types import Target
+from dubio.inference.augmentation import Augmentation
 
 ClassWeights = Literal["none", "train", "batch"]
 

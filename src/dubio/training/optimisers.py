@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Protocol
 from torch import Generator, nn, optim
 from torch.optim import Optimizer
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.specs import part
 from dubio.networks.gaussian_weights import gaussian_layers
 from dubio.networks.network import Model
-from dubio.parts import part
 
 
 class Optimiser(Protocol):

@@ -13,10 +13,10 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor, nn
 
-from dubio.errors import UserError
-from dubio.heads.head import bernoulli_loss, categorical_loss
-from dubio.heads.sigmoid import SigmoidHead
-from dubio.heads.softmax import SoftmaxHead
+from dubio.core.errors import UserError
+from dubio.networks.heads.head import bernoulli_loss, categorical_loss
+from dubio.networks.heads.sigmoid import SigmoidHead
+from dubio.networks.heads.softmax import SoftmaxHead
 
 Link = Literal["softmax", "sigmoid"]
 

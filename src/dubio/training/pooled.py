@@ -7,9 +7,9 @@ import math
 import numpy as np
 import torch
 
-from dubio.data.batches import collate, prediction_rows
-from dubio.heads.head import bernoulli_loss, categorical_loss
-from dubio.posteriors.posterior import Posterior, parts_of
+from dubio.inference.batches import collate, prediction_rows
+from dubio.inference.posterior import Posterior, parts_of
+from dubio.networks.heads.head import bernoulli_loss, categorical_loss
 from dubio.training.labelled import EVALUATION_BATCH, Labelled, to_device
 
 

@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from dubio.errors import UserError
-from dubio.parts import part
+from dubio.core.errors import UserError
+from dubio.core.specs import part
 
 
 class Schedule(Protocol):

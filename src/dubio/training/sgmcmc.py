@@ -19,9 +19,9 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.specs import part
 from dubio.networks.network import Model
-from dubio.parts import part
 from dubio.training.optimisers import Optimiser, check_rate, parameter_groups
 
 

@@ -9,12 +9,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dubio.data.augmentation import Views
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.specs import part
+from dubio.inference.augmentation import Views
+from dubio.inference.points import Points, state_of
+from dubio.inference.weight_draws import LowRankGaussian, WeightDraws, generator_of, of_distribution, under
 from dubio.networks.network import Model
-from dubio.parts import part
-from dubio.posteriors.points import Points, state_of
-from dubio.posteriors.weight_draws import LowRankGaussian, WeightDraws, generator_of, of_distribution, under
 from dubio.training.batch_norm import normalised, refresh_for, refreshed_draws
 from dubio.training.collectors import Collected, Collector
 from dubio.training.finishing import FinishContext

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.mapped import LazyRows, row_digests
+from dubio.core.lazy_rows import LazyRows, row_digests
+from dubio.core.types import IntArray
 from dubio.tasks.cifar.corruption import Corruption
-from dubio.types import IntArray
 
 _BLOCK = 512
 """Images corrupted together: bounds what the work in floating point holds."""

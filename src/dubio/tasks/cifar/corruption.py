@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import UnknownName
+from dubio.core.errors import UnknownName
 from dubio.tasks.fundus.opening import pillow
 from dubio.tasks.shift import levels
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dubio.errors import UserError
-from dubio.mapped import row_digests
+from dubio.core.errors import UserError
+from dubio.core.lazy_rows import row_digests
+from dubio.core.types import Examples, IntArray, Split, Task
 from dubio.tasks.bundled import splits_of
 from dubio.tasks.cifar.corrupted import CorruptedRows
 from dubio.tasks.cifar.corruption import CORRUPTIONS, corruption
@@ -16,7 +17,6 @@ from dubio.tasks.cifar.outside import NOISE, asked, outside_splits
 from dubio.tasks.cifar.sets import ImageSet
 from dubio.tasks.shift import SEVERITIES
 from dubio.tasks.splits import TRAIN, balanced_rows, stratified_parts
-from dubio.types import Examples, IntArray, Split, Task
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
+from dubio.core.types import IntArray, StrArray
 from dubio.tasks.cifar.pickles import read_pickle
 from dubio.tasks.pictures import DAMAGED, read_arrays, rows_of_folder
 from dubio.tasks.sources.corpus import Document, Layout
-from dubio.types import IntArray, StrArray
 
 SIDE = 32
 _PIXELS = 3 * SIDE * SIDE

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dubio.errors import UnknownName
+from dubio.core.errors import UnknownName
+from dubio.core.types import UNLABELLED, Examples, IntArray, Split
 from dubio.tasks.cifar.forms import SIDE, Pictures
 from dubio.tasks.cifar.sets import CIFAR10, CIFAR100, FASHION, ImageSet
 from dubio.tasks.shift import levels
 from dubio.tasks.splits import balanced_rows
-from dubio.types import UNLABELLED, Examples, IntArray, Split
 
 JOINT = "+"
 NONE, ALL = "none", "all"

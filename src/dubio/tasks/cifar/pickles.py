@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
 
 _NAMES: Final = {
     "numpy.core.multiarray _reconstruct": "reconstruct",

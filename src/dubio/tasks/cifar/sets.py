@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
+from dubio.core.types import SourceCard
 from dubio.tasks.cifar import names
 from dubio.tasks.cifar.forms import (
     Form,
@@ -29,7 +30,6 @@ from dubio.tasks.pictures import read_arrays
 from dubio.tasks.sources.corpus import Corpus, Found, Original
 from dubio.tasks.sources.finding import find
 from dubio.tasks.sources.obtaining import by_hand, obtain, open_archive
-from dubio.types import SourceCard
 
 HOME = "https://www.cs.toronto.edu/~kriz"
 _CITATION = "A. Krizhevsky (2009), Learning Multiple Layers of Features from Tiny Images, University of Toronto"

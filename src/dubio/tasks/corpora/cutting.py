@@ -9,12 +9,12 @@ from typing import Literal
 
 import numpy as np
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.types import BoolArray, Examples, IntArray, Kind, SourceCard, Split, StrArray, Target, Task
 from dubio.tasks.corpora.counts import compared
 from dubio.tasks.shift import Novelty, hold_out, novel_names
 from dubio.tasks.sources.corpus import DataMissing, Document, Found
 from dubio.tasks.splits import PARTS, TEST, TRAIN, VAL, stratified_parts
-from dubio.types import BoolArray, Examples, IntArray, Kind, SourceCard, Split, StrArray, Target, Task
 
 Setting = Literal["in-domain", "novelty"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
 from dubio.tasks.sources.corpus import Document
 
 AS_IT_IS: Mapping[str, str] = {"train": "train", "val": "val", "test": "test"}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError
 from dubio.tasks.columns import plain_name
 from dubio.tasks.fundus.opening import pillow
 from dubio.tasks.fundus.photographs import Photograph, read_grade, read_quality

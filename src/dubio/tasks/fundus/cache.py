@@ -20,8 +20,8 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from dubio.errors import UserError
-from dubio.mapped import row_blocks
+from dubio.core.errors import UserError
+from dubio.core.lazy_rows import row_blocks
 from dubio.tasks.fundus.crew import cores, prepare_all
 from dubio.tasks.fundus.worker import Outcome
 from dubio.tasks.sources.places import CACHE_VARIABLE, cache_dir

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dubio.types import SourceCard
+from dubio.core.types import SourceCard
 
 DEEPDRID = SourceCard(
     source="https://github.com/deepdrdoc/DeepDRiD (regular fundus images)",

@@ -8,13 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from dubio.errors import UserError, listing
+from dubio.core.errors import UserError, listing
+from dubio.core.types import UNLABELLED, BoolArray, Examples, IntArray, Kind, Split, Target
 from dubio.tasks.fundus.gathered import Gathered
 from dubio.tasks.fundus.photographs import GRADES
 from dubio.tasks.fundus.shifting import SEVERE, SHIFTS, power_note, unasked_notes
 from dubio.tasks.parts_given import OUTSIDE, given_parts
 from dubio.tasks.splits import CAL, PARTS, TEST, TRAIN, VAL, stratified_parts
-from dubio.types import UNLABELLED, BoolArray, Examples, IntArray, Kind, Split, Target
 
 Predicted = Literal["binary", "ordinal"]
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import BadFile, UserError
-from dubio.mapped import MappedRows
+from dubio.core.errors import BadFile, UserError
+from dubio.core.lazy_rows import MappedRows
+from dubio.core.types import IntArray, SourceCard, StrArray
 from dubio.tasks.fundus.arrays import resized, side_columns
 from dubio.tasks.fundus.cache import prepared
 from dubio.tasks.fundus.cards import DEEPDRID, OWN
@@ -21,7 +22,6 @@ from dubio.tasks.fundus.photographs import UNKNOWN, Collection, Photograph
 from dubio.tasks.fundus.progress import on_screen
 from dubio.tasks.fundus.worker import Outcome, digest_of
 from dubio.tasks.pictures import read_arrays
-from dubio.types import IntArray, SourceCard, StrArray
 
 SIZES = (64, 128, 256, 512)
 """Pixels a side that photographs are prepared at."""

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
+from dubio.core.types import SourceCard
 from dubio.tasks.fundus import cards
 from dubio.tasks.fundus.deepdrid import deepdrid_parts, find_deepdrid
 from dubio.tasks.fundus.photographs import Collection, Files, Label, match, unlabelled
 from dubio.tasks.fundus.records import column, read_records
 from dubio.tasks.fundus.tables import find_table, table_parts
-from dubio.types import SourceCard
 
 Parts = list[tuple[list[Label], Path, str]]
 """Labels, the folder their images are in, and what is put before their ids."""

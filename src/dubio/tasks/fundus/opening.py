@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dubio.errors import MissingExtra
+from dubio.core.errors import MissingExtra
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
+from dubio.core.types import SourceCard
 from dubio.tasks.fundus.findings import Finding
-from dubio.types import SourceCard
 
 GRADES = ("none", "mild", "moderate", "severe", "proliferative")
 """The five grades of diabetic retinopathy, by their number."""

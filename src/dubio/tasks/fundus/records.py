@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
 
 Record = dict[str, str]
 """A row by the column's name in lower case, every value a text without white space around it."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dubio.errors import UnknownName
+from dubio.core.errors import UnknownName
+from dubio.core.types import BoolArray
 from dubio.tasks.fundus.gathered import Gathered
 from dubio.tasks.fundus.photographs import UNKNOWN
 from dubio.tasks.sources.corpus import DataMissing
-from dubio.types import BoolArray
 
 SEVERE = 3
 """The first of the grades that a shift of severity holds out."""

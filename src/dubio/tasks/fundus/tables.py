@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dubio.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 from dubio.tasks.fundus.photographs import Label
 from dubio.tasks.fundus.records import column, read_records
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
 
 
 @dataclass(frozen=True)

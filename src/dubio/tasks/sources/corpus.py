@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from dubio.errors import UserError
-from dubio.types import SourceCard
+from dubio.core.errors import UserError
+from dubio.core.types import SourceCard
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dubio.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError
 from dubio.tasks.sources.corpus import DataMissing
 
 Progress = Callable[[int, int | None], None]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from dubio.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError
 from dubio.tasks.sources.archive import extract
 from dubio.tasks.sources.corpus import Corpus, DataMissing, Found, Original
 from dubio.tasks.sources.download import Progress, download, file_sha256

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
 from dubio.tasks.sources.corpus import DataMissing, Wheel
 from dubio.tasks.sources.download import file_sha256
 

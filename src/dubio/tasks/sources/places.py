@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 
 DATA_VARIABLE = "DUBIO_DATA"
 CACHE_VARIABLE = "DUBIO_CACHE"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import UserError
+from dubio.core.errors import UserError
 from dubio.tasks.fundus.opening import Unreadable, pillow
 
 _TAIL = 4096

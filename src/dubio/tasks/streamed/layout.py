@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from dubio.errors import BadFile, listing
-from dubio.types import IntArray, StrArray
+from dubio.core.errors import BadFile, listing
+from dubio.core.types import IntArray, StrArray
 
 LOOKS = (
     "train/n01440764/*.JPEG and so on for each class, and val/n01440764/*.JPEG or val/*.JPEG with a file of labels "

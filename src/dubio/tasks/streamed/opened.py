@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from dubio.errors import BadFile
+from dubio.core.errors import BadFile
+from dubio.core.types import SourceCard
 from dubio.tasks.fundus.findings import Finding, summary
 from dubio.tasks.sources.corpus import DataMissing
 from dubio.tasks.sources.places import DATA_VARIABLE, data_folders
 from dubio.tasks.streamed.layout import LOOKS, Files, find_root, read_folders
 from dubio.tasks.streamed.survey import memory, unreadable
-from dubio.types import SourceCard
 
 CARD = SourceCard(
     source="https://www.image-net.org/download.php (ILSVRC 2012; an account and its terms are asked for)",

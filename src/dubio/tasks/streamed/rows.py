@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.errors import BadFile
-from dubio.mapped import LazyRows
+from dubio.core.errors import BadFile
+from dubio.core.lazy_rows import LazyRows
+from dubio.core.types import IntArray, StrArray
 from dubio.tasks.fundus.opening import Unreadable
 from dubio.tasks.streamed.decoding import Square, decoded
-from dubio.types import IntArray, StrArray
 
 THREADS = min(8, os.cpu_count() or 1)
 """Files decoded side by side; Pillow decodes outside the interpreter's lock, and the pixels do not depend on it."""

@@ -1,0 +1,390 @@
+"""Passes over blocks of rows: small enough for the cache, in one thread or several, and in bounded memory.
+
+An array ``[S, N, K]`` of logits may be far larger than memory. It is worked through in blocks of rows with all samples
+and classes of each; what a pass keeps between blocks is one number a row or so. Of a memory-mapped file the pages
+that a pass is done with are given back, so that resident memory does not grow with the file.
+
+Exponentials of a block of softmax logits, and sums over them, without an array more than is needed.
+
+One exponential a value is all that pooling and entropies take: with e = exp(z) and t = Σ_k e_k, the probability is e/t
+and its entropy log t − Σ_k e_k z_k / t. Logits within ±69 are not even shifted. Every row is summed on its own, so its
+result does not depend on which block it is in.
+
+From sampled logits to log-probabilities: the one place where samples are pooled.
+
+The predictive of a method with S samples is the *mean of probabilities*, p̄ = (1/S) Σ_s p_s, never the softmax of mean
+logits. p = 0 and p = 1 stay exact; a mean too small for a double is found in log space, log p̄ = logsumexp_s log p_s −
+log S. Work is done in blocks of rows that fit the cache.
+
+What most metrics need of a multi-class prediction: five numbers a row, found in one pass.
+
+With w the pooled log-probabilities of a row up to a constant, c the decided class, and r = Σ_{k≠c} exp(w_k − w_c)::
+
+    top p̄_c = 1/(1 + r)      rest 1 − p̄_c = r/(1 + r)      log p̄_y = (w_y − w_c) − log(1 + r)
+
+No digits are lost where p̄_c is near one: the rest is summed from the other classes, never taken from one. Logits in
+float32 are exponentiated in float32, which moves r by 1e-7 of itself, less than scores are told apart by.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.core.errors import UserError
+from dubio.core.types import BoolArray, FloatArray, IntArray
+
+BLOCK_BYTES = 5 << 17
+"""Bytes of float64 logits that one block of rows may hold: it and its exponentials stay in the second-level cache."""
+
+SHARED_BLOCKS = 8
+"""Blocks are so many times larger when threads share them: each call then outlasts the handing over of Python's lock,
+which costs more than the second-level cache saves."""
+
+MAPPED_BYTES = 1 << 26
+"""Bytes of a mapped file that one thread reads before its pages are given back."""
+
+_LINE = 64
+"""Bytes of a cache line: vectors that straddle two lines take a sixth longer."""
+
+_THREADS: ContextVar[int] = ContextVar("threads", default=1)
+
+
+def row_blocks(samples: int, rows: int, classes: int, *, block_bytes: int = BLOCK_BYTES) -> Iterator[slice]:
+    """Slices over rows such that one block of all samples and classes stays small.
+
+    Args:
+        samples: Samples a row.
+        rows: Rows in all.
+        classes: Classes a row.
+        block_bytes: Bytes of float64 values a block may hold.
+    """
+    step = max(1, block_bytes // max(1, 8 * samples * classes))
+    for start in range(0, rows, step):
+        yield slice(start, min(rows, start + step))
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Within this, passes over predictions share their blocks among so many threads; results do not change.
+
+    Args:
+        count: At least one; one is the default.
+
+    Raises:
+        UserError: For fewer.
+    """
+    if count < 1:
+        raise UserError(f"threads must be at least 1; given {count}.")
+    token = _THREADS.set(count)
+    try:
+        yield
+    finally:
+        _THREADS.reset(token)
+
+
+class Room:
+    """Memory that one thread uses again for every block, so that a pass allocates once."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, NDArray[np.uint8]] = {}
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: type[np.floating] = np.float64) -> FloatArray:
+        """An uninitialised array, valid until the same name is asked for again."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        held = self._held.get(name)
+        if held is None or held.size < size:
+            raw = np.empty(size + _LINE, dtype=np.uint8)
+            held = self._held[name] = raw[-raw.ctypes.data % _LINE :][:size]
+        return held[:size].view(dtype).reshape(shape)
+
+
+Work = Callable[[slice, Room], None]
+
+
+def over_rows(array: NDArray[Any], work: Work, *, block_bytes: int = BLOCK_BYTES) -> None:
+    """Do some work for every block of rows of an array ``[S, N, K]``.
+
+    Args:
+        array: What the work reads; if it is mapped from a file, its pages are given back as the pass goes on.
+        work: Called with the rows of a block and the room of its thread; must write to these rows alone.
+        block_bytes: Bytes of float64 values a block may hold.
+    """
+    wanted = _THREADS.get()
+    each = block_bytes if wanted == 1 else SHARED_BLOCKS * block_bytes
+    blocks = list(row_blocks(*array.shape, block_bytes=each))
+    count = min(wanted, len(blocks))
+    if count == 1:
+        _run(array, work, blocks)
+        return
+    cuts = [len(blocks) * index // count for index in range(count + 1)]
+    with ThreadPoolExecutor(count) as pool:
+        parts = [pool.submit(_run, array, work, blocks[cuts[i] : cuts[i + 1]]) for i in range(count)]
+        for part in parts:
+            part.result()
+
+
+def _run(array: NDArray[Any], work: Work, blocks: list[slice]) -> None:
+    room, mapping = Room(), mapping_of(array)
+    row_bytes = array.nbytes // array.shape[1]
+    unreleased = 0
+    for rows in blocks:
+        work(rows, room)
+        unreleased += (rows.stop - rows.start) * row_bytes
+        if mapping is not None and unreleased >= MAPPED_BYTES:
+            mapping.madvise(mmap.MADV_DONTNEED)
+            unreleased = 0
+    if mapping is not None:
+        mapping.madvise(mmap.MADV_DONTNEED)
+
+
+def mapping_of(array: NDArray[Any]) -> mmap.mmap | None:
+    """The read-only file mapping that an array is a view of, or None; only such pages can be dropped without loss."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if isinstance(base, np.memmap) and base.mode != "r":
+            return None
+        base = base.base
+    # Windows cannot give pages back on request; there the system itself trims them.
+    return base if isinstance(base, mmap.mmap) and hasattr(base, "madvise") else None
+
+
+FAR = 69.0
+"""Logits up to this size are exponentiated as they are: nothing overflows, and squares do not either."""
+
+_LOW, _HIGH = float(np.exp(-FAR)), float(np.exp(FAR))
+
+
+class Exponentials(NamedTuple):
+    """Of a block: logits ``[S, n, K]`` in float64 (shifted where needed), their exponentials, and ``[S, n]`` totals."""
+
+    logits: FloatArray
+    values: FloatArray
+    totals: FloatArray
+
+
+def exponentials(block: NDArray[Any], room: Room) -> Exponentials:
+    """The exponentials of logits ``[S, n, K]``; every row has a finite one."""
+    logits, values = room.array("logits", block.shape), room.array("values", block.shape)
+    np.copyto(logits, block)
+    with np.errstate(over="ignore", under="ignore"):
+        np.exp(logits, out=values)
+        totals = row_sums(values)
+        if not (totals.min() > _LOW and totals.max() < _HIGH):
+            logits -= logits.max(axis=-1, keepdims=True)
+            np.exp(logits, out=values)
+            totals = row_sums(values)
+    return Exponentials(logits, values, totals)
+
+
+def row_sums(values: FloatArray) -> FloatArray:
+    """Σ_k over the last axis."""
+    return np.asarray(np.matmul(values[..., None, :], np.ones((values.shape[-1], 1), values.dtype))[..., 0, 0])
+
+
+def row_products(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Σ_k a_k b_k over the last axis."""
+    return np.asarray(np.matmul(first[..., None, :], second[..., :, None])[..., 0, 0])
+
+
+def mean_over_samples(found: Exponentials) -> FloatArray:
+    """p̄ = mean_s e_s / t_s of a block, ``[n, K]``."""
+    weights = 1.0 / (found.totals * len(found.totals))
+    return np.asarray(np.matmul(weights.T[:, None, :], found.values.transpose(1, 0, 2))[:, 0])
+
+
+TINY = 1e-280
+"""Mean probabilities below this are found again in log space: they may have lost samples that are too small."""
+
+
+def log_softmax(logits: FloatArray) -> FloatArray:
+    """Row-wise log-softmax over the last axis; −inf logits give −inf, never NaN."""
+    top = np.max(logits, axis=-1, keepdims=True)
+    shifted = logits - np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        shifted -= np.log(np.sum(np.exp(shifted), axis=-1, keepdims=True))
+    return shifted
+
+
+def log_sigmoid(logits: FloatArray) -> FloatArray:
+    """log σ(z) = −log(1 + e^{−z}), without overflow; −inf gives −inf."""
+    return -np.logaddexp(0.0, -logits)
+
+
+def log_mean_exp(values: FloatArray) -> FloatArray:
+    """log of the mean of exponentials over the first axis."""
+    top = np.max(values, axis=0, keepdims=True)
+    safe = np.where(np.isfinite(top), top, 0.0)
+    with np.errstate(divide="ignore"):
+        out: FloatArray = np.log(np.mean(np.exp(values - safe), axis=0)) + safe[0]
+    return out
+
+
+def pool_softmax(logits: NDArray[Any], temperature: float, room: Room | None = None) -> FloatArray:
+    """log p̄ of a block [S, n, K] of softmax logits, at a temperature applied after pooling.
+
+    Args:
+        logits: Every row of every sample has a finite one.
+        temperature: Applied to log p̄.
+        room: Memory to work in.
+    """
+    if len(logits) == 1:
+        pooled = log_softmax(logits[0].astype(np.float64))
+    else:
+        mean = mean_over_samples(exponentials(logits, Room() if room is None else room))
+        lost = (mean < TINY).any(axis=1)
+        with np.errstate(divide="ignore"):
+            pooled = np.log(mean, out=mean)
+        if lost.any():
+            pooled[lost] = log_mean_exp(log_softmax(logits[:, lost].astype(np.float64)))
+    return pooled if temperature == 1.0 else log_softmax(pooled / temperature)
+
+
+def pool_sigmoid(logits: FloatArray, temperature: float) -> tuple[FloatArray, FloatArray]:
+    """(log p̄, log(1 − p̄)) of a block [S, n, K] of per-label logits, at a temperature applied after pooling."""
+    wide = logits.astype(np.float64)
+    yes, no = log_mean_exp(log_sigmoid(wide)), log_mean_exp(log_sigmoid(-wide))
+    if temperature == 1.0:
+        return yes, no
+    with np.errstate(invalid="ignore"):
+        odds = (yes - no) / temperature
+    return log_sigmoid(odds), log_sigmoid(-odds)
+
+
+TIE = 1e-12
+"""Log-probabilities this close to the highest count as equal to it: pooling in another order moves the last bit."""
+
+SPACED = 2.0**-15
+"""From this size on, neighbouring float32 numbers differ by more than ``TIE``: only equal ones tie."""
+
+NEAR = (-10.0, 38.0)
+"""Where the highest logit of a row may lie for its float32 exponentials, and their squares, to be in range."""
+
+FAINT = 1e-25
+"""Sums of float32 exponentials below this are found again in float64, which has room for smaller ones."""
+
+SUMMARY_BYTES = 1 << 21
+"""Bytes a block would have in float64; in float32, it and its exponentials stay in the second-level cache."""
+
+
+@dataclass(frozen=True, eq=False)
+class Summary:
+    """What a multi-class or ordinal prediction comes down to, every array ``[N]``.
+
+    Attributes:
+        chosen: The most probable class; of equally probable ones the first in class order.
+        top: max_k p̄_k.
+        rest: 1 − max_k p̄_k, summed from the others: exact also where the first is near one.
+        rest_squares: Σ_k p̄_k² without the chosen class.
+        log_label: log p̄_y; NaN where the row is unlabelled.
+    """
+
+    chosen: IntArray
+    top: FloatArray
+    rest: FloatArray
+    rest_squares: FloatArray
+    log_label: FloatArray
+
+    @classmethod
+    def joined(cls, parts: Sequence[Summary]) -> Summary:
+        """Summaries one after another."""
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+
+    def take(self, rows: IntArray | slice) -> Summary:
+        """The same of these rows."""
+        return Summary(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+class Sums:
+    """What a pass over blocks of rows collects for the summary, every array ``[N]``.
+
+    Attributes:
+        chosen: c, the decided class.
+        highest: w_c, as it was exponentiated.
+        margin: w_y − w_c.
+        others: Σ_{k≠c} e^{w_k}.
+        squares: Σ_{k≠c} e^{2 w_k}.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.chosen = np.empty(rows, dtype=np.int64)
+        self.highest, self.margin, self.others, self.squares = (np.empty(rows) for _ in range(4))
+
+    def fill(
+        self, rows: slice, logs: NDArray[Any], labels: IntArray, room: Room, highest: IntArray | None = None
+    ) -> None:
+        """Collect a block of rows.
+
+        Args:
+            rows: Which.
+            logs: ``[n, K]`` log-probabilities up to a constant a row, float32 or float64; a finite one in every row.
+            labels: ``[n]`` class index, negative where there is none.
+            room: Memory to work in.
+            highest: ``[n]`` the place of the highest log-probability, where it is known.
+        """
+        starts = np.arange(0, logs.size, logs.shape[1])
+        chosen = logs.argmax(axis=1) if highest is None else highest
+        top = logs.ravel()[starts + chosen]
+        chosen = decided(logs, chosen, top)
+        self.chosen[rows], self.highest[rows] = chosen, top
+        self.margin[rows] = logs.ravel()[starts + np.maximum(labels, 0)]
+        self.margin[rows] -= self.highest[rows]
+        if logs.dtype == np.float32 and NEAR[0] <= top.min() and top.max() <= NEAR[1]:
+            self.others[rows], self.squares[rows] = _others(logs, starts + chosen, room, np.float32)
+            faint = np.flatnonzero(self.others[rows] < FAINT)
+            if len(faint) == 0:
+                return
+            rows, chosen, logs = rows.start + faint, chosen[faint], logs[faint]
+            starts = starts[: len(faint)]
+        wide = logs.astype(np.float64)
+        if np.abs(self.highest[rows]).max() > FAR:
+            wide -= self.highest[rows][:, None]
+            self.highest[rows] = 0.0
+        self.others[rows], self.squares[rows] = _others(wide, starts + chosen, room, np.float64)
+
+    def summary(self, labels: IntArray) -> Summary:
+        """What the sums of all rows come down to."""
+        scale = np.exp(-self.highest)
+        ratio = self.others * scale
+        top = 1.0 / (1.0 + ratio)
+        log_label = self.margin - np.log1p(ratio)
+        log_label[labels < 0] = np.nan
+        return Summary(self.chosen, top, ratio * top, self.squares * np.square(scale * top), log_label)
+
+
+def _others(
+    logs: NDArray[Any], chosen: IntArray, room: Room, dtype: type[np.floating]
+) -> tuple[FloatArray, FloatArray]:
+    """Sums of the exponentials, and of their squares, but for those at the flat places ``chosen``."""
+    values = room.array("values", logs.shape, dtype)
+    np.exp(logs, out=values)
+    values.ravel()[chosen] = 0.0
+    ones = np.ones(logs.shape[1], dtype)
+    sums = values @ ones
+    return sums, np.square(values, out=values) @ ones
+
+
+def decided(logs: NDArray[Any], highest: IntArray, top: NDArray[Any]) -> IntArray:
+    """The first class within ``TIE`` of the highest of each row, ``[n]``.
+
+    Args:
+        logs: ``[n, K]``, float32 or float64.
+        highest: ``[n]`` the place of the first highest value of each row.
+        top: ``[n]`` that value.
+    """
+    if logs.dtype == np.float32 and np.abs(top).min() >= SPACED:
+        return highest
+    close: BoolArray = np.abs(top) < SPACED if logs.dtype == np.float32 else np.ones(len(logs), dtype=bool)
+    near = logs[close].astype(np.float64)
+    chosen = highest.copy()
+    chosen[close] = np.argmax(near >= near.max(axis=1, keepdims=True) - TIE, axis=1)
+    return chosen

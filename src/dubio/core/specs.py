@@ -1,0 +1,175 @@
+"""Parts: small frozen values that say what to do and can be written down.
+
+Every slot of a recipe, every encoder setting is a *part*: a frozen dataclass registered under a name and a hand-bumped
+version. :func:`describe` turns it into JSON with every default filled in, which is what identities are hashed from;
+:func:`restore` turns that JSON back into the same value, which is how jobs reach worker processes.
+
+Identity: what a thing is called is the hash of everything that decides its content.
+
+An id is the SHA-256 of the canonical JSON of a resolved specification. Device, jobs, batch size at prediction and
+timings are never part of one. The pinned hashes in the tests hold this file still: changing what it returns orphans
+every store.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dubio.core.errors import StoreError, UnknownName, UserError
+from dubio.core.registry import import_rooms
+
+T = TypeVar("T")
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+_PARTS: dict[str, type[Any]] = {}
+
+ADDED = "added"
+"""The mark of a field that came later."""
+
+ROOMS = (
+    "dubio.encoders",
+    "dubio.inference",
+    "dubio.networks",
+    "dubio.networks.heads",
+    "dubio.training",
+    "dubio.methods",
+)
+"""Where dubio's own parts live."""
+
+
+def part(name: str, *, version: int = 1) -> Callable[[type[T]], type[T]]:
+    """Register a frozen dataclass as a part.
+
+    Args:
+        name: Its name in a description; unique among all parts.
+        version: Bumped by hand whenever the same fields come to mean something else.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        if not dataclasses.is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+            raise TypeError(f"{cls.__name__}: a part is a frozen dataclass")
+        known = _PARTS.get(name)
+        if known is not None and known.__qualname__ != cls.__qualname__:
+            raise UserError(f"part {name!r} is already defined by {known.__module__}.{known.__qualname__}.")
+        _PARTS[name] = cls
+        cls.part_name = name  # type: ignore[attr-defined]
+        cls.part_version = version  # type: ignore[attr-defined]
+        return cls
+
+    return decorate
+
+
+def added(default: Any) -> Any:
+    """A field that a part gained after values of it had been stored: at its default it is no part of the description.
+
+    A stored fit was made as the new field's default makes it, so that it keeps its identity.
+    """
+    return dataclasses.field(default=default, metadata={ADDED: default})
+
+
+def name_of(value: object) -> str:
+    """The registered name of a part."""
+    return str(type(value).part_name)  # type: ignore[attr-defined]
+
+
+def known_parts() -> dict[str, type[Any]]:
+    """Every registered part, by name."""
+    return dict(_PARTS)
+
+
+def describe(value: Any) -> Any:
+    """The JSON form of a value made of parts, tuples, mappings and scalars.
+
+    Raises:
+        TypeError: For a value that has no JSON form; identities must never depend on a ``repr``.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [describe(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): describe(item) for key, item in value.items()}
+    if hasattr(type(value), "part_name"):
+        shown = [field for field in dataclasses.fields(value) if not _unchanged(value, field)]
+        fields = {field.name: describe(getattr(value, field.name)) for field in shown}
+        return {"part": value.part_name, "version": value.part_version, **fields}
+    raise TypeError(f"{value!r} is not a part and has no JSON form")
+
+
+def _unchanged(value: Any, field: dataclasses.Field[Any]) -> bool:
+    return ADDED in field.metadata and getattr(value, field.name) == field.metadata[ADDED]
+
+
+def restore(description: Any) -> Any:
+    """The value a description was made from; lists come back as tuples.
+
+    Raises:
+        UnknownName: When a part of that name is not registered (its plugin is not loaded, say).
+        UserError: When the part's version is not the one this dubio knows.
+    """
+    if isinstance(description, list):
+        return tuple(restore(item) for item in description)
+    if not isinstance(description, dict):
+        return description
+    if "part" not in description:
+        return {key: restore(item) for key, item in description.items()}
+    if description["part"] not in _PARTS:
+        # Another process wrote this; here nothing may have imported the module yet.
+        import_rooms(*ROOMS)
+    cls = _PARTS.get(description["part"])
+    if cls is None:
+        raise UnknownName("part", description["part"], _PARTS)
+    if description["version"] != cls.part_version:
+        raise UserError(
+            f"part {description['part']!r} has version {description['version']} in this description; "
+            f"this dubio knows version {cls.part_version}."
+        )
+    fields = {key: restore(item) for key, item in description.items() if key not in ("part", "version")}
+    return cls(**fields)
+
+
+ID = re.compile(r"[0-9a-f]{64}")
+CHUNK = 1 << 20
+
+
+def canonical(value: Any) -> bytes:
+    """The one JSON text of a value: keys sorted, no spaces, UTF-8 as it is, no NaN.
+
+    Raises:
+        ValueError: For NaN or an infinity, which have no JSON form.
+        TypeError: For a value that has no JSON form.
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "surrogatepass")
+
+
+def identity(spec: Any) -> str:
+    """The id of a specification: SHA-256 of its canonical JSON, in hex."""
+    return hashlib.sha256(canonical(spec)).hexdigest()
+
+
+def check_id(identifier: str) -> str:
+    """Return an id that has the form of one; anything else could be a path out of the store.
+
+    Raises:
+        StoreError: When it is not 64 hexadecimal digits.
+    """
+    if not ID.fullmatch(identifier):
+        raise StoreError(f"an id is 64 hexadecimal digits; given {identifier!r}.")
+    return identifier
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as source:
+        while chunk := source.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

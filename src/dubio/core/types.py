@@ -1,0 +1,262 @@
+"""The words and array types that every room shares: kinds of splits, targets, directions, needs.
+
+The core types: splits, tasks, predictions, metrics, runs.
+
+Everything left of :class:`Predictions` may be replaced by the user's own system; everything right of it needs only
+numpy and scipy. These types hold data and check it; they train nothing and score nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.core.errors import UnknownName, UserError, one_of
+from dubio.core.lazy_rows import LazyRows
+
+if TYPE_CHECKING:
+    from dubio.core.predictions import Predictions
+
+
+Kind = Literal["train", "val", "cal", "id", "shift", "ood"]
+"""What a split is for. ``cal`` is seen neither by training nor by selection."""
+
+Target = Literal["multiclass", "multilabel", "ordinal"]
+Modality = Literal["text", "image", "table"]
+Direction = Literal["higher", "lower"]
+Need = Literal["labels", "samples", "ood", "data_variance", "model_variance", "two_classes"]
+
+FloatArray = NDArray[np.floating]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+StrArray = NDArray[np.str_]
+Inputs = tuple[str, ...] | NDArray[Any] | LazyRows
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+TARGETS: tuple[Target, ...] = get_args(Target)
+
+UNLABELLED = -1
+"""The label of an example that belongs to none of the task's classes, or whose class is not known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Raw examples, as they come from a data set, before any encoder has seen them.
+
+    Attributes:
+        inputs: Text: a tuple of strings. Images: uint8 ``[N, H, W, C]``, in memory or in a file. Tables: float
+            ``[N, D]``, NaN = missing.
+        labels: Class index ``[N]`` (−1: none of the task's classes), or multi-hot ``[N, K]``.
+        ids: What an example is called, unique within a data set.
+        group: What belongs together (a patient, a document) and is never torn apart or resampled singly.
+        facts: What else is known of every example, by name (a hospital, a quality): subgroups for the report. No part
+            of the fingerprint, since nothing is learned from it.
+    """
+
+    inputs: Inputs
+    labels: IntArray
+    ids: StrArray | None = None
+    group: StrArray | None = None
+    facts: Mapping[str, StrArray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, column in self.facts.items():
+            if len(column) != len(self.inputs):
+                raise UserError(f"fact {name!r} has {len(column)} rows, inputs has {len(self.inputs)}.")
+        for name in ("labels", "ids", "group"):
+            column = getattr(self, name)
+            if column is not None and len(column) != len(self.inputs):
+                raise UserError(f"{name} has {len(column)} rows, inputs has {len(self.inputs)}.")
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def take(self, rows: IntArray) -> Examples:
+        """The examples at these rows, in this order."""
+        inputs: Inputs
+        if isinstance(self.inputs, tuple):
+            inputs = tuple(self.inputs[int(i)] for i in rows)
+        else:
+            inputs = self.inputs.take(rows) if isinstance(self.inputs, LazyRows) else self.inputs[rows]
+        return Examples(
+            inputs,
+            self.labels[rows],
+            None if self.ids is None else self.ids[rows],
+            None if self.group is None else self.group[rows],
+            {name: column[rows] for name, column in self.facts.items()},
+        )
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the content: inputs, labels, ids and groups; facts do not count."""
+        digest = hashlib.sha256()
+        if isinstance(self.inputs, tuple):
+            for text in self.inputs:
+                raw = text.encode("utf-8", "surrogatepass")
+                digest.update(len(raw).to_bytes(8, "little"))
+                digest.update(raw)
+        elif isinstance(self.inputs, LazyRows):
+            digest.update(self.inputs.content())
+        else:
+            _hash_array(digest, self.inputs)
+        for column in (self.labels, self.ids, self.group):
+            digest.update(b"|")
+            if column is not None:
+                _hash_array(digest, column)
+        return digest.hexdigest()
+
+
+def _hash_array(digest: Any, array: NDArray[Any]) -> None:
+    """Feed shape, type and bytes; the width of a string array does not count."""
+    digest.update(str(array.shape).encode())
+    if array.dtype.kind == "U":
+        digest.update("\x00".join(array.tolist()).encode("utf-8", "surrogatepass"))
+        return
+    digest.update(array.dtype.str.encode())
+    digest.update(np.ascontiguousarray(array).data)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A named part of a task's data with what it is for and the hash of its content."""
+
+    name: str
+    kind: Kind
+    data: Examples
+    fingerprint: str
+
+    @classmethod
+    def of(cls, name: str, kind: Kind, data: Examples) -> Split:
+        """Make a split and hash its content."""
+        one_of("kind", kind, KINDS)
+        return cls(name, kind, data, data.fingerprint())
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+
+@dataclass(frozen=True)
+class SourceCard:
+    """Where data comes from and on what terms.
+
+    Attributes:
+        source: The package, address or file it was read from.
+        revision: The version of that source.
+        licence: Its licence.
+        citation: Whom to cite.
+        description: One or two sentences a reader of the report needs.
+    """
+
+    source: str
+    revision: str
+    licence: str
+    citation: str
+    description: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A data set made ready: what goes in, what comes out, and its splits.
+
+    Attributes:
+        name: The task's registered name, or the user's.
+        inputs: What an example is.
+        target: What is predicted.
+        classes: The names of the classes, in the order of the label index.
+        splits: At least one ``train``, one ``val`` and one ``id``.
+        card: Source card.
+        notes: What a reader must know of these splits: duplicates found, rows dropped.
+    """
+
+    name: str
+    inputs: Modality
+    target: Target
+    classes: tuple[str, ...]
+    splits: tuple[Split, ...]
+    card: SourceCard
+    notes: tuple[str, ...] = ()
+
+    def split(self, name: str) -> Split:
+        """The split of that name.
+
+        Raises:
+            UnknownName: When there is none.
+        """
+        for split in self.splits:
+            if split.name == name:
+                return split
+        raise UnknownName(f"split of task {self.name}", name, [split.name for split in self.splits])
+
+    def of_kind(self, *kinds: Kind) -> tuple[Split, ...]:
+        """The splits of these kinds, in the task's order."""
+        return tuple(split for split in self.splits if split.kind in kinds)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number computed from predictions, and what may be done with it.
+
+    Attributes:
+        name: Its registered name.
+        better: Which way is better.
+        compute: The value on a set of predictions.
+        per_example: Contributions whose mean is the value, where it is such a mean.
+        needs: What the predictions must have for it to be defined.
+        targets: The targets it is defined for.
+        comparable: False for what must not rank different models; ``why_not`` says why.
+        why_not: The reason, in one sentence.
+        version: Bumped by hand when the definition changes.
+        summary: One line for ``dubio list metrics``.
+        interval: ``percentile``, or ``centred`` for an estimate that resampling itself pushes up or down, such as a sum
+            of absolute differences: its bootstrap interval takes the spread of the replicates, not their place.
+    """
+
+    name: str
+    better: Direction
+    compute: Callable[[Predictions], float]
+    per_example: Callable[[Predictions], FloatArray] | None = None
+    needs: frozenset[Need] = frozenset()
+    targets: frozenset[Target] = frozenset(TARGETS)
+    comparable: bool = True
+    why_not: str = ""
+    version: int = 1
+    summary: str = ""
+    interval: Literal["percentile", "centred"] = "percentile"
+
+
+Status = Literal["done", "failed", "pending"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One line of a benchmark: a method on a task with a seed, and where its predictions are.
+
+    Attributes:
+        id: Identity: the prediction's id.
+        task: Task name.
+        network: Network name.
+        method: The method's name in this benchmark.
+        seed: The benchmark's seed.
+        member: Which independent fit of that seed, or None for a method that uses several.
+        fits: The fits it draws from.
+        spec: The resolved specification its id is the hash of.
+        status: Whether its predictions are whole.
+        timings: Seconds by phase, and what they were measured on; never part of an identity.
+        environment: Versions and device, for the record.
+    """
+
+    id: str
+    task: str
+    network: str
+    method: str
+    seed: int
+    member: int | None
+    fits: tuple[str, ...]
+    spec: Mapping[str, Any]
+    status: Status = "pending"
+    timings: Mapping[str, float] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)

@@ -1,1 +1,0 @@
-"""Batches of encoded examples as tensors."""

@@ -1,0 +1,96 @@
+"""The heteroscedastic head: logits with a learned noise of their own (text paper, eq. 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from dubio.core.errors import UserError
+from dubio.core.specs import part
+from dubio.core.types import Target
+from dubio.networks.heads.head import Head, HeadModule, Scores, bernoulli_loss, log_mean_exp
+from dubio.networks.noise import Site
+
+Link = Literal["softmax", "sigmoid"]
+
+
+class HeteroscedasticHead(HeadModule):
+    """Two layers, μ and log σ²; v = μ + σ·ε, integrated over draws of ε in every mode."""
+
+    uncertain = ("mu", "log_variance")
+
+    def __init__(self, width: int, classes: int, *, draws: int, link: Link) -> None:
+        """Make both layers, each behind a site of its own, and one shared site for fixed dropout."""
+        super().__init__()
+        self.draws = draws
+        self.link = link
+        self.normals = draws * classes
+        self.mu = nn.Linear(width, classes)
+        self.log_variance = nn.Linear(width, classes)
+        self.site = Site("head", width, accepts=("dropout",))
+        self.mu_site = Site("mu", width, accepts=("concrete_dropout",), weights=lambda: (self.mu.weight,))
+        self.sigma_site = Site(
+            "sigma", width, accepts=("concrete_dropout",), weights=lambda: (self.log_variance.weight,)
+        )
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(μ, log σ²) side by side, ``[B, 2K]``."""
+        shared = self.site(features)
+        return torch.cat([self.mu(self.mu_site(shared)), self.log_variance(self.sigma_site(shared))], dim=-1)
+
+    def sampled(self, output: Tensor) -> Tensor:
+        """Logits v = μ + σ ε, ``[draws, B, K]``."""
+        mu, log_variance = output.chunk(2, dim=-1)
+        if self.given is not None:
+            epsilon = self.given.reshape(mu.shape[0], self.draws, mu.shape[1]).transpose(0, 1)
+        else:
+            epsilon = torch.randn(self.draws, *mu.shape, generator=self.generator).to(mu.device)
+        return mu + torch.exp(0.5 * log_variance) * epsilon
+
+    def loss(self, output: Tensor, labels: Tensor) -> Tensor:
+        """−[logsumexp_t log p_t(y) − log T], per label and summed for a sigmoid link."""
+        logits = self.sampled(output)
+        if self.link == "sigmoid":
+            return -log_mean_exp(-bernoulli_loss(logits, labels.expand(logits.shape))).sum(-1)
+        log_probs = torch.log_softmax(logits, dim=-1)
+        index = labels.expand(self.draws, -1).unsqueeze(-1)
+        return -log_mean_exp(log_probs.gather(-1, index).squeeze(-1))
+
+    def scores(self, output: Tensor) -> Scores:
+        """Logits of the integrated probabilities (log p̄, or log p̄ − log(1 − p̄) a label), and σ²."""
+        logits = self.sampled(output)
+        variance = torch.exp(output.chunk(2, dim=-1)[1])
+        if self.link == "softmax":
+            return Scores(log_mean_exp(torch.log_softmax(logits, dim=-1)), variance)
+        yes = log_mean_exp(nn.functional.logsigmoid(logits))
+        no = log_mean_exp(nn.functional.logsigmoid(-logits))
+        return Scores(yes - no, variance)
+
+
+@part("heteroscedastic")
+@dataclass(frozen=True)
+class Heteroscedastic:
+    """Logits with input-dependent Gaussian noise.
+
+    Attributes:
+        draws: Draws of ε a prediction and a loss integrate over (T).
+        link: Softmax over classes, or a sigmoid a label; chosen by the task's target.
+    """
+
+    draws: int = 10
+    link: Link = "softmax"
+
+    def __post_init__(self) -> None:
+        if self.draws < 1:
+            raise UserError(f"heteroscedastic: draws must be at least 1; given {self.draws}.")
+
+    def for_target(self, target: Target) -> Head:
+        """The same head with the link the target asks for."""
+        return replace(self, link="sigmoid" if target == "multilabel" else "softmax")
+
+    def build(self, width: int, classes: int) -> HeadModule:
+        """The module."""
+        return HeteroscedasticHead(width, classes, draws=self.draws, link=self.link)

@@ -1,9 +1,0 @@
-"""Pre-trained encoders: found by folder, package or hub name, known by their content, kept in the cache."""
-
-from __future__ import annotations
-
-from dubio.pretrained.extra import module
-from dubio.pretrained.kept import ENCODER, folder_of, source_of
-from dubio.pretrained.naming import encoder_argument, settle, settled
-
-__all__ = ["ENCODER", "encoder_argument", "folder_of", "module", "settle", "settled", "source_of"]

@@ -1,0 +1,84 @@
+"""The deep-ensemble equivalent against the number of samples (P Figs 3 and 7–9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+
+from dubio.reporting.figures.canvas import WIDTH, blank, legend_height, method_legend, styled
+from dubio.reporting.style import CONTROL, FAMILIES, MUTED, SPARE, Look
+from dubio.statistics.ensemble_equivalent import EquivalentRange
+
+SHADE = 0.16
+LOG_FROM = 20
+"""From this many samples on, the horizontal axis is logarithmic."""
+
+
+@dataclass(frozen=True, eq=False)
+class EquivalentSeries:
+    """One method's equivalents with 1, 2, … samples."""
+
+    look: Look
+    ranges: tuple[EquivalentRange, ...]
+
+
+def looks_by_name(names: Sequence[str]) -> dict[str, Look]:
+    """A look for each system: that of the family of its name, else a spare one."""
+    spare = iter(SPARE * (1 + len(names) // len(SPARE)))
+    return {name: Look(name, *(FAMILIES[name] if name in FAMILIES else next(spare)), False) for name in names}
+
+
+@styled
+def equivalents_figure(series: Sequence[EquivalentSeries], *, longest: int, score: str) -> Figure:
+    """How many independent networks each method is worth, with bounds; what lies beyond the longest ensemble is cut.
+
+    Args:
+        series: One a method.
+        longest: l_max, the size of the longest ensemble.
+        score: What the equivalence is in, for the axis.
+    """
+    figure = blank(WIDTH * 0.72, 3.1 + legend_height(len(series) + 1, 3))
+    axes = figure.subplots()
+    top = longest + max(0.35, 0.06 * longest)
+    axes.axhline(longest, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
+    axes.text(1.01, longest, "longest\nensemble", transform=axes.get_yaxis_transform(), fontsize=7.2, color=MUTED,
+              va="center", ha="left")  # fmt: skip
+    counts = [len(one.ranges) for one in series]
+    sizes = np.arange(1, max(2, min(longest, max(counts))) + 1)
+    axes.plot(sizes, sizes, color=CONTROL, linewidth=1.4, linestyle="dotted")
+    for one in series:
+        _draw(axes, one, longest, top)
+    if max(counts) >= LOG_FROM:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylim(min(0.8, 1 - 0.03 * longest), top + 0.1)
+    axes.set_xlabel("samples of the method")
+    axes.set_ylabel(f"deep-ensemble equivalent, {score}")
+    method_legend(figure, [one.look for one in series], control="a deep ensemble itself", columns=3)
+    return figure
+
+
+def _draw(axes: Axes, one: EquivalentSeries, longest: int, top: float) -> None:
+    """The curve with its band; where it is beyond the longest ensemble, upward arrows on the line of the longest."""
+    x = np.arange(1, len(one.ranges) + 1)
+    lower, centre, upper = (
+        np.array([getattr(each, part).size for each in one.ranges]) for part in ("lower", "central", "upper")
+    )
+    line = {**one.look.line, "markersize": 3.6, "markevery": max(1, len(x) // 12)}
+    axes.fill_between(x, np.minimum(lower, longest), np.minimum(upper, longest), color=one.look.colour, alpha=SHADE,
+                      linewidth=0)  # fmt: skip
+    axes.plot(x, np.where(np.isfinite(centre), centre, np.nan), **line)
+    beyond = x[~np.isfinite(centre)]
+    if len(beyond):
+        axes.plot(beyond, np.full(len(beyond), (longest + top) / 2), linestyle="none", marker=6, markersize=5,
+                  color=one.look.colour, markevery=max(1, len(beyond) // 12))  # fmt: skip

@@ -1,0 +1,79 @@
+"""Referral with a promise: where a policy lies on its method's own curve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import floor
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from dubio.core.types import FloatArray
+from dubio.reporting.figures.canvas import panel_title, small_multiples, styled
+from dubio.reporting.style import CONTROL, MUTED, Look
+
+
+@dataclass(frozen=True, eq=False)
+class Operating:
+    """One method's curve on the test set and the point at which its policy works.
+
+    Attributes:
+        look: How the method is drawn.
+        kept: ``[X]`` fractions kept.
+        error: ``[X]`` error among the kept.
+        point: (share kept, error among the kept) of the policy; None where there is none, or nothing is kept.
+        interval: The exact interval around that error.
+        note: What is said of it in the panel.
+    """
+
+    look: Look
+    kept: FloatArray
+    error: FloatArray
+    point: tuple[float, float] | None
+    interval: tuple[float, float] | None
+    note: str
+
+
+@styled
+def operating_figure(panels: Sequence[Operating], *, target: float) -> Figure:
+    """Error among the kept against the share kept, one panel a method, with the policy's operating point.
+
+    Args:
+        panels: One a method, in the benchmark's order.
+        target: The error that was promised, the same for all.
+    """
+    figure, axes = small_multiples(len(panels), panel_height=1.65, extra=0.35)
+    low = _least_kept(panels)
+    shown = [float(panel.error[panel.kept >= low].max()) for panel in panels]
+    top = 1.12 * max(2 * target, *shown, *(panel.interval[1] for panel in panels if panel.interval))
+    for axis, panel in zip(axes, panels, strict=True):
+        axis.axhline(target, color=CONTROL, linestyle="dotted", linewidth=1.4)
+        axis.plot(panel.kept, panel.error, **{**panel.look.line, "marker": "none"})
+        _point(axis, panel)
+        axis.set_title(panel_title(panel.look.title), pad=14)
+        axis.annotate(panel.note, (0, 1), (0, 3), "axes fraction", "offset points", fontsize=7.2, color=MUTED)
+        axis.set(xlim=(1.0, low), ylim=(0.0, top))
+        axis.set_xticks([1, (1 + low) / 2, low], [f"{100 * tick:.0f}%" for tick in (1, (1 + low) / 2, low)])
+    handle = Line2D([], [], color=CONTROL, linestyle="dotted", linewidth=1.4, label=f"promised: below {target:g}")
+    figure.legend(handles=[handle], loc="outside upper right", handlelength=3.0)
+    figure.supxlabel("share kept", fontsize=8.5)
+    figure.supylabel("error among the kept", fontsize=8.5)
+    return figure
+
+
+def _least_kept(panels: Sequence[Operating]) -> float:
+    """Where the horizontal axis ends: a step of ten beyond the policy that keeps least; one half without any."""
+    kept = [panel.point[0] for panel in panels if panel.point]
+    return max(0.0, floor(10 * min(kept) - 1) / 10) if kept else 0.5
+
+
+def _point(axis: Axes, panel: Operating) -> None:
+    if panel.point is None:
+        return
+    kept, error = panel.point
+    if panel.interval is not None:
+        axis.vlines(kept, *panel.interval, color=panel.look.colour, linewidth=1.3, zorder=3)
+    point = {**panel.look.point, "markersize": 6.5, "markerfacecolor": panel.look.colour}
+    axis.plot([kept], [error], linestyle="none", zorder=4, clip_on=False, **point)

@@ -1,0 +1,142 @@
+"""A module's own dropout layers as noise sites: their draws then come from the engine, row by row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from dubio.core.errors import UserError
+from dubio.core.specs import part
+from dubio.networks.noise import Dropout, Noise, Site
+
+UNITS = (nn.Dropout,)
+"""Layers that drop every unit on its own."""
+
+CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+"""Layers that drop whole channels."""
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+class OwnSite(Site):
+    """A site where a module has a dropout layer, which has a rate."""
+
+    def __init__(self, name: str, width: int, rate: float) -> None:
+        """Name a site.
+
+        Args:
+            name: The layer's path and, where a pass comes there more than once, which time it is.
+            width: Units (or channels) of an example there.
+            rate: The layer's p.
+        """
+        super().__init__(name, width, accepts=("dropout", "own_dropout"))
+        self.rate = rate
+
+
+@part("own_dropout")
+@dataclass(frozen=True)
+class OwnDropout:
+    """Fixed dropout at a module's own dropout layers, each with the rate it has."""
+
+    def noise(self, site: Site) -> Noise:
+        """Dropout of the layer's rate."""
+        if not isinstance(site, OwnSite):
+            raise UserError(f"own_dropout: site {site.name!r} is no dropout layer of a module, and has no rate.")
+        return Dropout(site.width, site.rate)
+
+
+class Places(nn.Module):
+    """Stands in place of a dropout layer: one site for each time that a pass comes here."""
+
+    def __init__(self, path: str, sites: Sequence[OwnSite], *, by_channel: bool) -> None:
+        """Put sites in place of the layer of this path."""
+        super().__init__()
+        self.sites = nn.ModuleList(sites)
+        self._path, self._by_channel = path, by_channel
+        self._calls = 0
+
+    def begin(self) -> None:
+        """A new pass."""
+        self._calls = 0
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Let the noise act on ``h [rows, …]``."""
+        if self._calls == len(self.sites):
+            raise UserError(f"{_layer(self._path)} is used more often in this pass than in the first one.")
+        site = self.sites[self._calls]
+        self._calls += 1
+        width = h.shape[1] if self._by_channel else h[0].numel()
+        if width != site.width:
+            raise UserError(f"{_layer(self._path)} acts on {width} values of an example; it was {site.width} before.")
+        out: Tensor = site(h) if self._by_channel else site(h.flatten(1)).reshape(h.shape)
+        return out
+
+
+def dropouts(module: nn.Module) -> dict[str, nn.Module]:
+    """The dropout layers of a module by path, each once."""
+    return {path: layer for path, layer in module.named_modules() if isinstance(layer, nn.modules.dropout._DropoutNd)}
+
+
+def put(module: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    """Put a layer in place of another one, wherever in the module that is."""
+    for path, layer in list(module.named_modules(remove_duplicate=False)):
+        if layer is old:
+            parent, _, name = path.rpartition(".")
+            setattr(module.get_submodule(parent), name, new)
+
+
+def put_sites(module: nn.Module, passes: Mapping[int, Mapping[str, Shapes]]) -> None:
+    """Replace a module's dropout layers by sites, in place.
+
+    Args:
+        module: The module.
+        passes: Of two passes with different numbers of rows, the shapes that came to each layer, by its path.
+
+    Raises:
+        UserError: When it has no dropout layer, or one acts on something that is no batch of examples.
+    """
+    layers = dropouts(module)
+    if not layers:
+        raise UserError(
+            "network: this method needs dropout, and the module has no nn.Dropout layer; add one where inputs are to "
+            "be dropped, or use another method."
+        )
+    for path, layer in layers.items():
+        by_channel = isinstance(layer, CHANNELS)
+        widths = _widths(path, {rows: seen[path] for rows, seen in passes.items()}, by_channel=by_channel)
+        names = [path if i == 0 else f"{path}#{i + 1}" for i in range(len(widths))]
+        sites = [OwnSite(name, width, _rate(path, layer)) for name, width in zip(names, widths, strict=True)]
+        put(module, layer, Places(path, sites, by_channel=by_channel))
+
+
+def _rate(path: str, layer: nn.Module) -> float:
+    """The rate of a dropout layer of a sort that is supported."""
+    if not isinstance(layer, UNITS + CHANNELS):
+        raise UserError(
+            f"{_layer(path)} is a {type(layer).__name__}; nn.Dropout, nn.Dropout1d, nn.Dropout2d and nn.Dropout3d are "
+            "the layers whose draws dubio can make."
+        )
+    if not 0.0 <= layer.p < 1.0:
+        raise UserError(f"{_layer(path)} has p={layer.p}; it must be at least 0 and less than 1.")
+    return float(layer.p)
+
+
+def _widths(path: str, shapes: Mapping[int, Shapes], *, by_channel: bool) -> list[int]:
+    """Of each time that a pass comes to a layer, the draws that an example needs."""
+    first, second = ([shape[1:] for shape in seen] for seen in shapes.values())
+    if not first:
+        raise UserError(f"{_layer(path)} is passed by nothing in evaluation; take it out, or use it.")
+    led = all(shape[0] == rows for rows, seen in shapes.items() for shape in seen)
+    if not led or first != second or any(len(shape) < 1 for shape in first):
+        raise UserError(
+            f"{_layer(path)} acts on shapes {list(shapes.values())} in batches of {list(shapes)} examples; the first "
+            "axis must be the batch, and the others the same in every batch."
+        )
+    return [shape[0] if by_channel else math.prod(shape) for shape in first]
+
+
+def _layer(path: str) -> str:
+    return f"network: the dropout layer {path!r}"

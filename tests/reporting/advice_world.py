@@ -1,0 +1,72 @@
+"""Results of constructed numbers, of which the right advice is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dubio.reporting import Results
+from dubio.reporting.aggregate import Score
+from dubio.reporting.cost import Cost
+from dubio.reporting.manifest import Manifest, MethodView, RunView, SplitView, TaskView
+from dubio.reporting.measures import RANKED_BY, detection_name
+
+TITLES = {
+    "deterministic": ("Deterministic", 1, 0),
+    "mc-dropout": ("MC dropout", 1, 10),
+    "mc-concrete-dropout": ("MC concrete dropout", 1, 10),
+    "deep-ensemble": ("Deep ensemble", 5, 0),
+}
+
+
+AUROC = detection_name("ood_auroc", "confidence")
+
+
+def task(name: str, classes: int, target: str = "multiclass", away: tuple[tuple[str, str], ...] = ()) -> TaskView:
+    """A task of so many classes with a test set, and others away from home."""
+    splits = [("test", "id"), *away]
+    return TaskView(
+        key=name,
+        name=name,
+        inputs="text",
+        target=target,  # type: ignore[arg-type]
+        classes=tuple(map(str, range(classes))),
+        network="textcnn",
+        splits=tuple(SplitView(split, kind, split, 100) for split, kind in splits),  # type: ignore[arg-type]
+        corpus=name,
+    )
+
+
+def made(tasks: list[TaskView], values: dict[tuple[str, str, str], dict[str, tuple[float, ...]]]) -> Results:
+    """Results with these values: (task, split, metric) → method → one value a run."""
+    names = list(dict.fromkeys(name for cells in values.values() for name in cells))
+    methods = tuple(
+        MethodView(
+            name,
+            TITLES[name][0],
+            TITLES[name][1],
+            TITLES[name][2],
+            name if name != "deep-ensemble" else "deterministic",
+        )
+        for name in names
+    )
+    scores = [
+        Score(key, split, "id", name, seed, None, metric, value)
+        for (key, split, metric), cells in values.items()
+        for name, found in cells.items()
+        for seed, value in enumerate(found)
+    ]
+    one: Any = lambda value: type("C", (), {"n": 1, "mean": value, "std": None})()  # noqa: E731
+    costs: Any = {
+        (t.key, name): Cost(
+            one(TITLES[name][1]), one(10.0 * TITLES[name][1]), one(1.0), one(3), one(500.0), one(1e3), one(2e6)
+        )
+        for t in tasks
+        for name in names
+    }
+    curves: Any = {(t.key, name): (object(),) for t in tasks for name in names}
+    view = Manifest("made", {}, tuple(tasks), methods, (RunView("r", tasks[0].key, names[0], 0, None, ()),), ())
+    better: Any = {RANKED_BY: "lower", AUROC: "higher", "accuracy": "higher"}
+    return Results(
+        manifest=view, scores=tuple(scores), curves=curves, losses={}, costs=costs, better=better, not_ranked={},
+        environment={}, unsettled={}, temperatures={}, entropies={}, promises={}, growth={}, missing=(),
+    )  # fmt: skip

@@ -1,0 +1,172 @@
+"""Advice on constructed worlds where the answer is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dubio.reporting.advice import Advice, advice, conclusion, home_standing
+from dubio.reporting.aggregate import Cell
+from dubio.reporting.comparison import Losses, against_best, told_apart
+from dubio.reporting.measures import RANKED_BY, detection_name
+from dubio.reporting.standing import compared
+from tests.reporting.advice_world import AUROC, made, task
+
+
+def about(found: tuple[Advice, ...], words: str) -> Advice:
+    return next(each for each in found if each.circumstance.startswith(words))
+
+
+def test_a_clear_winner_is_advised_with_its_numbers() -> None:
+    values = {("a", "test", RANKED_BY): {"deterministic": (0.50, 0.51, 0.49), "deep-ensemble": (0.30, 0.31, 0.29)}}
+    few = about(advice(made([task("a", 2)], values)), "Few classes")
+    assert few.conclusion == "Take Deep ensemble (five trainings): never told from the best here."
+    (sentence,) = few.evidence
+    for words in (
+        "a (two classes)",
+        "Deep ensemble, 0.300",
+        "0.010",
+        "Deterministic, 0.500",
+        "distinguishable: 0.2 apart",
+    ):
+        assert words in sentence
+
+
+def test_what_cannot_be_told_apart_is_said_and_the_cheaper_named() -> None:
+    values = {("a", "test", RANKED_BY): {"deterministic": (0.40, 0.60, 0.50), "deep-ensemble": (0.49, 0.59, 0.39)}}
+    few = about(advice(made([task("a", 2)], values)), "Few classes")
+    assert "do not decide" in few.conclusion
+    assert "Deterministic (one training), is as good a choice as any" in few.conclusion
+    assert "not distinguishable" in few.evidence[0]
+
+
+def test_one_run_a_method_decides_nothing() -> None:
+    values = {("a", "test", RANKED_BY): {"deterministic": (0.50,), "deep-ensemble": (0.30,)}}
+    few = about(advice(made([task("a", 2)], values)), "Few classes")
+    assert "differences are not judged" in few.conclusion
+    assert "not judged: 0.2 apart" in few.evidence[0]
+
+
+def test_different_winners_give_no_general_advice() -> None:
+    low, high = (0.30, 0.31, 0.29), (0.50, 0.51, 0.49)
+    values = {
+        ("a", "test", RANKED_BY): {"deterministic": high, "deep-ensemble": low},
+        ("b", "test", RANKED_BY): {"deterministic": low, "deep-ensemble": high},
+    }
+    few = about(advice(made([task("a", 2), task("b", 3)], values)), "Few classes")
+    assert few.conclusion.startswith("No method is among the best on both test sets")
+    assert len(few.evidence) == 2
+
+
+def test_classes_labels_and_places_decide_the_circumstance() -> None:
+    cells = {"deterministic": (0.50, 0.51), "deep-ensemble": (0.30, 0.31)}
+    tasks = [task("few", 19), task("many", 20), task("labels", 5, "multilabel", (("novel", "ood"), ("there", "shift")))]
+    values = {(t.key, "test", RANKED_BY): cells for t in tasks}
+    found = advice(made(tasks, values))
+    assert [each.circumstance.partition(" (")[0] for each in found] == [
+        "Few classes", "Many classes", "Several labels at once", "Little memory or time to train: one training",
+        "Little time to answer: one network, one pass"]  # fmt: skip
+    assert "labels (five labels)" in about(found, "Several labels").evidence[0]
+    more = {**values, ("labels", "novel", AUROC): cells, ("labels", "there", "accuracy"): cells}
+    circumstances = [each.circumstance for each in advice(made(tasks, more))]
+    assert "Novel classes may turn up" in circumstances
+    assert "Inputs will come from elsewhere: stay right" in circumstances
+    assert "Inputs will come from elsewhere: notice it" not in circumstances
+
+
+@pytest.mark.parametrize(
+    ("names", "share"), [(("one",), "the one test set there is"), (("one", "two"), "2 of 2 test sets")]
+)
+def test_the_uncertainty_to_look_at_is_counted_over_test_sets(names: tuple[str, ...], share: str) -> None:
+    entropy = detection_name("ood_auroc", "predictive_entropy")
+    tasks = [task(name, 5, away=(("novel", "ood"),)) for name in names]
+    values = {
+        (name, "novel", metric): {"deterministic": (low, low + 0.01), "deep-ensemble": (low + 0.1, low + 0.11)}
+        for name in names
+        for metric, low in ((AUROC, 0.6), (entropy, 0.7))
+    }
+    found = made(tasks, values)
+    said = advice(replace(found, better={**found.better, entropy: "higher"}))
+    lead = about(said, "Which uncertainty").conclusion
+    assert lead == f"Predictive entropy tells novel classes best on {share}."
+
+
+def test_a_limit_on_trainings_says_what_it_costs() -> None:
+    cells = {
+        "deterministic": (0.50, 0.51, 0.49),
+        "mc-dropout": (0.40, 0.41, 0.39),
+        "deep-ensemble": (0.30, 0.31, 0.29),
+    }
+    values = {("a", "test", RANKED_BY): cells}
+    found = advice(made([task("a", 2)], values))
+    memory = about(found, "Little memory")
+    assert memory.conclusion.startswith("Take MC dropout (one training)")
+    assert "2 MB of weights, 10 s of training" in memory.evidence[0]
+    assert "without that limit Deep ensemble, 0.300" in memory.evidence[0]
+    answer = about(found, "Little time to answer")
+    assert answer.conclusion == "Deterministic is the only such method here."
+    assert "500 examples a second" in answer.evidence[0]
+
+
+def test_a_pair_is_judged_alike_under_every_limit() -> None:
+    cells = {
+        "mc-concrete-dropout": (0.300, 0.420, 0.360),
+        "deterministic": (0.400, 0.401, 0.402),
+        "mc-dropout": (0.399, 0.452, 0.505),
+        "deep-ensemble": (0.290, 0.295, 0.300),
+    }
+    results = made([task("a", 2)], {("a", "test", RANKED_BY): cells})
+    (only,) = results.manifest.tasks
+    whole = home_standing(results, only)
+    assert whole is not None
+    for limit in (("deterministic", "mc-dropout"), ("deterministic", "mc-dropout", "mc-concrete-dropout")):
+        part = home_standing(results, only, among=limit)
+        assert part is not None
+        assert set(part.cells) == set(part.verdicts) == set(limit)
+        for name in limit:
+            if name != part.order[0]:
+                verdict = compared(results, whole, (name, part.order[0]))
+                assert verdict is not None
+                assert part.verdicts[name] == verdict
+
+
+def test_nothing_is_said_without_data_or_with_one_method() -> None:
+    assert advice(made([task("a", 2)], {("a", "test", RANKED_BY): {"deterministic": (0.5, 0.6)}})) == ()
+    assert advice(made([task("a", 2)], {("a", "test", "accuracy"): {"deterministic": (1.0,)}})) == ()
+
+
+def test_an_infinite_loss_is_never_advised() -> None:
+    values = {("a", "test", RANKED_BY): {
+        "deterministic": (np.inf, np.inf), "mc-dropout": (0.4, 0.41), "deep-ensemble": (0.40, 0.42)}}  # fmt: skip
+    results = made([task("a", 2)], values)
+    found = home_standing(results, results.manifest.tasks[0])
+    assert found is not None
+    assert "deterministic" not in found.cells
+    assert "Deterministic" not in conclusion(results, [found])
+
+
+def test_two_methods_are_compared_as_strictly_as_with_the_best() -> None:
+    rng = np.random.default_rng(0)
+    losses = {name: Losses(rng.normal(shift, 1, 80)) for name, shift in (("a", 0.0), ("b", 0.3), ("c", 0.9))}
+    cells = {name: Cell((float(loss.values.mean()),)) for name, loss in losses.items()}
+    verdicts = against_best(cells, "lower", losses)
+    for name in "bc":
+        single = told_apart(cells, "lower", (name, "a"), losses)
+        assert (single.difference, single.resolves, single.place) == pytest.approx(
+            (verdicts[name].difference, verdicts[name].resolves, verdicts[name].place)
+        )
+        turned = told_apart(cells, "lower", ("a", name), losses)
+        assert turned.difference == -single.difference
+
+
+def test_a_known_spread_counts_even_where_the_other_is_not_known() -> None:
+    rng = np.random.default_rng(1)
+    a = rng.normal(0, 0.05, 200)
+    losses = {"a": Losses(a), "b": Losses(a + 0.02 + rng.normal(0, 0.01, 200))}
+    once = {"a": Cell((float(a.mean()),)), "b": Cell((float(losses["b"].values.mean()),))}
+    varied = {**once, "b": Cell((once["b"].mean - 0.3, once["b"].mean + 0.3))}
+    kin = {"a": 1, "b": 2}
+    assert against_best(once, "lower", losses, kin)["b"].place == "behind"
+    assert against_best(varied, "lower", losses, kin)["b"].place == "tied"

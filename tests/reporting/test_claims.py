@@ -1,0 +1,80 @@
+"""Claims of the text study, judged on constructed worlds where the answer is known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dubio.reporting import Results
+from dubio.reporting.claims import Claim, Evidence, claims
+from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.sections import paper_part
+from tests.reporting.advice_world import AUROC, made, task
+
+
+def claim(results: Results, words: str) -> Claim:
+    return next(each for each in claims(results) if words in each.statement)
+
+
+@pytest.mark.parametrize(
+    ("single", "pooled", "outcome"),
+    [
+        ((0.50, 0.51, 0.49), (0.30, 0.31, 0.29), "supported"),
+        ((0.30, 0.31, 0.29), (0.50, 0.51, 0.49), "contradicted"),
+        ((0.30, 0.51, 0.39), (0.40, 0.31, 0.49), "cannot be decided"),
+    ],
+)
+def test_claims_follow_the_numbers(single: tuple[float, ...], pooled: tuple[float, ...], outcome: str) -> None:
+    values = {("a", "test", RANKED_BY): {"deterministic": single, "deep-ensemble": pooled}}
+    found = claim(made([task("a", 2)], values), "a deep ensemble scores better")
+    assert found.outcome == outcome
+    assert "Deep ensemble" in found.evidence[0].text
+
+
+def test_claims_may_be_mixed_and_need_data() -> None:
+    low, high = (0.30, 0.31, 0.29), (0.50, 0.51, 0.49)
+    values = {
+        ("a", "test", RANKED_BY): {"deterministic": high, "deep-ensemble": low},
+        ("b", "test", RANKED_BY): {"deterministic": low, "deep-ensemble": high},
+    }
+    results = made([task("a", 2), task("b", 3)], values)
+    found = claim(results, "a deep ensemble scores better")
+    assert found.outcome == "mixed"
+    assert found.tally == "two test sets: 1 for, 1 against, 0 undecided"
+    assert claim(results, "BERT").outcome == "no data"
+    part = paper_part(results)
+    assert len(part["claims"]) == 1
+    assert any("BERT" in statement for statement in part["silent"])
+
+
+def test_a_claim_that_most_test_sets_leave_open_is_supported_in_part() -> None:
+    one, open_ = Evidence("supports", ""), Evidence("undecided", "")
+    assert Claim("", "", (one, open_)).outcome == "supported"
+    assert Claim("", "", (one, open_, open_)).outcome == "supported in part"
+    assert Claim("", "", (Evidence("contradicts", ""), open_, open_)).outcome == "contradicted in part"
+
+
+def test_textcnn_against_bert_on_the_same_novel_classes() -> None:
+    one = task("a", 2, away=(("novel", "ood"),))
+    two = replace(one, key="a (bert)", network="bert")
+    values = {
+        ("a", "novel", AUROC): {"deterministic": (0.80, 0.81, 0.79)},
+        ("a (bert)", "novel", AUROC): {"deterministic": (0.70, 0.71, 0.69)},
+    }
+    found = claim(made([one, two], values), "BERT")
+    assert found.outcome == "supported"
+    assert "(TextCNN) against" in found.evidence[0].text
+
+
+def test_domains_near_a_coin() -> None:
+    away = task("a", 2, away=(("there", "shift"),))
+    near = made([away], {("a", "there", AUROC): {"deterministic": (0.51, 0.52, 0.51), "mc-dropout": (0.5, 0.51, 0.5)}})
+    far = made([away], {("a", "there", AUROC): {"deterministic": (0.61, 0.62, 0.61), "mc-dropout": (0.5, 0.51, 0.5)}})
+    assert claim(near, "coin").outcome == "supported"
+    assert claim(far, "coin").outcome == "contradicted"
+
+
+def test_other_inputs_are_not_measured_by_a_study_of_text() -> None:
+    results = made([replace(task("a", 2), inputs="image")], {("a", "test", RANKED_BY): {"deterministic": (0.5, 0.6)}})
+    assert paper_part(results) == {}

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import csv
+import io
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from dubio.core.errors import UnknownName
+from dubio.reporting import Results, terminal_table, write_figures
+from dubio.reporting.aggregate import Score
+from dubio.reporting.figures.catalogue import plates
+from dubio.reporting.figures.series import Series
+from dubio.reporting.manifest import SplitView, TaskView
+from dubio.reporting.style import ENSEMBLING, FAMILIES, OUTLINES, SPARE, looks
+from dubio.reporting.tables import results_csv
+from tests.reporting.world import FakeStore
+
+World = tuple[FakeStore, dict[str, Any]]
+
+
+def test_each_task_has_the_figures_its_splits_allow(results: Results) -> None:
+    slugs = {task.key: [plate.slug for plate in plates(results, task)] for task in results.manifest.tasks}
+    always = [
+        "ranking",
+        "worth",
+        "reliability",
+        "temperature",
+        "variance",
+        "diversity",
+        "size",
+        "referral",
+        "rejection",
+    ]
+    home = ["roc-test", "certainty-test"]
+    assert slugs["screening"] == [*always, *home, "cost"]
+    studied = ["ridges-elsewhere", "correlation-elsewhere", "transfer"]
+    screened = [*home, "referral-elsewhere", "roc-elsewhere", "certainty-elsewhere"]
+    assert slugs["reviews"] == [*always, *screened, "density-elsewhere", *studied, "entropy", "cost"]
+    studied = ["ridges-novel", "correlation-novel", "transfer"]
+    away = ["density-novel", "density-blur", "density-noise", *studied, "entropy", "severity"]
+    assert slugs["digits"] == [*always, *away, "cost"]
+
+
+def test_domains_that_end_in_numbers_are_no_severities() -> None:
+    def severities(**sizes: int) -> dict[str, list[str]]:
+        named = {name.replace("_", "-"): size for name, size in sizes.items()}
+        splits = tuple(SplitView(name, "shift", "0" * 64, size) for name, size in named.items())
+        view = TaskView("t", "t", "text", "multiclass", ("a", "b"), "net", splits)
+        return {base: [split.name for split in found] for base, found in view.severities.items()}
+
+    assert severities(noise_2=50, noise_1=50, blur_1=50) == {"noise": ["noise-1", "noise-2"]}
+    assert severities(hospital_1=40, hospital_2=55) == {}
+    assert severities(hospital_2=40, hospital_3=40) == {}
+
+
+def test_figures_are_written_in_every_format_and_show_something(world: World, results: Results, tmp_path: Path) -> None:
+    before = dict(matplotlib.rcParams)
+    small = _only(results, "screening")
+    written = write_figures(*world, tmp_path, ("png", "svg", "pdf"), results=small)
+    assert len(written) == 36
+    assert dict(matplotlib.rcParams) == before
+    for path in written:
+        content = path.read_bytes()
+        if path.suffix == ".png":
+            pixels = np.asarray(Image.open(path).convert("L"))
+            assert (pixels < 200).mean() > 0.002
+        elif path.suffix == ".svg":
+            assert len(list(ElementTree.fromstring(content).iter())) > 50
+        else:
+            assert content.startswith(b"%PDF")
+
+
+def test_the_same_figures_come_out_the_same(world: World, results: Results, tmp_path: Path) -> None:
+    small = _only(results, "screening")
+    first, second = (
+        [path.read_bytes() for path in write_figures(*world, tmp_path / name, ("svg",), results=small)]
+        for name in ("a", "b")
+    )
+    assert first == second
+
+
+def test_an_unknown_format_is_refused_with_the_nearest(world: World, results: Results, tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match=r"pgn.*png"):
+        write_figures(*world, tmp_path, ("pgn",), results=results)
+
+
+def test_a_band_is_one_sample_standard_deviation_of_the_defined_runs(results: Results) -> None:
+    look = next(iter(looks(results.manifest.methods).values()))
+    runs = np.array([[1.0, 2.0, np.nan], [3.0, np.nan, np.nan]])
+    series = Series(look, np.arange(3.0), runs)
+    assert series.mean[:2] == pytest.approx([2.0, 2.0])
+    assert math.isnan(series.mean[2])
+    assert series.std[:2] == pytest.approx([math.sqrt(2), 0.0])
+
+
+def test_an_ensemble_shares_its_familys_colour_and_is_drawn_otherwise(results: Results) -> None:
+    found = looks(results.manifest.methods)
+    single, ensemble = found["mc-dropout"], found["mc-dropout-ensemble"]
+    assert (single.colour, single.marker) == (ensemble.colour, ensemble.marker)
+    assert single.line["linestyle"] != ensemble.line["linestyle"]
+    assert single.point["markerfacecolor"] != ensemble.point["markerfacecolor"]
+
+
+def test_families_differ_in_colour_and_marker_and_have_an_outline() -> None:
+    every = [*FAMILIES.values(), *SPARE]
+    assert len({colour for colour, _ in every}) == len({marker for _, marker in every}) == len(every)
+    assert {marker for _, marker in every} == set(OUTLINES)
+    studied = [*ENSEMBLING.values(), FAMILIES["deterministic"], FAMILIES["mc-dropout"]]
+    assert len({colour for colour, _ in studied}) == len({marker for _, marker in studied}) == len(studied)
+    assert {marker for _, marker in studied} <= set(OUTLINES)
+
+
+def test_the_long_table_reads_back(results: Results) -> None:
+    rows = list(csv.DictReader(io.StringIO(results_csv(results.scores))))
+    assert len(rows) == len(results.scores)
+    for row, score in zip(rows, results.scores, strict=True):
+        assert (row["task"], row["metric"]) == (score.task, score.metric)
+        assert float(row["value"]) == score.value
+    undefined = [Score("t", "s", "id", "m", 0, None, "auc", float("nan"))]
+    assert results_csv(undefined).splitlines()[1] == "t,s,id,m,0,,auc,"
+
+
+def test_the_terminal_shows_every_method_with_its_spread(world: World, results: Results) -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(terminal_table(*world, results=results))
+    text = console.export_text()
+    for method in world[1]["methods"]:
+        assert text.count(method["title"]) >= 3
+    cell = results.cells["digits", "test", "deterministic", "accuracy"]
+    assert f"{cell.mean:.3f} ± {cell.std:.3f}" in text
+    assert "[bold]" not in text
+
+
+def _only(results: Results, task: str) -> Results:
+    tasks = tuple(view for view in results.manifest.tasks if view.key == task)
+    return replace(results, manifest=replace(results.manifest, tasks=tasks))
+
+
+def test_parts_of_the_variance_are_those_of_the_predictions(world: World, results: Results) -> None:
+    store, _ = world
+    checked = 0
+    for task in results.manifest.tasks:
+        split = task.of_kind("id")[0]
+        for method in results.methods_of(task):
+            for curves in results.curves[task.key, method.name]:
+                predictions = store.read_predictions(curves.run.id, split.name, split.fingerprint)
+                total = (predictions.probs * (1 - predictions.probs)).mean()
+                assert curves.variance.sum() == pytest.approx(total, abs=1e-6)
+                assert (curves.variance[2] > 0) == method.ensemble
+                checked += 1
+    assert checked > 10

@@ -1,0 +1,83 @@
+"""Ensembles of one member, two and so on: against every order of their members, and in the figure."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dubio.core.predictions import Predictions, pool_members
+from dubio.core.registry import METRICS
+from dubio.reporting import Results
+from dubio.reporting.figures.growing import ACCURACY, NLL, sized_of
+from dubio.reporting.sizes import grow_at_home, pools_of
+from tests.reporting.text_world import subject
+from tests.reporting.world import FakeStore
+
+World = tuple[FakeStore, dict[str, Any]]
+
+
+def three_members(rows: int = 240, classes: int = 3) -> list[Predictions]:
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, classes, rows)
+    return [
+        Predictions((2 * np.eye(classes)[labels] + rng.normal(0, 2, (4, rows, classes))).astype(np.float32), labels)
+        for _ in range(3)
+    ]
+
+
+def test_growing_ensembles_are_those_of_all_orders_of_their_members() -> None:
+    members = three_members()
+    grown = grow_at_home(pool_members(members))
+    assert grown is not None
+    for size in (1, 2, 3):
+        # A circle of three has every pair: the mean over the circle is the mean over all orders.
+        pooled = [pool_members([members[i] for i in order[:size]]) for order in permutations(range(3))]
+        right = np.mean([(p.probs.argmax(axis=1) == p.labels).mean() for p in pooled])
+        nll = np.mean([METRICS.make("calibrated_nll").compute(p) for p in pooled])
+        assert grown.growth.accuracy[:, size - 1].mean() == pytest.approx(right, abs=1e-9)
+        assert grown.growth.nll[:, size - 1].mean() == pytest.approx(nll, abs=1e-5)
+
+
+@pytest.mark.parametrize("members", [2, 3, 5])
+def test_every_member_is_in_as_many_ensembles_of_a_size_and_first_once(members: int) -> None:
+    pools = pools_of(members)
+    assert len(pools) == len({frozenset(pool) for pool in pools}) == members * (members - 1) + 1
+    for size in range(1, members):
+        sized = [pool for pool in pools if len(pool) == size]
+        assert sorted(pool[0] for pool in sized) == list(range(members))
+        counts = np.bincount([member for pool in sized for member in pool])
+        assert (counts == size).all()
+
+
+def test_one_member_or_one_example_does_not_grow() -> None:
+    assert grow_at_home(three_members()[0]) is None
+    assert grow_at_home(pool_members([member.take(np.array([0])) for member in three_members()])) is None
+
+
+def test_the_whole_ensemble_of_the_figure_is_that_of_the_table(text_world: World, scored: Results) -> None:
+    panels = {panel.title: panel for panel in sized_of(subject(scored, "digits"))}
+    assert set(panels) == {ACCURACY, NLL, "AUROC, novel", "AUROC, blur-5", "AUROC, noise-5"}
+    places = {ACCURACY: ("test", "accuracy"), NLL: ("test", "calibrated_nll"), "AUROC, novel": ("novel", "ood_auroc")}
+    for title, (split, metric) in places.items():
+        assert [series.look.ensemble for series in panels[title].series] == [True] * 3
+        cell = scored.cells["digits", split, "mc-dropout-ensemble", metric]
+        series = next(series for series in panels[title].series if series.look.title == "MC dropout ensemble")
+        assert series.mean[-1] == pytest.approx(cell.mean, abs=1e-5)
+        single = scored.cells["digits", split, "mc-dropout", metric]
+        assert series.mean[0] == pytest.approx(single.mean, abs=1e-5)
+
+
+def test_multilabel_ensembles_grow_by_their_probabilities() -> None:
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 2, (90, 4))
+    members = [
+        Predictions((3 * labels - 1.5 + rng.normal(0, 1.5, (3, 90, 4))).astype(np.float32), labels, "multilabel")
+        for _ in range(2)
+    ]
+    grown = grow_at_home(pool_members(members))
+    assert grown is not None
+    pooled = np.mean([1 / (1 + np.exp(-m.logits.astype(float))) for m in members], axis=(0, 1))
+    assert grown.growth.accuracy[0, -1] == pytest.approx(((pooled > 0.5) == labels).all(axis=1).mean())

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import copy
+import errno
+import os
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dubio.core.errors import UserError
+from dubio.reporting import Results, score_run, write_report
+from dubio.reporting.files import write_whole
+from dubio.reporting.manifest import read_manifest
+from dubio.reporting.page import render
+from dubio.reporting.setup import card_rows
+from dubio.reporting.svg import for_page
+from tests.reporting.world import FakeStore, make_world
+
+World = tuple[FakeStore, dict[str, Any]]
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+EVIL = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>&$\\frac{$'
+
+
+class Outline(HTMLParser):
+    """Tags, attributes and text of a page; refuses tags that are not closed in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def page(results: Results) -> str:
+    return render(results)
+
+
+@pytest.fixture(scope="module")
+def evil_page() -> str:
+    """A world in which everything a user can name is an attempt to break out."""
+    store, manifest = make_world((0,))
+    manifest = copy.deepcopy(manifest)
+    task = manifest["tasks"][0]
+    kept = ("deterministic", "deep-ensemble")
+    manifest["tasks"] = [task]
+    manifest["methods"] = [method for method in manifest["methods"] if method["name"] in kept]
+    manifest["runs"] = [run for run in manifest["runs"] if run["task"] == task["name"] and run["method"] in kept]
+    for run in manifest["runs"]:
+        run["task"] = EVIL if run["task"] == task["name"] else run["task"]
+        run["method"] = EVIL if run["method"] == "deterministic" else run["method"]
+    task["name"] = EVIL
+    task["classes"] = [EVIL, "b\x00\x1b", "c", "d"]
+    task["notes"] = [EVIL]
+    task["card"] = dict.fromkeys(("source", "revision", "licence", "citation", "description"), EVIL)
+    task["arguments"] = {EVIL: EVIL}
+    manifest["methods"][0] |= {"name": EVIL, "title": EVIL, "family": EVIL}
+    manifest["failures"][0] |= {"error": EVIL, "task": EVIL, "method": EVIL, "what": EVIL}
+    manifest["name"] = EVIL
+    manifest["benchmark"] = {"name": EVIL}
+    split = next(split for split in task["splits"] if split["name"] == "novel")
+    split["name"] = EVIL
+    for pred, name in list(store.predictions):
+        if name == "novel":
+            store.predictions[pred, EVIL] = store.predictions[pred, name]
+    for record in store.records.values():
+        record["environment"] = {EVIL: EVIL}
+    return render(score_run(store, manifest))
+
+
+def test_the_page_parses_and_every_tag_is_closed(page: str) -> None:
+    outline = Outline(page)
+    assert outline.tags.count("html") == 1
+    assert outline.tags.count("figure") >= 12
+    assert outline.tags.count("table") >= 8
+
+
+def test_nothing_is_fetched_from_anywhere(page: str) -> None:
+    for tag, name, value in Outline(page).attributes:
+        if name in ("src", "href", "xlink:href", "action", "srcset", "data"):
+            assert value.startswith(("#", "data:")), (tag, name, value)
+        assert "url(" not in value or "url(#" in value
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "@import" not in page
+    assert re.search(r"<(link|iframe|object|embed|base)\b", page) is None
+
+
+def test_anchors_and_svg_references_point_to_something_unique(page: str) -> None:
+    attributes = Outline(page).attributes
+    ids = [value for _, name, value in attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    named = {value.removeprefix("#") for _, name, value in attributes if name == "href"}
+    drawn = set(re.findall(r"url\(#([^)]+)\)", page))
+    assert named | drawn <= set(ids)
+
+
+def test_whatever_a_user_names_stays_text(evil_page: str, page: str) -> None:
+    clean, hostile = Outline(page), Outline(evil_page)
+    assert hostile.tags.count("script") == clean.tags.count("script") == 1
+    assert "img" not in hostile.tags
+    assert not [name for _, name, _ in hostile.attributes if name.startswith("on")]
+    assert '<script>alert("x")</script>' not in evil_page
+    assert any('<script>alert("x")' in words for words in hostile.words)
+    assert "\x00" not in evil_page
+    assert "\x1b" not in evil_page
+
+
+def test_every_method_task_and_failure_is_there(page: str, world: World) -> None:
+    text = " ".join(Outline(page).words)
+    for method in world[1]["methods"]:
+        assert method["title"] in text
+    assert "the loss is not a number after epoch 3" in text
+    assert "3 exact duplicates" in text
+    assert "A. Author (1998)" in text
+    assert "Random referral (Deterministic)" in text
+    assert "torch 2.6" in text
+
+
+def test_what_tuning_chose_is_said(world: World) -> None:
+    _, manifest = world
+    task = manifest["tasks"][0]
+    trials = [{"arguments": {"lr": lr}, "fit": "0" * 64, "val_nll": nll} for lr, nll in ((0.1, 0.5), (0.01, 0.25))]
+    tuned = {"task": task["name"], "network": task["network"], "method": "plain", "chosen": {"lr": 0.01}}
+    seen = read_manifest({**manifest, "tuning": [{**tuned, "trials": trials}]})
+    said = {"name": "tuned", "value": "plain: lr = 0.01, the lowest validation NLL (0.25) of 2 trials"}
+    assert said in card_rows(seen.tasks[0])
+    assert said not in card_rows(seen.tasks[1])
+
+
+def test_what_must_not_rank_is_not_marked_and_says_why(page: str, results: Results) -> None:
+    assert set(results.not_ranked) >= {"ece", "nll"}
+    text = " ".join(Outline(page).words)
+    assert "ECE does not rank." in text
+    task = results.manifest.tasks[0]
+    assert results.verdicts(task, "test", "ece") == {}
+    assert results.verdicts(task, "test", "calibrated_nll")
+
+
+def test_a_task_without_a_whole_run_says_so() -> None:
+    store, manifest = make_world((0,))
+    runs = [run for run in manifest["runs"] if run["task"] == "screening" and run["method"] == "deterministic"]
+    manifest = {**manifest, "tasks": manifest["tasks"][1:], "runs": runs}
+    text = " ".join(Outline(render(score_run(store, manifest))).words)
+    assert "No run of this task came to its end" in text
+
+
+def test_one_seed_and_one_method_make_a_page() -> None:
+    store, manifest = make_world((0,))
+    runs = [run for run in manifest["runs"] if run["method"] == "deterministic" and run["member"] == 0]
+    manifest = {**manifest, "tasks": manifest["tasks"][1:2], "methods": manifest["methods"][:1], "failures": []}
+    manifest["runs"] = [run for run in runs if run["task"] == "screening"]
+    text = " ".join(Outline(render(score_run(store, manifest))).words)
+    assert "it is the only method" in text
+    assert "(1 run)" in text
+    assert "Nothing: every run of the plan is in this report." in text
+
+
+def test_figures_in_the_page_keep_text_and_get_unique_ids() -> None:
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="9pt" height="9pt">'
+        '<style>*{}</style><path id="a" style="fill: #0072b2" clip-path="url(#c)"/><use xlink:href="#a"/>'
+        "<text>id=&quot;a&quot; #0072b2 &lt;b&gt;</text></svg>"
+    )
+    found = for_page(svg, "f1")
+    assert 'id="f1-a"' in found
+    assert 'href="#f1-a"' in found
+    assert "url(#f1-c)" in found
+    assert "var(--f-0072b2, #0072b2)" in found
+    assert "&lt;b&gt;" in found
+    assert " #0072b2 &lt;" in found
+    assert "http" not in found
+    assert "<style" not in found
+
+
+def test_the_report_is_written_whole_beside_its_table(world: World, results: Results, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "report"
+    small = replace(results, manifest=replace(results.manifest, tasks=results.manifest.tasks[1:2]))
+    path = write_report(*world, out, results=small)
+    assert path == out / "report.html"
+    assert sorted(item.name for item in out.iterdir()) == ["report.html", "results.csv"]
+    first = path.read_bytes()
+    assert write_report(*world, out, results=small).read_bytes() == first
+    assert first.rstrip().endswith(b"</html>")
+
+
+def test_a_report_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match=r"report\.html' cannot be written: No space left on device"):
+        write_whole(tmp_path / "report.html", b"page")
+    assert list(tmp_path.iterdir()) == []

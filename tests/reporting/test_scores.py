@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+
+from dubio.calibration.cross_validation import calibrated_nll
+from dubio.core.errors import BadFile
+from dubio.core.predictions import Predictions, join
+from dubio.core.registry import METRICS
+from dubio.reporting import Results, score_run
+from dubio.reporting.aggregate import Cell, Score, aggregate, average_over, decimals, spoken
+from dubio.reporting.manifest import read_manifest
+from dubio.reporting.measures import detection_name, referral_name
+from dubio.reporting.page import render
+from dubio.reporting.words import RANDOM
+from tests.reporting.world import SEEDS, FakeStore, make_world
+
+World = tuple[FakeStore, dict[str, Any]]
+
+
+def run_of(manifest: dict[str, Any], task: str, method: str, seed: int, member: int | None) -> str:
+    wanted = {"task": task, "method": method, "seed": seed, "member": member}
+    return next(run["id"] for run in manifest["runs"] if all(run[key] == value for key, value in wanted.items()))
+
+
+def value_of(results: Results, *key: object) -> float:
+    rows = [s for s in results.scores if (s.task, s.split, s.method, s.seed, s.member, s.metric) == key]
+    assert len(rows) == 1
+    return rows[0].value
+
+
+@pytest.mark.parametrize(("method", "member"), [("mc-dropout", 1), ("mc-dropout-ensemble", None)])
+@pytest.mark.parametrize("metric", ["accuracy", "nll", "brier", "ece", "aurc", "diversity"])
+def test_long_table_holds_the_registered_metric_of_that_run(
+    world: World, results: Results, method: str, member: int | None, metric: str
+) -> None:
+    store, manifest = world
+    predictions = store.predictions[run_of(manifest, "reviews", method, 1, member), "test"]
+    expected = METRICS.make(metric).compute(predictions)
+    assert value_of(results, "reviews", "test", method, 1, member, metric) == pytest.approx(expected)
+
+
+def test_calibrated_nll_is_that_of_test_time_cross_validation(world: World, results: Results) -> None:
+    store, manifest = world
+    predictions = store.predictions[run_of(manifest, "screening", "deterministic", 0, 0), "test"]
+    expected = calibrated_nll().compute(predictions)
+    assert value_of(results, "screening", "test", "deterministic", 0, 0, "calibrated_nll") == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("split", ["novel", "noise-5"])
+def test_detection_equals_scikit_learn_on_the_joined_splits(world: World, results: Results, split: str) -> None:
+    store, manifest = world
+    run = run_of(manifest, "digits", "mc-dropout-ensemble", 0, None)
+    both = join([store.predictions[run, "test"], store.predictions[run, split]])
+    doubt = 1 - both.probs.max(axis=1)
+    key = ("digits", split, "mc-dropout-ensemble", 0, None)
+    assert value_of(results, *key, "ood_auroc") == pytest.approx(sk.roc_auc_score(both.ood, doubt))
+    assert value_of(results, *key, "ood_aupr") == pytest.approx(sk.average_precision_score(both.ood, doubt))
+    for quantity in ("predictive_entropy", "mutual_information"):
+        for metric in ("ood_auroc", "ood_aupr", "ood_fpr95"):
+            made = METRICS.make(metric, quantity=quantity)
+            assert value_of(results, *key, made.name) == pytest.approx(made.compute(both))
+
+
+def test_a_single_pass_has_neither_mutual_information_nor_diversity(results: Results) -> None:
+    names = {score.metric for score in results.scores if score.method == "deterministic"}
+    assert detection_name("ood_auroc", "mutual_information") not in names
+    assert "diversity" not in names
+
+
+def test_unlabelled_novelty_has_detection_and_nothing_else(results: Results) -> None:
+    names = {score.metric for score in results.scores if score.split == "novel"}
+    assert names
+    assert all(name.startswith(("ood_", "id_aupr")) for name in names)
+
+
+@pytest.mark.parametrize("retained", [0.5, 0.8, 1.0])
+def test_referral_equals_the_registered_metrics(world: World, results: Results, retained: float) -> None:
+    store, manifest = world
+    predictions = store.predictions[run_of(manifest, "screening", "deep-ensemble", 1, None), "test"]
+    for metric in ("referral_accuracy", "referral_auc"):
+        made = METRICS.make(metric, quantity="predictive_entropy", retained=retained)
+        found = value_of(results, "screening", "test", "deep-ensemble", 1, None, made.name)
+        assert found == pytest.approx(made.compute(predictions))
+
+
+def test_random_referral_leaves_accuracy_and_auc_where_they_are(world: World, results: Results) -> None:
+    store, manifest = world
+    predictions = store.predictions[run_of(manifest, "screening", "deterministic", 0, 1), "test"]
+    whole = sk.accuracy_score(predictions.labels, predictions.probs.argmax(axis=1))
+    area = sk.roc_auc_score(predictions.labels, predictions.probs[:, 1])
+    for retained in (0.5, 0.7, 1.0):
+        accuracy, auc = (referral_name(metric, retained) for metric in ("referral_accuracy", "referral_auc"))
+        assert value_of(results, "screening", "test", RANDOM, 0, 1, accuracy) == pytest.approx(whole)
+        assert value_of(results, "screening", "test", RANDOM, 0, 1, auc) == pytest.approx(area)
+
+
+def test_the_control_is_what_drawing_at_random_gives_on_average(world: World) -> None:
+    store, manifest = world
+    predictions = store.predictions[run_of(manifest, "screening", "deterministic", 0, 1), "test"]
+    right = predictions.labels == predictions.probs.argmax(axis=1)
+    rng = np.random.default_rng(3)
+    drawn = [right[rng.permutation(len(right))[:100]].mean() for _ in range(4000)]
+    assert np.mean(drawn) == pytest.approx(right.mean(), abs=0.003)
+
+
+def test_singles_average_over_seeds_and_members_ensembles_over_seeds(world: World, results: Results) -> None:
+    store, manifest = world
+    single = results.cells["digits", "test", "mc-dropout", "accuracy"]
+    values = [
+        float((p.probs.argmax(axis=1) == p.labels).mean())
+        for seed in SEEDS
+        for member in (0, 1)
+        for p in [store.predictions[run_of(manifest, "digits", "mc-dropout", seed, member), "test"]]
+    ]
+    assert single.n == 4
+    assert single.mean == pytest.approx(sum(values) / 4)
+    centre = sum(values) / 4
+    assert single.std == pytest.approx((sum((value - centre) ** 2 for value in values) / 3) ** 0.5)
+    assert results.cells["digits", "test", "mc-dropout-ensemble", "accuracy"].n == len(SEEDS)
+
+
+def test_every_prediction_is_read_once() -> None:
+    store, manifest = make_world((0,))
+    score_run(store, manifest)
+    tested = {"digits": 12, "screening": 1, "reviews": 2}
+    assert store.reads == sum(tested[run["task"]] for run in manifest["runs"])
+
+
+def test_missing_predictions_are_reported_and_the_rest_is_scored() -> None:
+    store, manifest = make_world((0,))
+    lost = run_of(manifest, "digits", "deterministic", 0, 0)
+    del store.predictions[lost, "test"]
+    results = score_run(store, manifest)
+    assert [(f.what, f.task, f.method) for f in results.missing] == [("predictions on test", "digits", "deterministic")]
+    assert results.cells["digits", "test", "deterministic", "accuracy"].n == 1
+
+
+def test_costs_are_sums_over_the_fits_a_run_needs(world: World, results: Results) -> None:
+    store, manifest = world
+    runs = [r for r in manifest["runs"] if r["task"] == "digits" and r["method"] == "deep-ensemble"]
+    seconds = [sum(store.records[fit]["seconds"] for fit in run["fits"]) for run in runs]
+    cost = results.costs["digits", "deep-ensemble"]
+    assert cost.training_seconds.values == pytest.approx(seconds)
+    assert cost.trainings.mean == 2
+    assert cost.parameters.mean == 2 * 12345
+    assert cost.stored_bytes.mean == 100_000
+    assert cost.examples_per_second.mean == pytest.approx(store.records[runs[0]["id"]]["examples"] / 0.04)
+
+
+def test_an_undefined_value_is_counted_not_averaged() -> None:
+    rows = [Score("t", "s", "id", "m", seed, None, "auc", value) for seed, value in enumerate((0.5, float("nan"), 0.7))]
+    cell = aggregate(rows)["t", "s", "m", "auc"]
+    assert (cell.n, cell.undefined, cell.mean) == (2, 1, pytest.approx(0.6))
+
+
+def test_severities_average_within_a_run_before_runs_are_averaged() -> None:
+    cells = {("t", "blur-1", "m", "a"): Cell((0.9, 0.7)), ("t", "blur-2", "m", "a"): Cell((0.5, 0.7))}
+    both = average_over(cells, "t", ("blur-1", "blur-2"), "m", "a")
+    assert both is not None
+    assert both.values == pytest.approx((0.7, 0.7))
+    assert both.std == pytest.approx(0)
+    assert average_over(cells, "t", ("blur-1", "blur-3"), "m", "a") is None
+
+
+def test_no_bare_number_where_there_is_a_spread_and_one_run_says_so() -> None:
+    assert spoken(Cell((0.5, 0.7))).replace("\N{NO-BREAK SPACE}", " ") == "0.600 ± 0.141"
+    assert spoken(Cell((0.5,))).replace("\N{NO-BREAK SPACE}", " ") == "0.500 (1 run)"
+    assert spoken(Cell((), undefined=2)) == "undefined"
+    assert spoken(Cell((float("inf"), 0.2))) == "∞ (1 of 2 runs)"
+    assert spoken(None) == "–"
+
+
+@pytest.mark.parametrize(("std", "places"), [(0.05, 3), (0.002, 3), (0.0002, 4), (0.00002, 5), (1e-9, 5), (7.0, 3)])
+def test_decimals_show_at_least_a_digit_of_the_spread(std: float, places: int) -> None:
+    half = std / 2**0.5
+    assert decimals([Cell((1 - half, 1 + half))]) == places
+
+
+@pytest.mark.parametrize("change", [{"schema": 2}, {"tasks": [{"name": "x"}]}, {"runs": [{"id": "a"}]}])
+def test_a_manifest_of_another_shape_is_refused(change: dict[str, Any]) -> None:
+    _, manifest = make_world((0,))
+    with pytest.raises(BadFile):
+        read_manifest({**manifest, **change})
+
+
+def test_a_task_without_an_in_domain_test_split_is_refused() -> None:
+    _, manifest = make_world((0,))
+    splits = [split for split in manifest["tasks"][0]["splits"] if split["kind"] != "id"]
+    manifest["tasks"][0]["splits"] = splits
+    with pytest.raises(BadFile, match="digits has no in-domain test split"):
+        read_manifest(manifest)
+
+
+def _with_predictions(change: Any) -> Results:
+    """One run of the task ``screening``, with its predictions changed."""
+    store, manifest = make_world((0,))
+    run = next(run for run in manifest["runs"] if run["task"] == "screening")
+    store.predictions[run["id"], "test"] = change(store.predictions[run["id"], "test"])
+    task = {**manifest["tasks"][1], "target": store.predictions[run["id"], "test"].target}
+    return score_run(store, {**manifest, "tasks": [task], "runs": [run]})
+
+
+def test_multilabel_predictions_are_scored_and_drawn() -> None:
+    rng = np.random.default_rng(0)
+
+    def several(p: Predictions) -> Predictions:
+        return replace(p, target="multilabel", labels=rng.integers(0, 2, p.logits.shape[1:]))
+
+    results = _with_predictions(several)
+    names = {score.metric for score in results.scores}
+    assert {"accuracy", "calibrated_nll", "brier", "ece", "aurc"} <= names
+    assert not any(name.startswith("referral_auc") for name in names)
+    assert "</html>" in render(results)
+
+
+def test_one_test_example_leaves_what_needs_two_undefined() -> None:
+    results = _with_predictions(lambda p: p.take(np.array([0])))
+    cell = results.cells["screening", "test", "deterministic", "calibrated_nll"]
+    assert (cell.n, cell.undefined) == (0, 1)
+    assert results.cells["screening", "test", "deterministic", "accuracy"].n == 1
+    assert "undefined" in render(results)
+
+
+def test_certain_and_wrong_is_infinite_and_said_so() -> None:
+    def certain(p: Predictions) -> Predictions:
+        logits = np.where(np.arange(2) == (1 - p.labels)[:, None], 0.0, -np.inf).astype(np.float32)
+        return replace(p, logits=logits[None])
+
+    results = _with_predictions(certain)
+    assert results.cells["screening", "test", "deterministic", "nll"].mean == float("inf")
+    assert "∞" in render(results)
+
+
+def test_one_task_under_two_networks_keeps_them_apart() -> None:
+    _, manifest = make_world((0,))
+    task = manifest["tasks"][1]
+    twice = {**manifest, "tasks": [task, {**task, "network": "cnn"}], "runs": []}
+    assert [view.key for view in read_manifest(twice).tasks] == ["screening (mlp)", "screening (cnn)"]
+
+
+def test_multilabel_scores_at_the_thresholds_of_validation() -> None:
+    """Where a run's validation predictions say that every label is cut at 0.3, the test set is cut there."""
+    store, manifest = make_world()
+    run = next(run for run in manifest["runs"] if run["task"] == manifest["tasks"][1]["name"])
+    old = store.predictions[run["id"], "test"]
+    labels = np.tile([[1, 0], [0, 1]], (len(old) // 2, 1))
+    probs = np.where(labels == 1, 0.4, 0.2)
+    logits = np.log(probs / (1 - probs)).astype(np.float32)[None]
+    cut = replace(old, logits=logits, labels=labels, target="multilabel", member=np.zeros(1, dtype=np.int64))
+    store.predictions[run["id"], "test"] = store.predictions[run["id"], "val"] = cut
+    val = {"name": "val", "kind": "val", "fingerprint": "v", "examples": len(old)}
+    task = manifest["tasks"][1]
+    task = {**task, "target": "multilabel", "thresholds": "validation", "splits": [*task["splits"], val]}
+    results = score_run(store, {**manifest, "tasks": [task], "runs": [run]})
+    values = {score.metric: score.value for score in results.scores}
+    assert values["accuracy"] == 0.0
+    assert values["accuracy_at_val_thresholds"] == values["micro_f1_at_val_thresholds"] == 1.0
+    assert "Micro F1, tuned" in render(results)

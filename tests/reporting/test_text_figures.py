@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import pearsonr, spearmanr
+from sklearn import metrics as sk
+
+from dubio.core.predictions import Predictions, join
+from dubio.core.registry import METRICS
+from dubio.metrics.quantities import uncertainty
+from dubio.reporting import Results
+from dubio.reporting.figures.architectures import architectures_of, architectures_reading
+from dubio.reporting.figures.clouds import mean_of
+from dubio.reporting.figures.correlations import correlations_across, correlations_of, correlations_reading
+from dubio.reporting.figures.diversity import diversity_of, diversity_reading
+from dubio.reporting.figures.drawn_from import Subject, densities_of
+from dubio.reporting.figures.epochs import epochs_of, epochs_reading
+from dubio.reporting.figures.likelihoods import likelihoods_of
+from dubio.reporting.figures.rates import natural, rates_figure, rates_of, rates_reading
+from dubio.reporting.figures.ridges import ridges_of
+from dubio.reporting.figures.spectral import multiplied_of, multiplied_reading
+from dubio.reporting.figures.transfer import transfer_of
+from dubio.reporting.measures import DETECTED_BY, GAP, detection_name
+from dubio.reporting.sketches import CORRECT, INCORRECT, shares
+from tests.reporting.text_world import MULTIPLIERS, SITES, stored, subject
+from tests.reporting.world import FakeStore
+
+World = tuple[FakeStore, dict[str, Any]]
+
+
+# --- scores ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("metric", ["ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95", "ood_correlation"])
+@pytest.mark.parametrize("quantity", DETECTED_BY)
+def test_every_quantity_is_scored_by_every_detection_metric(
+    text_world: World, scored: Results, metric: str, quantity: str
+) -> None:
+    if quantity == "data_uncertainty":
+        assert not any(score.metric == detection_name(metric, quantity) for score in scored.scores)
+        return
+    both = [
+        join(list(pair))
+        for pair in zip(
+            stored(text_world, "digits", "mc-dropout-ensemble", "test"),
+            stored(text_world, "digits", "mc-dropout-ensemble", "novel"),
+            strict=True,
+        )
+    ]
+    made = METRICS.make(metric, quantity=quantity)
+    cell = scored.cells["digits", "novel", "mc-dropout-ensemble", made.name]
+    assert cell.values == pytest.approx([made.compute(each) for each in both])
+    assert scored.better[made.name] == made.better
+
+
+def test_the_gap_is_the_accuracy_lost_under_shift_and_does_not_rank(text_world: World, scored: Results) -> None:
+    home, away = (stored(text_world, "digits", "deterministic", split) for split in ("test", "blur-3"))
+    expected = [
+        np.mean(a.probs.argmax(axis=1) == a.labels) - np.mean(b.probs.argmax(axis=1) == b.labels)
+        for a, b in zip(home, away, strict=True)
+    ]
+    assert scored.cells["digits", "blur-3", "deterministic", GAP].values == pytest.approx(expected)
+    assert GAP in scored.not_ranked
+    assert not any(score.metric == GAP and score.kind == "ood" for score in scored.scores)
+
+
+# --- densities -------------------------------------------------------------------------------------------------------
+
+
+def test_densities_are_histograms_of_right_wrong_and_foreign_examples(text_world: World, scored: Results) -> None:
+    panels = {panel.look.title: panel for panel in densities_of(subject(scored, "digits"), "novel")}
+    panel, edges = panels["MC dropout"], panels["MC dropout"].edges
+    home, away = (stored(text_world, "digits", "mc-dropout", split) for split in ("test", "novel"))
+
+    def cumulative(predictions: list[Predictions], kept: list[np.ndarray]) -> np.ndarray:
+        each = [
+            np.histogram(-(p.probs * np.log(p.probs)).sum(axis=1)[rows] / np.log(4), edges)[0] / rows.sum()
+            for p, rows in zip(predictions, kept, strict=True)
+        ]
+        return np.cumsum(np.mean(each, axis=0))
+
+    right = [p.probs.argmax(axis=1) == p.labels for p in home]
+    everything = [np.ones(len(p), dtype=bool) for p in away]
+    assert np.cumsum(panel.groups.correct) == pytest.approx(cumulative(home, right), abs=1 / 400 + 1e-9)
+    wrong = cumulative(home, [~each for each in right])
+    assert np.cumsum(panel.groups.incorrect) == pytest.approx(wrong, abs=1 / 400 + 1e-9)
+    assert np.cumsum(panel.groups.outside) == pytest.approx(cumulative(away, everything), abs=1 / 400 + 1e-9)
+
+
+def test_ridges_hold_each_quantity_of_the_methods_that_have_it(text_world: World, scored: Results) -> None:
+    found = {ridge.title: ridge for ridge in ridges_of(subject(scored, "digits"), "novel")}
+    assert set(found) == {"1 − confidence", "predictive\nentropy", "mutual\ninformation", "model\nuncertainty"}
+    ridge = found["mutual\ninformation"]
+    groups = {look.title: groups for look, groups in ridge.methods}
+    assert groups["Deterministic"] is None
+    each = [uncertainty(p, "mutual_information") for p in stored(text_world, "digits", "mc-dropout", "novel")]
+    expected = np.mean([np.histogram(np.clip(v, 0, ridge.edges[-1]), ridge.edges)[0] / len(v) for v in each], axis=0)
+    assert groups["MC dropout"] is not None
+    assert np.cumsum(groups["MC dropout"].outside) == pytest.approx(np.cumsum(expected), abs=1 / 400 + 1e-9)
+
+
+def test_shares_add_up_whatever_the_edges() -> None:
+    values = np.random.default_rng(0).normal(size=(3, 200))
+    assert shares(values, np.linspace(-0.1, 0.1, 5)).sum() == pytest.approx(1.0)
+
+
+# --- clouds ----------------------------------------------------------------------------------------------------------
+
+
+def test_diversity_is_drawn_against_accuracy_where_something_is_pooled(scored: Results) -> None:
+    cloud = diversity_of(subject(scored, "digits"))
+    assert cloud is not None
+    titles = {m.title: m.name for m in scored.manifest.methods}
+    assert "Deterministic" not in {point.look.title for point in cloud.points}
+    for point in cloud.points:
+        name = titles[point.look.title]
+        assert mean_of(point.x) == pytest.approx(scored.cells["digits", "test", name, "diversity"].mean)
+        assert mean_of(point.y) == pytest.approx(scored.cells["digits", "test", name, "accuracy"].mean)
+    expected = spearmanr([mean_of(p.x) for p in cloud.points], [mean_of(p.y) for p in cloud.points]).statistic
+    assert f"{expected:+.2f}".replace("-", "−") in diversity_reading(cloud)
+
+
+def test_detection_is_drawn_against_accuracy_only_where_shifted_data_have_labels(
+    text_world: World, scored: Results
+) -> None:
+    assert transfer_of(subject(scored, "screening")) == []
+    panels = {panel.title: panel for panel in transfer_of(subject(scored, "digits"))}
+    assert set(panels) == {"digits → blur, at its worst", "digits → noise, at its worst"}
+    point = next(p for p in panels["digits → blur, at its worst"].points if p.look.title == "Deterministic")
+    home, away = (stored(text_world, "digits", "deterministic", split) for split in ("test", "blur-5"))
+    areas = [
+        sk.roc_auc_score(np.repeat([0, 1], [len(a), len(b)]), -np.concatenate([a.probs.max(1), b.probs.max(1)]))
+        for a, b in zip(home, away, strict=True)
+    ]
+    assert point.y == pytest.approx(areas, abs=1e-4)  # confidences that round to one are tied in 1 − max p
+    assert point.x == pytest.approx([(p.probs.argmax(axis=1) == p.labels).mean() for p in away])
+
+
+def test_likelihoods_are_those_of_the_table(scored: Results) -> None:
+    cloud = likelihoods_of(subject(scored, "screening"))
+    assert cloud is not None
+    names = {m.title: m.name for m in scored.manifest.methods}
+    for point in cloud.points:
+        cells = [scored.cells["screening", "test", names[point.look.title], m] for m in ("nll", "calibrated_nll")]
+        assert (mean_of(point.x), mean_of(point.y)) == pytest.approx([cell.mean for cell in cells])
+
+
+# --- correlations ----------------------------------------------------------------------------------------------------
+
+
+def test_correlations_are_pearsons_of_the_quantity_as_defined(text_world: World, scored: Results) -> None:
+    heat = correlations_of(subject(scored, "digits"), "novel")
+    assert heat is not None
+    home, away = (stored(text_world, "digits", "deep-ensemble", split)[0] for split in ("test", "novel"))
+    flag = np.repeat([0.0, 1.0], [len(home), len(away)])
+    confidence = np.concatenate([home.probs.max(axis=1), away.probs.max(axis=1)])
+    information = np.concatenate([uncertainty(p, "mutual_information") for p in (home, away)])
+    row = heat.rows.index("Deep ensemble")
+    at = {name: heat.values[row, column] for column, name in enumerate(heat.quantities)}
+    assert at["confidence"] == pytest.approx(pearsonr(confidence, flag).statistic)
+    assert at["confidence"] < 0
+    assert at["mutual_information"] == pytest.approx(pearsonr(information, flag).statistic)
+    assert np.isnan(heat.values[heat.rows.index("Deterministic"), heat.quantities.index("mutual_information")])
+    assert "data_uncertainty" not in heat.quantities
+
+
+def test_correlations_everywhere_are_means_over_methods(scored: Results) -> None:
+    subjects = [Subject(scored, task) for task in scored.manifest.tasks]
+    heat, single = correlations_across(subjects), correlations_of(subject(scored, "digits"), "novel")
+    assert heat is not None
+    assert single is not None
+    means = np.nanmean(single.values, axis=0)
+    assert heat.values[heat.rows.index("digits → novel")] == pytest.approx(means)
+    assert "goes most with being foreign" in correlations_reading(heat)
+    assert correlations_of(subject(scored, "screening"), "test") is None
+
+
+# --- trainings -------------------------------------------------------------------------------------------------------
+
+
+def test_rates_are_those_of_the_records_where_they_were_learned(text_world: World, scored: Results) -> None:
+    store, manifest = text_world
+    found = rates_of(subject(scored, "digits"))
+    assert found is not None
+    assert found.sites == ("K1", "K2", "K3", "μ")
+    assert [look.title for look, _ in found.methods] == ["MC concrete dropout"]
+    runs = [r for r in manifest["runs"] if (r["task"], r["method"]) == ("digits", "mc-concrete-dropout")]
+    expected = np.array([[store.records[run["fits"][0]]["rates"][site] for site in SITES] for run in runs])
+    assert found.methods[0][1] == pytest.approx(expected)
+    assert f"{expected.mean(axis=0).max():.3f}" in rates_reading([found])
+
+
+def test_sites_stand_in_the_order_of_their_numbers_and_heads_last() -> None:
+    sites = ["conv1.units", "conv10.units", "conv2.units", "head", "stage2.1.conv1", "stage2.0.conv12", "stage10.conv1"]
+    assert sorted(sites, key=natural) == [
+        "conv1.units", "conv2.units", "conv10.units", "stage2.0.conv12", "stage2.1.conv1", "stage10.conv1", "head",
+    ]  # fmt: skip
+    assert sorted(["mu", "K10", "sigma", "K2"], key=natural) == ["K2", "K10", "mu", "sigma"]
+
+
+def test_long_names_of_sites_are_slanted(scored: Results) -> None:
+    found = rates_of(subject(scored, "digits"))
+    assert found is not None
+    long = replace(found, sites=tuple(f"convolution{place}" for place in range(1, 5)))
+    for panels, angle in (([found], 0.0), ([long, long], 45.0)):
+        labels = rates_figure(panels).axes[0].get_xticklabels()
+        assert {label.get_rotation() for label in labels} == {angle}
+
+
+def test_epochs_are_those_of_the_records_every_fit_once(text_world: World, scored: Results) -> None:
+    store, manifest = text_world
+    found = epochs_of(subject(scored, "digits"))
+    assert found is not None
+    titles = [look.title for look, _ in found.methods]
+    assert titles == ["Deterministic", "MC dropout", "MC concrete dropout"]
+    fits = {fit for run in manifest["runs"] if run["task"] == "digits" for fit in run["fits"]}
+    assert sum(epochs.size for _, epochs in found.methods) == len(fits)
+    runs = [r for r in manifest["runs"] if (r["task"], r["method"]) == ("digits", "deterministic")]
+    expected = [store.records[run["fits"][0]]["best_epoch"] for run in runs]
+    assert sorted(found.methods[0][1]) == sorted(expected)
+    means = {look.title: epochs.mean() for look, epochs in found.methods}
+    assert epochs_reading([found]).startswith(min(means, key=lambda title: means[title]))
+
+
+def test_the_multiplier_is_that_of_the_recipe_not_of_the_name(text_world: World, scored: Results) -> None:
+    panels = {panel.title: panel for panel in multiplied_of(subject(scored, "reviews (textcnn)"))}
+    assert set(panels) == {"AUROC, elsewhere", "Accuracy", "Calibrated NLL"}
+    (line,) = panels["Accuracy"].lines
+    assert tuple(line.s) == MULTIPLIERS
+    assert line.look.title == "bounded"
+    for name, values in zip(("bounded-a", "bounded-b", "bounded-c"), line.runs, strict=True):
+        right = [(p.probs.argmax(axis=1) == p.labels).mean() for p in stored(text_world, "reviews", name, "test")]
+        assert values == pytest.approx(right)
+    best = max(range(3), key=lambda place: panels["AUROC, elsewhere"].lines[0].runs[place].mean())
+    assert f"best at s = {MULTIPLIERS[best]:g}" in multiplied_reading(list(panels.values()))
+
+
+# --- networks and ranks ----------------------------------------------------------------------------------------------
+
+
+def test_networks_that_share_a_task_are_paired_by_method(text_world: World, scored: Results) -> None:
+    (found,) = architectures_of(scored)
+    assert (found.task, found.networks) == ("reviews", ("textcnn", "bert"))
+    assert [look.title for look in found.looks] == ["Deterministic"]
+    (values,) = found.columns[0].values
+    for network in found.networks:
+        right = [
+            (p.probs.argmax(axis=1) == p.labels).mean()
+            for p in stored(text_world, "reviews", "deterministic", "test", network)
+        ]
+        assert values[network] == pytest.approx(np.mean(right))
+    assert architectures_reading(found).startswith("bert is better than textcnn in accuracy for ")
+
+
+def test_sketches_keep_right_and_wrong_apart(text_world: World, scored: Results) -> None:
+    (home,) = stored(text_world, "screening", "deep-ensemble", "test")
+    right = home.probs.argmax(axis=1) == home.labels
+    doubt = 1 - home.probs.max(axis=1)
+    for group, rows in ((CORRECT, right), (INCORRECT, ~right)):
+        (sketch,) = scored.sketches["screening", group, "deep-ensemble", "confidence"]
+        assert np.median(sketch) == pytest.approx(np.quantile(doubt[rows], 0.5), abs=0.02)
+        assert sketch.min() >= doubt[rows].min() - 1e-9
+        assert sketch.max() <= doubt[rows].max() + 1e-9

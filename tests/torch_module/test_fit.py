@@ -1,0 +1,162 @@
+"""Methods on a user's own module: the same as on a registered network, and right by their formulas."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import dubio
+from dubio.core.registry import METHODS
+from dubio.core.types import Examples, SourceCard, Split, Task
+from dubio.encoders import encoding_for
+from dubio.methods.encoded import encode_split
+from dubio.methods.fitting import FitContext, fit_recipe
+from dubio.methods.predicting import predict_with
+from dubio.methods.work import NetworkSpec
+from dubio.training.collectors import KeepAll
+from dubio.training.seeds import number
+from tests.torch_module.module_world import CONTINUED, Convnet, dropping, perceptron, pictures, table
+
+EACH = {
+    "deterministic": {"epochs": 2},
+    "swag": {**CONTINUED, "tail_epochs": 3, "rank": 2, "samples": 3},
+    "snapshot-ensemble": {"epochs": 4, "cycles": 2},
+    "fge": {**CONTINUED, "cycles": 2},
+    "swa": {**CONTINUED, "tail_epochs": 2},
+    "csgld": {"epochs": 4, "cycles": 2, "samples_per_cycle": 1, "sampling_epochs": 1},
+    "csghmc": {"epochs": 4, "cycles": 2, "samples_per_cycle": 1, "sampling_epochs": 1},
+    "laplace": {"epochs": 2, "samples": 3, "structure": "last-kron"},
+}
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_it_is_the_fit_of_a_registered_network_of_the_same_layers(name):
+    inputs, labels = table()
+    cuts = {"train": slice(0, 36), "val": slice(36, 48), "id": slice(48, 60)}
+    splits = {kind: Split.of(kind, kind, Examples(inputs[c], labels[c])) for kind, c in cuts.items()}
+    card = SourceCard("made", "1", "none", "none")
+    task = Task("table", "table", "multiclass", ("a", "b", "c"), tuple(splits.values()), card)
+    recipe = METHODS.make(name, **EACH[name])
+    theirs = fit_recipe(recipe, task, NetworkSpec("mlp", {"hidden": (8,)}), seed=3, context=FitContext())
+    encoding = encoding_for("table", {})
+    rows = {kind: encode_split(encoding, splits["train"], split) for kind, split in splits.items()}
+    facts = {"target": "multiclass", "classes": task.classes}
+    wanted = predict_with(theirs, rows["id"], splits["id"], facts, seed=number(3, 0, "prediction"))
+
+    data = {kind: (rows[kind].values, labels[cuts[kind]]) for kind in ("train", "val")}
+    ours = dubio.fit(name, network=perceptron, **data, seed=3, **EACH[name])
+    weights, their_weights = ours.members[0].tensors(), theirs.tensors()
+    assert weights.keys() == {key.replace("stages.0.linear", "stages.0.module.0") for key in their_weights}
+    for key, tensor in their_weights.items():
+        assert torch.equal(weights[key.replace("stages.0.linear", "stages.0.module.0")], tensor), key
+    found = ours.predict((rows["id"].values, labels[cuts["id"]]))
+    # several states of a registered network are stacked, those of a module run one by one
+    np.testing.assert_allclose(found.logits, wanted.logits, atol=1e-6)
+
+
+def test_swag_has_the_moments_of_the_snapshots():
+    told = {**CONTINUED, "tail_epochs": 4, "tail_lr": 0.05, "rank": 3, "samples": 2}
+    recipe = METHODS.make("swag", **told)
+    data = {"train": table(), "val": table(20, 1)}
+    snapshots = dubio.fit(replace(recipe, collect=KeepAll()), network=perceptron, **data)
+    weights = [torch.cat([t.double().flatten() for t in state.values()]) for state in snapshots.state_dicts()]
+    (member,) = dubio.fit("swag", network=perceptron, **data, **told).members
+    gaussian = member.distribution
+
+    def flat(named):
+        return torch.cat([t.flatten() for t in named.values()])
+
+    stack = torch.stack(weights)
+    assert len(stack) == 4
+    torch.testing.assert_close(flat(gaussian.mean), stack.mean(0).float())
+    torch.testing.assert_close(flat(gaussian.variance), stack.var(0, correction=0).float())
+    # the last three deviations, each from the mean of the snapshots up to it
+    for column, k in enumerate((2, 3, 4)):
+        deviation = flat({name: t[column] for name, t in gaussian.deviations.items()})
+        torch.testing.assert_close(deviation, (stack[k - 1] - stack[:k].mean(0)).float())
+
+
+@pytest.mark.parametrize("name", ["swag", "laplace", "mc-dropout", "mean-field-vi", "snapshot-ensemble"])
+def test_a_convnet_with_batch_norm_and_dropout(name):
+    more = {
+        "swag": {**CONTINUED, "tail_epochs": 2, "samples": 2},
+        "laplace": {"epochs": 1, "samples": 2, "scale": 1.0},
+        "mc-dropout": {"epochs": 1, "samples": 2},
+        "mean-field-vi": {"epochs": 1, "start_epochs": 1, "samples": 2},
+        "snapshot-ensemble": {"epochs": 2, "cycles": 2},
+    }[name]
+    told = {"network": Convnet, "train": pictures(), "seed": 1, **more}
+    first, again = dubio.fit(name, **told), dubio.fit(name, **told)
+    found = first.predict(pictures())
+    assert found.logits.shape == (2, 40, 2)
+    assert first.samples == 2
+    assert not np.array_equal(*found.logits)
+    np.testing.assert_array_equal(found.logits, again.predict(pictures()).logits)
+    np.testing.assert_allclose(first.probs(pictures()), found.probs)
+
+
+def test_the_module_is_copied_with_its_weights_and_left_alone():
+    module = Convnet()
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    generator = torch.random.get_rng_state()
+    fitted = dubio.fit("deterministic", network=module, train=pictures(), epochs=2)
+    assert all(torch.equal(before[name], tensor) for name, tensor in module.state_dict().items())
+    assert isinstance(module.channels, nn.Dropout2d)
+    assert torch.equal(torch.random.get_rng_state(), generator)
+    (state,) = fitted.state_dicts()
+    assert not torch.equal(state["fc.weight"], before["fc.weight"])
+    module.load_state_dict(state)
+    inputs, _ = pictures()
+    with torch.no_grad():
+        wanted = module.eval()(torch.from_numpy(inputs)).numpy()
+    np.testing.assert_allclose(fitted.predict(inputs).logits[0], wanted, atol=1e-6)
+    # no epoch at all leaves the weights as they were given
+    (same,) = dubio.fit("deterministic", network=module, train=pictures(), epochs=0).state_dicts()
+    assert all(torch.equal(same[name], tensor) for name, tensor in module.state_dict().items())
+
+
+def test_a_deep_ensemble_is_its_members_and_needs_a_function():
+    told = {"train": table(), "val": table(20, 1), "epochs": 2}
+    three = dubio.fit("deep-ensemble", network=perceptron, members=3, **told).predict(table())
+    single = dubio.fit("deterministic", network=perceptron, **told).predict(table())
+    np.testing.assert_array_equal(three.logits[:1], single.logits)
+    assert three.member.tolist() == [0, 1, 2]
+    assert not np.array_equal(three.logits[0], three.logits[1])
+    with pytest.raises(dubio.UserError, match=r"3 independent first weights.*network=lambda"):
+        dubio.fit("deep-ensemble", network=perceptron(), members=3, **told)
+
+
+def test_every_part_of_the_fit_tells_how_far_it_is():
+    told = []
+    data = {"train": table(), "progress": lambda done, words: told.append((done, words))}
+    dubio.fit("swa-ensemble", network=perceptron, members=2, **data, **CONTINUED, tail_epochs=2)
+    assert [done for done, _ in told] == pytest.approx([*(k / 8 for k in range(1, 9)), 1.0])
+    assert told[-2][1].startswith("fit 4 of 4, epoch 2")
+    assert told[-1] == (1.0, "done")
+
+
+def test_labels_that_do_not_exclude_each_other():
+    inputs, labels = table()
+    several = np.stack([labels == 0, labels != 1, inputs[:, 3] > 0], axis=1).astype(int)
+    fitted = dubio.fit("swag", network=perceptron, train=(inputs, several), target="multilabel", **EACH["swag"])
+    found = fitted.predict((inputs, several))
+    assert found.target == "multilabel"
+    sigmoid = 1.0 / (1.0 + np.exp(-found.logits.astype(float)))
+    np.testing.assert_allclose(fitted.probs(inputs), sigmoid.mean(0), atol=1e-6)
+    with pytest.raises(dubio.UserError, match="multilabel predictions need labels"):
+        fitted.predict(inputs)
+
+
+def test_views_are_of_images():
+    told = {"network": Convnet, "train": pictures(), "epochs": 1, "shift": 1, "views": 3}
+    assert dubio.fit("deterministic", **told).samples == 3
+    with pytest.raises(dubio.UserError, match="for image inputs; the task has table inputs"):
+        dubio.fit("deterministic", network=perceptron, train=table(), epochs=1, shift=1, views=3)
+
+
+def test_dropout_rates_are_the_modules_own_unless_given():
+    told = {"network": dropping(0.25), "train": table(), "epochs": 1, "samples": 2}
+    assert dubio.fit("mc-dropout", **told).records[0]["rates"] == {"2": 0.25}
+    assert dubio.fit("mc-dropout", p=0.75, **told).records[0]["rates"] == {"2": 0.75}
