@@ -12,9 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dubio.core.predictions import Predictions
-from dubio.core.registry import method, metric, network, task
-from dubio.core.types import Examples, Metric, SourceCard, Split, Task
+from dubio import Examples, Metric, Predictions, SourceCard, Split, Task, method, metric, network, task
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Dense, Network
 from dubio.networks.noise import DropoutEdit
