@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from dubio.encoders import ArrayRows
-from dubio.networks.heads.softmax import Softmax
+from dubio.inference.batches import LabelledRows
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.vgg import vgg_small
-from dubio.training.labelled import Labelled
 
 CLASSES = 10
 
 
-def images(rows: int, size: int = 32, seed: int = 0) -> Labelled:
+def images(rows: int, size: int = 32, seed: int = 0) -> LabelledRows:
     """Noise with a patch whose place tells the class: learnable, and as large as CIFAR's."""
     generator = np.random.default_rng(seed)
     labels = generator.integers(0, CLASSES, size=rows)
@@ -23,7 +23,7 @@ def images(rows: int, size: int = 32, seed: int = 0) -> Labelled:
     width = size // CLASSES
     for row, label in enumerate(labels):
         values[row, :, :width, label * width : (label + 1) * width] += 3.0
-    return Labelled(ArrayRows(values), labels, CLASSES)
+    return LabelledRows(ArrayRows(values), labels, CLASSES)
 
 
 def small_vgg(channels: tuple[int, ...] = (16, 32, 64, 128), size: int = 32, seed: int = 0) -> Model:

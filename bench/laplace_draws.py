@@ -9,14 +9,12 @@ import torch
 
 from bench.ensemble_models import images, small_vgg
 from bench.timing import Ratio, cpu_in_turns, least, line
-from dubio.inference.batches import collate
+from dubio.inference.batches import LabelledRows, collate
 from dubio.networks.linear_maps import linear_maps
 from dubio.networks.network import Model
-from dubio.training.collectors import Collected
-from dubio.training.curvature import kronecker
-from dubio.training.finishing import FinishContext
-from dubio.training.labelled import Labelled
-from dubio.training.laplace import Laplace
+from dubio.training.collectors import Collected, FinishContext
+from dubio.training.laplace.collector import Laplace
+from dubio.training.laplace.curvature import kronecker
 
 DRAWS, ROWS, BATCH = 20, 256, 128
 CPU = torch.device("cpu")
@@ -40,7 +38,7 @@ def run() -> Iterator[str]:
     yield line("Kronecker factors, in epochs of training", ratio, "about the number of classes, 10", told)
 
 
-def _epoch(model: Model, data: Labelled) -> None:
+def _epoch(model: Model, data: LabelledRows) -> None:
     """Forward and backward over the examples, as a training step has them."""
     for first in range(0, ROWS, BATCH):
         rows = np.arange(first, first + BATCH)

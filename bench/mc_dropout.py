@@ -14,7 +14,7 @@ from dubio.encoders import TokenRows
 from dubio.inference.batches import collate, prediction_rows
 from dubio.inference.engine import plain_passes, shared_prefix
 from dubio.networks.draws import BlockDraws
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, fill
 from dubio.networks.textcnn import textcnn

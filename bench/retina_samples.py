@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from bench.timing import Ratio, cpu_in_turns
 from dubio.inference.engine import plain_passes, shared_prefix
 from dubio.networks.draws import BlockDraws
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, fill
 from dubio.networks.vgg_retina import vgg_retina

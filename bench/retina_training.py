@@ -9,13 +9,13 @@ import torch
 
 from bench.timing import cpu_in_turns
 from dubio.encoders import ArrayRows
-from dubio.inference.affine import Affine
+from dubio.inference.augmentation import Affine
+from dubio.inference.batches import LabelledRows
 from dubio.networks.gaussian_weights import GaussianWeights
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.vgg_retina import vgg_retina
 from dubio.training.collectors import Last
-from dubio.training.labelled import Labelled
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import Adam
@@ -36,7 +36,7 @@ def epoch(augmentation: Affine | None, edit: GaussianWeights | None) -> Callable
         edit.put_on(model.network, model.head)
     objective = Objective(batch=BATCH, epochs=1, patience=0, class_weights="batch", augmentation=augmentation)
     slots = Slots(objective, Adam(4e-4, 5e-5), Constant(), Last())
-    data, check = Labelled(rows, labels, 2), Labelled(rows.take(np.arange(1)), labels[:1], 2)
+    data, check = LabelledRows(rows, labels, 2), LabelledRows(rows.take(np.arange(1)), labels[:1], 2)
     context = LoopContext(torch.device("cpu"), lambda fraction, words: None)
     return lambda: train(model, slots, data, check, seed=0, member=0, context=context)
 

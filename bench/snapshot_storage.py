@@ -11,14 +11,13 @@ import torch
 
 from bench.ensemble_models import images, small_vgg
 from dubio.formats.tensors import write_tensors
-from dubio.inference.points import Points
-from dubio.training.collectors import KeepAll
-from dubio.training.finishing import FinishContext
+from dubio.inference.samples import WeightSamples
+from dubio.training.collectors import FinishContext, KeepAll
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import SGD
-from dubio.training.pooled import pooled_nll
 from dubio.training.schedules import ConstantTail
+from dubio.training.validation import pooled_nll
 
 SNAPSHOTS, TRAIN, TEST, SIZE = 100, 100, 200, 10
 
@@ -36,7 +35,7 @@ def run() -> Iterator[str]:
     )
 
 
-def _snapshots(store: str) -> Points:
+def _snapshots(store: str) -> WeightSamples:
     model, data = small_vgg((8, 16), SIZE), images(TRAIN, SIZE)
     collect = KeepAll(store=store)  # type: ignore[arg-type]
     slots = Slots(Objective(50, SNAPSHOTS, patience=0), SGD(0.02), ConstantTail(), collect)
@@ -46,7 +45,7 @@ def _snapshots(store: str) -> Points:
     return collect.finish(held, model, FinishContext(data, data, device, seed=0, batch=50))
 
 
-def _bytes(posterior: Points) -> int:
+def _bytes(posterior: WeightSamples) -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "weights.safetensors"
         write_tensors(path, {name: np.asarray(tensor) for name, tensor in posterior.tensors().items()}, {})

@@ -14,7 +14,7 @@ import torch
 from bench.ensemble_models import CLASSES, images, shaken, small_vgg
 from bench.timing import cpu_in_turns, line
 from dubio.inference.engine import looped_states, stacked_states, stacks
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
 

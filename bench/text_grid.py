@@ -26,15 +26,14 @@ from bench.obvious import ObviousConcrete, ObviousHeteroscedastic, ObviousTextCN
 from bench.timing import Ratio, least, line
 from dubio.core.registry import METHODS
 from dubio.encoders import TokenRows
-from dubio.inference.batches import collate, prediction_rows
-from dubio.inference.points import Points, state_of
+from dubio.inference.batches import EVALUATION_BATCH, LabelledRows, collate, prediction_rows
+from dubio.inference.samples import WeightSamples, state_of
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import SETUPS
 from dubio.networks.network import Model
 from dubio.networks.noise import fill
 from dubio.networks.textcnn import textcnn
 from dubio.training.collectors import Last
-from dubio.training.labelled import EVALUATION_BATCH, Labelled
 from dubio.training.loop import LoopContext, Slots, train
 
 CLASSES, VOCABULARY, BATCH = 150, 2196, 32
@@ -184,11 +183,11 @@ def _our_ways(kind: str) -> tuple[Callable[[], object], ...]:
         fill(model, edit)
     slots = Slots(replace(recipe.objective, epochs=1, patience=0), recipe.optimiser, recipe.schedule, Last())
     texts, check, wanted = _sample()
-    data, held = Labelled(texts, _labels(texts), CLASSES), Labelled(check, _labels(check), CLASSES)
+    data, held = LabelledRows(texts, _labels(texts), CLASSES), LabelledRows(check, _labels(check), CLASSES)
     context = LoopContext(torch.device("cpu"), lambda fraction, words: None)
 
     def predict(samples: int) -> None:
-        drawn = Points(model, (state_of(model),), samples).draw(0)
+        drawn = WeightSamples(model, (state_of(model),), samples).draw(0)
         for index in prediction_rows(wanted, EVALUATION_BATCH):
             drawn.predict(collate(wanted, index), index)
 

@@ -15,8 +15,8 @@ from dubio.core.registry import TASKS
 from dubio.encoders import TokenRows
 from dubio.encoders.text import TextEncoding
 from dubio.inference.batches import collate, prediction_rows
-from dubio.inference.points import Points, state_of
-from dubio.networks.heads.softmax import Softmax
+from dubio.inference.samples import WeightSamples, state_of
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.textcnn import textcnn
 
@@ -33,7 +33,7 @@ def run() -> Iterator[str]:
         yield f"TextCNN inference on 20 Newsgroups: not measured, the texts are not here ({fault})"
         return
     model, plain = _twins(vocabulary)
-    posterior = Points(model, (state_of(model),))
+    posterior = WeightSamples(model, (state_of(model),))
     logits = torch.empty(len(rows), CLASSES)
 
     def ours() -> None:

@@ -10,12 +10,12 @@ import torch
 from bench.corpus import clinc_like
 from bench.obvious import ObviousTextCNN, padded
 from bench.timing import in_turns, line
-from dubio.networks.heads.softmax import Softmax
+from dubio.inference.batches import LabelledRows
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, fill
 from dubio.networks.textcnn import textcnn
 from dubio.training.collectors import Last
-from dubio.training.labelled import Labelled
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import Adam
@@ -32,7 +32,7 @@ def run() -> Iterator[str]:
     model = Model(body, Softmax().build(body.width, CLASSES))
     fill(model, DropoutEdit(0.5))
     slots = Slots(Objective(batch=BATCH, epochs=1, patience=0), Adam(), Constant(), Last())
-    data, check = Labelled(rows, labels, CLASSES), Labelled(rows.take(np.arange(1)), labels[:1], CLASSES)
+    data, check = LabelledRows(rows, labels, CLASSES), LabelledRows(rows.take(np.arange(1)), labels[:1], CLASSES)
     context = LoopContext(torch.device("cpu"), lambda fraction, words: None)
 
     obvious = ObviousTextCNN(VOCABULARY, CLASSES, 0.5)

@@ -15,10 +15,10 @@ import torch
 
 from bench.ensemble_models import images, shaken, small_vgg
 from bench.timing import cpu_in_turns, line
-from dubio.inference.augmentation import ShiftFlip, augmented
+from dubio.inference.augmentation import ShiftFlip, augment
 from dubio.inference.batches import collate, training_rows
-from dubio.training.batch_norm import normalised, refreshed_draws
-from dubio.training.finishing import FinishContext
+from dubio.training.batch_norm import batch_norm_layers, refresh_draws
+from dubio.training.collectors import FinishContext
 
 DRAWS, ROWS, BATCH = 10, 256, 64
 
@@ -42,17 +42,17 @@ def _case(name: str, channels: tuple[int, ...], size: int, augmentation: ShiftFl
         for draw in draws:
             model.load_state_dict(draw, strict=False)
             model.train()
-            for layer in normalised(model).values():
+            for layer in batch_norm_layers(model).values():
                 layer.reset_running_stats()
                 layer.momentum = None
             generator = torch.Generator().manual_seed(0)
             for rows in training_rows(data.encoded, BATCH, np.random.default_rng(0)):
-                model(augmented(augmentation, collate(data.encoded, rows), generator))
-        for layer in normalised(model).values():
+                model(augment(augmentation, collate(data.encoded, rows), generator))
+        for layer in batch_norm_layers(model).values():
             layer.momentum = 0.1
 
     def ours() -> None:
-        refreshed_draws(model, [lambda draw=draw: draw for draw in draws], context)
+        refresh_draws(model, [lambda draw=draw: draw for draw in draws], context)
 
     views = "crop and flip" if augmentation else "no augmentation"
     told = f"{name}, {ROWS} images of {size}×{size}, {views}, float32, 1 thread, CPU seconds"

@@ -13,7 +13,7 @@ from dubio.core.errors import UnknownName, UserError
 from dubio.core.registry import NETWORKS
 from dubio.core.types import Examples
 from dubio.encoders import WordPieceEncoding, encoder_from_json, encoding_of, fit_encoder
-from dubio.encoders.pretrained import settle, settled
+from dubio.encoders.pretrained import resolve_arguments, resolve_encoder
 from tests.networks import tiny_bert
 
 TEXTS = ("Hello THERE!", "unbelievable cats", "", "the xyz, ünbeliev", "a b c " * 30)
@@ -41,7 +41,7 @@ def pieces(encoder, texts):
 @pytest.mark.parametrize("tokeniser", [True, False], ids=["tokenizer.json", "vocab.txt"])
 def test_texts_are_cut_as_by_hand(tmp_path, tokeniser):
     folder = tiny_bert.save(tmp_path / "encoder", tokeniser=tokeniser)
-    encoder = fit_encoder(WordPieceEncoding(settle(str(folder)), 8), examples(["anything"]))
+    encoder = fit_encoder(WordPieceEncoding(resolve_encoder(str(folder)), 8), examples(["anything"]))
     assert encoder.shape == (len(tiny_bert.VOCABULARY),)
     assert pieces(encoder, TEXTS) == [
         ["[CLS]", "hello", "there", "!", "[SEP]"],
@@ -56,7 +56,7 @@ def test_texts_are_cut_as_by_hand(tmp_path, tokeniser):
 def test_texts_are_cut_as_transformers_cuts_them(tmp_path):
     folder = tiny_bert.save(tmp_path / "encoder", tokeniser=False)
     theirs = BertTokenizer.from_pretrained(str(folder))
-    encoder = fit_encoder(WordPieceEncoding(settle(str(folder)), 20), examples([""]))
+    encoder = fit_encoder(WordPieceEncoding(resolve_encoder(str(folder)), 20), examples([""]))
     wanted = theirs(list(TEXTS), truncation=True, max_length=20)["input_ids"]
     found = encoder.encode(examples(TEXTS))
     assert [found.row(i).tolist() for i in range(len(TEXTS))] == wanted
@@ -64,19 +64,21 @@ def test_texts_are_cut_as_transformers_cuts_them(tmp_path):
 
 def test_what_is_saved_needs_no_files(monkeypatch, tmp_path):
     folder = tiny_bert.save(tmp_path / "its-own", seed=7)
-    saved = fit_encoder(WordPieceEncoding(settle(str(folder)), 8), examples([""])).to_json()
+    saved = fit_encoder(WordPieceEncoding(resolve_encoder(str(folder)), 8), examples([""])).to_json()
     assert saved["source"] == {"folder": "its-own"}
     monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "empty"))
     assert pieces(encoder_from_json(saved), ["cats"]) == [["[CLS]", "cat", "##s", "[SEP]"]]
 
 
 def test_no_text_at_all(folder):
-    assert len(fit_encoder(WordPieceEncoding(settle(str(folder)), 8), examples([""])).encode(examples([]))) == 0
+    assert (
+        len(fit_encoder(WordPieceEncoding(resolve_encoder(str(folder)), 8), examples([""])).encode(examples([]))) == 0
+    )
 
 
 def test_a_network_says_which_encoding_it_wants(folder):
     network = NETWORKS.entry("bert")
-    arguments = settled(network, network.check({"encoder": str(folder)}))
+    arguments = resolve_arguments(network, network.check({"encoder": str(folder)}))
     made = encoding_of(network, arguments, {"max_length": 20})
     assert made == WordPieceEncoding(arguments["encoder"], 20)
     with pytest.raises(UnknownName, match="max_length"):

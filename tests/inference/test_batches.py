@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dubio.core.errors import UserError
 from dubio.encoders import ArrayRows, ImageRows, TokenRows
-from dubio.inference.augmentation import ShiftFlip, Views, augmented
+from dubio.inference.augmentation import ShiftFlip, Views, augment
 from dubio.inference.batches import MOST_ELEMENTS, WINDOW, collate, prediction_rows, training_rows
 
 lengths_of = st.lists(st.integers(1, 20), min_size=1, max_size=80)
@@ -100,7 +100,7 @@ def test_it_is_a_crop_of_the_padded_image_then_a_flip_with_every_place_alike():
 
 def test_augmentation_is_a_function_of_the_generator():
     images = torch.randn(6, 2, 5, 5)
-    views = [augmented(ShiftFlip(2, 0.5), images, torch.Generator().manual_seed(s)) for s in (0, 0, 1)]
+    views = [augment(ShiftFlip(2, 0.5), images, torch.Generator().manual_seed(s)) for s in (0, 0, 1)]
     assert torch.equal(views[0], views[1])
     assert not torch.equal(views[0], views[2])
 

@@ -16,10 +16,10 @@ from dubio.inference.engine import (
     stacked_states,
     stacks,
 )
-from dubio.inference.points import Points, state_of
+from dubio.inference.samples import WeightSamples, state_of
 from dubio.networks.draws import BlockDraws
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, fill
 
@@ -94,7 +94,7 @@ def test_fixed_weights_of_several_states_stay_their_own(edits):
     model, rows = model_of("textcnn", edits), np.arange(12)
     states = tuple(state_of(model_of("textcnn", edits, seed=s)) for s in range(3))
     batch = collate(examples("textcnn"), rows)
-    together = Points(model, states).draw(1).predict(batch, rows).logits
+    together = WeightSamples(model, states).draw(1).predict(batch, rows).logits
     for i, state in enumerate(states):
         alone = looped_states(model_of("textcnn", edits), [state], batch)[0]
         assert torch.allclose(together[i], alone, atol=1e-5)
@@ -104,7 +104,7 @@ def test_fixed_weights_of_several_states_stay_their_own(edits):
 @pytest.mark.parametrize("edit", [DropoutEdit(0.4), ConcreteDropoutEdit(0.3)])
 def test_a_row_does_not_depend_on_its_batch(name, edit):
     model, data = model_of(name, (edit,), Heteroscedastic(2)), examples(name)
-    posterior = Points(model, (state_of(model),), samples=4)
+    posterior = WeightSamples(model, (state_of(model),), samples=4)
     whole = posterior.draw(9).predict(collate(data, np.arange(40)), np.arange(40))
     for rows in (np.array([39, 0, 7]), np.array([12])):
         part = posterior.draw(9).predict(collate(data, rows), rows)
@@ -115,7 +115,9 @@ def test_a_row_does_not_depend_on_its_batch(name, edit):
 def test_more_samples_do_not_change_the_first_ones():
     model, rows = model_of("mlp", (DropoutEdit(0.5),)), np.arange(6)
     batch = collate(examples("mlp"), rows)
-    few, many = (Points(model, (state_of(model),), samples=s).draw(1).predict(batch, rows).logits for s in (3, 20))
+    few, many = (
+        WeightSamples(model, (state_of(model),), samples=s).draw(1).predict(batch, rows).logits for s in (3, 20)
+    )
     assert torch.allclose(few, many[:3], atol=1e-6)
 
 

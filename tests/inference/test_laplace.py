@@ -9,12 +9,11 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 from torch import nn
 
-from dubio.inference.evidence import best_prior, log_evidence
-from dubio.inference.laplace import LaplaceGaussian
-from dubio.inference.laplace_blocks import diagonal_block, full_block, kronecker_block
-from dubio.networks.heads.softmax import Softmax
+from dubio.inference.laplace import LaplaceGaussian, diagonal_block, full_block, kronecker_block
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.linear_maps import WeightMatrix, linear_maps
 from dubio.networks.network import Model, Network
+from dubio.training.laplace.selection import best_prior, log_evidence
 
 N = 50
 

@@ -1,4 +1,7 @@
-"""Draws of weights: their moments against the closed form, how they are stored, and how few are held at once."""
+"""Draws of weights: their moments against the closed form, how they are stored, and how few are held at once.
+
+A file gives its tensors back in any order; what is drawn must not depend on it.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,17 @@ from torch import nn
 from dubio.core.errors import UserError
 from dubio.core.types import Examples, Split
 from dubio.encoders import ArrayRows
-from dubio.inference import drawn_states
+from dubio.inference import predictor as drawn_states
 from dubio.inference.augmentation import ShiftFlip, Views
-from dubio.inference.drawn_states import DrawnStates, InParts
-from dubio.inference.mixture import Mixture
-from dubio.inference.points import Points
-from dubio.inference.posterior import parts_of
-from dubio.inference.weight_draws import LowRankGaussian, WeightDraws, generator_of, of_distribution
+from dubio.inference.laplace import LaplaceGaussian, diagonal_block
+from dubio.inference.posterior import Mixture, chunks_of
+from dubio.inference.predictor import ChunkedPredictor, StatePredictor
+from dubio.inference.samples import WeightSamples
+from dubio.inference.weight_draws import LowRankGaussian, WeightDraws, distribution_tensors, draw_generator
 from dubio.methods.predicting import predict_with
 from dubio.networks.cnn import Flatten
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
+from dubio.networks.linear_maps import WeightMatrix
 from dubio.networks.network import Dense, Model, Network
 from dubio.networks.noise import DropoutEdit, fill
 from dubio.training.batch_norm import statistics
@@ -47,7 +51,7 @@ def flat(state):
 
 def test_draws_have_the_mean_and_the_covariance_of_the_closed_form():
     law, count = gaussian(), 20_000
-    drawn = np.stack([flat(law.draw(generator_of(7, k))) for k in range(count)])
+    drawn = np.stack([flat(law.draw(draw_generator(7, k))) for k in range(count)])
     columns = np.stack([flat({n: law.deviations[n][k] for n in law.deviations}) for k in range(law.rank)], 1)
     wanted = 0.5 * (np.diag(flat(law.variance)) + columns @ columns.T / (law.rank - 1))
     # five standard errors of a mean and of a covariance of Gaussian draws
@@ -105,7 +109,7 @@ WAYS = {"plain": {}, "noise": {"samples": 2}, "views": {"views": Views(ShiftFlip
 def test_what_is_stored_gives_the_same_draws_again(way):
     first = posterior(**WAYS[way])
     stored = {name: torch.from_numpy(tensor.numpy().copy()) for name, tensor in first.tensors().items()}
-    law = LowRankGaussian.from_tensors(of_distribution(stored))
+    law = LowRankGaussian.from_tensors(distribution_tensors(stored))
     again = WeightDraws.from_tensors(stored, network(), law, 5, first.samples, first.views)
     encoded, kept = split(20)
     one, two = (predict_with(p, encoded, kept, TASK, seed=3).logits for p in (first, again))
@@ -122,7 +126,7 @@ def test_draws_are_states_of_their_own_weights_and_statistics():
     assert all(state.keys() == made.model.state_dict().keys() for state in states)
     assert len({float(state["head.linear.bias"][0]) for state in states}) == 5
     encoded, kept = split(20)
-    drawn, points = (predict_with(p, encoded, kept, TASK, seed=3) for p in (made, Points(made.model, states)))
+    drawn, points = (predict_with(p, encoded, kept, TASK, seed=3) for p in (made, WeightSamples(made.model, states)))
     assert np.array_equal(drawn.logits, points.logits)
 
 
@@ -134,9 +138,9 @@ def test_held_in_parts_they_predict_the_same(monkeypatch, way, few):
     size = sum(tensor.numel() for tensor in made.model.state_dict().values())
     monkeypatch.setattr(drawn_states, "HELD_ELEMENTS", few * size)
     drawn = made.draw(3)
-    assert isinstance(drawn, InParts)
+    assert isinstance(drawn, ChunkedPredictor)
     per_state = len(drawn.member) // 5
-    assert [len(part.member) for part in parts_of(drawn)] == [
+    assert [len(part.member) for part in chunks_of(drawn)] == [
         per_state * len(range(first, min(5, first + few))) for first in range(0, 5, few)
     ]
     in_parts = predict_with(made, encoded, kept, TASK, seed=3)
@@ -153,13 +157,42 @@ def test_parts_are_made_one_after_another_and_each_draw_once_a_split(monkeypatch
     monkeypatch.setattr(WeightDraws, "state", lambda self, k, real=WeightDraws.state: asked.append(k) or real(self, k))
     alive, most = weakref.WeakSet(), []
 
-    def begin(self, *given, real=DrawnStates.__init__):
+    def begin(self, *given, real=StatePredictor.__init__):
         alive.add(self)
         most.append(len(alive))
         real(self, *given)
 
-    monkeypatch.setattr(DrawnStates, "__init__", begin)
+    monkeypatch.setattr(StatePredictor, "__init__", begin)
     two = predict_with(Mixture((made, posterior())), encoded, kept, TASK, seed=3)
     assert asked == [0, 1, 2, 3, 4] * 2
     assert max(most) == 2  # the one that predicts, and the one that follows it
     assert list(two.member) == [0] * 5 + [1] * 5
+
+
+SHAPES = {"b.weight": (2, 3), "b.bias": (2,), "a.weight": (4, 2)}
+
+
+def turned(named):
+    return dict(reversed(named.items()))
+
+
+def equal(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_swag_draws_the_same():
+    generator = torch.Generator().manual_seed(0)
+    mean = {name: torch.randn(shape, generator=generator) for name, shape in SHAPES.items()}
+    variance = {name: torch.rand(shape, generator=generator) for name, shape in SHAPES.items()}
+    deviations = {name: torch.randn((2, *shape), generator=generator) for name, shape in SHAPES.items()}
+    read = LowRankGaussian(mean, variance, deviations)
+    other = LowRankGaussian(turned(mean), turned(variance), turned(deviations))
+    assert equal(read.draw(draw_generator(0, 1)), other.draw(draw_generator(0, 1)))
+
+
+def test_laplace_draws_the_same():
+    point = {name: torch.zeros(shape) for name, shape in SHAPES.items()}
+    matrices = [WeightMatrix("b.weight", "b.bias", (2, 3)), WeightMatrix("a.weight", None, (4, 2))]
+    blocks = tuple(diagonal_block(matrix, torch.ones(matrix.size, dtype=torch.float64), 10) for matrix in matrices)
+    draws = [LaplaceGaussian(point, some, 1.0).draw(draw_generator(0, 1)) for some in (blocks, blocks[::-1])]
+    assert equal(*draws)

@@ -12,14 +12,14 @@ from dubio.core.specs import describe, restore
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.inference.augmentation import ShiftFlip, Views
-from dubio.inference.mixture import Mixture
+from dubio.inference.posterior import Mixture
 from dubio.methods.recipe import Recipe
 from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.testing import assert_ok, check_method
 from dubio.testing.worlds import SMALL_NETWORKS, small_task
-from dubio.training.laplace import Laplace
+from dubio.training.laplace.collector import Laplace
 from dubio.training.objectives import Objective
 
 SMALL = {"epochs": 4, "batch": 16, "lr": 0.01, "samples": 3}

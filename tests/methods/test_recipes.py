@@ -15,7 +15,7 @@ from dubio.core.specs import describe, restore
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.inference.augmentation import ShiftFlip, Views
-from dubio.inference.mixture import Mixture
+from dubio.inference.posterior import Mixture
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import SETUPS
 from dubio.methods.work import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict

@@ -9,14 +9,14 @@ from dubio.core.registry import METHODS
 from dubio.core.specs import describe, restore
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.inference.points import Points
+from dubio.inference.samples import WeightSamples
 from dubio.methods.recipe import Recipe
 from dubio.methods.work import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
 from dubio.networks.noise import DropoutEdit
 from dubio.testing import assert_ok, check_method
 from dubio.training.collectors import KeepAll
-from dubio.training.cycles import Cyclic
 from dubio.training.objectives import Objective
+from dubio.training.schedules import Cyclic
 from dubio.training.sgmcmc import SGLD
 from tests.methods.cut_off import Kept, equal
 
@@ -194,7 +194,7 @@ def test_a_posterior_of_states_is_one_fit():
     posterior = METHODS.make("csgld", **SMALL).fit(
         task, NetworkSpec("mlp", {"hidden": [8, 8]}), seed=0, context=FitContext()
     )
-    assert isinstance(posterior, Points)
+    assert isinstance(posterior, WeightSamples)
     drawn = posterior.draw(0)
     assert drawn.member == (0, 0, 0, 0)
     assert drawn.predict(torch.zeros(5, 3), np.arange(5)).logits.shape == (4, 5, 3)

@@ -14,8 +14,8 @@ from dubio.core.specs import describe, restore
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.formats.predictions import read_predictions, write_predictions
-from dubio.inference.mixture import Mixture
-from dubio.inference.points import Points
+from dubio.inference.posterior import Mixture
+from dubio.inference.samples import WeightSamples
 from dubio.methods.recipe import Recipe
 from dubio.methods.sngp import ROWS
 from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
@@ -132,7 +132,7 @@ def test_several_states_of_one_fit_are_scored_by_the_head():
     single = recipe.fit(task, NetworkSpec("mlp", {"hidden": [8, 8]}), seed=0, context=FitContext())
     batch, rows = torch.ones(4, 3), np.arange(4)
     once = single.draw(0).predict(batch, rows)
-    twice = Points(single.model, (single.states[0], single.states[0])).draw(0).predict(batch, rows)
+    twice = WeightSamples(single.model, (single.states[0], single.states[0])).draw(0).predict(batch, rows)
     assert torch.equal(twice.logits, once.logits.repeat(2, 1, 1))
     assert torch.equal(twice.model_variance, once.model_variance.repeat(2, 1))
 

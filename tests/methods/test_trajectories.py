@@ -11,15 +11,14 @@ from dubio.core.registry import METHODS
 from dubio.core.specs import describe, restore
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.inference.mixture import Mixture
+from dubio.inference.posterior import Mixture
 from dubio.inference.weight_draws import WeightDraws
 from dubio.methods.recipe import Recipe
 from dubio.methods.work import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
 from dubio.testing import assert_ok, check_method
 from dubio.training.collectors import KeepAll, Last
-from dubio.training.cycles import Cyclic, Triangular
 from dubio.training.optimisers import SGD, Adam
-from dubio.training.schedules import Constant, ConstantTail, Cut, LinearTail
+from dubio.training.schedules import Constant, ConstantTail, Cut, Cyclic, LinearTail, Triangular
 from dubio.training.swag import SWA, SWAG
 from tests.methods.cut_off import Kept, equal
 

@@ -11,11 +11,10 @@ from dubio.core.registry import METHODS
 from dubio.core.specs import describe, restore
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.inference.affine import Affine
-from dubio.inference.augmentation import ShiftFlip, Views
+from dubio.inference.augmentation import Affine, ShiftFlip, Views
 from dubio.inference.batches import collate
-from dubio.inference.mixture import Mixture
-from dubio.inference.points import Points
+from dubio.inference.posterior import Mixture
+from dubio.inference.samples import WeightSamples
 from dubio.methods.recipe import Recipe
 from dubio.methods.work import FitContext, NetworkSpec, encode_split, fit, fit_spec, pred_spec, predict
 from dubio.networks.gaussian_weights import GaussianWeights
@@ -23,8 +22,7 @@ from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.networks.noise import DropoutEdit
 from dubio.testing import assert_ok, check_method
 from dubio.testing.worlds import small_task
-from dubio.training.mean_and_scale import MeanAndScale
-from dubio.training.optimisers import SGD, Adam, AdamW
+from dubio.training.optimisers import SGD, Adam, AdamW, MeanAndScale
 from tests.methods.cut_off import Kept, equal
 
 SMALL = {"epochs": 6, "batch": 16, "lr": 0.01, "samples": 3}
@@ -166,7 +164,7 @@ def test_a_prediction_does_not_depend_on_its_batches_and_samples_are_a_prefix():
     model = recipe.fit(task, NetworkSpec(*network), seed=0, context=FitContext()).model
 
     def logits(samples, size):
-        drawn = Points.from_tensors(named, model, samples).draw(3)
+        drawn = WeightSamples.from_tensors(named, model, samples).draw(3)
         cuts = [np.arange(i, min(90, i + size)) for i in range(0, 90, size)]
         return torch.cat([drawn.predict(collate(encoded, rows), rows).logits for rows in cuts], dim=1)
 

@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional
 
 from dubio.core.registry import NETWORKS
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 
 SMALL = {

@@ -13,19 +13,17 @@ from transformers import BertModel
 from dubio.core.errors import UserError
 from dubio.core.registry import METHODS
 from dubio.encoders import TokenRows, WordPieceEncoding
-from dubio.encoders.pretrained import settle
+from dubio.encoders.pretrained import resolve_encoder
 from dubio.inference.batches import collate
 from dubio.inference.engine import plain_passes, shared_prefix
 from dubio.methods.building import build_model
 from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
 from dubio.networks import bert as bert_module
-from dubio.networks.bert import bert
+from dubio.networks.bert import FrozenStages, bert, noised
 from dubio.networks.draws import BlockDraws
-from dubio.networks.frozen import FrozenStages
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, fill, sites
-from dubio.networks.transformer import noised
 from dubio.testing import assert_ok, check_network
 from dubio.testing.worlds import small_task
 from tests.networks import tiny_bert
@@ -211,7 +209,7 @@ def test_it_learns_and_predicts_from_what_is_stored(folder, method, arguments):
     task = small_task("text")
     network = NetworkSpec("bert", {"encoder": str(folder), "trainable_layers": 1, "pooling": "mean"})
     recipe = METHODS.make(method, epochs=6, lr=1e-2, batch=16, schedule="linear", **arguments)
-    encoding = WordPieceEncoding(settle(str(folder)), 24)
+    encoding = WordPieceEncoding(resolve_encoder(str(folder)), 24)
     spec = fit_spec(recipe, task, encoding, network, seed=0, member=0)
     fitted = fit(spec, task, FitContext())
     prediction = pred_spec(recipe, "0" * 64, seed=0, member=0)

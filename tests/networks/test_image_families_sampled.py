@@ -10,7 +10,7 @@ from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.inference.augmentation import ShiftFlip, Views
 from dubio.inference.engine import fixed, looped_states, plain_passes, repeat, shared_prefix, stacked_states
-from dubio.inference.points import Points, state_of
+from dubio.inference.samples import WeightSamples, state_of
 from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
 from dubio.networks.draws import BlockDraws
 from dubio.networks.gaussian_weights import GaussianWeights
@@ -150,7 +150,7 @@ def test_stages_in_which_noise_will_act_are_not_folded():
 def test_snapshots_predict_alike_with_folded_batch_norm(name):
     model = model_of(name)
     states = tuple(state_of(lived_in(model_of(name, seed=seed), seed=seed)) for seed in range(3))
-    drawn = Points(model, states).draw(0)
+    drawn = WeightSamples(model, states).draw(0)
     with torch.inference_mode():
         wanted = looped_states(model, states, images())
     assert close(drawn.predict(images(), ROWS).logits, wanted)
@@ -159,7 +159,7 @@ def test_snapshots_predict_alike_with_folded_batch_norm(name):
 def test_views_of_folded_networks_are_those_of_the_plain_ones():
     model = lived_in(model_of("vgg-small"))
     views = Views(ShiftFlip(4, 0.5), 3)
-    found = Points(model, (state_of(model),), 0, views).draw(5).predict(images(), ROWS).logits
+    found = WeightSamples(model, (state_of(model),), 0, views).draw(5).predict(images(), ROWS).logits
     for index, logits_of_view in enumerate(found):
         uniforms = BlockDraws(5).rows("view", "uniform", 3, range(index, index + 1), ROWS)[0]
         with torch.inference_mode():

@@ -6,15 +6,13 @@ import torch
 from torch import nn
 
 from dubio.encoders import TokenRows
-from dubio.inference.batches import collate
-from dubio.networks.heads.softmax import Softmax
+from dubio.inference.batches import LabelledRows, collate
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.linear_maps import LinearMap, WeightMatrix, linear_maps
 from dubio.networks.network import Model, Network
 from dubio.networks.spectral import SpectralNorm, fill_weights
 from dubio.networks.textcnn_v2 import textcnn_v2
-from dubio.training.curvature import kronecker
-from dubio.training.labelled import Labelled
-from dubio.training.watching import passed_once
+from dubio.training.laplace.curvature import kronecker, passed_once
 
 
 def model_of(network):
@@ -59,7 +57,7 @@ def test_padding_does_not_touch_the_factors_of_a_transformer(tmp_path):
     lengths = [5, 9, 2, 7]
     tokens = np.random.default_rng(0).integers(5, words, sum(lengths)).astype(np.int32)
     texts = TokenRows(tokens, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
-    data = Labelled(texts, np.array([0, 1, 2, 0]), 3)
+    data = LabelledRows(texts, np.array([0, 1, 2, 0]), 3)
     layers = passed_once(model, linear_maps(model), collate(texts, np.arange(2)))
     assert len(layers) == 2 * 6 + 2  # six a block, the pooling, the head
     together, alone = (

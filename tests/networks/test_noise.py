@@ -9,7 +9,7 @@ from torch import nn
 
 from dubio.core.errors import UserError
 from dubio.networks.draws import BLOCK, BlockDraws
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
 from dubio.networks.noise import ConcreteDropout, ConcreteDropoutEdit, Dropout, DropoutEdit, Site, fill

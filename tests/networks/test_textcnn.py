@@ -7,11 +7,10 @@ from torch.nn import functional
 
 from dubio.encoders import TokenRows
 from dubio.inference.batches import collate
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import Dropout, DropoutEdit, fill
-from dubio.networks.textcnn import GatherOverTime, Maps, PickOverTime, RankOverTime, textcnn
-from dubio.networks.token_products import largest
+from dubio.networks.textcnn import GatherOverTime, Maps, PickOverTime, RankOverTime, largest, textcnn
 
 VOCABULARY = 50
 
@@ -77,7 +76,7 @@ def gathered(net, batch):
 @pytest.mark.parametrize("block", [1, 300, 1 << 19])
 def test_products_of_the_whole_vocabulary_are_what_each_text_gives_alone(monkeypatch, block):
     """Texts shorter than a kernel, and blocks of texts of any size, included."""
-    monkeypatch.setattr("dubio.networks.token_products.BLOCK_ELEMENTS", block)
+    monkeypatch.setattr("dubio.networks.textcnn.BLOCK_ELEMENTS", block)
     rows, net = texts([1, 2, 3, 4, 9, 17, 5]), network()
     with torch.no_grad():
         for bias in net.stages[1].biases:

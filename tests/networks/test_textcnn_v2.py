@@ -8,7 +8,7 @@ from torch.nn import functional
 from dubio.core.errors import UserError
 from dubio.encoders import TokenRows
 from dubio.inference.batches import collate
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import ConcreteDropoutEdit, fill, sites
 from dubio.networks.spectral import SpectralNorm, fill_weights

@@ -9,8 +9,7 @@ from dubio.core.errors import UserError
 from dubio.inference.engine import plain_passes, shared_prefix
 from dubio.networks.draws import BlockDraws
 from dubio.networks.gaussian_weights import GaussianWeights
-from dubio.networks.heads.sigmoid import Sigmoid
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Sigmoid, Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, fill, sites
 from dubio.networks.vgg_retina import vgg_retina

@@ -9,7 +9,7 @@ from torch.func import functional_call
 import dubio
 from dubio.core.registry import METHODS
 from dubio.torch_module.building import Builder
-from dubio.training.curvature import backward_passes
+from dubio.training.laplace.curvature import backward_passes
 from tests.torch_module.module_world import Mixing, Otherwise, perceptron, table
 
 FAST = {"epochs": 1, "batch": 16, "samples": 2, "scale": 1.0}

@@ -10,17 +10,16 @@ from torch import nn
 from dubio.core.errors import UserError
 from dubio.encoders import ArrayRows
 from dubio.inference.augmentation import ShiftFlip
-from dubio.inference.batches import training_rows
+from dubio.inference.batches import LabelledRows, training_rows
 from dubio.inference.engine import looped_states, stacked_states
-from dubio.inference.points import Points, state_of
+from dubio.inference.samples import WeightSamples, state_of
 from dubio.networks.cnn import Flatten
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Dense, Model, Network
 from dubio.networks.noise import DropoutEdit, fill
-from dubio.training.batch_norm import least_batch, normalised, refresh, statistics
+from dubio.training.batch_norm import batch_norm_layers, least_batch, refresh, statistics
 from dubio.training.collectors import KeepAll, Last
-from dubio.training.labelled import Labelled
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import SGD
@@ -32,7 +31,7 @@ CPU = torch.device("cpu")
 def images(rows, seed=0):
     generator = np.random.default_rng(seed)
     values = generator.normal(3.0, 2.0, size=(rows, 2, 4, 4)).astype(np.float32)
-    return Labelled(ArrayRows(values), generator.integers(0, 3, size=rows), 3)
+    return LabelledRows(ArrayRows(values), generator.integers(0, 3, size=rows), 3)
 
 
 def network(seed=0):
@@ -69,7 +68,7 @@ def test_every_layer_agrees_with_one_full_pass_that_torch_averages():
     data, ours, theirs = images(24), network(), network()
     refresh(ours, data, batch=24, device=CPU, seed=3)
     theirs.train()
-    for layer in normalised(theirs).values():
+    for layer in batch_norm_layers(theirs).values():
         layer.momentum = None
         layer.reset_running_stats()
     with torch.no_grad():
@@ -82,8 +81,8 @@ def test_every_layer_pools_what_it_sees_in_unequal_batches():
     """By hand: run the batches in training mode, note what comes into each layer, take moments of all of it."""
     data, model, twin = images(19), network(), network()
     refresh(model, data, batch=8, device=CPU, seed=5)
-    seen = {name: [] for name in normalised(twin)}
-    for name, layer in normalised(twin).items():
+    seen = {name: [] for name in batch_norm_layers(twin)}
+    for name, layer in batch_norm_layers(twin).items():
         layer.register_forward_pre_hook(lambda _, given, name=name: seen[name].append(given[0].detach().clone()))
     order = np.random.Generator(np.random.PCG64(np.random.SeedSequence(5)))
     mixed = order.permutation(19)
@@ -92,7 +91,7 @@ def test_every_layer_pools_what_it_sees_in_unequal_batches():
     with torch.no_grad():
         for i in order.permutation(len(batches)):
             twin(torch.from_numpy(data.encoded.values[batches[i]]))
-    for name, layer in normalised(model).items():
+    for name, layer in batch_norm_layers(model).items():
         values = torch.cat(seen[name]).transpose(0, 1).flatten(1).to(torch.float64)
         torch.testing.assert_close(layer.running_mean, values.mean(1).float(), rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(layer.running_var, values.var(1).float(), rtol=1e-5, atol=1e-6)
@@ -109,7 +108,7 @@ def test_settings_modes_and_weights_stay_and_dropout_is_off():
     assert all(torch.equal(once[name], tensor) for name, tensor in statistics(model).items())
     assert all(torch.equal(before[name], p) for name, p in model.named_parameters())
     assert not any(module.training for module in model.modules())
-    assert {layer.momentum for layer in normalised(model).values()} == {0.1}
+    assert {layer.momentum for layer in batch_norm_layers(model).values()} == {0.1}
     plain = network()
     refresh(plain, data, batch=8, device=CPU, seed=0)
     assert all(torch.equal(once[name], tensor) for name, tensor in statistics(plain).items())
@@ -158,7 +157,7 @@ def test_snapshots_carry_their_statistics_and_stacked_evaluation_agrees_with_a_l
     loop = looped_states(model, states, batch)
     torch.testing.assert_close(stacked_states(model, states, batch), loop, rtol=1e-4, atol=1e-5)
     for state, wanted in zip(states, loop, strict=True):
-        alone = Points(model, (state,)).draw(0).predict(batch, rows).logits[0]
+        alone = WeightSamples(model, (state,)).draw(0).predict(batch, rows).logits[0]
         torch.testing.assert_close(alone, wanted, rtol=1e-5, atol=1e-6)
 
 
@@ -168,7 +167,7 @@ def test_mc_dropout_leaves_batch_norm_in_evaluation():
     trained(model, data, 8)
     kept = statistics(model)
     batch = torch.from_numpy(data.encoded.values)
-    drawn = Points(model, (state_of(model),), samples=3).draw(0)
+    drawn = WeightSamples(model, (state_of(model),), samples=3).draw(0)
     whole = drawn.predict(batch, np.arange(24)).logits
     assert not torch.equal(whole[0], whole[1])
     # a single example is normalised like any other, and nothing is learned from it

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from dubio.core.errors import UserError
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
 from dubio.networks.noise import ConcreteDropoutEdit, fill

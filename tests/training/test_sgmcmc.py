@@ -10,26 +10,24 @@ from torch import nn
 
 from dubio.core.errors import UserError
 from dubio.encoders import ArrayRows
-from dubio.networks.heads.softmax import Softmax
+from dubio.inference.batches import LabelledRows
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
 from dubio.networks.noise import ConcreteDropoutEdit, fill
 from dubio.networks.textcnn import textcnn
-from dubio.training.agreement import check_agreement
-from dubio.training.collectors import BestOnValidation, KeepAll, Last
-from dubio.training.cycles import Cyclic
-from dubio.training.finishing import FinishContext
-from dubio.training.labelled import Labelled
+from dubio.training.collectors import BestOnValidation, FinishContext, KeepAll, Last
+from dubio.training.loop import check_slots
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import SGD, Adam
-from dubio.training.schedules import Constant, Cosine
+from dubio.training.schedules import Constant, Cosine, Cyclic
 from dubio.training.sgmcmc import SGHMC, SGLD
 
 CHAINS, EXAMPLES, L2 = 4000, 50, 0.5
 CURVATURE = torch.tensor([[2.0, 0.6], [0.6, 1.0]])
 CENTRE = torch.tensor([1.0, -2.0])
 PRECISION = CURVATURE + L2 * torch.eye(2)
-NOTHING = Labelled(ArrayRows(np.zeros((0, 2), dtype=np.float32)), np.zeros(0, dtype=np.int64), 2)
+NOTHING = LabelledRows(ArrayRows(np.zeros((0, 2), dtype=np.float32)), np.zeros(0, dtype=np.int64), 2)
 FINISHED = FinishContext(NOTHING, NOTHING, torch.device("cpu"), seed=0, batch=1)
 MEAN = torch.linalg.solve(PRECISION, CURVATURE @ CENTRE)
 
@@ -217,7 +215,7 @@ def test_slots_that_do_not_go_together_are_refused():
         "schedule": Cyclic(2, 2, 1.0, 2),
         "collect": KeepAll(),
     }
-    check_agreement("x", **good)
+    check_slots("x", **good)
     for change, why in (
         ({"objective": Objective(epochs=9, patience=0)}, "multiple of cycles; given epochs=9, cycles=2"),
         ({"objective": Objective(epochs=2, patience=0)}, "too few for sampling=2"),
@@ -227,7 +225,7 @@ def test_slots_that_do_not_go_together_are_refused():
         ({"schedule": Constant()}, "constant is given"),
     ):
         with pytest.raises(UserError, match=why):
-            check_agreement("x", **{**good, **change})
+            check_slots("x", **{**good, **change})
 
 
 @pytest.mark.parametrize(

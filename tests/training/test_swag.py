@@ -9,15 +9,14 @@ from torch import nn
 
 from dubio.core.errors import UserError
 from dubio.encoders import ArrayRows
-from dubio.inference.points import Points
+from dubio.inference.batches import LabelledRows
+from dubio.inference.samples import WeightSamples
 from dubio.networks.cnn import Flatten
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Dense, Model, Network
 from dubio.training import batch_norm
 from dubio.training.batch_norm import refresh, statistics
-from dubio.training.collectors import KeepAll
-from dubio.training.finishing import FinishContext
-from dubio.training.labelled import Labelled
+from dubio.training.collectors import FinishContext, KeepAll
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import SGD
@@ -30,7 +29,7 @@ CPU = torch.device("cpu")
 def images(rows, seed):
     generator = np.random.default_rng(seed)
     values = generator.normal(size=(rows, 1, 4, 4)).astype(np.float32)
-    return Labelled(ArrayRows(values), generator.integers(0, 3, size=rows), 3)
+    return LabelledRows(ArrayRows(values), generator.integers(0, 3, size=rows), 3)
 
 
 TRAIN, VAL = images(30, 0), images(10, 1)
@@ -165,7 +164,7 @@ def test_half_precision_snapshots_are_the_rounded_ones_in_half_the_room():
     again = half.restore(stored, network(), 0, None)
     cast = [{name: tensor.to(twin.state_dict()[name].dtype) for name, tensor in s.items()} for s in rounded.states]
     batch, rows = torch.from_numpy(VAL.encoded.values), np.arange(10)
-    wanted = Points(twin, tuple(cast)).draw(0).predict(batch, rows).logits
+    wanted = WeightSamples(twin, tuple(cast)).draw(0).predict(batch, rows).logits
     assert torch.equal(again.draw(0).predict(batch, rows).logits, wanted)
     assert half.stored(ConstantTail(), 3) == 1.5
     assert held.facts["val_nll"] is None

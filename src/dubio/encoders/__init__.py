@@ -13,12 +13,11 @@ from typing import Any
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.registry import Entry
 from dubio.core.types import Examples
-from dubio.encoders.encoded import ArrayRows, Encoded, ImageRows, TokenRows
 from dubio.encoders.image import ImageEncoder, ImageEncoding
 from dubio.encoders.pretrained import encoder_argument
+from dubio.encoders.rows import ArrayRows, Encoded, ImageRows, TokenRows
 from dubio.encoders.table import TableEncoder, TableEncoding
-from dubio.encoders.text import TextEncoder, TextEncoding
-from dubio.encoders.vocabulary import PAD, UNK
+from dubio.encoders.text import PAD, UNK, TextEncoder, TextEncoding
 from dubio.encoders.wordpieces import WordPieceEncoder, WordPieceEncoding
 
 Encoding = TextEncoding | ImageEncoding | TableEncoding | WordPieceEncoding
@@ -86,7 +85,7 @@ def encoding_of(network: Entry[Any], network_arguments: Mapping[str, Any], argum
 
     Args:
         network: The network.
-        network_arguments: Its arguments, settled (:func:`dubio.encoders.pretrained.settled`).
+        network_arguments: Its arguments, settled (:func:`dubio.encoders.pretrained.resolve_arguments`).
         arguments: Fields of the encoding.
     """
     key = encoder_argument(network)

@@ -14,7 +14,7 @@ from dubio.core.errors import UserError
 from dubio.core.lazy_rows import LazyRows, row_blocks
 from dubio.core.specs import describe, part, restore
 from dubio.core.types import Examples, Inputs
-from dubio.encoders.encoded import ArrayRows, ImageRows, looked_up
+from dubio.encoders.rows import ArrayRows, ImageRows, standardise
 
 EAGER_BYTES = 1 << 29
 """Encoded images up to this size are kept in memory; larger ones are encoded batch by batch, with the same values."""
@@ -84,7 +84,7 @@ class ImageEncoder:
         table = levels.astype(np.float32)
         if len(images) * math.prod(self.shape) * table.itemsize > EAGER_BYTES:
             return ImageRows(images, table)
-        return ArrayRows(looked_up(images[:], table))
+        return ArrayRows(standardise(images[:], table))
 
     def to_json(self) -> dict[str, Any]:
         """Everything needed to make this encoder again."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dubio.core.errors import UserError
 from dubio.core.specs import describe, part, restore
 from dubio.core.types import Examples, FloatArray, Inputs
-from dubio.encoders.encoded import ArrayRows
+from dubio.encoders.rows import ArrayRows
 
 
 @part("table-encoding")

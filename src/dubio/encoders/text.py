@@ -1,8 +1,25 @@
-"""Text to token indices: a vocabulary from the training split."""
+"""The one tokeniser: every text that dubio turns into tokens goes through here.
+
+A text is brought to Unicode's composed form (NFC) and lower case, then cut into
+
+* words: runs of letters, with an apostrophe inside (``don't`` is one token),
+* numbers: runs of digits, with points and commas inside (``1,000.5`` is one token),
+* single Han, Hiragana and Katakana characters, because those scripts put no spaces between words,
+* every other visible character by itself (``!``, ``<``, ``_``).
+
+White space separates and is never a token.
+
+Which words a text encoder knows: the most frequent ones of the training split, and of nothing else.
+
+Text to token indices: a vocabulary from the training split.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,9 +29,42 @@ import numpy as np
 from dubio.core.errors import UserError
 from dubio.core.specs import describe, part, restore
 from dubio.core.types import Examples, Inputs
-from dubio.encoders.encoded import TokenRows
-from dubio.encoders.tokeniser import tokenise
-from dubio.encoders.vocabulary import FIRST_WORD, UNK, most_frequent
+from dubio.encoders.rows import TokenRows
+
+_SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+_WORD = rf"[^\W\d_{_SINGLE}]+"
+TOKEN = re.compile(rf"{_WORD}(?:['\u2019]{_WORD})*|\d+(?:[.,]\d+)*|[^\s]")
+"""What one token looks like, after lower-casing."""
+
+
+def tokenise(text: str) -> list[str]:
+    """The tokens of a text, in order; an empty list for a text without a visible character."""
+    return TOKEN.findall(unicodedata.normalize("NFC", text).lower())
+
+
+PAD = 0
+"""The index that fills a batch up; no word has it, no encoded row contains it."""
+
+UNK = 1
+"""The index of every word that is not in the vocabulary."""
+
+FIRST_WORD = 2
+"""The index of the most frequent word."""
+
+
+def most_frequent(texts: Iterable[list[str]], *, limit: int, min_frequency: int) -> tuple[str, ...]:
+    """The words to know, most frequent first, equally frequent ones in alphabetical order.
+
+    Args:
+        texts: The tokens of every training text.
+        limit: How many words at most; PAD and UNK are not counted.
+        min_frequency: How often a word must occur in the training texts.
+    """
+    counts: Counter[str] = Counter()
+    for tokens in texts:
+        counts.update(tokens)
+    frequent = [(-count, word) for word, count in counts.items() if count >= min_frequency]
+    return tuple(word for _, word in sorted(frequent)[:limit])
 
 
 @part("text-encoding")

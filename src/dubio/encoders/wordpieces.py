@@ -14,9 +14,9 @@ import numpy as np
 from dubio.core.errors import BadFile, UserError
 from dubio.core.specs import describe, part, restore
 from dubio.core.types import Examples, Inputs
-from dubio.encoders.encoded import TokenRows
-from dubio.encoders.pretrained import ENCODER, folder_of, module, source_of
-from dubio.encoders.pretrained.content import TOKENISER, TOKENISER_CONFIG, VOCABULARY, read_config
+from dubio.encoders.pretrained import ENCODER, folder_of, load_library, source_of
+from dubio.encoders.pretrained.cache import TOKENISER, TOKENISER_CONFIG, VOCABULARY, read_config
+from dubio.encoders.rows import TokenRows
 
 CHUNK = 4096
 """Texts cut at once: bounds what is held beside the result."""
@@ -90,7 +90,7 @@ class WordPieceEncoder:
 
     @cached_property
     def _pieces(self) -> Any:
-        made = module("tokenizers").Tokenizer.from_str(self.tokeniser)
+        made = load_library("tokenizers").Tokenizer.from_str(self.tokeniser)
         made.no_padding()
         made.enable_truncation(self.encoding.max_length)
         return made
@@ -122,7 +122,7 @@ class WordPieceEncoder:
 
 def _tokeniser(folder: Path) -> str:
     """The tokeniser of an encoder's folder as JSON; one is made from a vocabulary where that is all there is."""
-    library = module("tokenizers")
+    library = load_library("tokenizers")
     try:
         if (folder / TOKENISER).is_file():
             return str(library.Tokenizer.from_file(str(folder / TOKENISER)).to_str())

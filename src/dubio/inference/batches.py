@@ -2,13 +2,16 @@
 
 A batch of texts carries its distinct tokens once: what is linear in a token's embedding is then computed once a
 distinct token, not once a position. Texts of like length share a batch, so that little of it is padding.
+
+Examples as a training sees them: encoded, with their labels.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -153,3 +156,21 @@ def _announced(encoded: Encoded, batches: list[Rows]) -> list[Rows]:
     if isinstance(encoded, ImageRows):
         encoded.expect(batches)
     return batches
+
+
+EVALUATION_BATCH = 128
+"""Examples a batch when nothing is learned."""
+
+
+@dataclass(frozen=True)
+class LabelledRows:
+    """Encoded examples with their labels (class index, or multi-hot) among that many classes."""
+
+    encoded: Encoded
+    labels: NDArray[np.int64]
+    classes: int
+
+
+def to_device(batch: Any, device: torch.device) -> Any:
+    """A batch on a device."""
+    return batch if device.type == "cpu" else batch.to(device)

@@ -13,8 +13,8 @@ from torch import Generator, Tensor
 
 from dubio.core.errors import UserError
 from dubio.inference.augmentation import Views
-from dubio.inference.drawn_states import DrawnStates, InParts, Noise, drawn
 from dubio.inference.engine import State
+from dubio.inference.predictor import ChunkedPredictor, PredictionNoise, StatePredictor, predict_states
 from dubio.networks.network import Model
 
 DISTRIBUTION, FIXED, DRAW, SEED = "distribution/", "fixed/", "draw/", "seed"
@@ -59,16 +59,16 @@ class WeightDraws:
     samples: int = 0
     views: Views | None = None
 
-    def draw(self, seed: int) -> DrawnStates | InParts:
+    def draw(self, seed: int) -> StatePredictor | ChunkedPredictor:
         """Put the model in eval mode; noise will come from this seed, the weights from their own."""
         makers = [lambda k=k: self.state(k) for k in range(len(self.buffers))]
-        return drawn(self.model, makers, seed, Noise(self.samples, self.views))
+        return predict_states(self.model, makers, seed, PredictionNoise(self.samples, self.views))
 
     def state(self, k: int) -> dict[str, Tensor]:
         """The weight state of draw k."""
-        return {**self.fixed, **self.distribution.draw(generator_of(self.seed, k)), **self.buffers[k]}
+        return {**self.fixed, **self.distribution.draw(draw_generator(self.seed, k)), **self.buffers[k]}
 
-    def fewer(self, most: int) -> WeightDraws:
+    def limit(self, most: int) -> WeightDraws:
         """At most so many of the draws."""
         return replace(self, buffers=self.buffers[:most])
 
@@ -91,8 +91,8 @@ class WeightDraws:
         views: Views | None = None,
     ) -> WeightDraws:
         """The posterior that :meth:`tensors` wrote, its distribution read already (see :func:`of_distribution`)."""
-        buffers = tuple(under(f"{DRAW}{k}/", tensors) for k in range(draws))
-        return cls(model, distribution, int(tensors[SEED]), under(FIXED, tensors), buffers, samples, views)
+        buffers = tuple(with_prefix(f"{DRAW}{k}/", tensors) for k in range(draws))
+        return cls(model, distribution, int(tensors[SEED]), with_prefix(FIXED, tensors), buffers, samples, views)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +124,10 @@ class LowRankGaussian:
         state = {}
         for name, mean in sorted(self.mean.items()):  # a file gives its tensors back in any order
             z1 = torch.randn(mean.shape, generator=generator)
-            drawn = z1.mul_(self.variance[name].sqrt()).mul_(math.sqrt(0.5)).add_(mean)
+            predict_states = z1.mul_(self.variance[name].sqrt()).mul_(math.sqrt(0.5)).add_(mean)
             for weight, deviation in zip(z2, self.deviations[name], strict=True):
-                drawn.add_(deviation, alpha=weight)
-            state[name] = drawn
+                predict_states.add_(deviation, alpha=weight)
+            state[name] = predict_states
         return state
 
     def centre(self) -> State:
@@ -142,20 +142,20 @@ class LowRankGaussian:
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> LowRankGaussian:
         """The distribution that :meth:`tensors` wrote."""
-        return cls(*(under(f"{part}/", tensors) for part in ("mean", "variance", "deviations")))
+        return cls(*(with_prefix(f"{part}/", tensors) for part in ("mean", "variance", "deviations")))
 
 
-def generator_of(seed: int, k: int) -> Generator:
+def draw_generator(seed: int, k: int) -> Generator:
     """Where draw k comes from."""
     number = np.random.SeedSequence(seed, spawn_key=(k,)).generate_state(1, np.uint64)[0] >> np.uint64(1)
     return torch.Generator().manual_seed(int(number))
 
 
-def of_distribution(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def distribution_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Of a posterior's stored tensors, those of its distribution."""
-    return under(DISTRIBUTION, tensors)
+    return with_prefix(DISTRIBUTION, tensors)
 
 
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The tensors whose names start so, named by the rest."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

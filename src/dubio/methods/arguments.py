@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from dubio.core.errors import UserError
-from dubio.inference.affine import Affine
-from dubio.inference.augmentation import Augmentation, ShiftFlip, Views
-from dubio.inference.resized_crop import ResizedCrop
+from dubio.inference.augmentation import Affine, Augmentation, ResizedCrop, ShiftFlip, Views
 from dubio.methods.recipe import Recipe
 
 Arguments = Mapping[str, Any]

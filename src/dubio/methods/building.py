@@ -14,7 +14,7 @@ from dubio.core.registry import NETWORKS
 from dubio.core.specs import restore
 from dubio.core.types import Modality
 from dubio.encoders import Encoding, encoding_of
-from dubio.encoders.pretrained import settled
+from dubio.encoders.pretrained import resolve_arguments
 from dubio.methods.recipe import Recipe
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.network import Model, Network
@@ -44,14 +44,14 @@ class NetworkSpec:
                 f"network {self.name!r} takes {takes} inputs, this task has {inputs} inputs; "
                 f"networks for {inputs}: {', '.join(fitting) or '(none)'}."
             )
-        full = settled(entry, entry.check(self.arguments))
+        full = resolve_arguments(entry, entry.check(self.arguments))
         arguments = {key: list(v) if isinstance(v, tuple) else v for key, v in full.items()}
         return {"name": self.name, "version": entry.facts["version"], "arguments": arguments}
 
     def encoding(self) -> Encoding:
         """The encoding that the network wants, at its defaults."""
         entry = NETWORKS.entry(self.name)
-        return encoding_of(entry, settled(entry, entry.check(self.arguments)), {})
+        return encoding_of(entry, resolve_arguments(entry, entry.check(self.arguments)), {})
 
     def build(self, shape: tuple[int, ...]) -> Network:
         """The network for inputs of this shape."""

@@ -13,12 +13,12 @@ import torch
 from dubio.core.specs import restore
 from dubio.core.types import Task
 from dubio.encoders import Encoding
+from dubio.inference.batches import LabelledRows
 from dubio.inference.engine import one_thread
 from dubio.methods.building import build_model
 from dubio.methods.encoded import encode_split, encoder_shape, learning_splits
 from dubio.methods.recipe import Recipe
 from dubio.training.collectors import Last
-from dubio.training.labelled import Labelled
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.schedules import Constant
 
@@ -56,8 +56,8 @@ def estimate(spec: Mapping[str, Any], task: Task, *, device: str = "cpu") -> dic
 
     def seconds(steps: int) -> float:
         rows = np.resize(np.arange(len(train_split)), steps * objective.batch)
-        data = Labelled(encoded.take(rows), labels[rows], len(task.classes))
-        check = Labelled(encoded.take(rows[:1]), labels[rows[:1]], len(task.classes))
+        data = LabelledRows(encoded.take(rows), labels[rows], len(task.classes))
+        check = LabelledRows(encoded.take(rows[:1]), labels[rows[:1]], len(task.classes))
         started = time.perf_counter()
         train(model, slots, data, check, seed=0, member=0, context=context)
         return time.perf_counter() - started

@@ -16,9 +16,9 @@ from dubio.core.errors import UserError
 from dubio.core.specs import restore
 from dubio.core.types import Task
 from dubio.encoders import Encoding, encoder_from_json
-from dubio.inference.mixture import Mixture
-from dubio.inference.points import Points
-from dubio.inference.posterior import Posterior
+from dubio.inference.batches import LabelledRows
+from dubio.inference.posterior import Mixture, Posterior
+from dubio.inference.samples import WeightSamples
 from dubio.methods.building import NetworkSpec, build_model, continue_from
 from dubio.methods.checking import check
 from dubio.methods.encoded import encoded, encoder_of, fitted_encoder, learning_splits
@@ -27,11 +27,10 @@ from dubio.methods.specs import fit_spec
 from dubio.methods.stored_tensors import in_place
 from dubio.networks.network import Model
 from dubio.training.checkpoints import Checkpoint
-from dubio.training.finishing import FinishContext
-from dubio.training.labelled import Labelled
+from dubio.training.collectors import FinishContext
 from dubio.training.loop import LoopContext, Slots, train
-from dubio.training.pooled import pooled_nll
 from dubio.training.seeds import number
+from dubio.training.validation import pooled_nll
 
 
 def _silent(fraction: float, words: str) -> None:
@@ -82,7 +81,7 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> Fitted:
     recipe = cast(Recipe, restore(spec["recipe"]))
     model = build_model(spec, encoder_of(encoder).shape)
     _start(model, recipe, spec, context)
-    data = [Labelled(encoded(encoder, s), s.data.labels, len(task.classes)) for s in (train_split, val_split)]
+    data = [LabelledRows(encoded(encoder, s), s.data.labels, len(task.classes)) for s in (train_split, val_split)]
     posterior, record = fit_model(
         model, recipe, data[0], data[1], seed=spec["seed"], member=spec["member"], context=context
     )
@@ -96,8 +95,8 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> Fitted:
 def fit_model(
     model: Model,
     recipe: Recipe,
-    train_data: Labelled,
-    val_data: Labelled,
+    train_data: LabelledRows,
+    val_data: LabelledRows,
     *,
     seed: int,
     member: int,
@@ -172,7 +171,7 @@ def start_from(model: Model, start: Recipe, tensors: Mapping[str, Tensor]) -> No
         start: The other recipe.
         tensors: What its posterior's :meth:`~dubio.inference.posterior.Posterior.tensors` gave.
     """
-    parent = cast(Points, start.collect.restore(tensors, model, 0, None))
+    parent = cast(WeightSamples, start.collect.restore(tensors, model, 0, None))
     continue_from(model, parent.states[-1])
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dubio.core.registry import method
-from dubio.inference.laplace_blocks import Damping
+from dubio.inference.laplace import Damping
 from dubio.methods.arguments import Argument, Arguments, keyword_function
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import ENSEMBLE, SETUPS, TRAINING, Setup, assemble
-from dubio.training.laplace import Laplace, Prior, check_decay
-from dubio.training.laplace_structures import Structure
+from dubio.training.laplace.collector import Laplace, Prior, check_decay
+from dubio.training.laplace.structures import Structure
 from dubio.training.schedules import Constant
 
 LAPLACE = {

@@ -13,13 +13,12 @@ from dubio.core.predictions import Predictions
 from dubio.core.specs import restore
 from dubio.core.types import Split
 from dubio.encoders import Encoded
-from dubio.inference.batches import collate, prediction_rows
-from dubio.inference.posterior import Drawn, Posterior, parts_of
+from dubio.inference.batches import EVALUATION_BATCH, collate, prediction_rows, to_device
+from dubio.inference.posterior import Drawn, Posterior, chunks_of
 from dubio.methods.building import build_model
 from dubio.methods.encoded import canonical, encoded, encoder_of
 from dubio.methods.recipe import Recipe
 from dubio.methods.stored_tensors import in_place
-from dubio.training.labelled import EVALUATION_BATCH, to_device
 from dubio.training.seeds import number
 
 
@@ -68,7 +67,7 @@ def predictor(
     collect = cast(Recipe, restore(spec["recipe"])).collect
     posterior = collect.restore(named, model, prediction["samples"], restore(prediction["views"]))
     if "latest" in prediction:
-        posterior = posterior.fewer(prediction["latest"])
+        posterior = posterior.limit(prediction["latest"])
     drawn = posterior.draw(number(prediction["seed"], prediction["member"], "prediction"))
     return lambda split: _predictions(drawn, encoded(text, split), split, spec["task"], device)
 
@@ -122,7 +121,7 @@ def sampled(
     logits = np.empty(shape, dtype=np.float32)
     variances: dict[str, NDArray[np.float32]] = {}
     first = 0
-    for part in parts_of(drawn):
+    for part in chunks_of(drawn):
         mine = slice(first, first := first + len(part.member))
         for rows in prediction_rows(examples, EVALUATION_BATCH):
             found = part.predict(to_device(collate(examples, rows), torch.device(device)), rows)

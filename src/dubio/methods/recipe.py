@@ -11,14 +11,13 @@ from dubio.core.types import Modality, Target
 from dubio.inference.augmentation import Views
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.heads.head import Head
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.noise import Edit
 from dubio.networks.spectral import WeightEdit
-from dubio.training.agreement import check_agreement
 from dubio.training.collectors import BestOnValidation, Collector
-from dubio.training.mean_and_scale import check_prior
+from dubio.training.loop import check_slots
 from dubio.training.objectives import Objective
-from dubio.training.optimisers import Adam, Optimiser
+from dubio.training.optimisers import Adam, Optimiser, check_prior
 from dubio.training.schedules import Constant, Schedule
 
 
@@ -83,7 +82,7 @@ class Recipe:
                 f"{self.name}: start: {name_of(self.start.collect)} leaves a distribution of weights, not weights that "
                 "a training could go on from; start from a recipe that collects last, best_on_validation or swa."
             )
-        check_agreement(self.name, self.objective, self.optimiser, self.schedule, self.collect)
+        check_slots(self.name, self.objective, self.optimiser, self.schedule, self.collect)
 
     @property
     def states(self) -> int:

@@ -17,7 +17,7 @@ from dubio.methods.arguments import AUGMENTATION, Argument, Arguments, augmentat
 from dubio.methods.recipe import Recipe
 from dubio.networks.heads.head import Head
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, Edit
 from dubio.training.collectors import BestOnValidation, Collector, Last
 from dubio.training.objectives import ClassWeights, Objective

@@ -12,9 +12,9 @@ from dubio.methods.arguments import AUGMENTATION, Argument, Arguments, augmentat
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import ENSEMBLE, Setup
 from dubio.training.collectors import KeepAll, Precision
-from dubio.training.cycles import Cyclic
 from dubio.training.objectives import ClassWeights, Objective
 from dubio.training.optimisers import Optimiser
+from dubio.training.schedules import Cyclic
 from dubio.training.sgmcmc import SGHMC, SGLD
 
 CYCLES = {

@@ -17,9 +17,8 @@ from dubio.methods.arguments import Argument, Arguments, augmentation_of, keywor
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import ENSEMBLE, SETUPS, TRAINING, Setup, assemble
 from dubio.training.collectors import Collector, KeepAll, Precision
-from dubio.training.cycles import Cyclic, Triangular
 from dubio.training.optimisers import SGD, Adam, Optimiser, check_rate
-from dubio.training.schedules import ConstantTail, Cut, Schedule
+from dubio.training.schedules import ConstantTail, Cut, Cyclic, Schedule, Triangular
 from dubio.training.swag import SWA, SWAG
 
 TailOptimiser = Literal["sgd", "adam"]

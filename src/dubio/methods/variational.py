@@ -19,8 +19,7 @@ from dubio.methods.arguments import Argument, Arguments, keyword_function
 from dubio.methods.recipe import Recipe
 from dubio.methods.setups import ENSEMBLE, SAMPLED, SETUPS, TRAINING, ScheduleName, Setup, assemble
 from dubio.networks.gaussian_weights import Estimator, GaussianWeights
-from dubio.training.mean_and_scale import MeanAndScale
-from dubio.training.optimisers import SGD, Adam
+from dubio.training.optimisers import SGD, Adam, MeanAndScale
 
 MeanOptimiser = Literal["adam", "sgd"]
 

@@ -11,7 +11,7 @@ from dubio.core.registry import NETWORKS, TASKS
 from dubio.core.specs import describe
 from dubio.core.types import Split, Task
 from dubio.encoders import Encoding, encoding_of
-from dubio.encoders.pretrained import settled
+from dubio.encoders.pretrained import resolve_arguments
 from dubio.runner.arguments import check_tuned, method_arguments, method_networks
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.entries import TaskEntry
@@ -203,9 +203,9 @@ def _setting(index: int, entry: TaskEntry, task: Task, resolved: _Resolved) -> S
             f"network {entry.network!r} reads {wanted}; task {entry.name!r} has {task.inputs}. "
             f"Networks for {task.inputs}: {', '.join(_networks_for(task.inputs)) or '(none)'}."
         )
-    arguments = settled(known, resolved.network)
+    arguments = resolve_arguments(known, resolved.network)
     encoding = encoding_of(known, arguments, entry.encoding)
-    networks = {name: settled(known, own) for name, own in resolved.method_networks.items()}
+    networks = {name: resolve_arguments(known, own) for name, own in resolved.method_networks.items()}
     return Setting(index, entry, task, encoding, arguments, resolved.methods, networks)
 
 

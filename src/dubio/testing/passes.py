@@ -13,9 +13,9 @@ from torch import Tensor
 from dubio.core.specs import name_of
 from dubio.core.types import Modality
 from dubio.inference.engine import looped_states, plain_passes, repeat, shared_prefix, stacked_states
-from dubio.inference.points import state_of
+from dubio.inference.samples import state_of
 from dubio.networks.draws import BlockDraws
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model, Network
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, Edit, fill
 from dubio.testing.findings import Problem, spoken

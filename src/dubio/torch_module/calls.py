@@ -13,8 +13,8 @@ from torch import nn
 
 from dubio.core.specs import describe
 from dubio.core.types import Target
+from dubio.inference.batches import LabelledRows
 from dubio.methods.recipe import Recipe
-from dubio.training.labelled import Labelled
 
 SCHEMA = 1
 
@@ -25,7 +25,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 def call_of(
     recipe: Recipe,
     module: nn.Module,
-    data: tuple[Labelled, Labelled],
+    data: tuple[LabelledRows, LabelledRows],
     classes: Sequence[str],
     target: Target,
     seed: int,
@@ -62,7 +62,7 @@ def _module(module: nn.Module) -> dict[str, Any]:
     }
 
 
-def _examples(data: Labelled) -> dict[str, Any]:
+def _examples(data: LabelledRows) -> dict[str, Any]:
     """Arrays by content; a dataset, which may give other views each time, by the number and shape of its examples."""
     values: Any = data.encoded.values  # type: ignore[union-attr]  # what a user gives are rows of numbers
     said = {"rows": len(values), "shape": list(values.shape[1:]), "labels": _digest(data.labels)}

@@ -14,8 +14,7 @@ from torch import Tensor
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, FloatArray, Target
-from dubio.inference.mixture import DrawnMixture
-from dubio.inference.posterior import Restored
+from dubio.inference.posterior import MixturePredictor, Restored
 from dubio.methods.predicting import sampled
 from dubio.methods.recipe import Recipe
 from dubio.torch_module.examples import Given, checked_labels, read
@@ -107,9 +106,11 @@ class FittedModule:
                 yield f"{k}:{name}", tensor
 
     @cached_property
-    def _drawn(self) -> DrawnMixture:
+    def _drawn(self) -> MixturePredictor:
         """Every member drawn by its own seed, so that a member predicts the same alone and among others."""
-        return DrawnMixture(tuple(part.draw(number(self.seed, k, "prediction")) for k, part in enumerate(self.members)))
+        return MixturePredictor(
+            tuple(part.draw(number(self.seed, k, "prediction")) for k, part in enumerate(self.members))
+        )
 
     def _predictions(self, given: Given) -> Predictions:
         rows, classes = len(given.rows), len(self.classes)

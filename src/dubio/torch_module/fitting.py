@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dubio.core.errors import UserError, one_of
 from dubio.core.types import TARGETS, Modality, Target
-from dubio.inference.batches import collate
+from dubio.inference.batches import LabelledRows, collate
 from dubio.inference.posterior import Restored
 from dubio.methods.devices import check_device
 from dubio.methods.fitting import FitContext, fit_model, start_from
@@ -26,7 +26,6 @@ from dubio.torch_module.examples import Given, checked_labels, hold_out, read
 from dubio.torch_module.fitted import FittedModule, Form
 from dubio.torch_module.supported import chain, recipe_of
 from dubio.torch_module.under_way import UnderWay, under_way
-from dubio.training.labelled import Labelled
 from dubio.training.seeds import number
 
 Progress = Callable[[float, str], None]
@@ -100,7 +99,7 @@ class _Work:
     """What every member of a fit shares."""
 
     builder: Builder
-    data: tuple[Labelled, Labelled]
+    data: tuple[LabelledRows, LabelledRows]
     inputs: Modality
     device: str
     progress: Progress
@@ -150,7 +149,7 @@ class _Work:
 def restored(recipe: Recipe, tensors: dict[str, Tensor], model: Model) -> Restored:
     """What a fit left, ready to predict as its recipe says."""
     found = recipe.collect.restore(tensors, model, recipe.samples, recipe.views)
-    return found.fewer(recipe.most) if recipe.most else found
+    return found.limit(recipe.most) if recipe.most else found
 
 
 def shapes_of(model: Model) -> dict[str, list[int]]:
@@ -184,15 +183,15 @@ def _names(classes: Sequence[str] | None, count: int) -> tuple[str, ...]:
     return tuple(map(str, classes))
 
 
-def _learning(given: Given, val: Given | None, classes: int, target: Target) -> tuple[Labelled, Labelled]:
+def _learning(given: Given, val: Given | None, classes: int, target: Target) -> tuple[LabelledRows, LabelledRows]:
     """Training and validation examples."""
     labels = checked_labels(given.labels, len(given.rows), classes, target, "train")
     if val is None:
         rest, held = hold_out(labels)
         return (
-            Labelled(given.taken(rest), labels[rest], classes),
-            Labelled(given.taken(held), labels[held], classes),
+            LabelledRows(given.taken(rest), labels[rest], classes),
+            LabelledRows(given.taken(held), labels[held], classes),
         )
     val = val.like(given.shape, str(given.rows.values.dtype), "val", "those of train have")
     chosen = checked_labels(val.labels, len(val.rows), classes, target, "val")
-    return Labelled(given.rows, labels, classes), Labelled(val.rows, chosen, classes)
+    return LabelledRows(given.rows, labels, classes), LabelledRows(val.rows, chosen, classes)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from dubio.inference.engine import State
-from dubio.inference.laplace_draws import LaplaceDraws
-from dubio.inference.points import Points
+from dubio.inference.laplace import LaplaceDraws
 from dubio.inference.posterior import Restored
+from dubio.inference.samples import WeightSamples
 from dubio.inference.weight_draws import WeightDraws
 from dubio.networks.network import Model
 from dubio.torch_module.wrapping import Whole
-from dubio.training.last_layer import LAST
+from dubio.training.laplace.structures import LAST
 
 BODY = "network.stages.0.module."
 """Where the module is in the model."""
@@ -25,7 +25,7 @@ SPREAD = ".log_sigma"
 def own_states(part: Restored) -> Iterator[dict[str, Tensor]]:
     """The weight states of one fit."""
     found = part.chosen if isinstance(part, LaplaceDraws) else part
-    if isinstance(found, Points):
+    if isinstance(found, WeightSamples):
         return (own_names(found.model, state) for state in found.states)
     assert isinstance(found, WeightDraws)
     return (own_names(found.model, found.state(k)) for k in range(len(found.buffers)))

@@ -10,8 +10,7 @@ from dubio.core.errors import UserError, listing
 from dubio.core.registry import METHODS
 from dubio.methods.recipe import Recipe
 from dubio.networks.gaussian_weights import GaussianWeights
-from dubio.networks.heads.sigmoid import Sigmoid
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Sigmoid, Softmax
 from dubio.networks.noise import DropoutEdit
 from dubio.torch_module.dropout import OwnDropout
 

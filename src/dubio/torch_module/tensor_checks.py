@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from dubio.core.errors import BadFile, DubioError
-from dubio.inference.laplace import LaplaceGaussian
-from dubio.inference.laplace_draws import LaplaceDraws
-from dubio.inference.points import Points
+from dubio.inference.laplace import LaplaceDraws, LaplaceGaussian
 from dubio.inference.posterior import Restored
+from dubio.inference.samples import WeightSamples
 from dubio.inference.weight_draws import SEED, LowRankGaussian, WeightDraws
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model
@@ -37,7 +36,7 @@ def member_of(recipe: Recipe, named: Mapping[str, Tensor], model: Model, where: 
     _check_types(named, state, where)
     try:
         part = restored(recipe, dict(named), model)
-        if isinstance(part, Points):
+        if isinstance(part, WeightSamples):
             _check_number(len(part.states), recipe, where)
         _check_part(part, state, where)
         wanted = part.tensors().keys()
@@ -87,7 +86,7 @@ def _check_part(part: Restored, state: Mapping[str, Tensor], where: str) -> None
         _same(part.state(0), state, f"{where}, draw 0")
         for k, buffers in enumerate(part.buffers):
             _same(buffers, part.buffers[0], f"{where}, draw {k}")
-    elif isinstance(part, Points):
+    elif isinstance(part, WeightSamples):
         for k, one in enumerate(part.states):
             _same(one, state, f"{where}, weight state {k}")
 

@@ -12,14 +12,13 @@ from dubio.core.types import Target
 from dubio.methods.recipe import Recipe
 from dubio.networks.gaussian_weights import KINDS, GaussianWeights
 from dubio.networks.heads.head import HeadModule
-from dubio.networks.heads.sigmoid import SigmoidHead
-from dubio.networks.heads.softmax import SoftmaxHead
+from dubio.networks.heads.linear import SigmoidHead, SoftmaxHead
 from dubio.networks.network import Model, Network
 from dubio.networks.noise import DropoutEdit, fill
 from dubio.torch_module.dropout import OwnDropout, Places, put, put_sites
 from dubio.torch_module.passes import Passed, classes_of, plain_attention, watch
-from dubio.training.laplace import Laplace
-from dubio.training.laplace_structures import layers_of
+from dubio.training.laplace.collector import Laplace
+from dubio.training.laplace.structures import layers_of
 
 
 class Whole(nn.Module):

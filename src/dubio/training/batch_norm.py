@@ -13,16 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dubio.inference.augmentation import Augmentation, augmented
-from dubio.inference.batches import collate, training_rows
-from dubio.inference.drawn_states import HELD_ELEMENTS, StateMaker
+from dubio.inference.augmentation import Augmentation, augment
+from dubio.inference.batches import LabelledRows, collate, to_device, training_rows
 from dubio.inference.engine import State
+from dubio.inference.predictor import HELD_ELEMENTS, StateMaker
 from dubio.networks.network import Model
-from dubio.training.finishing import FinishContext
-from dubio.training.labelled import Labelled, to_device
+from dubio.training.collectors import FinishContext
 
 
-def normalised(model: nn.Module) -> dict[str, _BatchNorm]:
+def batch_norm_layers(model: nn.Module) -> dict[str, _BatchNorm]:
     """The layers with running statistics, by name."""
     return {
         name: module
@@ -35,19 +34,19 @@ def statistics(model: nn.Module) -> dict[str, Tensor]:
     """A copy of the running statistics of every layer, under their names in the model's state."""
     return {
         f"{name}.{buffer}": tensor.detach().cpu().clone()
-        for name, layer in normalised(model).items()
+        for name, layer in batch_norm_layers(model).items()
         for buffer, tensor in layer.named_buffers(recurse=False)
     }
 
 
 def least_batch(model: nn.Module) -> int:
     """The fewest examples a training batch may have: one value has no variance."""
-    return 2 if normalised(model) else 1
+    return 2 if batch_norm_layers(model) else 1
 
 
 def refresh(
     model: Model,
-    data: Labelled,
+    data: LabelledRows,
     *,
     batch: int,
     device: torch.device,
@@ -78,7 +77,7 @@ def refresh_for(model: Model, context: FinishContext) -> None:
     _refreshed(model, [{name: p.detach() for name, p in model.named_parameters()}], context)
 
 
-def refreshed_draws(model: Model, draws: Sequence[StateMaker], context: FinishContext) -> list[dict[str, Tensor]]:
+def refresh_draws(model: Model, draws: Sequence[StateMaker], context: FinishContext) -> list[dict[str, Tensor]]:
     """The statistics of each of many weights, every batch read and augmented once for as many as are held together.
 
     Args:
@@ -89,7 +88,7 @@ def refreshed_draws(model: Model, draws: Sequence[StateMaker], context: FinishCo
     Returns:
         What :func:`refresh_for` leaves for each of them alone; nothing for a model without batch-norm.
     """
-    if not normalised(model):
+    if not batch_norm_layers(model):
         return [{} for _ in draws]
     size = sum(p.numel() for p in model.parameters())
     few = max(1, HELD_ELEMENTS // max(1, size))
@@ -102,7 +101,7 @@ def refreshed_draws(model: Model, draws: Sequence[StateMaker], context: FinishCo
 @torch.no_grad()
 def _refreshed(model: Model, weights: Sequence[State], context: FinishContext) -> list[dict[str, Tensor]]:
     """The statistics of each of these weights; those of the last are left in the model, which keeps its weights."""
-    layers = list(normalised(model).values())
+    layers = list(batch_norm_layers(model).values())
     model.eval()
     if not layers:
         return [{} for _ in weights]
@@ -115,7 +114,7 @@ def _refreshed(model: Model, weights: Sequence[State], context: FinishContext) -
     with _listening(layers) as listen, _own_weights(model) as put:
         for rows in batches:
             batch = to_device(collate(context.train.encoded, rows), context.device)
-            batch = augmented(context.augmentation, batch, generator)
+            batch = augment(context.augmentation, batch, generator)
             for one, moments in zip(held, gathered, strict=True):
                 put(one)
                 listen(moments)
@@ -208,4 +207,4 @@ def _own_weights(model: Model) -> Iterator[Callable[[State], None]]:
 def _up_to_the_last(model: Model) -> list[nn.Module]:
     """The steps up to the last that normalises: what comes after changes no statistics."""
     steps = model.steps
-    return steps[: 1 + max(i for i, step in enumerate(steps) if normalised(step))]
+    return steps[: 1 + max(i for i, step in enumerate(steps) if batch_norm_layers(step))]

@@ -1,4 +1,7 @@
-"""Collectors: which weights of a training are kept."""
+"""What a collector may use when a training is over.
+
+Collectors: which weights of a training are kept.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,37 @@ from torch import Tensor
 
 from dubio.core.errors import UserError
 from dubio.core.specs import added, part
-from dubio.inference.augmentation import Views
-from dubio.inference.drawn_states import load_state
-from dubio.inference.points import Points, state_of
+from dubio.inference.augmentation import Augmentation, Views
+from dubio.inference.batches import LabelledRows
 from dubio.inference.posterior import Posterior, Restored
+from dubio.inference.predictor import load_state
+from dubio.inference.samples import WeightSamples, state_of
 from dubio.networks.network import Model
-from dubio.training.finishing import FinishContext
 from dubio.training.schedules import Schedule
+
+
+@dataclass(frozen=True)
+class FinishContext:
+    """What surrounds the end of a training.
+
+    Attributes:
+        train: The training examples, for whatever is computed from them at the end (batch-norm statistics, curvature).
+        val: The validation examples, for whatever is chosen by them.
+        device: Where the training ran.
+        seed: Fixes every draw of weights.
+        batch: Examples a training step.
+        augmentation: Random views of training examples, or None.
+        l2: The optimiser's weight of ½‖θ‖² in the loss: the prior of every weight is N(0, 1/(N·l2)).
+    """
+
+    train: LabelledRows
+    val: LabelledRows
+    device: torch.device
+    seed: int
+    batch: int
+    augmentation: Augmentation | None = None
+    l2: float = 0.0
+
 
 Precision = Literal["float32", "float16"]
 
@@ -70,7 +97,7 @@ class Collector(Protocol):
             samples: Noise draws a weight state; 0 is a deterministic pass.
             views: Random views of each example, or None.
         """
-        return Points.from_tensors(tensors, model, samples, views)
+        return WeightSamples.from_tensors(tensors, model, samples, views)
 
     def states(self, schedule: Schedule, epochs: int) -> int:
         """How many weight states will predict, known before any training; one, unless said."""
@@ -105,9 +132,9 @@ class Last(Collector):
         """Only remember where the end is."""
         return Collected(facts={"epoch": epoch, "val_nll": val_nll})
 
-    def finish(self, held: Collected, model: Model, context: FinishContext) -> Points:
+    def finish(self, held: Collected, model: Model, context: FinishContext) -> WeightSamples:
         """The weights as they are."""
-        return Points(model, (state_of(model),))
+        return WeightSamples(model, (state_of(model),))
 
 
 @part("best_on_validation")
@@ -126,10 +153,10 @@ class BestOnValidation(Collector):
             return Collected(state_of(model), {"epoch": epoch, "val_nll": val_nll})
         return held
 
-    def finish(self, held: Collected, model: Model, context: FinishContext) -> Points:
+    def finish(self, held: Collected, model: Model, context: FinishContext) -> WeightSamples:
         """The best weights."""
         load_state(model, held.tensors)
-        return Points(model, (held.tensors,))
+        return WeightSamples(model, (held.tensors,))
 
 
 @part("keep_all")
@@ -190,14 +217,14 @@ class KeepAll(Collector):
                     raise UserError(f"store: {name} has values that float16 cannot hold; use store='float32'.")
         return state
 
-    def finish(self, held: Collected, model: Model, context: FinishContext) -> Points:
+    def finish(self, held: Collected, model: Model, context: FinishContext) -> WeightSamples:
         """All snapshots, in the order in which they came."""
         states = []
         for epoch in held.facts["kept"]:
             start = f"{epoch}/"
             states.append({n.removeprefix(start): t for n, t in held.tensors.items() if n.startswith(start)})
         load_state(model, states[-1])
-        return Points(model, tuple(states))
+        return WeightSamples(model, tuple(states))
 
     def states(self, schedule: Schedule, epochs: int) -> int:
         """Marked epochs less those passed over, bounded."""

@@ -1,4 +1,7 @@
-"""The training loop: the same few lines for every recipe."""
+"""The training loop: the same few lines for every recipe.
+
+Whether the slots of a training go together, asked before anything is trained.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,18 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from dubio.core.errors import TrainingFailed
-from dubio.inference.augmentation import augmented
-from dubio.inference.batches import Batch, collate, prediction_rows, training_rows
+from dubio.core.errors import TrainingFailed, UserError
+from dubio.core.specs import name_of
+from dubio.inference.augmentation import augment
+from dubio.inference.batches import (
+    EVALUATION_BATCH,
+    Batch,
+    LabelledRows,
+    collate,
+    prediction_rows,
+    to_device,
+    training_rows,
+)
 from dubio.inference.engine import shared_prefix
 from dubio.networks.draws import BlockDraws
 from dubio.networks.heads.head import HeadModule, bernoulli_loss, categorical_loss, log_mean_exp
@@ -21,7 +33,6 @@ from dubio.networks.network import Model
 from dubio.training.batch_norm import least_batch
 from dubio.training.checkpoints import Checkpoint, save, unpack
 from dubio.training.collectors import Collected, Collector
-from dubio.training.labelled import EVALUATION_BATCH, Labelled, to_device
 from dubio.training.objectives import Objective, balanced_weights
 from dubio.training.optimisers import Optimiser
 from dubio.training.schedules import Schedule
@@ -70,8 +81,8 @@ class LoopContext:
 def train(
     model: Model,
     slots: Slots,
-    train_data: Labelled,
-    val_data: Labelled,
+    train_data: LabelledRows,
+    val_data: LabelledRows,
     *,
     seed: int,
     member: int,
@@ -134,7 +145,7 @@ def _epoch(
     model: Model,
     optimiser: Optimizer,
     slots: Slots,
-    data: Labelled,
+    data: LabelledRows,
     seed: int,
     member: int,
     epoch: int,
@@ -153,7 +164,7 @@ def _epoch(
         done = (epoch - 1 + i / len(batches)) / slots.objective.epochs
         asked = (epoch - 1 + (i + slots.schedule.ahead) / len(batches)) / slots.objective.epochs
         slots.optimiser.set_factor(optimiser, slots.schedule.factor(asked))
-        batch = augmented(slots.objective.augmentation, to_device(collate(data.encoded, rows), device), generator)
+        batch = augment(slots.objective.augmentation, to_device(collate(data.encoded, rows), device), generator)
         labels = torch.from_numpy(data.labels[rows]).to(device)
         loss = _loss(model, batch, labels, weigh, len(data.encoded), done)
         value = float(loss.detach())
@@ -193,7 +204,7 @@ def _loss(
     return each.mean() + model.penalty(examples, done)
 
 
-def _class_weights(objective: Objective, data: Labelled) -> Callable[[Tensor], Tensor] | None:
+def _class_weights(objective: Objective, data: LabelledRows) -> Callable[[Tensor], Tensor] | None:
     """A function from a batch's labels to a weight an example, or None."""
     if objective.class_weights == "none":
         return None
@@ -212,7 +223,7 @@ def _give_generator(model: Model, generator: torch.Generator) -> None:
 
 
 @torch.inference_mode()
-def validation_nll(model: Model, data: Labelled, seed: int, device: torch.device) -> float:
+def validation_nll(model: Model, data: LabelledRows, seed: int, device: torch.device) -> float:
     """Mean negative log-likelihood of a deterministic pass (a heteroscedastic head still integrates).
 
     Gaussian weights have no such pass that would say how good they are: a few draws are pooled, in all epochs the same.
@@ -231,3 +242,37 @@ def validation_nll(model: Model, data: Labelled, seed: int, device: torch.device
     if not np.isfinite(total):
         raise TrainingFailed(f"the validation loss is not a number ({total}); a smaller learning rate (lr) may help.")
     return total / len(data.encoded)
+
+
+def check_slots(name: str, objective: Objective, optimiser: Optimiser, schedule: Schedule, collect: Collector) -> None:
+    """Refuse slots that would not do together what each says.
+
+    Args:
+        name: The method's name, for the message.
+        objective: How long the training goes.
+        optimiser: What moves the weights.
+        schedule: How hot the steps are, and what is marked to be kept.
+        collect: What is kept.
+
+    Raises:
+        UserError: When the epochs do not suit the schedule, noise is asked of an optimiser that draws none, early
+            stopping would cut off snapshots, or nothing would be kept.
+    """
+    epochs = objective.epochs
+    schedule.check_epochs(epochs)
+    hot = any(schedule.temperature_in(epoch, epochs) for epoch in range(1, epochs + 1))
+    if hot and not optimiser.draws_noise:
+        raise UserError(
+            f"{name}: the schedule {name_of(schedule)!r} has a temperature, but the optimiser {name_of(optimiser)!r} "
+            "draws no noise; use sgld or sghmc, or temperature=0."
+        )
+    if objective.patience and not collect.stops_early:
+        raise UserError(
+            f"{name}: {name_of(collect)} keeps snapshots over all epochs, which early stopping would cut off; "
+            f"set patience=0; given {objective.patience}."
+        )
+    if collect.states(schedule, epochs) < 1:
+        raise UserError(
+            f"{name}: {name_of(collect)} would keep nothing of {epochs} epochs; "
+            f"keep fewer snapshots back, or use a schedule that marks some ({name_of(schedule)} is given)."
+        )

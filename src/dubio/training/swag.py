@@ -12,12 +12,11 @@ from torch import Tensor
 from dubio.core.errors import UserError
 from dubio.core.specs import part
 from dubio.inference.augmentation import Views
-from dubio.inference.points import Points, state_of
-from dubio.inference.weight_draws import LowRankGaussian, WeightDraws, generator_of, of_distribution, under
+from dubio.inference.samples import WeightSamples, state_of
+from dubio.inference.weight_draws import LowRankGaussian, WeightDraws, distribution_tensors, draw_generator, with_prefix
 from dubio.networks.network import Model
-from dubio.training.batch_norm import normalised, refresh_for, refreshed_draws
-from dubio.training.collectors import Collected, Collector
-from dubio.training.finishing import FinishContext
+from dubio.training.batch_norm import batch_norm_layers, refresh_draws, refresh_for
+from dubio.training.collectors import Collected, Collector, FinishContext
 from dubio.training.schedules import Schedule
 
 MEAN, SQUARES, DEVIATION = "mean/", "squares/", "deviation/"
@@ -40,14 +39,14 @@ class SWA(Collector):
         if not marked:
             return held
         count = held.facts["snapshots"] + 1
-        mean = _running_mean(under(MEAN, held.tensors), _trained(model), count)
+        mean = _running_mean(with_prefix(MEAN, held.tensors), _trained(model), count)
         return Collected(_named(MEAN, mean), {"snapshots": count, "epoch": epoch})
 
-    def finish(self, held: Collected, model: Model, context: FinishContext) -> Points:
+    def finish(self, held: Collected, model: Model, context: FinishContext) -> WeightSamples:
         """The mean as one weight state."""
-        _put(model, under(MEAN, held.tensors))
+        _put(model, with_prefix(MEAN, held.tensors))
         refresh_for(model, context)
-        return Points(model, (state_of(model),))
+        return WeightSamples(model, (state_of(model),))
 
     def states(self, schedule: Schedule, epochs: int) -> int:
         """One, where there is anything to average."""
@@ -55,7 +54,7 @@ class SWA(Collector):
 
     def passes(self, model: Model) -> int:
         """One, where batch-norm needs it."""
-        return int(bool(normalised(model)))
+        return int(bool(batch_norm_layers(model)))
 
 
 @part("swag")
@@ -93,7 +92,7 @@ class SWAG(Collector):
             return held
         count = held.facts["snapshots"] + 1
         weights = _trained(model)
-        before = under(MEAN, held.tensors)
+        before = with_prefix(MEAN, held.tensors)
         mean = _running_mean(before, weights, count)
         squares = {
             name: (held.tensors[f"{SQUARES}{name}"] + (new - before[name]) * (new - mean[name]))
@@ -117,8 +116,8 @@ class SWAG(Collector):
     def finish(self, held: Collected, model: Model, context: FinishContext) -> WeightDraws:
         """The Gaussian, and the batch-norm statistics of each draw; the model is left with the mean."""
         distribution = gaussian_of(held, self.rank)
-        makers = [lambda k=k: distribution.draw(generator_of(context.seed, k)) for k in range(self.draws)]
-        buffers = refreshed_draws(model, makers, context)
+        makers = [lambda k=k: distribution.draw(draw_generator(context.seed, k)) for k in range(self.draws)]
+        buffers = refresh_draws(model, makers, context)
         drawn = {*distribution.mean, *buffers[0]}
         fixed = {name: tensor.cpu() for name, tensor in state_of(model).items() if name not in drawn}
         _put(model, distribution.mean)
@@ -126,7 +125,7 @@ class SWAG(Collector):
 
     def restore(self, tensors: Mapping[str, Tensor], model: Model, samples: int, views: Views | None) -> WeightDraws:
         """The Gaussian and its draws, read back."""
-        distribution = LowRankGaussian.from_tensors(of_distribution(tensors))
+        distribution = LowRankGaussian.from_tensors(distribution_tensors(tensors))
         return WeightDraws.from_tensors(tensors, model, distribution, self.draws, samples, views)
 
     def states(self, schedule: Schedule, epochs: int) -> int:
@@ -139,14 +138,14 @@ class SWAG(Collector):
 
     def passes(self, model: Model) -> int:
         """One a draw, where batch-norm needs it."""
-        return self.draws if normalised(model) else 0
+        return self.draws if batch_norm_layers(model) else 0
 
 
 def gaussian_of(held: Collected, rank: int) -> LowRankGaussian:
     """The distribution that the snapshots so far amount to."""
     count = held.facts["snapshots"]
-    mean = {name: tensor.to(torch.float32) for name, tensor in under(MEAN, held.tensors).items()}
-    variance = {n: (t / count).clamp_min(0.0).to(torch.float32) for n, t in under(SQUARES, held.tensors).items()}
+    mean = {name: tensor.to(torch.float32) for name, tensor in with_prefix(MEAN, held.tensors).items()}
+    variance = {n: (t / count).clamp_min(0.0).to(torch.float32) for n, t in with_prefix(SQUARES, held.tensors).items()}
     kept = _latest(held, rank)
     deviations = {name: torch.stack([held.tensors[f"{DEVIATION}{k}/{name}"] for k in kept]) for name in mean}
     return LowRankGaussian(mean, variance, deviations)

