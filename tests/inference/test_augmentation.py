@@ -143,11 +143,11 @@ def test_it_is_a_part_and_refuses_what_means_nothing():
             Affine(**arguments)
 
 
-def images_test_resized_crop(rows=3, height=16, width=16):
+def crop_images(rows=3, height=16, width=16):
     return torch.randn(rows, 2, height, width, generator=torch.Generator().manual_seed(0))
 
 
-def draws_test_resized_crop(rows=3, area=0.5, ratio=0.5, low=0.5, right=0.5, flip=0.9):
+def crop_draws(rows=3, area=0.5, ratio=0.5, low=0.5, right=0.5, flip=0.9):
     row = [area] * TRIES + [ratio] * TRIES + [low, right, flip]
     return torch.tensor([row] * rows)
 
@@ -157,7 +157,7 @@ def uniforms(rows, seed=0):
 
 
 def test_a_crop_of_the_whole_area_is_the_image():
-    batch = images_test_resized_crop()
+    batch = crop_images()
     assert torch.allclose(ResizedCrop(area=1.0, ratio=1.0).apply(batch, uniforms(3) * 0 + 0.7), batch, atol=1e-5)
     mirrored = ResizedCrop(area=1.0, ratio=1.0, flip=1.0).apply(batch, uniforms(3))
     assert torch.allclose(mirrored, batch.flip(-1), atol=1e-5)
@@ -165,9 +165,9 @@ def test_a_crop_of_the_whole_area_is_the_image():
 
 @pytest.mark.parametrize(("low", "right"), [(0.0, 0.0), (1.0, 0.0), (0.5, 1.0)])
 def test_inside_it_is_the_crop_resized_by_torch(low, right):
-    batch = images_test_resized_crop()
+    batch = crop_images()
     # a quarter of the area of a square: half of each side, at whole pixels
-    found = ResizedCrop(area=0.25, ratio=1.0, flip=0.0).apply(batch, draws_test_resized_crop(area=0.0, low=low, right=right))
+    found = ResizedCrop(area=0.25, ratio=1.0, flip=0.0).apply(batch, crop_draws(area=0.0, low=low, right=right))
     top, left = int(8 * low), int(8 * right)
     cut = batch[:, :, top : top + 8, left : left + 8]
     wanted = functional.interpolate(cut, size=(16, 16), mode="bilinear", align_corners=False)
@@ -200,7 +200,7 @@ def test_area_and_ratio_follow_their_law(shape):
 
 def test_the_first_pair_that_fits_is_taken_and_the_whole_image_if_none_does():
     crop = ResizedCrop(area=0.5, ratio=4.0, flip=0.0)
-    row = draws_test_resized_crop(1, area=1.0, ratio=1.0)  # the whole area four times as wide as high: never fits
+    row = crop_draws(1, area=1.0, ratio=1.0)  # the whole area four times as wide as high: never fits
     assert torch.equal(torch.stack(crop.sides(row, 1.0)), torch.ones(2, 1))
     row[:, 3], row[:, TRIES + 3] = 0.0, 0.5  # the fourth pair: half the area, as wide as high
     assert torch.allclose(torch.stack(crop.sides(row, 1.0)), torch.full((2, 1), math.sqrt(0.5)))
@@ -209,7 +209,7 @@ def test_the_first_pair_that_fits_is_taken_and_the_whole_image_if_none_does():
 def test_places_lie_inside_and_reach_every_edge():
     crop = ResizedCrop(area=0.25, ratio=1.0, flip=0.0)
     for low, right in ((0.0, 0.0), (1.0, 1.0)):
-        (rows,) = crop.maps(draws_test_resized_crop(1, area=0.0, low=low, right=right), 16, 16)
+        (rows,) = crop.maps(crop_draws(1, area=0.0, low=low, right=right), 16, 16)
         edges = torch.tensor([[-1.0, -1.0, 1.0], [1.0, 1.0, 1.0]]) @ rows.T
         assert torch.allclose(edges[int(low)], torch.full((2,), 2 * low - 1))
         assert edges.abs().max() <= 1.0 + 1e-6
@@ -217,7 +217,7 @@ def test_places_lie_inside_and_reach_every_edge():
 
 def test_views_are_functions_of_the_draws_and_the_part_of_its_description():
     crop = ResizedCrop()
-    views = [augment(crop, images_test_resized_crop(), torch.Generator().manual_seed(s)) for s in (0, 0, 1)]
+    views = [augment(crop, crop_images(), torch.Generator().manual_seed(s)) for s in (0, 0, 1)]
     assert torch.equal(views[0], views[1])
     assert not torch.equal(views[0], views[2])
     assert restore(describe(crop)) == crop

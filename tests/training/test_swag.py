@@ -109,14 +109,14 @@ def test_draws_that_share_a_pass_get_what_each_gets_alone(monkeypatch, few):
     monkeypatch.setattr(batch_norm, "HELD_ELEMENTS", few * size)
     own = {name: p.detach().clone() for name, p in model.named_parameters()}
     draws = [{name: p + 0.3 * k for name, p in own.items()} for k in range(3)]
-    found = batch_norm.refreshed_draws(model, [lambda draw=draw: draw for draw in draws], CONTEXT)
+    found = batch_norm.refresh_draws(model, [lambda draw=draw: draw for draw in draws], CONTEXT)
     assert all(torch.equal(own[name], p) for name, p in model.named_parameters())
     for draw, statistic in zip(draws, found, strict=True):
         twin = network()
         twin.load_state_dict(draw, strict=False)
         refresh(twin, TRAIN, batch=8, device=CPU, seed=5)
         assert all(torch.equal(tensor, statistic[name]) for name, tensor in statistics(twin).items())
-    assert batch_norm.refreshed_draws(network(normalised=False), [dict] * 2, CONTEXT) == [{}, {}]
+    assert batch_norm.refresh_draws(network(normalised=False), [dict] * 2, CONTEXT) == [{}, {}]
 
 
 def test_the_mean_is_one_network_with_statistics_of_its_own():
