@@ -29,7 +29,6 @@ from dubio.encoders import TokenRows
 from dubio.inference.batches import EVALUATION_BATCH, LabelledRows, collate, prediction_rows
 from dubio.inference.samples import WeightSamples, state_of
 from dubio.methods.recipe import Recipe
-from dubio.methods.setups import SETUPS
 from dubio.networks.network import Model
 from dubio.networks.noise import fill
 from dubio.networks.textcnn import textcnn
@@ -126,7 +125,9 @@ def _idle_share() -> float:
 
 def _grid() -> Grid:
     """Read from the set-ups themselves."""
-    recipes: dict[str, Recipe] = {setup.name: METHODS.make(setup.name) for setup in SETUPS}
+    recipes: dict[str, Recipe] = {
+        entry.name: entry.make() for entry in METHODS.entries() if entry.facts.get("family") == "dropout"
+    }
     alone = {name: recipe for name, recipe in recipes.items() if recipe.members == 1 and not recipe.samples}
     kinds = {
         name: next(kind for kind, other in alone.items() if other.fit_part() == recipe.fit_part())

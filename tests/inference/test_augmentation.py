@@ -16,7 +16,7 @@ from torch.nn import functional
 from dubio.core.errors import UserError
 from dubio.core.specs import describe, restore
 from dubio.inference.augmentation import TRIES, Affine, ResizedCrop, Views, affine_grid, augment
-from dubio.methods.arguments import AUGMENTATION, augmentation_of
+from dubio.methods.arguments import ImageViews
 
 MIDDLE = [0.5, 0.5, 0.5, 0.5, 0.9, 0.9]
 """Draws that change nothing: the middle of every range, no flip."""
@@ -224,10 +224,9 @@ def test_views_are_functions_of_the_draws_and_the_part_of_its_description():
 
 
 def test_methods_reach_it_by_the_argument_crop():
-    plain = {key: argument.default for key, argument in AUGMENTATION.items()}
-    assert augmentation_of(plain | {"crop": 0.08, "flip": 0.5}) == ResizedCrop()
-    with pytest.raises(UserError, match="goes together with flip alone; shift must be 0, given 4"):
-        augmentation_of(plain | {"crop": 0.08, "shift": 4})
+    assert ImageViews(crop=0.08, flip=0.5).augmentation() == ResizedCrop()
+    with pytest.raises(UserError, match="shift must be 0, given 4"):
+        ImageViews(crop=0.08, shift=4).augmentation()
 
 
 @pytest.mark.parametrize("wrong", [{"area": 0.0}, {"area": 1.5}, {"ratio": 0.5}, {"flip": 2.0}])

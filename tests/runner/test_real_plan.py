@@ -41,7 +41,7 @@ def small_task(monkeypatch):
 
 
 def all_set_ups() -> tuple[str, ...]:
-    return tuple(entry.name for entry in METHODS.entries() if entry.origin == "dubio.methods.setups")
+    return tuple(entry.name for entry in METHODS.entries() if entry.facts.get("family") == "dropout")
 
 
 def test_eighteen_set_ups_with_five_members_are_25_trainings(small_task):

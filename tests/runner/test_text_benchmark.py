@@ -41,7 +41,7 @@ def test_presets_are_the_papers_and_a_smaller_one():
     assert sorted(entry.arguments["source"] for entry in words if entry.name == "amazon") == [
         "books", "dvd", "electronics", "kitchen",
     ]  # fmt: skip
-    eighteen = tuple(entry.name for entry in METHODS.entries() if entry.origin == "dubio.methods.setups")
+    eighteen = tuple(entry.name for entry in METHODS.entries() if entry.facts.get("family") == "dropout")
     assert set(eighteen) <= set(paper.methods)
 
 

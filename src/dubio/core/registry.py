@@ -1,20 +1,23 @@
-"""Rooms are imported when something in them is first looked up, so that importing dubio loads nothing heavy.
+"""Names to factories: tasks, networks, methods and metrics, built in, from a user's file, or from an entry point.
 
-Names to factories: tasks, networks, methods and metrics, built in, from a user's file, or from an entry point.
-
-A thing grows by one file: a function whose arguments are its configuration, typed and defaulted once, registered by a
-decorator::
+A plugin is one file: a function whose keyword arguments are its configuration, typed and defaulted once, registered by
+a decorator::
 
     from dubio.core.registry import task
 
     @task("my-data")
     def my_data(*, novel: tuple[str, ...] = ()) -> Task: ...
 
+A keyword argument whose type is a dataclass is an *argument group*: users write its fields as arguments of their own
+(``--set swag.epochs=5``), and the registry gathers them.
+
 Built-in modules are imported when a name is first looked up, so that importing dubio loads nothing heavy.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -23,11 +26,11 @@ import pkgutil
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from dubio.core.errors import BadFile, MissingExtra, UnknownName, UserError
 
@@ -63,9 +66,8 @@ class Entry(Generic[T]):
     facts: Mapping[str, Any]
 
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """The keyword arguments that are its configuration."""
-        found = inspect.signature(self.factory).parameters
-        return {name: p for name, p in found.items() if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        """Return the keyword arguments that configure it; the fields of an argument group stand in its place."""
+        return _parameters(self.factory)
 
     def defaults(self) -> dict[str, Any]:
         """Every configurable argument that has a default, with it."""
@@ -80,16 +82,21 @@ class Entry(Generic[T]):
             UserError: For a value of another type, or a missing argument.
         """
         known = self.parameters()
-        hints = typing.get_type_hints(self.factory)
         full = self.defaults()
         for name, value in arguments.items():
             if name not in known:
                 raise UnknownName(f"argument of {self.name}", name, known)
-            full[name] = _typed(f"{self.name}: {name}", value, hints.get(name, Any))
+            full[name] = _typed(f"{self.name}: {name}", value, known[name].annotation)
         missing = [name for name in known if name not in full]
         if missing:
             raise UserError(f"{self.name} needs the argument {missing[0]!r}.")
         return full
+
+    def make(self, *positional: Any, **arguments: Any) -> T:
+        """Call the factory with checked arguments, gathered into its argument groups."""
+        full = self.check(arguments)
+        own = _own_parameters(self.factory)
+        return self.factory(*positional, **{name: _gathered(name, p.annotation, full) for name, p in own.items()})
 
 
 class Registry(Generic[T]):
@@ -137,8 +144,7 @@ class Registry(Generic[T]):
 
     def make(self, name: str, /, *positional: Any, **arguments: Any) -> T:
         """Call the factory of that name with checked arguments."""
-        entry = self.entry(name)
-        return entry.factory(*positional, **entry.check(arguments))
+        return self.entry(name).make(*positional, **arguments)
 
     def entries(self) -> tuple[Entry[T], ...]:
         """Every entry, by name."""
@@ -197,9 +203,81 @@ def network(
     return NETWORKS.register(name, inputs=inputs, version=version, **facts)
 
 
-def method(name: str) -> Callable[[Factory], Factory]:
-    """Register a function ``(*, …) -> Method``, most often a Recipe."""
-    return METHODS.register(name)
+SamplesFrom = Literal["one network", "one solution", "one mode", "several modes"]
+"""Where the samples of one fit lie: a single network has one; noise acts on one solution (dropout, a Gaussian of
+weights); weights are gathered around one mode of the loss, or visit several."""
+
+MEMBERS = 5
+"""Members of an ensemble, unless the user asks for another number."""
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """How the ensemble of a method is registered, where it is not named after the method.
+
+    Attributes:
+        name: Its name; ``<method>-ensemble`` where empty.
+        title: Its title in a report; ``<method's title> ensemble`` where empty.
+        summary: One line; made from the method's name where empty.
+    """
+
+    name: str = ""
+    title: str = ""
+    summary: str = ""
+
+
+def method(
+    name: str,
+    *,
+    family: str | None = None,
+    colour: int | None = None,
+    samples_from: SamplesFrom | None = None,
+    role: str | None = None,
+    ensemble: Ensemble | bool = False,
+) -> Callable[[Factory], Factory]:
+    """Register a function ``(*, …) -> Method``, most often a Recipe, and perhaps the ensemble of it.
+
+    Args:
+        name: Its name.
+        family: The family of methods it belongs to.
+        colour: Its number in the report's palette; a method without one gets the next spare colour.
+        samples_from: Where the samples of one fit lie.
+        role: ``reference`` for the single network in which others are measured.
+        ensemble: True, or an :class:`Ensemble`, to register the ensemble of independent fits too, with the further
+            argument ``members``.
+    """
+    named = {"family": family, "colour": colour, "samples_from": samples_from, "role": role}
+    facts = {key: value for key, value in named.items() if value is not None}
+
+    def decorate(function: Factory) -> Factory:
+        METHODS.register(name, **facts)(function)
+        if ensemble:
+            own = ensemble if isinstance(ensemble, Ensemble) else Ensemble()
+            made = _ensemble_of(function, name, own)
+            facts_of_it = {key: value for key, value in facts.items() if key != "role"}
+            METHODS.register(own.name or f"{name}-ensemble", **facts_of_it, ensemble_of=name)(made)
+        return function
+
+    return decorate
+
+
+def _ensemble_of(function: Callable[..., Any], name: str, ensemble: Ensemble) -> Callable[..., Any]:
+    """Return the function that makes an ensemble of a method: its own arguments, and how many members."""
+
+    @functools.wraps(function)
+    def make(*, members: int = MEMBERS, **arguments: Any) -> Any:
+        single = function(**arguments)
+        title = ensemble.title or f"{single.title} ensemble"
+        return dataclasses.replace(single, name=ensemble.name or f"{name}-ensemble", title=title, members=members)
+
+    members = inspect.Parameter("members", inspect.Parameter.KEYWORD_ONLY, default=MEMBERS, annotation=int)
+    signature = inspect.signature(function)
+    make.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*signature.parameters.values(), members]
+    )
+    make.__annotations__ = {**function.__annotations__, "members": int}
+    make.__doc__ = ensemble.summary or f"An ensemble of independent fits of {name}; their predictions are averaged."
+    return make
 
 
 def metric(name: str) -> Callable[[Factory], Factory]:
@@ -254,6 +332,56 @@ def load_entry_points() -> tuple[str, ...]:
             raise BadFile(f"installed plugin {point.name!r} ({point.value}) cannot be imported: {fault}") from fault
         names.append(point.name)
     return tuple(names)
+
+
+@functools.cache
+def _own_parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the keyword-only parameters of a function, their annotations resolved."""
+    hints = typing.get_type_hints(function)
+    return {
+        name: parameter.replace(annotation=hints.get(name, Any))
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """Return the keyword-only parameters of a function, every argument group replaced by its fields."""
+    flat: dict[str, inspect.Parameter] = {}
+    for parameter in _own_parameters(function).values():
+        for field in _fields(parameter):
+            if field.name in flat:
+                raise TypeError(f"{function.__qualname__}: two argument groups have a field {field.name!r}")
+            flat[field.name] = field
+    return flat
+
+
+def _is_group(hint: Any) -> bool:
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+
+
+def _fields(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    """Yield the parameter itself, or the fields of its argument group with the defaults of its default."""
+    group = parameter.annotation
+    if not _is_group(group):
+        yield parameter
+        return
+    default = group() if parameter.default is inspect.Parameter.empty else parameter.default
+    hints = typing.get_type_hints(group)
+    for field in dataclasses.fields(group):
+        own = inspect.Parameter(
+            field.name, parameter.kind, default=getattr(default, field.name), annotation=hints[field.name]
+        )
+        yield from _fields(own)
+
+
+def _gathered(name: str, hint: Any, arguments: Mapping[str, Any]) -> Any:
+    """Return the argument of that name; an argument group is built from its fields."""
+    if not _is_group(hint):
+        return arguments[name]
+    hints, names = typing.get_type_hints(hint), [field.name for field in dataclasses.fields(hint)]
+    return hint(**{own: _gathered(own, hints[own], arguments) for own in names})
 
 
 def _typed(where: str, value: Any, hint: Any) -> Any:

@@ -1,93 +1,246 @@
-"""Functions whose keyword arguments are put together from a table: how the named methods are registered."""
+"""Argument groups that several methods share: how a network is trained, how a training is continued.
+
+The registry lets users write the fields of a group as arguments of a method (see :mod:`dubio.core.registry`).
+"""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from dubio.core.errors import UserError
 from dubio.inference.augmentation import Affine, Augmentation, ResizedCrop, ShiftFlip, Views
-from dubio.methods.recipe import Recipe
+from dubio.methods.recipe import Edit, Recipe
+from dubio.networks.heads.head import Head
+from dubio.networks.heads.linear import Softmax
+from dubio.training.collectors import BestOnValidation, Collector, Last
+from dubio.training.objectives import ClassWeights, Objective
+from dubio.training.optimisers import SGD, Adam, AdamW, Optimiser
+from dubio.training.schedules import Constant, Cosine, Cut, Linear, LinearTail, Schedule, Step
 
-Arguments = Mapping[str, Any]
+OptimiserName = Literal["adam", "adamw", "sgd"]
+ScheduleName = Literal["constant", "cosine", "linear", "step", "step_45", "step_130", "linear_tail"]
+CollectorName = Literal["best_on_validation", "last"]
+TailOptimiser = Literal["sgd", "adam"]
 
-
-class Argument(NamedTuple):
-    """An argument a user may give: its type and default."""
-
-    type: Any
-    default: Any
-
-
-AUGMENTATION = {
-    "shift": Argument(int, 0),
-    "shift_fraction": Argument(float, 0.0),
-    "flip": Argument(float, 0.0),
-    "flip_vertical": Argument(float, 0.0),
-    "rotation": Argument(float, 0.0),
-    "zoom": Argument(float, 0.0),
-    "crop": Argument(float, 0.0),
-    "views": Argument(int, 0),
+_SCHEDULES: dict[str, Callable[[], Schedule]] = {
+    "constant": Constant,
+    "cosine": Cosine,
+    "linear": Linear,
+    "step": Step,
+    # 0.1^(epoch // 30) over 45 and over 130 epochs (pitfalls paper, ImageNet: VI, and ordinary training)
+    "step_45": lambda: Step((30 / 45,)),
+    "step_130": lambda: Step(tuple(30 * k / 130 for k in (1, 2, 3, 4))),
+    "linear_tail": LinearTail,
 }
-"""Random views of images: pixels, a share of the side, probabilities, degrees, a fraction, or the smallest share of the
-area that a resized crop shows; how many at test time."""
+_COLLECTORS: dict[str, Callable[[], Collector]] = {"best_on_validation": BestOnValidation, "last": Last}
 
 
-def keyword_function(
-    name: str, summary: str, allowed: Mapping[str, Argument], assemble: Callable[[Arguments], Recipe]
-) -> Callable[..., Recipe]:
-    """A function whose keyword arguments are exactly those allowed.
+@dataclass(frozen=True)
+class ImageViews:
+    """Random views of images, while training and at prediction.
 
-    Args:
-        name: The method's name.
-        summary: Its docstring.
-        allowed: Its arguments.
-        assemble: From all arguments, defaults filled in, to the recipe.
+    Attributes:
+        shift: Largest shift in pixels.
+        shift_fraction: Largest shift as a fraction of the image's side.
+        flip: Probability of a horizontal flip.
+        flip_vertical: Probability of a vertical flip.
+        rotation: Largest rotation in degrees.
+        zoom: Largest relative change of scale.
+        crop: Smallest fraction of the area that a resized crop shows; 0 for no resized crop.
+        views: Number of random views of each example at prediction; 0 predicts the example itself.
     """
 
-    def make(**arguments: Any) -> Recipe:
-        return assemble({key: argument.default for key, argument in allowed.items()} | arguments)
+    shift: int = 0
+    shift_fraction: float = 0.0
+    flip: float = 0.0
+    flip_vertical: float = 0.0
+    rotation: float = 0.0
+    zoom: float = 0.0
+    crop: float = 0.0
+    views: int = 0
 
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [inspect.Parameter(key, keyword, default=a.default, annotation=a.type) for key, a in allowed.items()]
-    )
-    make.__annotations__ = {key: argument.type for key, argument in allowed.items()}
-    make.__doc__ = summary
-    make.__name__ = make.__qualname__ = name.replace("-", "_")
-    make.__module__ = assemble.__module__  # where the method is defined, which is what a registry goes by
-    return make
+    def augmentation(self) -> Augmentation | None:
+        """Return the augmentation of training examples, or None; shifts by whole pixels leave pixel values unchanged.
+
+        Raises:
+            UserError: For a resized crop combined with other moves, which it already makes.
+        """
+        if self.crop:
+            for other in ("shift", "zoom", "rotation", "flip_vertical", "shift_fraction"):
+                if value := getattr(self, other):
+                    raise UserError(f"crop={self.crop} combines with flip alone; {other} must be 0, given {value}.")
+            return ResizedCrop(area=self.crop, flip=self.flip)
+        if self.zoom or self.rotation or self.flip_vertical or self.shift_fraction:
+            return Affine(self.zoom, self.shift, self.rotation, self.flip, self.flip_vertical, self.shift_fraction)
+        return ShiftFlip(self.shift, self.flip) if self.shift or self.flip else None
+
+    def at_prediction(self, method: str) -> Views | None:
+        """Return the views of each example at prediction, or None.
+
+        Raises:
+            UserError: When all views would be the same.
+        """
+        if not self.views:
+            return None
+        augmentation = self.augmentation()
+        if augmentation is None:
+            raise UserError(
+                f"{method}: views={self.views} asks for random views of each example, but shift, shift_fraction, "
+                "flip, flip_vertical, rotation, zoom and crop are all 0: every view would be the same."
+            )
+        return Views(augmentation, self.views)
 
 
-def augmentation_of(arguments: Arguments) -> Augmentation | None:
-    """What a user asks for, or None: whole pixels as they are where no other pixel values are needed.
+@dataclass(frozen=True)
+class Training:
+    """How one network is trained.
 
-    Raises:
-        UserError: For a resized crop together with other moves, which it already makes.
+    Attributes:
+        epochs: Passes over the training data, at most.
+        batch: Examples per step.
+        patience: Epochs without a better validation loss before training stops; 0 never stops early.
+        clip: Largest norm of the gradient; 0 for no limit.
+        class_weights: Weights of the classes in the loss, see :class:`~dubio.training.objectives.Objective`.
+        optimiser: ``adam``, ``adamw`` or ``sgd``.
+        lr: Learning rate.
+        l2: Weight decay: in the loss for adam and sgd, decoupled and scaled by the learning rate for adamw.
+        schedule: How the learning rate changes.
+        collect: Which weights the fit keeps.
+        images: Random views of images.
     """
-    affine = ("zoom", "rotation", "flip_vertical", "shift_fraction")
-    zoom, rotation, vertical, fraction = (arguments.get(key, 0.0) for key in affine)
-    if crop := arguments.get("crop", 0.0):
-        if other := next((key for key in ("shift", *affine) if arguments.get(key)), None):
-            raise UserError(f"crop={crop} goes together with flip alone; {other} must be 0, given {arguments[other]}.")
-        return ResizedCrop(area=crop, flip=arguments["flip"])
-    if zoom or rotation or vertical or fraction:
-        return Affine(zoom, arguments["shift"], rotation, arguments["flip"], vertical, fraction)
-    return ShiftFlip(arguments["shift"], arguments["flip"]) if arguments["shift"] or arguments["flip"] else None
 
+    epochs: int = 45
+    batch: int = 32
+    patience: int = 15
+    clip: float = 10.0
+    class_weights: ClassWeights = "none"
+    optimiser: OptimiserName = "adam"
+    lr: float = 1e-3
+    l2: float = 0.0
+    schedule: ScheduleName = "constant"
+    collect: CollectorName = "best_on_validation"
+    images: ImageViews = ImageViews()
 
-def views_of(name: str, arguments: Arguments, augmentation: Augmentation | None) -> Views | None:
-    """What ``views`` asks for.
+    def recipe(
+        self,
+        name: str,
+        title: str,
+        *,
+        edits: tuple[Edit, ...] = (),
+        head: Head = Softmax(),
+        shrink: float = 0.0,
+        samples: int = 0,
+    ) -> Recipe:
+        """Return the recipe of one network trained like this.
 
-    Raises:
-        UserError: For views where nothing makes them differ.
-    """
-    if not arguments["views"]:
-        return None
-    if augmentation is None:
-        raise UserError(
-            f"{name}: views={arguments['views']} asks for random views of each example, but shift, "
-            "shift_fraction, flip, flip_vertical, rotation, zoom and crop are all 0: every view would be the same."
+        Args:
+            name: The method's name.
+            title: Its title in a report.
+            edits: What fills the network's noise sites, bounds its weights or makes them Gaussian.
+            head: The network's last layer.
+            shrink: Decay of the weights after every step of Adam, whatever the gradient.
+            samples: Noise draws at prediction; 0 is a deterministic pass.
+        """
+        return Recipe(
+            name,
+            title,
+            edits=edits,
+            head=head,
+            objective=self.objective(),
+            optimiser=self._optimiser(name, shrink),
+            schedule=_SCHEDULES[self.schedule](),
+            collect=_COLLECTORS[self.collect](),
+            samples=samples,
+            views=self.images.at_prediction(name),
         )
-    return Views(augmentation, arguments["views"])
+
+    def start(self) -> Recipe:
+        """Return the recipe of the plain network trained like this, for another training to start from.
+
+        It is that of the method ``deterministic`` with the same arguments: names are not part of an identity, so that
+        a benchmark with both trains the network once.
+        """
+        return replace(self, images=replace(self.images, views=0)).recipe("", "").fit_part()
+
+    def objective(self) -> Objective:
+        """Return the objective."""
+        return Objective(
+            self.batch, self.epochs, self.patience, self.clip, self.class_weights, self.images.augmentation()
+        )
+
+    def _optimiser(self, method: str, shrink: float) -> Optimiser:
+        if self.optimiser == "adam":
+            return Adam(self.lr, self.l2, shrink)
+        if shrink:
+            raise UserError(f"{method}: shrink needs optimiser='adam'; set shrink=0 to use {self.optimiser!r}.")
+        return AdamW(self.lr, self.l2) if self.optimiser == "adamw" else SGD(self.lr, l2=self.l2)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """How a trained network is trained further.
+
+    Attributes:
+        schedule_epochs: Length of the first training's schedule in epochs, of which ``epochs`` are run; 0 runs all of
+            it. A first training that is cut short is shared with no other method.
+        tail_optimiser: The optimiser of the tail.
+        tail_lr: Its learning rate.
+    """
+
+    schedule_epochs: int = 0
+    tail_optimiser: TailOptimiser = "sgd"
+    tail_lr: float = 1e-2
+
+    def recipe(
+        self, name: str, title: str, training: Training, *, epochs: int, schedule: Schedule, collect: Collector
+    ) -> Recipe:
+        """Return the recipe that continues a trained network.
+
+        Args:
+            name: The method's name.
+            title: Its title in a report.
+            training: How the network is trained first.
+            epochs: Epochs of the tail.
+            schedule: How the tail's learning rate changes.
+            collect: Which weights of the tail are kept.
+        """
+        start = self._start(name, training)
+        kind = SGD if self.tail_optimiser == "sgd" else Adam
+        return Recipe(
+            name,
+            title,
+            start=start,
+            head=start.head,
+            objective=replace(start.objective, epochs=epochs, patience=0),
+            optimiser=kind(lr=self.tail_lr, l2=training.l2),
+            schedule=schedule,
+            collect=collect,
+            views=training.images.at_prediction(name),
+        )
+
+    def _start(self, name: str, training: Training) -> Recipe:
+        start, planned, epochs = training.start(), self.schedule_epochs, training.epochs
+        if planned in (0, epochs):
+            return start
+        if planned < epochs:
+            raise UserError(
+                f"{name}: schedule_epochs is the length of the schedule, of which epochs={epochs} are run; it must be "
+                f"at least that, or 0 for the same; given {planned}."
+            )
+        return replace(start, schedule=Cut(start.schedule, epochs / planned))
+
+
+def at_least_one_sample(method: str, samples: int) -> int:
+    """Return a number of samples at prediction.
+
+    Raises:
+        UserError: For less than one.
+    """
+    if samples < 1:
+        raise UserError(
+            f"{method}: samples must be at least 1 (0 would be the same method without noise at prediction); "
+            f"given {samples}."
+        )
+    return samples

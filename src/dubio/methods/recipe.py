@@ -12,13 +12,16 @@ from dubio.inference.augmentation import Views
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.heads.head import Head
 from dubio.networks.heads.linear import Softmax
-from dubio.networks.noise import Edit
+from dubio.networks.noise import Edit as NoiseEdit
 from dubio.networks.spectral import WeightEdit
 from dubio.training.collectors import BestOnValidation, Collector
 from dubio.training.loop import check_slots
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import Adam, Optimiser, check_prior
 from dubio.training.schedules import Constant, Schedule
+
+Edit = NoiseEdit | WeightEdit | GaussianWeights
+"""What fills a network's noise sites, bounds its weights or makes them Gaussian."""
 
 
 @part("recipe")
@@ -45,7 +48,7 @@ class Recipe:
     name: str = ""
     title: str = ""
     start: Recipe | None = None
-    edits: tuple[Edit | WeightEdit | GaussianWeights, ...] = ()
+    edits: tuple[Edit, ...] = ()
     head: Head = field(default_factory=Softmax)
     objective: Objective = field(default_factory=Objective)
     optimiser: Optimiser = field(default_factory=Adam)

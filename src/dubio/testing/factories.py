@@ -55,34 +55,32 @@ def signature_problems(entry: Entry[Any], positional: tuple[str, ...] = ()) -> I
             f"Begin its arguments with {', '.join(positional)}.",
         )
     for parameter in found[len(positional) :]:
-        yield from _argument_problems(entry, parameter, hints)
+        name = parameter.name
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            yield Problem(
+                f"The argument {name!r} is not keyword-only, so a benchmark file cannot set it.",
+                f"Put a * before it: def …(*, {name.lstrip('*')}: … = …).",
+            )
+        elif name not in hints:
+            yield Problem(f"The argument {name!r} has no type hint, so no value is refused.", "Give it one.")
+    for name, default in entry.defaults().items():
+        yield from _default_problems(entry, name, default)
 
 
-def _argument_problems(entry: Entry[Any], parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Iterator[Problem]:
-    name = parameter.name
-    if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
-        yield Problem(
-            f"The argument {name!r} is not keyword-only, so a benchmark file cannot set it.",
-            f"Put a * before it: def …(*, {name.lstrip('*')}: … = …).",
-        )
-        return
-    if name not in hints:
-        yield Problem(f"The argument {name!r} has no type hint, so no value is refused.", "Give it one.")
-    if parameter.default is inspect.Parameter.empty:
-        return
+def _default_problems(entry: Entry[Any], name: str, default: Any) -> Iterator[Problem]:
     try:
-        entry.check({name: parameter.default})
+        entry.check({name: default})
     except UserError as refusal:
         if "needs the argument" not in str(refusal):
             yield Problem(f"The default of {name!r} is not what its type hint says: {refusal}", "Mend either of them.")
     try:
-        json.dumps(describe(parameter.default), allow_nan=False)
+        json.dumps(describe(default), allow_nan=False)
     except (TypeError, ValueError) as fault:
         yield Problem(
             f"The default of {name!r} cannot be written down in JSON: {spoken(fault)}",
             "Use numbers, texts, true or false, None, and tuples of these: arguments are part of a run's identity.",
         )
-    if isinstance(parameter.default, list | dict | set):
+    if isinstance(default, list | dict | set):
         yield Problem(
             f"The default of {name!r} is changeable.", "Use a tuple, so that no call can change the next one."
         )

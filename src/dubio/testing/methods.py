@@ -51,7 +51,7 @@ class Subject:
 
     def make(self) -> Any:
         """The method."""
-        return self.entry.factory(**self.entry.check(self.arguments))
+        return self.entry.make(**self.arguments)
 
     def fit(self, seed: int, elsewhere: int) -> Any:
         """The posterior of a fit on the tiny task, global randomness standing elsewhere."""

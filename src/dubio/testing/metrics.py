@@ -67,7 +67,7 @@ def _makes(subject: Subject) -> Iterator[Problem]:
         yield from lacking
         return
     try:
-        made = entry.factory(**entry.check(subject.arguments))
+        made = entry.make(**subject.arguments)
     except Exception as fault:
         yield Problem(f"Making it raised {spoken(fault)}", "Make it work with its default arguments.")
         return

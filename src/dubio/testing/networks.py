@@ -46,7 +46,7 @@ class Subject:
         """The network for a small shape, its first weights from this seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            made = self.entry.factory(SHAPES[self.inputs], **self.entry.check(self.arguments))
+            made = self.entry.make(SHAPES[self.inputs], **self.arguments)
         return cast(Network, made)
 
 

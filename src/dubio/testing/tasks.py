@@ -52,7 +52,7 @@ def examine_task(
         return follow(RULES, Subject(lambda: task, None, given))
     if isinstance(task, str | Entry):
         entry = entry_of(TASKS, task)
-        return follow(RULES, Subject(lambda: entry.factory(**entry.check(given)), entry, given))
+        return follow(RULES, Subject(lambda: entry.make(**given), entry, given))
     return follow(RULES, Subject(task, None, given))
 
 

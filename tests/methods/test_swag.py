@@ -196,9 +196,9 @@ def test_nonsense_is_refused_with_the_reason():
         ("fge", {"cycle_epochs": 3}, "cycle_epochs must be even"),
         ("fge", {"tail_low_lr": 0.1}, "tail_low_lr must lie between 0 and tail_lr=0.01"),
         ("fge", {"tail_lr": 0.0, "tail_low_lr": 0.0}, "tail_lr must be positive"),
-        ("swag", {"schedule_epochs": 10}, "schedule_epochs is how long the schedule is"),
-        ("swag", {"tail_epochs": 1}, "tail_epochs must be at least 2: .* a covariance takes two; given 1"),
-        ("swa", {"tail_epochs": 0}, "tail_epochs must be at least 1: .* a mean takes one; given 0"),
+        ("swag", {"schedule_epochs": 10}, "schedule_epochs .* at least .*; given 10"),
+        ("swag", {"tail_epochs": 1}, "tail_epochs must be at least 2: .*; given 1"),
+        ("swa", {"tail_epochs": 0}, "tail_epochs must be at least 1; given 0"),
         ("snapshot-ensemble", {"cycles": 4}, "multiple of cycles; given epochs=45, cycles=4"),
     ):
         with pytest.raises(UserError, match=words):
