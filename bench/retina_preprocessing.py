@@ -12,9 +12,8 @@ import numpy as np
 from PIL import Image
 
 from bench.timing import in_turns, line
-from dubio.tasks.fundus.cache import prepared
-from dubio.tasks.fundus.crew import cores
-from dubio.tasks.fundus.hashes import file_hashes
+from dubio.tasks.fundus.cache import file_hashes, prepared
+from dubio.tasks.fundus.pool import cores
 
 COUNT, DIFFERENT, FRAME, SIZES = 160, 8, (2592, 1944), (64, 512)
 

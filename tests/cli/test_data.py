@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from dubio.cli.data import app, arguments_of
 from dubio.core.errors import UnknownName, UserError
-from dubio.tasks.sources.corpus import DataMissing
+from dubio.tasks.sources.locate import DataMissing
 
 
 def run(*words: str) -> str:

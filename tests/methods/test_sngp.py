@@ -21,7 +21,7 @@ from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec
 from dubio.metrics.quantities import uncertainty
 from dubio.networks.heads.gp import RandomFeatureGP
 from dubio.networks.spectral import SpectralNorm
-from dubio.tasks.sources.corpus import DataMissing
+from dubio.tasks.sources.locate import DataMissing
 from dubio.testing import check_method, check_network
 from tests.methods.cut_off import Kept
 

@@ -13,8 +13,8 @@ from dubio.reporting.screening.facts import read_facts
 from dubio.runner.gallery import SHOWN, keep_pictures
 from dubio.runner.manifest import _facts
 from dubio.runner.thumbnails import png
-from dubio.tasks.fundus.cards import OWN
-from dubio.tasks.fundus.gathered import Gathered
+from dubio.tasks.fundus.layouts import OWN
+from dubio.tasks.fundus.photographs import Gathered
 
 
 def made(rows: int, seed: int) -> Examples:

@@ -14,7 +14,7 @@ from dubio.runner.overrides import Overrides
 from dubio.runner.running import BenchmarkRun
 from dubio.runner.setting import prepare, prepare_what_is_here
 from dubio.store import Store
-from dubio.tasks.sources.corpus import DataMissing
+from dubio.tasks.sources.locate import DataMissing
 from tests.runner import fake_left
 
 

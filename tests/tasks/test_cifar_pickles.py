@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dubio.core.errors import BadFile
-from dubio.tasks.cifar.pickles import read_pickle
+from dubio.tasks.images.formats import read_pickle
 
 
 def short(text: str) -> bytes:
@@ -93,6 +93,9 @@ def test_nothing_is_ever_called(tmp_path: Path, called: str, protocol: int) -> N
         b"\x80\x02(S'true'\nios\nsystem\n.",  # INST
         b"\x80\x02cnumpy\nndarray\nK\x05\x85R.",  # an allowed name, not as the files use it
         b"\x80\x02cnumpy\ndtype\nU\x01OK\x00K\x01\x87R.",  # an array of objects
+        b"\x80\x02cnumpy\ndtype\n}b.",  # a state of an allowed name
+        b"\x80\x02cnumpy\ndtype\nN}U\x0c__defaults__)s\x86b.",
+        b"\x80\x02}r\xff\xff\xff\x7f.",  # an index that would reserve gigabytes
         b"\x80\x02}}b.",  # a state of a dict
         b"\x80\x02}(U\x01ae.",  # elements of a dict
         b"\x80\x02h\x07.",  # what was never remembered

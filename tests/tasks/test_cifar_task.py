@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.registry import TASKS
 from dubio.encoders import ImageEncoding, fit_encoder
-from dubio.tasks.cifar import names
-from dubio.tasks.cifar.corrupted import CorruptedRows
 from dubio.tasks.duplicates import shared_rows
+from dubio.tasks.images import datasets as names
+from dubio.tasks.images.corruptions import CorruptedRows
 from dubio.testing import check_task
 from tests.tasks.small_images import made, npz
 
@@ -127,9 +127,9 @@ def test_the_real_images() -> None:
     assert len(task.of_kind("shift")) == 55
     assert [len(split) for split in task.of_kind("ood")] == [100] * 4
     with np.load(REAL / "cifar10_10k_5k.npz") as arrays:
-        assert tuple(arrays["classes"].tolist()) == names.CIFAR10
+        assert tuple(arrays["classes"].tolist()) == names.CIFAR10_CLASSES
     with np.load(REAL / "cifar100_2k.npz") as arrays:
-        assert tuple(arrays["classes"].tolist()) == names.CIFAR100
+        assert tuple(arrays["classes"].tolist()) == names.CIFAR100_CLASSES
     with np.load(REAL / "fashion_mnist_10k.npz") as arrays:
         assert tuple(arrays["classes"].tolist()) == names.FASHION
     clean = task.split("test").data.inputs.astype(float)

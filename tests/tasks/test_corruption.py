@@ -11,8 +11,7 @@ import pytest
 
 from dubio.core.errors import UnknownName
 from dubio.core.lazy_rows import row_digests
-from dubio.tasks.cifar.corrupted import CorruptedRows
-from dubio.tasks.cifar.corruption import CORRUPTIONS, corruption, disc, line
+from dubio.tasks.images.corruptions import CORRUPTIONS, CorruptedRows, corruption, disc, line
 
 pytest.importorskip("PIL.Image")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dubio.core.errors import BadFile, UserError
-from dubio.tasks.sources.corpus import DataMissing
-from dubio.tasks.sources.download import Patience, download
+from dubio.tasks.sources.fetch import Patience, download
+from dubio.tasks.sources.locate import DataMissing
 
 CONTENT = bytes(range(256)) * 1200
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dubio.core.types import Examples, Inputs, Split
-from dubio.tasks.duplicates import plain, shared_rows
-from dubio.tasks.near_arrays import near_points, thumbnails
-from dubio.tasks.near_texts import jaccard, near_matches, signatures
+from dubio.tasks.duplicates import jaccard, near_matches, near_points, plain, shared_rows, signatures, thumbnails
 
 WORDS = [f"{a}{b}{c}" for a in ("ba", "ke", "lo", "mi") for b in ("ran", "sut", "vel", "dor") for c in ("", "ta", "ni")]
 

@@ -14,10 +14,9 @@ from dubio.core.errors import BadFile, UserError
 from dubio.core.registry import TASKS
 from dubio.encoders import ImageEncoding, ImageRows, fit_encoder
 from dubio.encoders import image as image_encoder
-from dubio.tasks.sources.corpus import DataMissing
-from dubio.tasks.streamed import rows as streamed
-from dubio.tasks.streamed.decoding import Square, decoded
-from dubio.tasks.streamed.rows import StreamedRows
+from dubio.tasks.images import streamed
+from dubio.tasks.images.streamed import Square, StreamedRows, decoded
+from dubio.tasks.sources.locate import DataMissing
 from dubio.testing import check_task
 
 Image = pytest.importorskip("PIL.Image")
@@ -113,7 +112,7 @@ def test_files_that_cannot_be_read_are_listed_and_left_out(home: Path) -> None:
 
 
 def test_a_survey_is_remembered_until_a_file_changes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dubio.tasks.streamed import survey
+    from dubio.tasks.images import imagenet_files as survey
 
     looked: list[bool] = []
     real = survey.fault_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dubio.core.errors import BadFile
-from dubio.tasks.sources.corpus import DataMissing
+from dubio.tasks.sources.locate import DataMissing
 from tests.tasks.text_folders import make, put, sizes
 
 pytestmark = pytest.mark.usefixtures("no_other_data")

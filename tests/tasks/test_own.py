@@ -199,7 +199,7 @@ def test_classes_come_in_one_order_whatever_a_set_does(tmp_path: Path) -> None:
     labels = ["nan", "3", "1", "2.0", "2", "inf"]
     table = [{"x": i, "grade": labels[i % 6]} for i in range(60)]
     path = write(tmp_path / "g.csv", table)
-    code = f"from dubio.tasks.own import own; print(own(data={path!r}, features=('x',), label='grade').classes)"
+    code = f"from dubio.tasks.own.task import own; print(own(data={path!r}, features=('x',), label='grade').classes)"
     found = {
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dubio.core.errors import BadFile, UnknownName, UserError
-from dubio.tasks import columns
-from dubio.tasks.readers import Table, read_table
+from dubio.tasks.own import tables as columns
+from dubio.tasks.own.tables import Table, read_table
 
 
 def write(tmp_path: Path, name: str, content: str | bytes) -> Path:

@@ -7,6 +7,8 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +18,11 @@ from filelock import FileLock, Timeout
 Image = pytest.importorskip("PIL.Image")
 
 from dubio.core.lazy_rows import MappedRows  # noqa: E402
-from dubio.tasks.fundus import cache, crew, hashes  # noqa: E402
-from dubio.tasks.fundus.disc import look, square  # noqa: E402
-from dubio.tasks.fundus.gathered import gather  # noqa: E402
-from dubio.tasks.sources.download import file_sha256  # noqa: E402
-from dubio.tasks.sources.places import cache_dir  # noqa: E402
+from dubio.tasks.fundus import cache, pool  # noqa: E402
+from dubio.tasks.fundus.crop import crop_square, find_disc  # noqa: E402
+from dubio.tasks.fundus.photographs import gather  # noqa: E402
+from dubio.tasks.sources.fetch import file_sha256  # noqa: E402
+from dubio.tasks.sources.locate import cache_dir  # noqa: E402
 
 
 def many(eyes, count):
@@ -37,7 +39,7 @@ def test_prepared_photographs_stay_in_their_file_until_asked_for(eyes):
     assert found.images.shape == (6, 64, 64, 3)
     assert found.images.dtype == np.uint8
     picture = Image.fromarray(eyes.make(4))
-    np.testing.assert_array_equal(found.images[4], square(picture, look(picture).box, 64))
+    np.testing.assert_array_equal(found.images[4], crop_square(picture, find_disc(picture).box, 64))
 
 
 def test_nothing_is_prepared_twice_and_what_changes_is(eyes, monkeypatch):
@@ -48,7 +50,7 @@ def test_nothing_is_prepared_twice_and_what_changes_is(eyes, monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(cache, "prepare_all", never)
-    monkeypatch.setattr(hashes, "_hashed", never)
+    monkeypatch.setattr(cache, "_hashed", never)
     again = gather(eyes.home, 64)
     np.testing.assert_array_equal(np.asarray(first.images), np.asarray(again.images))
     monkeypatch.undo()
@@ -76,8 +78,8 @@ def test_verify_sees_through_an_unchanged_size_and_time(eyes):
     path.write_bytes(raw)
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
     assert len(gather(eyes.home, 64)) == len(before)
-    known = hashes.file_hashes([path])[path]
-    assert hashes.file_hashes([path], verify=True)[path] == hashlib.sha256(raw).hexdigest() != known
+    known = cache.file_hashes([path])[path]
+    assert cache.file_hashes([path], verify=True)[path] == hashlib.sha256(raw).hexdigest() != known
 
 
 def test_the_cache_is_read_before_another_process_may_put_it_away(eyes, tmp_path, monkeypatch):
@@ -110,7 +112,7 @@ def test_verify_makes_a_spoilt_cache_again(eyes, tmp_path):
 
 def test_an_interrupted_preparation_goes_on_and_leaves_nothing_half_written(eyes, tmp_path, monkeypatch):
     many(eyes, 6)
-    whole, done = crew.prepare_one, []
+    whole, done = pool.prepare_one, []
 
     def failing(path, row, rows):
         if len(done) == 4:
@@ -118,7 +120,7 @@ def test_an_interrupted_preparation_goes_on_and_leaves_nothing_half_written(eyes
         done.append(row)
         return whole(path, row, rows)
 
-    monkeypatch.setattr(crew, "prepare_one", failing)
+    monkeypatch.setattr(pool, "prepare_one", failing)
     with pytest.raises(KeyboardInterrupt):
         gather(eyes.home, 64)
     assert not list(tmp_path.glob("cache/retina/64-*/images.npy"))
@@ -129,11 +131,11 @@ def test_an_interrupted_preparation_goes_on_and_leaves_nothing_half_written(eyes
     np.load(log.with_name("images.npy"), mmap_mode="r+")[spoilt] = 3
     log.write_text("\n".join(lines) + '\n{"row": 5, "dig')
     again = []
-    monkeypatch.setattr(crew, "prepare_one", lambda path, row, rows: (again.append(row), whole(path, row, rows))[1])
+    monkeypatch.setattr(pool, "prepare_one", lambda path, row, rows: (again.append(row), whole(path, row, rows))[1])
     resumed = np.asarray(gather(eyes.home, 64).images)
     assert sorted(again) == sorted({*range(6)} - {*done} | {spoilt})
     monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "fresh"))
-    monkeypatch.setattr(crew, "prepare_one", whole)
+    monkeypatch.setattr(pool, "prepare_one", whole)
     np.testing.assert_array_equal(resumed, np.asarray(gather(eyes.home, 64).images))
     assert not list(tmp_path.glob("cache/retina/.64-*"))
 
@@ -142,35 +144,46 @@ def test_processes_give_the_same_as_one_and_survive_a_file_that_kills(eyes, tmp_
     many(eyes, 10)
     (eyes.home / "3.png").write_bytes(b"")
     alone = gather(eyes.home, 64, processes=1)
-    monkeypatch.setattr(crew, "WORTH", 2)
+    monkeypatch.setattr(pool, "JOBS_PER_PROCESS", 2)
     monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "two"))
     both = gather(eyes.home, 64, processes=2)
     np.testing.assert_array_equal(np.asarray(alone.images), np.asarray(both.images))
-    assert alone.findings == both.findings
+    assert alone.problems == both.problems
+
+
+def deadly(array, path, row):
+    """Prepare a photograph in a worker process that dies at one file."""
+    if path.name == "2.png":
+        os._exit(9)
+    return pool.prepare_one(path, row, np.load(array, mmap_mode="r+"))
 
 
 def test_a_process_that_dies_costs_one_photograph(eyes, tmp_path, monkeypatch):
-    many(eyes, 6)
+    many(eyes, 12)
     array = tmp_path / "rows.npy"
-    np.lib.format.open_memmap(array, mode="w+", dtype=np.uint8, shape=(6, 64, 64, 3)).flush()
-    # a worker that dies at one file: the real one, behind a line that watches what it is given
-    deadly = tmp_path / "dubio_deadly.py"
-    deadly.write_text(
-        "import os\nfrom dubio.tasks.fundus import worker\nreal = worker.prepare_one\n"
-        "def prepare_one(path, row, rows):\n"
-        "    if path.name == '2.png':\n        os._exit(9)\n"
-        "    return real(path, row, rows)\n"
-        "worker.prepare_one = prepare_one\nworker.main()\n"
-    )
-    start = crew.subprocess.Popen
-    monkeypatch.setattr(crew.subprocess, "Popen", lambda words, **how: start([words[0], str(deadly)], **how))
-    monkeypatch.setattr(crew, "WORTH", 1)
-    told = []
-    crew.prepare_all([(eyes.home / f"{n}.png", n) for n in range(6)], array, 2, told.append)
-    assert sorted(outcome.row for outcome in told) == [*range(6)]
-    (lost,) = [outcome for outcome in told if outcome.sort]
+    np.lib.format.open_memmap(array, mode="w+", dtype=np.uint8, shape=(12, 64, 64, 3)).flush()
+    monkeypatch.setattr(pool, "prepare_in_file", deadly)
+    monkeypatch.setattr(pool, "JOBS_PER_PROCESS", 1)
+    outcomes = []
+    pool.prepare_all([(eyes.home / f"{n}.png", n) for n in range(12)], array, 2, outcomes.append)
+    assert sorted(outcome.row for outcome in outcomes) == [*range(12)]
+    (lost,) = [outcome for outcome in outcomes if outcome.sort]
     assert (lost.row, lost.sort) == (2, "unreadable")
-    assert np.load(array)[2].max() == 0
+    rows = np.load(array)
+    assert rows[2].max() == 0
+    assert all(rows[row].max() > 0 for row in range(12) if row != 2)
+
+
+def test_a_script_without_a_main_guard_runs_once(eyes, tmp_path):
+    many(eyes, 8)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nprint('started', flush=True)\n"
+        "from dubio.tasks.fundus import pool\nfrom dubio.tasks.fundus.photographs import gather\n"
+        "pool.JOBS_PER_PROCESS = 1\nprint(len(gather(Path(sys.argv[1]), 64, processes=2)))\n"
+    )
+    done = subprocess.run([sys.executable, script, eyes.home], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["started", "8"]
 
 
 def test_a_full_disk_is_refused_before_anything_is_written(eyes, monkeypatch):
@@ -183,10 +196,10 @@ def test_a_full_disk_is_refused_before_anything_is_written(eyes, monkeypatch):
 
 def test_hashes_of_other_files_in_a_folder_are_not_forgotten(eyes, monkeypatch):
     one, two = eyes.save("1.png", 1), eyes.save("2.png", 2)
-    known = hashes.file_hashes([one, two])
-    monkeypatch.setattr(hashes, "_hashed", lambda path: pytest.fail("read again"))
-    assert hashes.file_hashes([one]) == {one: known[one]}
+    known = cache.file_hashes([one, two])
+    monkeypatch.setattr(cache, "_hashed", lambda path: pytest.fail("read again"))
+    assert cache.file_hashes([one]) == {one: known[one]}
     monkeypatch.chdir(eyes.home)
-    assert hashes.file_hashes([Path("1.png"), Path("2.png")])[Path("2.png")] == known[two]
+    assert cache.file_hashes([Path("1.png"), Path("2.png")])[Path("2.png")] == known[two]
     gone = eyes.home / "gone.png"
-    assert isinstance(hashes.file_hashes([one, gone])[gone], OSError)
+    assert isinstance(cache.file_hashes([one, gone])[gone], OSError)

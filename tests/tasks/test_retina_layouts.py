@@ -9,8 +9,8 @@ import pytest
 
 from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.tasks.fundus.layouts import read_collection
-from dubio.tasks.fundus.survey import find_data
-from dubio.tasks.sources.corpus import DataMissing
+from dubio.tasks.fundus.report import find_data
+from dubio.tasks.sources.locate import DataMissing
 
 
 def facts(collection):
@@ -18,7 +18,7 @@ def facts(collection):
 
 
 def lines(collection):
-    return [finding.line() for finding in collection.findings]
+    return [problem.line() for problem in collection.problems]
 
 
 def test_eyepacs_pairs_eyes_by_name(eyes):
@@ -58,7 +58,7 @@ def test_aptos_counts_every_photograph_as_a_patient(eyes):
     found = read_collection(eyes.home)
     assert found.name == "aptos-2019"
     assert facts(found)["001639a390f0"] == (4, "001639a390f0", "", -1, "")
-    assert found.findings == ()  # the pictures of the competition's test have no grades, and are not asked for
+    assert found.problems == ()  # the pictures of the competition's test have no grades, and are not asked for
     assert "names no patients" in found.notes[0]
 
 
@@ -225,7 +225,7 @@ def test_an_excel_sheet_is_read_like_a_table(eyes, tmp_path):
 
 
 def test_arrays_are_refused_where_they_cannot_be(eyes, tmp_path):
-    from dubio.tasks.fundus.gathered import gather
+    from dubio.tasks.fundus.photographs import gather
 
     path = tmp_path / "mine.npz"
     x = np.random.default_rng(0).integers(0, 255, (6, 64, 64, 3), dtype=np.uint8)

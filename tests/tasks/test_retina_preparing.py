@@ -10,9 +10,9 @@ import pytest
 
 Image = pytest.importorskip("PIL.Image")
 
-from dubio.tasks.fundus.disc import look, square  # noqa: E402
-from dubio.tasks.fundus.gathered import gather  # noqa: E402
-from dubio.tasks.fundus.opening import Unreadable, open_picture  # noqa: E402
+from dubio.tasks.fundus.crop import crop_square, find_disc  # noqa: E402
+from dubio.tasks.fundus.photographs import gather  # noqa: E402
+from dubio.tasks.images.files import Unreadable, open_picture  # noqa: E402
 
 
 def disc_of(pixels):
@@ -29,7 +29,7 @@ def disc_of(pixels):
 )
 def test_the_disc_fills_the_square(eyes, size, frame, centre, radius):
     picture = Image.fromarray(eyes.make(1, size=frame, centre=centre, radius=radius))
-    x, y, wide, high = disc_of(square(picture, look(picture).box, size))
+    x, y, wide, high = disc_of(crop_square(picture, find_disc(picture).box, size))
     assert abs(x - size / 2) <= 1.5
     assert abs(y - size / 2) <= 1.5
     assert size - 2 <= wide <= size
@@ -38,7 +38,7 @@ def test_the_disc_fills_the_square(eyes, size, frame, centre, radius):
 
 def test_a_disc_cut_off_above_and_below_stays_round(eyes):
     picture = Image.fromarray(eyes.make(1, size=(400, 240), centre=(200, 120), radius=180))
-    x, y, wide, high = disc_of(square(picture, look(picture).box, 128))
+    x, y, wide, high = disc_of(crop_square(picture, find_disc(picture).box, 128))
     assert abs(x - 64) <= 1
     assert abs(y - 64) <= 1
     assert wide >= 126
@@ -50,13 +50,13 @@ def test_lettering_and_a_grey_ground_do_not_move_the_disc(eyes):
     pixels[5:9, 10:60] = 255
     pixels[110:112, 230:300] = 255  # a line that touches the disc
     noisy = np.clip(np.maximum(pixels, 9) + np.random.default_rng(0).integers(-4, 5, pixels.shape), 0, 255)
-    box = look(Image.fromarray(noisy.astype(np.uint8))).box
+    box = find_disc(Image.fromarray(noisy.astype(np.uint8))).box
     np.testing.assert_allclose(box, (60, 20, 240, 200), atol=4)
 
 
 def test_a_photograph_without_ground_is_used_whole(eyes):
     pixels = eyes.make(1)[60:160, 100:200]
-    seen = look(Image.fromarray(pixels))
+    seen = find_disc(Image.fromarray(pixels))
     assert seen.box == (0, 0, 100, 100)
     assert seen.problem is None
 
@@ -71,14 +71,14 @@ def test_a_photograph_without_ground_is_used_whole(eyes):
     ],
 )
 def test_what_is_no_eye_is_said_to_be_none(pixels, problem):
-    assert look(Image.fromarray(pixels)).problem == problem
+    assert find_disc(Image.fromarray(pixels)).problem == problem
 
 
 def test_a_dark_eye_is_found_and_called_dark(eyes):
-    seen = look(Image.fromarray(eyes.make(1, level=18)))
+    seen = find_disc(Image.fromarray(eyes.make(1, level=18)))
     assert seen.problem == "too dark"
     np.testing.assert_allclose(seen.box, (60, 20, 240, 200), atol=4)
-    assert look(Image.fromarray(eyes.make(1, level=60))).problem is None
+    assert find_disc(Image.fromarray(eyes.make(1, level=60))).problem is None
 
 
 def test_every_mode_gives_the_same_eye(eyes, tmp_path):
@@ -116,8 +116,8 @@ def test_a_large_jpeg_is_decoded_small_without_losing_the_picture(eyes, tmp_path
     small = open_picture(tmp_path / "big.jpg", 64)
     assert small.width < big.width
     assert min(small.size) >= 128
-    fast = square(small, look(small).box, 64).astype(int)
-    slow = square(big, look(big).box, 64).astype(int)
+    fast = crop_square(small, find_disc(small).box, 64).astype(int)
+    slow = crop_square(big, find_disc(big).box, 64).astype(int)
     assert np.abs(fast - slow).mean() < 3
 
 
@@ -140,7 +140,7 @@ def test_every_broken_file_is_a_line_of_the_report_and_none_is_fatal(eyes):
     broken(eyes)
     found = gather(eyes.home, 64)
     assert found.ids.tolist() == ["good", "black", "card"]
-    told = [finding.line() for finding in found.findings]
+    told = [problem.line() for problem in found.problems]
     assert told[0] == "gone: label without image (left out)"
     assert told[1] == "stray.jpg: image without label (left out)"
     assert told[2].startswith("cut: unreadable: image file is truncated")

@@ -19,9 +19,9 @@ from dubio.core.registry import TASKS
 from dubio.core.types import Examples, SourceCard, Split
 from dubio.encoders import ArrayRows, ImageRows, encoding_for, fit_encoder
 from dubio.encoders import image as image_encoder
-from dubio.tasks.fundus.cutting import Wishes, cut
-from dubio.tasks.fundus.gathered import Gathered
-from dubio.tasks.sources.corpus import DataMissing
+from dubio.tasks.fundus.photographs import Gathered
+from dubio.tasks.fundus.shifts import Wishes, cut
+from dubio.tasks.sources.locate import DataMissing
 from dubio.testing import check_task
 
 

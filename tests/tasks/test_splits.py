@@ -6,7 +6,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from dubio.core.errors import UserError
-from dubio.tasks.splits import PARTS, TRAIN, balanced_rows, parts_by_time, stratified_parts
+from dubio.tasks.splitting import PARTS, TRAIN, balanced_rows, parts_by_time, stratified_parts
 
 FRACTIONS = (0.6, 0.1, 0.15, 0.15)
 DEFAULT = {"fractions": FRACTIONS, "seed": 0}

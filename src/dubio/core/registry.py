@@ -181,9 +181,14 @@ REGISTRIES: dict[str, Registry[Any]] = {
 }
 
 
-def task(name: str) -> Callable[[Factory], Factory]:
-    """Register a function ``(*, …) -> Task``."""
-    return TASKS.register(name)
+def task(name: str, *, source: Any = None) -> Callable[[Factory], Factory]:
+    """Register a function ``(*, …) -> Task``.
+
+    Args:
+        name: Its name.
+        source: Where its data comes from (:class:`dubio.tasks.sources.locate.DataSource`), for ``dubio data``.
+    """
+    return TASKS.register(name, **({} if source is None else {"source": source}))
 
 
 def network(

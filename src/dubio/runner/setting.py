@@ -16,7 +16,7 @@ from dubio.runner.arguments import check_tuned, method_arguments, method_network
 from dubio.runner.benchmark import Benchmark
 from dubio.runner.entries import TaskEntry
 from dubio.store import canonical
-from dubio.tasks.sources.corpus import DataMissing
+from dubio.tasks.sources.locate import DataMissing
 
 SCHEMA = 1
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from dubio.core.errors import BadFile
 from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
-from dubio.tasks.corpora.cutting import Setting, Wishes, task_of
-from dubio.tasks.corpora.jsonl import jsonl_finder, jsonl_reader
-from dubio.tasks.sources.corpus import Corpus, Document, Layout, Original
-from dubio.tasks.sources.obtaining import obtain
+from dubio.tasks.sources.fetch import obtain
+from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original
+from dubio.tasks.text_corpora import Setting, Wishes, jsonl_finder, jsonl_reader, task_of
 
 CARD = SourceCard(
     source="https://github.com/lancopku/SGM (AAPD: text_train, label_train and so on)",
@@ -80,10 +79,9 @@ CORPUS = Corpus(
     advice="The six files are on the page of the paper's code, https://github.com/lancopku/SGM, and in the repository "
     "https://git.uwaterloo.ca/jimmylin/Castor-data under datasets/AAPD.",
 )
-CORPORA = (CORPUS,)
 
 
-@task("aapd")
+@task("aapd", source=DataSource(CARD, (CORPUS,)))
 def aapd(
     *, setting: Setting = "in-domain", data_dir: str | None = None, split_seed: int = 42, cal: float = 0.0
 ) -> Task:

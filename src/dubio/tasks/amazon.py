@@ -11,21 +11,21 @@ import numpy as np
 from dubio.core.errors import BadFile, UserError
 from dubio.core.registry import task
 from dubio.core.types import Kind, SourceCard, Split, Task
-from dubio.tasks.corpora.counts import compared
-from dubio.tasks.corpora.cutting import (
+from dubio.tasks.sources.fetch import obtain
+from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original, compared
+from dubio.tasks.splitting import PARTS
+from dubio.tasks.text_corpora import (
     VAL_SHARE,
     card_of,
     checked_cal,
     cut_whole,
     examples_of,
     ids_of,
+    jsonl_finder,
+    jsonl_reader,
     label_array,
     shared_notes,
 )
-from dubio.tasks.corpora.jsonl import jsonl_finder, jsonl_reader
-from dubio.tasks.sources.corpus import Corpus, Document, Layout, Original
-from dubio.tasks.sources.obtaining import obtain
-from dubio.tasks.splits import PARTS
 
 CARD = SourceCard(
     source="https://www.cs.jhu.edu/~mdredze/datasets/sentiment/ (domain_sentiment_data.tar.gz)",
@@ -103,10 +103,9 @@ CORPUS = Corpus(
     published=COUNTS,
     advice="The authors' processed_acl.tar.gz will not do: it holds word counts, not texts.",
 )
-CORPORA = (CORPUS,)
 
 
-@task("amazon")
+@task("amazon", source=DataSource(CARD, (CORPUS,)))
 def amazon(
     *,
     source: Domain = "books",

@@ -7,7 +7,8 @@ import numpy as np
 from dubio.core.registry import task
 from dubio.core.types import Examples, SourceCard, Task
 from dubio.tasks.bundled import scikit_learn_data, splits_of
-from dubio.tasks.splits import stratified_parts
+from dubio.tasks.sources.locate import DataSource
+from dubio.tasks.splitting import stratified_parts
 
 CARD = SourceCard(
     source="scikit-learn, sklearn.datasets.load_breast_cancer (UCI Breast Cancer Wisconsin, Diagnostic)",
@@ -19,7 +20,7 @@ CARD = SourceCard(
 )
 
 
-@task("breast-cancer")
+@task("breast-cancer", source=DataSource(CARD))
 def breast_cancer(
     *,
     fractions: tuple[float, ...] = (0.35, 0.1, 0.15, 0.4),

@@ -10,7 +10,7 @@ import numpy as np
 
 from dubio.core.errors import MissingExtra
 from dubio.core.types import Examples, IntArray, Kind, Split
-from dubio.tasks.splits import PARTS
+from dubio.tasks.splitting import PARTS
 
 PART_KINDS: dict[str, Kind] = {"train": "train", "val": "val", "cal": "cal", "test": "id"}
 """What the four parts are for."""

@@ -9,10 +9,9 @@ from pathlib import Path
 from dubio.core.errors import BadFile
 from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
-from dubio.tasks.corpora.cutting import Setting, Wishes, task_of
-from dubio.tasks.corpora.jsonl import jsonl_finder, jsonl_reader
-from dubio.tasks.sources.corpus import Corpus, Document, Layout, Original
-from dubio.tasks.sources.obtaining import obtain
+from dubio.tasks.sources.fetch import obtain
+from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original
+from dubio.tasks.text_corpora import Setting, Wishes, jsonl_finder, jsonl_reader, task_of
 
 CARD = SourceCard(
     source="https://github.com/clinc/oos-eval, data_full.json",
@@ -103,10 +102,9 @@ CORPUS = Corpus(
     ),
     published={"documents": 22500, "classes": 150},
 )
-CORPORA = (CORPUS,)
 
 
-@task("clinc")
+@task("clinc", source=DataSource(CARD, (CORPUS,)))
 def clinc(
     *, setting: Setting = "in-domain", data_dir: str | None = None, split_seed: int = 42, cal: float = 0.0
 ) -> Task:

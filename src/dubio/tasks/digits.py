@@ -10,7 +10,8 @@ from dubio.core.registry import task
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.tasks.bundled import scikit_learn_data, splits_of
 from dubio.tasks.shift import corruptions, hold_out, novel_names
-from dubio.tasks.splits import TEST, stratified_parts
+from dubio.tasks.sources.locate import DataSource
+from dubio.tasks.splitting import TEST, stratified_parts
 
 CARD = SourceCard(
     source="scikit-learn, sklearn.datasets.load_digits (test part of UCI Optical Recognition of Handwritten Digits)",
@@ -22,7 +23,7 @@ CARD = SourceCard(
 )
 
 
-@task("digits")
+@task("digits", source=DataSource(CARD))
 def digits(
     *,
     novel: tuple[str, ...] = ("8", "9"),

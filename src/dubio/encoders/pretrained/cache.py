@@ -22,8 +22,8 @@ from typing import Any
 from filelock import FileLock
 
 from dubio.core.errors import BadFile, MissingExtra, UserError
-from dubio.tasks.sources.download import file_sha256
-from dubio.tasks.sources.places import CACHE_VARIABLE, cache_dir
+from dubio.tasks.sources.fetch import file_sha256
+from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir
 
 EXTRA = "bert"
 LIBRARIES = ("transformers", "tokenizers", "huggingface_hub")

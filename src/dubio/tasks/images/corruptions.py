@@ -1,0 +1,282 @@
+"""Corruptions of images in five severities, computed here with numpy, scipy and Pillow.
+
+They are dubio's own: families and names follow Hendrycks and Dietterich (2019), formulas and strengths are those of
+this file, and results on them must not be set beside results on CIFAR-10-C. Lengths are shares of the shorter side,
+levels shares of the range 0 … 255. What is random in a corrupted image comes from a generator of that image alone, so
+that it depends neither on its place nor on its batch.
+
+Corrupted copies of images that are made when a batch asks for them: fifty copies of a test set take no memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.core.errors import UnknownName
+from dubio.core.lazy_rows import LazyRows, row_digests
+from dubio.core.types import IntArray
+from dubio.tasks.images.files import pillow
+from dubio.tasks.shift import levels
+
+Images = NDArray[np.uint8]
+Dice = Sequence[np.random.Generator]
+"""A generator for each image."""
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """A way to corrupt images.
+
+    Attributes:
+        name: As splits are called: ``NAME-SEVERITY``.
+        family: ``noise``, ``blur``, ``weather`` or ``digital``.
+        strengths: Of the five severities, weakest first.
+        means: What a strength is, for a reader.
+        apply: uint8 ``[B, H, W, C]``, a strength and a generator an image to uint8 of the same shape.
+        version: Bumped by hand whenever the same strengths come to mean other pixels; part of a fingerprint.
+    """
+
+    name: str
+    family: str
+    strengths: tuple[float, float, float, float, float]
+    means: str
+    apply: Callable[[Images, float, Dice], Images]
+    version: int = 1
+
+    def strength(self, severity: int) -> float:
+        """Of a severity from 1 to 5."""
+        return self.strengths[severity - 1]
+
+
+def gaussian_noise(images: Images, deviation: float, dice: Dice) -> Images:
+    """x + 255·σ·ε, ε standard normal for every pixel and channel."""
+    noise = np.stack([die.standard_normal(image.shape) for image, die in zip(images, dice, strict=True)])
+    return levels(images + 255 * deviation * noise)
+
+
+def shot_noise(images: Images, photons: float, dice: Dice) -> Images:
+    """255·Poisson(n·x/255)/n: n photons where the image is white; its variance there is 255²/n."""
+    counts = np.stack([die.poisson(photons * (image / 255.0)) for image, die in zip(images, dice, strict=True)])
+    return levels(255.0 * counts / photons)
+
+
+def impulse_noise(images: Images, share: float, dice: Dice) -> Images:
+    """A share of the values, each channel by itself, become 0 or 255, either as likely."""
+    draws = np.stack([die.random(image.shape) for image, die in zip(images, dice, strict=True)])
+    return np.where(draws < share / 2, 0, np.where(draws > 1 - share / 2, 255, images)).astype(np.uint8)
+
+
+def gaussian_blur(images: Images, deviation: float, dice: Dice) -> Images:
+    """Convolution with a Gaussian of that deviation; the image is mirrored at its edges."""
+    from scipy import ndimage
+
+    sigma = deviation * _side(images)
+    return levels(ndimage.gaussian_filter(images.astype(np.float64), (0, sigma, sigma, 0), mode="reflect"))
+
+
+def defocus_blur(images: Images, radius: float, dice: Dice) -> Images:
+    """Convolution with a disc of that radius, its edge in fractions of a pixel; mirrored at the edges."""
+    from scipy import ndimage
+
+    kernel = disc(radius * _side(images))
+    return levels(ndimage.convolve(images.astype(np.float64), kernel[None, :, :, None], mode="reflect"))
+
+
+def motion_blur(images: Images, length: float, dice: Dice) -> Images:
+    """Convolution with a line of that length, in a direction drawn for each image; mirrored at the edges."""
+    from scipy import ndimage
+
+    made = np.empty(images.shape)
+    for row, (image, die) in enumerate(zip(images, dice, strict=True)):
+        kernel = line(length * _side(images), die.uniform(0, math.pi))
+        made[row] = ndimage.convolve(image.astype(np.float64), kernel[:, :, None], mode="reflect")
+    return levels(made)
+
+
+def brightness(images: Images, lift: float, dice: Dice) -> Images:
+    """x + 255·b, cut off at white."""
+    return levels(images.astype(np.float64) + 255 * lift)
+
+
+def fog(images: Images, density: float, dice: Dice) -> Images:
+    """(1 − t)·x + t·255·(0.6 + 0.4·f): a light haze f, uniform draws on a 4×4 grid, smoothly joined."""
+    from scipy import ndimage
+
+    height, width = images.shape[1:3]
+    grids = np.stack([die.random((4, 4)) for die in dice])
+    places = np.meshgrid(np.linspace(0, 3, height), np.linspace(0, 3, width), indexing="ij")
+    haze = np.stack([ndimage.map_coordinates(grid, places, order=1) for grid in grids])[..., None]
+    return levels((1 - density) * images + density * 255 * (0.6 + 0.4 * haze))
+
+
+def contrast(images: Images, kept: float, dice: Dice) -> Images:
+    """m + c·(x − m), m the mean of the whole image."""
+    mean = images.mean(axis=(1, 2, 3), keepdims=True)
+    return levels(mean + kept * (images - mean))
+
+
+def pixelate(images: Images, share: float, dice: Dice) -> Images:
+    """Averaged down to that share of both sides, and enlarged again without smoothing."""
+    image_module = pillow()
+    height, width = images.shape[1:3]
+    small = (max(1, round(share * width)), max(1, round(share * height)))
+    box, nearest = image_module.Resampling.BOX, image_module.Resampling.NEAREST
+    return _each(images, lambda picture: picture.resize(small, box).resize((width, height), nearest))
+
+
+def jpeg(images: Images, quality: float, dice: Dice) -> Images:
+    """Saved as a jpeg of that quality and read again (Pillow)."""
+    image_module = pillow()
+
+    def again(picture: Any) -> Any:
+        held = io.BytesIO()
+        picture.save(held, "JPEG", quality=int(quality))
+        return image_module.open(held)
+
+    return _each(images, again)
+
+
+def _each(images: Images, change: Callable[[Any], Any]) -> Images:
+    image_module = pillow()
+    flat = images[..., 0] if images.shape[3] == 1 else images
+    made = [np.asarray(change(image_module.fromarray(image)), dtype=np.uint8) for image in flat]
+    return np.stack(made).reshape(images.shape)
+
+
+def _side(images: Images) -> int:
+    return int(min(images.shape[1:3]))
+
+
+def disc(radius: float) -> NDArray[np.float64]:
+    """A kernel that sums to 1: the share of each pixel that a disc of this radius, in pixels, covers."""
+    reach, fine = math.ceil(radius), 32
+    points = (np.arange((2 * reach + 1) * fine) + 0.5) / fine - (reach + 0.5)
+    inside = (points[:, None] ** 2 + points[None, :] ** 2 <= max(radius, 0.5) ** 2).astype(np.float64)
+    shares = inside.reshape(2 * reach + 1, fine, 2 * reach + 1, fine).sum(axis=(1, 3))
+    return np.asarray(shares / shares.sum())
+
+
+def line(length: float, angle: float) -> NDArray[np.float64]:
+    """A kernel that sums to 1: points on a centred line of this length, in pixels, each shared by its neighbours."""
+    reach = math.ceil(length / 2) + 1
+    along = np.linspace(-length / 2, length / 2, max(1, math.ceil(4 * length)) | 1)
+    down, right = reach + along * math.sin(angle), reach + along * math.cos(angle)
+    kernel = np.zeros((2 * reach + 1, 2 * reach + 1))
+    top, left = np.floor(down).astype(int), np.floor(right).astype(int)
+    for step_down, step_right in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        weight = (1 - np.abs(down - top - step_down)) * (1 - np.abs(right - left - step_right))
+        np.add.at(kernel, (top + step_down, left + step_right), weight)
+    return np.asarray(kernel / kernel.sum())
+
+
+CORRUPTIONS: dict[str, Corruption] = {
+    made.name: made
+    for made in (
+        Corruption("gaussian-noise", "noise", (0.04, 0.06, 0.08, 0.11, 0.15), "deviation σ", gaussian_noise),
+        Corruption("shot-noise", "noise", (500, 250, 120, 60, 30), "photons n at white", shot_noise),
+        Corruption("impulse-noise", "noise", (0.01, 0.03, 0.06, 0.11, 0.18), "share of values", impulse_noise),
+        Corruption("gaussian-blur", "blur", (0.015, 0.025, 0.035, 0.05, 0.07), "deviation", gaussian_blur),
+        Corruption("defocus-blur", "blur", (0.025, 0.035, 0.05, 0.07, 0.1), "radius", defocus_blur),
+        Corruption("motion-blur", "blur", (0.06, 0.09, 0.13, 0.18, 0.25), "length", motion_blur),
+        Corruption("brightness", "weather", (0.06, 0.12, 0.19, 0.27, 0.36), "lift b", brightness),
+        Corruption("fog", "weather", (0.15, 0.3, 0.45, 0.6, 0.75), "density t", fog),
+        Corruption("contrast", "digital", (0.75, 0.55, 0.4, 0.28, 0.18), "contrast kept c", contrast),
+        Corruption("pixelate", "digital", (0.85, 0.7, 0.6, 0.5, 0.35), "share of both sides", pixelate),
+        Corruption("jpeg", "digital", (80, 60, 40, 25, 10), "quality", jpeg),
+    )
+}
+"""By name."""
+
+
+def corruption(name: str) -> Corruption:
+    """The corruption of that name.
+
+    Raises:
+        UnknownName: When there is none.
+    """
+    if name not in CORRUPTIONS:
+        raise UnknownName("corruption", name, CORRUPTIONS)
+    return CORRUPTIONS[name]
+
+
+_BLOCK = 512
+"""Images corrupted together: bounds what the work in floating point holds."""
+
+
+@dataclass(frozen=True, eq=False)
+class CorruptedRows(LazyRows):
+    """Some rows of an array of images, corrupted.
+
+    The dice of an image are seeded by the seed, the corruption and the image's own content, and are the same at
+    every severity: severities differ in strength alone.
+
+    Attributes:
+        whole: The images as they were, uint8 ``[M, H, W, C]``.
+        rows: Which of them, in which order ``[N]``.
+        digests: SHA-256 of each of them ``[M, 32]``.
+        corruption: What is done to them.
+        severity: How much, 1 to 5.
+        seed: Of the dice.
+    """
+
+    whole: NDArray[np.uint8]
+    rows: IntArray
+    digests: NDArray[np.uint8]
+    corruption: Corruption
+    severity: int
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, key: Any) -> NDArray[np.uint8]:
+        """Make a row (an index) or rows (a slice, a mask, an index array)."""
+        chosen = np.asarray(self.rows[key])
+        rows = chosen.reshape(-1)
+        made = np.empty((len(rows), *self.row_shape), dtype=np.uint8)
+        strength = self.corruption.strength(self.severity)
+        for start in range(0, len(rows), _BLOCK):
+            block = rows[start : start + _BLOCK]
+            dice = [self._die(row) for row in block.tolist()]
+            made[start : start + _BLOCK] = self.corruption.apply(self.whole[block], strength, dice)
+        return made.reshape(*chosen.shape, *self.row_shape)
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Of one image."""
+        return self.whole.shape[1:]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the elements."""
+        return self.whole.dtype
+
+    def take(self, rows: NDArray[Any]) -> CorruptedRows:
+        """These rows, in this order; an index array or a mask. Nothing is made."""
+        return replace(self, rows=self.rows[rows])
+
+    def keys(self) -> list[bytes]:
+        """The content of each row in short, equal where the rows are equal; every row is made, block by block."""
+        return [digest.tobytes() for block in self._blocks() for digest in row_digests(block)]
+
+    def content(self) -> bytes:
+        """What the rows hold, in short: the images they are made of, and everything that decides what is made."""
+        made = self.corruption
+        how = f"{made.name}|{made.version}|{made.strength(self.severity)!r}|{self.seed}"
+        return f"corrupted{self.shape}{how}".encode() + self.digests[self.rows].tobytes()
+
+    def _blocks(self) -> Any:
+        return (self[start : start + _BLOCK] for start in range(0, len(self), _BLOCK))
+
+    def _die(self, row: int) -> np.random.Generator:
+        image = int.from_bytes(self.digests[row, :16].tobytes(), "little")
+        name = int.from_bytes(hashlib.sha256(self.corruption.name.encode()).digest()[:8], "little")
+        return np.random.default_rng([self.seed, name, image])

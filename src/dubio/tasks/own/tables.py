@@ -1,0 +1,334 @@
+"""The user's files of rows and columns: CSV, TSV, JSON lines and Parquet, each plain or (but Parquet) gzipped.
+
+Text is UTF-8; a byte-order mark at its beginning is accepted. A CSV's first row names its columns; its separator is
+whichever of comma, semicolon and tab that row has most of. Blank lines are skipped; a row with more or fewer fields
+than the first is refused, never guessed at.
+
+What a column says: texts, names, label lists, numbers, times; every refusal names the row.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import math
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.core.errors import BadFile, MissingExtra, UnknownName, UserError
+from dubio.core.types import StrArray
+
+_LONGEST_FIELD = 1 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of equal length, and where in the file each row is.
+
+    Attributes:
+        path: The file.
+        columns: Values by the column's name; None where a JSON object lacks it.
+        numbers: The row's number as its reader counts it: in CSV the header is row 1, as in a spreadsheet.
+        unit: What is counted: ``"row"`` or ``"line"``.
+    """
+
+    path: Path
+    columns: dict[str, list[Any]]
+    numbers: list[int]
+    unit: str = "row"
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def column(self, name: str, argument: str) -> list[Any]:
+        """The values of a column.
+
+        Args:
+            name: The column.
+            argument: The argument that named it, for the message.
+
+        Raises:
+            UnknownName: With the nearest name, when there is no such column.
+        """
+        if name not in self.columns:
+            raise UnknownName(f"column for {argument} in {self.path.name}", name, self.columns)
+        return self.columns[name]
+
+    def place(self, row: int) -> str:
+        """How a message calls a row."""
+        return f"{self.unit} {self.numbers[row]}"
+
+
+def read_table(path: Path) -> Table:
+    """Read a file of rows by its ending.
+
+    Raises:
+        BadFile: When it does not exist, is of an unknown sort, or is not what its ending says.
+    """
+    if not path.is_file():
+        raise BadFile(f"data {str(path)!r}: no such file.")
+    name = path.name.lower().removesuffix(".gz")
+    for ending, read in _READERS.items():
+        if name.endswith(ending):
+            table = read(path)
+            if len(table) == 0:
+                raise BadFile(f"data {str(path)!r} has no rows.")
+            return table
+    raise BadFile(
+        f"data {str(path)!r}: unknown ending; a table ends in {', '.join(_READERS)} (or .csv.gz and so on), "
+        "images are a folder or end in .npz."
+    )
+
+
+def _text(path: Path) -> str:
+    """The whole file as text.
+
+    Raises:
+        BadFile: When it cannot be read, unpacked or decoded.
+    """
+    try:
+        raw = path.read_bytes()
+        if path.name.lower().endswith(".gz"):
+            raw = gzip.decompress(raw)
+    except (OSError, EOFError, zlib.error) as fault:
+        raise BadFile(f"data {str(path)!r} cannot be read: {fault}.") from fault
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as fault:
+        line = raw.count(b"\n", 0, fault.start) + 1
+        raise BadFile(
+            f"data {str(path)!r} is not UTF-8: byte 0x{raw[fault.start]:02x} in line {line}. Save it as UTF-8 "
+            "(for example: iconv -f latin1 -t utf-8)."
+        ) from fault
+
+
+def _read_csv(path: Path) -> Table:
+    text = _text(path)
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    separator = "\t" if ".tsv" in path.name.lower() else max(",;\t", key=first.count)
+    csv.field_size_limit(_LONGEST_FIELD)
+    rows = _csv_rows(path, csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
+    names = [name.strip() for name in next(rows, (0, 0, []))[2]]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise BadFile(f"data {str(path)!r}: the header names the column {doubled[0]!r} twice.")
+    values: list[list[str]] = []
+    numbers: list[int] = []
+    for number, line, row in rows:
+        if len(row) != len(names):
+            raise BadFile(
+                f"data {str(path)!r}: line {line} has {len(row)} fields, the header has {len(names)}. A field that "
+                f"contains {'a tab' if separator == chr(9) else repr(separator)} or a line break must be in quotes."
+            )
+        values.append(row)
+        numbers.append(number)
+    return Table(path, {name: [row[i] for row in values] for i, name in enumerate(names)}, numbers)
+
+
+def _csv_rows(path: Path, reader: Any) -> Iterator[tuple[int, int, list[str]]]:
+    """The rows that are not blank, each with its number and the line it ends on."""
+    try:
+        for number, row in enumerate(reader, start=1):
+            if row and (len(row) > 1 or row[0].strip()):
+                yield number, reader.line_num, row
+    except csv.Error as fault:
+        raise BadFile(
+            f"data {str(path)!r}: line {reader.line_num} is not CSV: {fault}. Is a quote unclosed?"
+        ) from fault
+
+
+def _read_jsonl(path: Path) -> Table:
+    objects: list[dict[str, Any]] = []
+    numbers: list[int] = []
+    for number, line in enumerate(_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            item = json.loads(line)
+        except ValueError as fault:
+            raise BadFile(f"data {str(path)!r}: line {number} is not JSON: {fault}.") from fault
+        if not isinstance(item, dict):
+            raise BadFile(f"data {str(path)!r}: line {number} is not a JSON object but {line.strip()[:40]!r}.")
+        objects.append(item)
+        numbers.append(number)
+    names = dict.fromkeys(name for item in objects for name in item)
+    return Table(path, {name: [item.get(name) for item in objects] for name in names}, numbers, "line")
+
+
+def _read_parquet(path: Path) -> Table:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ModuleNotFoundError as missing:
+        raise MissingExtra(f"reading {path.name}", "parquet") from missing
+    try:
+        table = parquet.read_table(path)
+    except (ArrowException, OSError) as fault:
+        raise BadFile(f"data {str(path)!r} is not Parquet: {fault}.") from fault
+    columns = {name: table.column(name).to_pylist() for name in table.column_names}
+    return Table(path, columns, list(range(1, table.num_rows + 1)))
+
+
+_READERS: dict[str, Callable[[Path], Table]] = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".jsonl": _read_jsonl,
+    ".ndjson": _read_jsonl,
+    ".parquet": _read_parquet,
+}
+
+
+MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
+"""What a missing number may be written as, in lower case."""
+
+Labels = tuple[str, ...]
+
+
+def plain_name(value: Any) -> str:
+    """A cell as a name: without white space around it, and a whole number without its decimal point."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    if isinstance(value, float) and math.isnan(value):
+        return ""
+    return str(value).strip()
+
+
+def texts(table: Table, name: str) -> list[str]:
+    """The texts of a column; empty where there is none."""
+    return ["" if value is None else str(value) for value in table.column(name, "text")]
+
+
+def names(table: Table, column: str, argument: str) -> StrArray:
+    """A column of names, none of them missing.
+
+    Raises:
+        UserError: Naming the first row that has none.
+    """
+    found = [plain_name(value) for value in table.column(column, argument)]
+    if "" in found:
+        raise UserError(f"column {column!r} for {argument} is empty in {table.place(found.index(''))}.")
+    return np.array(found, dtype=np.str_)
+
+
+def unique_names(table: Table, column: str) -> StrArray:
+    """A column of ids.
+
+    Raises:
+        UserError: Naming the first id that two rows share.
+    """
+    found = names(table, column, "id")
+    seen: dict[str, int] = {}
+    for row, name in enumerate(found.tolist()):
+        if name in seen:
+            raise UserError(
+                f"column {column!r} for id has {name!r} twice: {table.place(seen[name])} and {table.place(row)}. "
+                "Ids must be unique; rows that belong together are named by group."
+            )
+        seen[name] = row
+    return found
+
+
+def label_lists(table: Table, column: str, separator: str | None) -> tuple[list[Labels], bool]:
+    """The labels of each row, and whether the column holds lists.
+
+    A cell holds a list when it is one (JSON lines, Parquet) or when a separator is given; such a list may be empty.
+
+    Raises:
+        UserError: Naming the first row without a label, where cells hold one label each.
+    """
+    if separator == "":
+        raise UserError("label_separator must not be empty; leave it out where a row has one label.")
+    values = table.column(column, "label")
+    listed = separator is not None or any(isinstance(value, list | tuple) for value in values)
+    rows: list[Labels] = []
+    for row, value in enumerate(values):
+        items = value if isinstance(value, list | tuple) else _cell(value, separator)
+        rows.append(tuple(dict.fromkeys(name for name in map(plain_name, items) if name)))
+        if not listed and not rows[-1]:
+            raise UserError(f"column {column!r} for label is empty in {table.place(row)}.")
+    return rows, listed
+
+
+def _cell(value: Any, separator: str | None) -> list[str]:
+    name = plain_name(value)
+    return [name] if separator is None else name.split(separator)
+
+
+def numbers(table: Table, columns: Sequence[str]) -> NDArray[np.float64]:
+    """Numeric columns ``[N, D]``, NaN where a value is missing.
+
+    Raises:
+        UserError: Naming column and row of the first value that is not a number.
+    """
+    made = np.empty((len(table), len(columns)))
+    for index, name in enumerate(columns):
+        for row, value in enumerate(table.column(name, "features")):
+            number = _number(value)
+            if number is None or math.isinf(number):
+                raise UserError(
+                    f"column {name!r} for features: {table.place(row)} is {value!r}, which is not a finite number. "
+                    "Leave a missing value empty."
+                )
+            made[row, index] = number
+    return made
+
+
+def _number(value: Any) -> float | None:
+    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def times(table: Table, column: str) -> NDArray[np.float64]:
+    """When each row happened, as a number: numbers as they are, dates and times as seconds since 1970 (UTC).
+
+    Raises:
+        UserError: Naming the first row that is neither a number nor an ISO 8601 date.
+    """
+    values = table.column(column, "time")
+    made = [_moment(value) for value in values]
+    sorts = {sort for _, sort in made}
+    if None in sorts:
+        row = next(row for row, (_, sort) in enumerate(made) if sort is None)
+        raise UserError(
+            f"column {column!r} for time: {table.place(row)} is {values[row]!r}; write a number or an ISO date such as "
+            "2024-05-31 or 2024-05-31T09:30."
+        )
+    if len(sorts) > 1:
+        raise UserError(f"column {column!r} for time mixes numbers and dates; write all of them one way.")
+    return np.array([moment for moment, _ in made])
+
+
+def _moment(value: Any) -> tuple[float, str | None]:
+    if isinstance(value, datetime):
+        return _seconds(value), "date"
+    if isinstance(value, date):
+        return _seconds(datetime(value.year, value.month, value.day)), "date"
+    text = plain_name(value)
+    try:
+        number = float(text)
+    except ValueError:
+        pass
+    else:
+        return number, "number" if math.isfinite(number) else None
+    try:
+        return _seconds(datetime.fromisoformat(text)), "date"
+    except ValueError:
+        return math.nan, None
+
+
+def _seconds(moment: datetime) -> float:
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
