@@ -131,7 +131,7 @@ def test_the_real_images() -> None:
     with np.load(REAL / "cifar100_2k.npz") as arrays:
         assert tuple(arrays["classes"].tolist()) == names.CIFAR100_CLASSES
     with np.load(REAL / "fashion_mnist_10k.npz") as arrays:
-        assert tuple(arrays["classes"].tolist()) == names.FASHION
+        assert tuple(arrays["classes"].tolist()) == names.FASHION_CLASSES
     clean = task.split("test").data.inputs.astype(float)
     for name in ("jpeg", "motion-blur", "fog"):
         near, far = (np.square(task.split(f"{name}-{k}").data.inputs[:] - clean).mean() for k in (1, 5))
