@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dubio.core.errors import UserError
+from dubio.core.files import write_file
 from dubio.reporting import Results, score_run, write_report
-from dubio.reporting.files import write_whole
 from dubio.reporting.manifest import read_manifest
 from dubio.reporting.page import render
 from dubio.reporting.setup import card_rows
@@ -213,6 +213,6 @@ def test_a_report_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: p
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(UserError, match=r"report\.html' cannot be written: No space left on device"):
-        write_whole(tmp_path / "report.html", b"page")
+    with pytest.raises(UserError, match=r"report\.html': the disk is full"):
+        write_file(tmp_path / "report.html", b"page")
     assert list(tmp_path.iterdir()) == []

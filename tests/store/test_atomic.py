@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from dubio.core import files
 from dubio.core.errors import StoreError
-from dubio.store import atomic
 from dubio.store.atomic import Scratch
 
 NAMES = ["a", "b", "c"]
@@ -27,7 +27,7 @@ def test_a_directory_being_put_in_place_is_whole_when_the_store_is_closed(
 ) -> None:
     scratch = Scratch(tmp_path / "tmp")
     closing = threading.Thread(target=scratch.close)
-    sync = atomic.sync_directory
+    sync = files.sync_directory
 
     def close_meanwhile(path: Path) -> None:
         if not closing.ident:
@@ -35,7 +35,7 @@ def test_a_directory_being_put_in_place_is_whole_when_the_store_is_closed(
             closing.join(0.3)
         sync(path)
 
-    monkeypatch.setattr(atomic, "sync_directory", close_meanwhile)
+    monkeypatch.setattr(files, "sync_directory", close_meanwhile)
     scratch.adopt_directory(made(scratch), tmp_path / "place")
     closing.join()
     assert sorted(path.name for path in (tmp_path / "place").iterdir()) == NAMES

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from dubio.core import files
 from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
-from dubio.store import BusyError, Store, atomic, index
+from dubio.store import BusyError, Store, index
 from dubio.store.header import SCHEMA
 from dubio.store.runs import MANIFEST_LISTS
 from dubio.store.sweeping import verify
@@ -154,7 +155,7 @@ def test_what_the_system_refuses_leaves_nothing_half_written(store, monkeypatch,
     def refuse(path: Path) -> None:
         raise OSError(code, os.strerror(code), str(path))
 
-    monkeypatch.setattr(atomic, "sync_file", refuse)
+    monkeypatch.setattr(files, "sync_file", refuse)
     with pytest.raises(StoreError, match=words):
         write_fit(store)
     with pytest.raises(StoreError, match=words):

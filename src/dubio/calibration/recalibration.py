@@ -20,6 +20,7 @@ from dubio.calibration.isotonic import Isotonic, MonotoneMap, apply_isotonic, fi
 from dubio.calibration.temperature import apply_temperature, fit_temperature
 from dubio.calibration.vector import VectorScaling, apply_vector, fit_vector
 from dubio.core.errors import BadFile, UserError, one_of
+from dubio.core.files import write_file
 from dubio.core.predictions import Predictions
 from dubio.core.types import TARGETS, Target
 from dubio.metrics.needs import labelled
@@ -165,10 +166,10 @@ def write_recalibration(path: Path, recalibration: Recalibration) -> None:
     """Write a recalibration as JSON.
 
     Raises:
-        OSError: When the system refuses to write.
+        UserError: When it cannot be written.
     """
     text = json.dumps(recalibration_to_json(recalibration), indent=2, ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    write_file(path, text + "\n")
 
 
 def read_recalibration(path: Path) -> Recalibration:

@@ -9,6 +9,7 @@ import typer
 
 from dubio.cli.output import print_json, say
 from dubio.core.errors import MissingExtra, UserError
+from dubio.core.files import write_file
 
 if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
@@ -63,9 +64,7 @@ def dee(
     if not methods or ensemble is None:
         raise UserError("give files of predictions and --ensemble FILE, or --store STORE.")
     named = {ENSEMBLE: str(ensemble), **named_systems(methods)}
-    read = {
-        name: read_predictions(path, values=values, labels=labels, target=target) for name, path in named.items()
-    }
+    read = {name: read_predictions(path, values=values, labels=labels, target=target) for name, path in named.items()}
     systems = align(read)
     members = _members(systems.pop(ENSEMBLE))
     grown = growth_curve(members, unit="member", orders=orders, seed=seed)
@@ -130,8 +129,7 @@ def _draw(found: dict[str, tuple[EquivalentRange, ...]], longest: int, metric: s
     looks = looks_by_name(list(found))
     series = [EquivalentSeries(looks[name], ranges) for name, ranges in found.items()]
     drawn = equivalents_figure(series, longest=longest, score=TITLES[metric])
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(save(drawn, path.suffix.lower().removeprefix(".")))
+    write_file(path, save(drawn, path.suffix.lower().removeprefix(".")))
     say(f"figure: {path}")
 
 

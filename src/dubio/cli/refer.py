@@ -146,9 +146,9 @@ def _read(path: Path) -> Policy:
 
 
 def _write(path: Path, text: str) -> None:
-    from dubio.reporting.files import write_whole
+    from dubio.core.files import write_file
 
-    write_whole(path, text.encode("utf-8"))
+    write_file(path, text)
 
 
 def _print_policy(policy: Policy) -> None:

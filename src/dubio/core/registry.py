@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from dubio.core.errors import BadFile, MissingExtra, UnknownName, UserError
+from dubio.core.validate import decode_arguments
 
 
 def import_rooms(*rooms: str) -> None:
@@ -81,16 +82,7 @@ class Entry(Generic[T]):
             UnknownName: For an argument it does not have.
             UserError: For a value of another type, or a missing argument.
         """
-        known = self.parameters()
-        full = self.defaults()
-        for name, value in arguments.items():
-            if name not in known:
-                raise UnknownName(f"argument of {self.name}", name, known)
-            full[name] = _typed(f"{self.name}: {name}", value, known[name].annotation)
-        missing = [name for name in known if name not in full]
-        if missing:
-            raise UserError(f"{self.name} needs the argument {missing[0]!r}.")
-        return full
+        return decode_arguments(self.parameters(), arguments, self.name)
 
     def make(self, *positional: Any, **arguments: Any) -> T:
         """Call the factory with checked arguments, gathered into its argument groups."""
@@ -342,7 +334,7 @@ def load_entry_points() -> tuple[str, ...]:
 @functools.cache
 def _own_parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     """Return the keyword-only parameters of a function, their annotations resolved."""
-    hints = typing.get_type_hints(function)
+    hints = typing.get_type_hints(function, include_extras=True)
     return {
         name: parameter.replace(annotation=hints.get(name, Any))
         for name, parameter in inspect.signature(function).parameters.items()
@@ -373,7 +365,7 @@ def _fields(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
         yield parameter
         return
     default = group() if parameter.default is inspect.Parameter.empty else parameter.default
-    hints = typing.get_type_hints(group)
+    hints = typing.get_type_hints(group, include_extras=True)
     for field in dataclasses.fields(group):
         own = inspect.Parameter(
             field.name, parameter.kind, default=getattr(default, field.name), annotation=hints[field.name]
@@ -387,45 +379,3 @@ def _gathered(name: str, hint: Any, arguments: Mapping[str, Any]) -> Any:
         return arguments[name]
     hints, names = typing.get_type_hints(hint), [field.name for field in dataclasses.fields(hint)]
     return hint(**{own: _gathered(own, hints[own], arguments) for own in names})
-
-
-def _typed(where: str, value: Any, hint: Any) -> Any:
-    """The value as the hint asks (int → float, list → tuple), or a refusal that says what is allowed."""
-    if hint is Any:
-        return value
-    origin = typing.get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        for choice in typing.get_args(hint):
-            try:
-                return _typed(where, value, choice)
-            except UserError:
-                continue
-        raise UserError(f"{where} must be {_spoken(hint)}; given {value!r}.")
-    if origin is typing.Literal:
-        allowed = typing.get_args(hint)
-        if value not in allowed:
-            raise UnknownName(f"value of {where}", value, map(str, allowed))
-        return value
-    if origin is tuple and isinstance(value, list | tuple):
-        item = typing.get_args(hint)[0]
-        return tuple(_typed(where, element, item) for element in value)
-    wanted = type(None) if hint is None else (origin or hint)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, bool) and wanted is not bool:
-        raise UserError(f"{where} must be {_spoken(hint)}; given {value!r}.")
-    if isinstance(wanted, type) and not isinstance(value, wanted):
-        raise UserError(f"{where} must be {_spoken(hint)}; given {value!r}.")
-    return value
-
-
-def _spoken(hint: Any) -> str:
-    """A type as a reader would say it."""
-    if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return " or ".join(_spoken(choice) for choice in typing.get_args(hint))
-    names = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", type(None): "nothing"}
-    if typing.get_origin(hint) is tuple:
-        return "a list"
-    if typing.get_origin(hint) is typing.Literal:
-        return " or ".join(repr(choice) for choice in typing.get_args(hint))
-    return names.get(hint, getattr(hint, "__name__", str(hint)))

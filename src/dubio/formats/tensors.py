@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile
+from dubio.core.files import open_atomic
 
 MAX_HEADER = 100 << 20
 """Bytes a header may have, as in the reference implementation."""
@@ -53,32 +52,11 @@ def write_tensors(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Map
         header[name] = {"dtype": _NAMES[little.str], "shape": list(tensors[name].shape), "data_offsets": [start, end]}
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    scratch = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        with scratch.open("xb") as handle:
-            handle.write(len(text).to_bytes(8, "little") + text)
-            for name in names:
-                array = tensors[name]
-                handle.write(
-                    np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(-1).data.cast("B")
-                )
-            handle.flush()
-            os.fsync(handle.fileno())
-        os.replace(scratch, path)
-    finally:
-        scratch.unlink(missing_ok=True)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Flush a directory's entries, so that a rename in it outlives a power cut; Windows has no such call."""
-    if os.name == "nt":
-        return
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with open_atomic(path) as handle:
+        handle.write(len(text).to_bytes(8, "little") + text)
+        for name in names:
+            array = tensors[name]
+            handle.write(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).reshape(-1).data.cast("B"))
 
 
 def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:

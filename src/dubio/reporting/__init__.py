@@ -68,16 +68,16 @@ def write_report(store: Source, manifest: Mapping[str, Any], out_dir: Path, *, r
     """
     _need("jinja2", "writing the report")
     _need("matplotlib", "writing the report")
+    from dubio.core.files import write_file
     from dubio.reporting.ensembles.tables import table_files
-    from dubio.reporting.files import write_whole
     from dubio.reporting.page import render
     from dubio.reporting.tables import results_csv
 
     found = results or score_run(store, manifest)
-    write_whole(out_dir / TABLE, results_csv(_every_score(found)).encode())
+    write_file(out_dir / TABLE, results_csv(_every_score(found)))
     for name, content in table_files(list(found.studies.values())).items():
-        write_whole(out_dir / "tables" / name, content.encode())
-    return write_whole(out_dir / PAGE, render(found).encode())
+        write_file(out_dir / "tables" / name, content)
+    return write_file(out_dir / PAGE, render(found))
 
 
 def write_figures(
@@ -105,10 +105,11 @@ def write_figures(
         MissingExtra: Without matplotlib.
     """
     _need("matplotlib", "drawing figures")
+    from dubio.core.files import write_file
     from dubio.reporting.ensembles.plates import every_plate
     from dubio.reporting.figures.canvas import FORMATS, save
     from dubio.reporting.figures.catalogue import plates, plates_across
-    from dubio.reporting.files import file_name, write_whole
+    from dubio.reporting.files import file_name
 
     wanted = [one_of("format", kind, FORMATS) for kind in formats]
     found = results or score_run(store, manifest)
@@ -119,7 +120,7 @@ def write_figures(
     for name, plate in drawn:
         figure = plate.draw()
         for kind in wanted:
-            written.append(write_whole(out_dir / f"{name}-{file_name(plate.slug)}.{kind}", save(figure, kind)))
+            written.append(write_file(out_dir / f"{name}-{file_name(plate.slug)}.{kind}", save(figure, kind)))
     return tuple(written)
 
 

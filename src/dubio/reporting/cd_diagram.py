@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from dubio.core.errors import MissingExtra, UserError
+from dubio.core.files import write_file
 from dubio.reporting.style import INK, MUTED
 
 if TYPE_CHECKING:
@@ -65,9 +66,7 @@ def save_cd_diagram(figure: Figure, path: Path) -> Path:
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise UserError(f"--diagram {str(path)!r}: the name must end in one of {', '.join('.' + f for f in FORMATS)}.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_canvas().save(figure, kind))
-    return path
+    return write_file(path, _canvas().save(figure, kind))
 
 
 def _canvas() -> ModuleType:

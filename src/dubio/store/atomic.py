@@ -8,43 +8,24 @@ path and the reason.
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from dubio.core.errors import StoreError
-from dubio.formats.tensors import sync_directory
+from dubio.core.files import place_directory, place_file, sync_directory, writing
 
 SWEEP_PATIENCE = 10.0
 """Seconds to retry a scratch lock that a sweeping process holds for a moment."""
 
-REASONS = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EACCES: "permission denied",
-    errno.EPERM: "permission denied",
-    errno.EROFS: "the file system is read-only",
-    errno.ENOTDIR: "a file is where a directory should be",
-    errno.EEXIST: "something else is in the way",
-    errno.EIO: "the disk reports an error",
-}
-
-
-@contextmanager
-def storing(path: Path) -> Iterator[None]:
-    """Turn what the operating system refuses within the block into a :class:`StoreError` about this path."""
-    try:
-        yield
-    except OSError as fault:
-        reason = REASONS.get(fault.errno or 0, fault.strerror or str(fault))
-        raise StoreError(f"cannot write {str(fault.filename or path)!r}: {reason}.") from fault
+storing = partial(writing, error=StoreError)
+"""Turn what the operating system refuses within a block into a :class:`StoreError` about a path."""
 
 
 class Scratch:
@@ -85,19 +66,12 @@ class Scratch:
     def adopt(self, fresh: Path, target: Path) -> None:
         """Flush a file made in this scratch directory and put it in place, replacing what was there."""
         with self._open_for(target), storing(target):
-            sync_file(fresh)
-            os.replace(fresh, target)
+            place_file(fresh, target)
 
     def adopt_directory(self, fresh: Path, target: Path) -> None:
         """Flush a directory made in this scratch directory and put it in place; one that exists is left as it is."""
         with self._open_for(target), storing(target):
-            for path in fresh.iterdir():
-                sync_file(path)
-            sync_directory(fresh)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if not target.is_dir():
-                os.rename(fresh, target)
-            sync_directory(target.parent)
+            place_directory(fresh, target)
 
     @contextmanager
     def _open_for(self, target: Path) -> Iterator[None]:
@@ -148,12 +122,6 @@ class Scratch:
         with self.directory(target) as fresh:
             for name, content in files.items():
                 (fresh / name).write_bytes(content)
-
-
-def sync_file(path: Path) -> None:
-    """Flush a file to the disk."""
-    with path.open("rb") as handle:
-        os.fsync(handle.fileno())
 
 
 def sweep(home: Path) -> list[Path]:

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from dubio.core.errors import CorruptFile
+from dubio.core.files import sync_directory
 from dubio.core.specs import canonical
-from dubio.formats.tensors import sync_directory, write_tensors
+from dubio.formats.tensors import write_tensors
 from dubio.store.atomic import Scratch, storing
 from dubio.store.layout import Layout
 from dubio.store.records import facts_of, plain, read_json, verify_file

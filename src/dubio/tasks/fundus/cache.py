@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from dubio.core.errors import UserError
+from dubio.core.files import place_directory, place_file
 from dubio.core.lazy_rows import row_blocks
 from dubio.tasks.fundus.pool import Outcome, cores, prepare_all
 from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir
@@ -159,7 +159,7 @@ def prepared(
             shutil.rmtree(home)
         if not home.is_dir():
             _make(scratch, files, size, processes or cores(), progress)
-            scratch.rename(home)
+            place_directory(scratch, home)
         # Under the lock: another process that verifies may put the folder away as soon as it is released. What is
         # mapped by then stays as it was, since its file is unlinked and never written to.
         return _read(home)
@@ -180,7 +180,7 @@ def _make(scratch: Path, files: Mapping[str, Path], size: int, processes: int, p
         lines.unlink(missing_ok=True)
         fresh = scratch / "fresh.npy"
         np.lib.format.open_memmap(fresh, mode="w+", dtype=np.uint8, shape=(len(order), size, size, 3)).flush()
-        fresh.rename(array)
+        place_file(fresh, array)
     done = _resumed(array, lines)
     jobs = [(files[name], row) for row, name in enumerate(order) if row not in done]
     with lines.open("a", encoding="utf-8") as log:
@@ -198,9 +198,6 @@ def _make(scratch: Path, files: Mapping[str, Path], size: int, processes: int, p
     index = {name: vars(done[row]) for row, name in enumerate(order)}
     (scratch / "index.json").write_text(json.dumps(index), encoding="utf-8")
     lines.unlink()
-    for path in scratch.iterdir():  # on the disk before the rename says that it is whole
-        with path.open("rb+") as file:
-            os.fsync(file.fileno())
 
 
 def _check_room(scratch: Path, needed: int) -> None:

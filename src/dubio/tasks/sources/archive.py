@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from dubio.core.errors import BadFile
+from dubio.core.files import atomic_directory
 
 
 @dataclass(frozen=True)
@@ -37,31 +36,29 @@ def extract(archive: Path, folder: Path, *, keep: str = "", bounds: Bounds | Non
     Raises:
         BadFile: For a name that leads outside, a link, too many members or bytes, or a broken archive.
     """
-    limit = bounds or Bounds()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".opening-", dir=folder.parent))
     try:
-        written = 0
-        with _members(archive) as members:
-            for count, (name, stream) in enumerate(members, start=1):
-                if count > limit.members:
-                    raise BadFile(f"{archive.name} holds more than {limit.members:,} members; it is not opened.")
-                target = scratch.joinpath(*_inside(archive, name).parts)
-                if stream is None or not re.search(keep, name):
-                    continue
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with stream, target.open("wb") as file:
-                    while chunk := stream.read(1 << 16):
-                        written += len(chunk)
-                        if written > limit.total_bytes:
-                            raise BadFile(f"{archive.name} holds more than {limit.total_bytes:,} bytes; not opened.")
-                        file.write(chunk)
-        scratch.rename(folder)
+        with atomic_directory(folder) as scratch, _members(archive) as members:
+            _extract_members(archive, members, scratch, keep, bounds or Bounds())
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as fault:
         raise BadFile(f"{archive.name} cannot be opened: {fault}.") from fault
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return folder
+
+
+def _extract_members(archive: Path, members: Members, folder: Path, keep: str, limit: Bounds) -> None:
+    written = 0
+    for count, (name, stream) in enumerate(members, start=1):
+        if count > limit.members:
+            raise BadFile(f"{archive.name} holds more than {limit.members:,} members; it is not opened.")
+        target = folder.joinpath(*_inside(archive, name).parts)
+        if stream is None or not re.search(keep, name):
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with stream, target.open("wb") as file:
+            while chunk := stream.read(1 << 16):
+                written += len(chunk)
+                if written > limit.total_bytes:
+                    raise BadFile(f"{archive.name} holds more than {limit.total_bytes:,} bytes; not opened.")
+                file.write(chunk)
 
 
 def _inside(archive: Path, name: str) -> PurePosixPath:

@@ -1,0 +1,144 @@
+"""Write files and directories atomically: aside, flushed to the disk, renamed into place.
+
+A reader sees the old content or the new, never half of it, and a power cut does not leave an empty file under the new
+name. Everything that dubio writes goes through here::
+
+    write_file(path, text_or_bytes)              # the whole content at once
+    with open_atomic(path) as sink: ...          # streamed
+    with atomic_directory(path) as scratch: ...  # several files that belong together
+
+A store writes aside in a scratch directory of its own and calls :func:`place_file` and :func:`place_directory`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from dubio.core.errors import UserError
+
+MANY_FILES = 64
+"""Directories with more files are flushed by one call for the whole system: a call per file may take minutes."""
+
+REASONS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOTDIR: "a file is where a directory should be",
+    errno.EEXIST: "something else is in the way",
+    errno.EIO: "the disk reports an error",
+}
+
+
+@contextmanager
+def writing(path: Path, error: type[UserError] = UserError) -> Iterator[None]:
+    """Turn an :class:`OSError` within the block into an error for the user that names the file and the reason.
+
+    Args:
+        path: The file to name where the operating system names none.
+        error: The type of error to raise.
+    """
+    try:
+        yield
+    except OSError as fault:
+        reason = REASONS.get(fault.errno or 0, fault.strerror or str(fault))
+        raise error(f"cannot write {str(fault.filename or path)!r}: {reason}.") from fault
+
+
+def write_file(path: Path, content: bytes | str) -> Path:
+    """Write a whole file, replacing an older one; text is written as UTF-8. Return the path.
+
+    Raises:
+        UserError: When the file cannot be written, naming it and the reason.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open_atomic(path) as sink:
+            sink.write(content.encode("utf-8") if isinstance(content, str) else content)
+    return path
+
+
+@contextmanager
+def open_atomic(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that replaces ``path`` when the block ends without an exception.
+
+    Raises:
+        OSError: When the operating system refuses to write.
+    """
+    scratch = _scratch_beside(path)
+    try:
+        with scratch.open("xb") as sink:
+            yield sink
+        place_file(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+    sync_directory(path.parent)
+
+
+@contextmanager
+def atomic_directory(path: Path) -> Iterator[Path]:
+    """Make a directory beside ``path`` that takes its place when the block ends without an exception.
+
+    A directory that exists by then stays as it is: another process has finished first.
+
+    Raises:
+        OSError: When the operating system refuses to write.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = _scratch_beside(path)
+    scratch.mkdir()
+    try:
+        yield scratch
+        place_directory(scratch, path)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def place_file(scratch: Path, target: Path) -> None:
+    """Flush a file and rename it to its target on the same file system, replacing what was there."""
+    sync_file(scratch)
+    os.replace(scratch, target)
+
+
+def place_directory(scratch: Path, target: Path) -> None:
+    """Flush a directory with its files and rename it to its target; an existing target stays as it is."""
+    files = [path for path in scratch.rglob("*") if path.is_file()]
+    if len(files) > MANY_FILES and hasattr(os, "sync"):
+        os.sync()
+    else:
+        for path in files:
+            sync_file(path)
+        sync_directory(scratch)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not target.is_dir():
+        os.rename(scratch, target)
+    sync_directory(target.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Flush a file's content to the disk."""
+    with path.open("rb+") as handle:
+        os.fsync(handle.fileno())
+
+
+def sync_directory(path: Path) -> None:
+    """Flush a directory's entries, so that a rename in it outlives a power cut; Windows has no such call."""
+    if os.name == "nt":
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _scratch_beside(path: Path) -> Path:
+    return path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}.tmp")

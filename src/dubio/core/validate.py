@@ -1,0 +1,575 @@
+"""Decode plain TOML or JSON data into frozen dataclasses, with errors that name the place, and describe them as schema.
+
+The type hints of a dataclass are its schema. Constraints stand beside the type, in ``Annotated``::
+
+    @document("referral rule", schema=1)            # optional: the header of a JSON file of ours
+    @dataclass(frozen=True)
+    class Rule:
+        max_risk: Annotated[float, between(0, 1)]   # whole numbers become float
+        kind: Literal["risk", "capacity"] = "risk"  # one of two
+        notes: tuple[str, ...] = ()                 # a list in the document
+        limits: Mapping[str, Finite] = field(default_factory=dict)
+        parent: Rule | None = None                  # nested, or null
+
+    rule = decode(Rule, tomllib.loads(text), "rule.toml")
+    rule = from_json(Rule, text, "rule.json")       # BadFile for text that is not such a document
+    text = to_json(rule)
+    schema = json_schema(Rule)                      # JSON Schema, draft 2020-12
+
+``decode(Rule, {"max_risk": "x"}, "rule.toml")`` fails with ``rule.toml: field 'max_risk' must be a number between 0 and
+1; given "x".`` An unknown field is refused with the nearest name. Rules that concern several fields belong in
+``__post_init__``; a :class:`~dubio.core.errors.UserError` from there is reported with the place in front. Where a
+document calls a field otherwise, ``field(metadata={"key": "task"})`` says so; a field with ``metadata={"extra": True}``
+is a mapping that collects the keys that no other field has. :func:`decode_arguments` does the same for the keyword
+arguments of a function.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, cast
+
+from dubio.core.errors import BadFile, UnknownName, UserError, nearest
+
+T = TypeVar("T")
+
+LONGEST_VALUE = 60
+"""Characters of a refused value that a message shows."""
+
+_REQUIRED: Any = object()
+
+
+# --- constraints ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Constraint:
+    """A condition on a decoded value beyond its type, to stand in ``Annotated``.
+
+    Attributes:
+        phrase: Words that follow the name of the type, e.g. ``between 0 and 1``.
+        allows: Returns whether a value of the right type satisfies the condition.
+        schema: The condition in the words of JSON Schema, as far as those go.
+    """
+
+    phrase: str
+    allows: Callable[[Any], bool]
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+def between(low: float, high: float) -> Constraint:
+    """Allow the numbers from ``low`` to ``high``, both included."""
+    schema = {"minimum": low, "maximum": high}
+    return Constraint(f"between {low:g} and {high:g}", lambda value: low <= value <= high, schema)
+
+
+def strictly_between(low: float, high: float) -> Constraint:
+    """Allow the numbers from ``low`` to ``high``, both excluded."""
+    schema = {"exclusiveMinimum": low, "exclusiveMaximum": high}
+    return Constraint(f"strictly between {low:g} and {high:g}", lambda value: low < value < high, schema)
+
+
+def at_least(low: float) -> Constraint:
+    """Allow finite numbers from ``low`` on."""
+    return Constraint(f"of at least {low:g}", lambda value: low <= value < math.inf, {"minimum": low})
+
+
+def above(low: float) -> Constraint:
+    """Allow finite numbers larger than ``low``."""
+    return Constraint(f"above {low:g}", lambda value: low < value < math.inf, {"exclusiveMinimum": low})
+
+
+def entries(least: int) -> Constraint:
+    """Allow lists, tables and texts with at least this number of entries."""
+    phrase = "that is not empty" if least == 1 else f"with at least {least} entries"
+    schema = {"minItems": least, "minProperties": least, "minLength": least}  # each type heeds its own
+    return Constraint(phrase, lambda value: len(value) >= least, schema)
+
+
+def matching(expression: str, phrase: str) -> Constraint:
+    """Allow the texts that a regular expression matches in full; the phrase says it in words."""
+    pattern = re.compile(expression)
+    return Constraint(phrase, lambda value: bool(pattern.fullmatch(value)), {"pattern": f"^(?:{expression})$"})
+
+
+FINITE = Constraint("", math.isfinite)
+DISTINCT = Constraint("without repetitions", lambda value: len(set(value)) == len(value), {"uniqueItems": True})
+ASCENDING = Constraint("in ascending order", lambda value: all(low <= high for low, high in pairwise(value)))
+RISING = Constraint("in strictly ascending order", lambda value: all(low < high for low, high in pairwise(value)))
+
+Finite = Annotated[float, FINITE]
+NonNegative = Annotated[int, at_least(0)]
+Positive = Annotated[int, at_least(1)]
+Share = Annotated[float, between(0, 1)]
+
+
+@dataclass(frozen=True)
+class NullAs:
+    """A number that JSON cannot hold, such as an infinity, written as null; to stand in ``Annotated``."""
+
+    value: float
+
+
+# --- the fields of a dataclass or of a function ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Field:
+    """A field of a dataclass, or a keyword argument of a function."""
+
+    name: str
+    key: str
+    hint: Any
+    default: Any
+    extra: bool
+
+
+@lru_cache(maxsize=1024)
+def _fields(target: Callable[..., Any]) -> tuple[_Field, ...]:
+    hints = typing.get_type_hints(target, include_extras=True)
+    if dataclasses.is_dataclass(target):
+        fields = [entry for entry in dataclasses.fields(target) if entry.init]
+        return tuple(_dataclass_field(entry, hints[entry.name]) for entry in fields)
+    parameters = inspect.signature(target).parameters.values()
+    return tuple(
+        _Field(p.name, p.name, hints.get(p.name, Any), _REQUIRED if p.default is p.empty else p.default, False)
+        for p in parameters
+        if p.kind is p.KEYWORD_ONLY
+    )
+
+
+def _dataclass_field(entry: dataclasses.Field[Any], hint: Any) -> _Field:
+    default = entry.default
+    if entry.default_factory is not dataclasses.MISSING:
+        default = entry.default_factory()
+    required = default is dataclasses.MISSING
+    extra = bool(entry.metadata.get("extra"))
+    return _Field(entry.name, entry.metadata.get("key", entry.name), hint, _REQUIRED if required else default, extra)
+
+
+def document(name: str | None, *, schema: int) -> Callable[[type[T]], type[T]]:
+    """Mark a dataclass as a JSON document of dubio, with ``{"dubio": name, "schema": schema}`` as its header.
+
+    Args:
+        name: The kind of document, or None for a header that has the schema alone.
+        schema: Raised by hand when documents written now can no longer be read by an older dubio.
+    """
+
+    def decorate(cls: type[T]) -> type[T]:
+        cls.__document__ = ({} if name is None else {"dubio": name}) | {"schema": schema}  # type: ignore[attr-defined]
+        return cls
+
+    return decorate
+
+
+def _header(target: Any) -> dict[str, Any]:
+    return dict(getattr(target, "__document__", {}))
+
+
+# --- decoding -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The place of a value: the document, what its entries are called, and the path to the value."""
+
+    document: str
+    noun: str
+    path: str = ""
+
+    def inside(self, key: str | int) -> _Place:
+        step = f"[{key}]" if isinstance(key, int) else f".{key}" if self.path else key
+        return dataclasses.replace(self, path=self.path + step)
+
+    def __str__(self) -> str:
+        name = f"{self.noun} {self.path!r}" if self.noun and self.path else self.path
+        return ": ".join(words for words in (self.document, name) if words)
+
+
+def decode(hint: type[T], data: Any, document: str = "") -> T:
+    """Turn plain data into a value of the hinted type.
+
+    Args:
+        hint: A dataclass, or any type made of scalars, Literal, unions, tuples, lists, mappings and dataclasses.
+        data: As ``json`` or ``tomllib`` give it.
+        document: The file or object that a message names first.
+
+    Raises:
+        UserError: Naming the place, what is allowed there, and what was given.
+        UnknownName: For a field that does not exist, with the nearest name.
+    """
+    return cast(T, _decode(hint, data, _Place(document, "field")))
+
+
+def decode_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Check keyword arguments against the signature of a function and fill in its defaults.
+
+    Args:
+        function: Its keyword-only arguments are typed.
+        arguments: By name.
+        name: The function as a message calls it.
+
+    Raises:
+        UserError: For a missing argument, or a value of another type.
+        UnknownName: For an argument it does not have, with the nearest name.
+    """
+    return _decode_fields(function, arguments, _Place(name, ""), "argument")
+
+
+def from_json(cls: type[T], text: str | bytes, document: str) -> T:
+    """Decode JSON text into a dataclass.
+
+    Raises:
+        BadFile: When it is not JSON or not such a document, naming the place.
+    """
+    try:
+        data = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as fault:
+        raise BadFile(f"{document} is not JSON: {fault}") from fault
+    try:
+        return decode(cls, data, document)
+    except UserError as fault:
+        raise fault if isinstance(fault, BadFile) else BadFile(str(fault)) from fault
+
+
+def read_json(cls: type[T], path: Path) -> T:
+    """Decode a JSON file into a dataclass.
+
+    Raises:
+        BadFile: When it cannot be read, is not JSON or not such a document, naming the file and the place.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as fault:
+        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
+    return from_json(cls, content, str(path))
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is not a JSON number")
+
+
+def _decode(hint: Any, data: Any, place: _Place) -> Any:
+    """Return the value of the hint, or raise an error that says what is allowed."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any or hint is object:
+        return data
+    if origin is Annotated:
+        return _decode_annotated(hint, data, place)
+    if origin in (typing.Union, types.UnionType):
+        return _decode_union(hint, arguments, data, place)
+    if origin is Literal:
+        # True == 1, and a bool must not pass for a number
+        if not any(data == choice and type(data) is type(choice) for choice in arguments):
+            raise _refusal(hint, data, place)
+        return data
+    kind = type(None) if hint is None else origin or hint
+    if dataclasses.is_dataclass(kind) and not isinstance(data, kind):
+        return _decode_dataclass(kind, data, place)
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return _decode_mapping(hint, arguments, data, place)
+    if kind in (tuple, list, Sequence):
+        return _decode_list(hint, kind, arguments, data, place)
+    if kind is float and type(data) is int and abs(data) < 2**1023:
+        return float(data)
+    if (isinstance(data, bool) and kind is not bool) or (isinstance(kind, type) and not isinstance(data, kind)):
+        raise _refusal(hint, data, place)
+    return data
+
+
+def _decode_annotated(hint: Any, data: Any, place: _Place) -> Any:
+    base, *notes = typing.get_args(hint)
+    for note in notes:
+        if isinstance(note, NullAs) and data is None:
+            return note.value
+    try:
+        value = _decode(base, data, place)
+    except UserError as fault:
+        if typing.get_origin(base) in (tuple, list) or dataclasses.is_dataclass(base):
+            raise  # it names the entry that is wrong
+        raise _refusal(hint, data, place) from fault
+    for note in _constraints(notes):
+        if not note.allows(value):
+            raise _refusal(hint, data, place)
+    return value
+
+
+def _decode_union(hint: Any, choices: tuple[Any, ...], data: Any, place: _Place) -> Any:
+    faults: list[tuple[int, UserError]] = []
+    for choice in choices:
+        try:
+            return _decode(choice, data, place)
+        except UserError as fault:
+            faults.append((_likeness(choice, data), fault))
+    likeness, closest = max(faults, key=lambda item: item[0])
+    raise closest if likeness > 0 else _refusal(hint, data, place)
+
+
+def _likeness(hint: Any, data: Any) -> int:
+    """Return how much the data looks like the hint: that alternative's error is the one to report."""
+    if typing.get_origin(hint) is Annotated:
+        hint = typing.get_args(hint)[0]
+    kind = typing.get_origin(hint) or hint
+    if isinstance(data, dict):
+        if dataclasses.is_dataclass(kind):
+            return 1 + sum(entry.key in data for entry in _fields(cast(Callable[..., Any], kind)))
+        return int(isinstance(kind, type) and issubclass(kind, Mapping))
+    return int(isinstance(data, list) and kind in (tuple, list, Sequence))
+
+
+def _decode_dataclass(cls: Any, data: Any, place: _Place) -> Any:
+    if not isinstance(data, dict):
+        raise _refusal(cls, data, place)
+    header = _header(cls)
+    if header:
+        data = _without_header(header, data, place)
+    try:
+        return cls(**_decode_fields(cls, data, place, "field"))
+    except UserError as fault:
+        if not place.document or str(fault).startswith(("unknown", place.document)):
+            raise
+        raise UserError(f"{place}: {fault}") from fault
+
+
+def _without_header(header: dict[str, Any], data: dict[str, Any], place: _Place) -> dict[str, Any]:
+    name = header.get("dubio")
+    if name is not None and data.get("dubio") != name:
+        raise BadFile(f"{place} is not a {name} of dubio (its field 'dubio' must be {name!r}).")
+    schema = data.get("schema")
+    if type(schema) is not int or not 1 <= schema <= header["schema"]:
+        raise BadFile(f"{place} has schema {schema!r}; this dubio reads up to {header['schema']}.")
+    return {key: value for key, value in data.items() if key not in header}
+
+
+def _decode_fields(target: Any, data: Mapping[str, Any], place: _Place, noun: str) -> dict[str, Any]:
+    fields = {entry.key: entry for entry in _fields(target)}
+    extra = next((entry for entry in fields.values() if entry.extra), None)
+    values: dict[str, Any] = {entry.name: entry.default for entry in fields.values() if entry.default is not _REQUIRED}
+    unknown = {}
+    for key, value in data.items():
+        if key in fields and not fields[key].extra:
+            values[fields[key].name] = _decode(fields[key].hint, value, place.inside(key))
+        elif extra is None:
+            raise UnknownName(f"{noun} of {place}" if str(place) else noun, key, fields)
+        else:
+            unknown[key] = value
+    if extra is not None:
+        values[extra.name] = _decode(extra.hint, unknown, place)
+    for entry in fields.values():
+        if entry.name not in values:
+            raise UserError(f"{place}: " * bool(str(place)) + f"{noun} {entry.key!r} is missing.")
+    return values
+
+
+def _decode_mapping(hint: Any, arguments: tuple[Any, ...], data: Any, place: _Place) -> dict[str, Any]:
+    if not isinstance(data, Mapping):
+        raise _refusal(hint, data, place)
+    value_hint = arguments[1] if arguments else Any
+    return {str(key): _decode(value_hint, value, place.inside(str(key))) for key, value in data.items()}
+
+
+def _decode_list(hint: Any, kind: Any, arguments: tuple[Any, ...], data: Any, place: _Place) -> Any:
+    if not isinstance(data, list | tuple):
+        raise _refusal(hint, data, place)
+    if kind is tuple and arguments and arguments[-1] is not Ellipsis:
+        if len(data) != len(arguments):
+            raise _refusal(hint, data, place)
+        hints: Iterable[Any] = arguments
+    else:
+        hints = [arguments[0] if arguments else Any] * len(data)
+    entries = (_decode(item, value, place.inside(i)) for i, (item, value) in enumerate(zip(hints, data, strict=True)))
+    return list(entries) if kind is list else tuple(entries)
+
+
+def _refusal(hint: Any, data: Any, place: _Place) -> UserError:
+    allowed = [str(name) for name in _names_allowed(hint)]
+    close = nearest(data, allowed) if isinstance(data, str) and data not in allowed else None
+    guess = f" Did you mean {close!r}?" if close else ""
+    subject = str(place) or "the value"
+    return UserError(f"{subject} must be {describe_type(hint)}; given {_shown(data)}.{guess}")
+
+
+def _names_allowed(hint: Any) -> list[Any]:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return list(arguments)
+    if origin is Annotated:
+        return _names_allowed(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return [name for choice in arguments for name in _names_allowed(choice)]
+    return []
+
+
+def _shown(data: Any) -> str:
+    try:
+        text = json.dumps(data, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = repr(data)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."
+
+
+def _constraints(notes: Iterable[Any]) -> list[Constraint]:
+    return [note for note in notes if isinstance(note, Constraint)]
+
+
+# --- types in words -------------------------------------------------------------------------------------------------
+
+_NOUNS: dict[Any, tuple[str, str]] = {
+    int: ("a whole number", "whole numbers"),
+    float: ("a number", "numbers"),
+    str: ("a text", "texts"),
+    bool: ("true or false", "truth values"),
+    type(None): ("null", "nulls"),
+    None: ("null", "nulls"),
+    Any: ("a value", "values"),
+}
+
+
+def describe_type(hint: Any, *, plural: bool = False) -> str:
+    """Return a type in words, e.g. ``a list of whole numbers of at least 1``."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint in _NOUNS:
+        return _NOUNS[hint][plural]
+    if origin is Annotated:
+        words = [describe_type(arguments[0], plural=plural), *(note.phrase for note in _constraints(arguments[1:]))]
+        null = " or null" if any(isinstance(note, NullAs) for note in arguments[1:]) else ""
+        return " ".join(part for part in words if part) + null
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(describe_type(choice, plural=plural) for choice in arguments)
+    if origin is Literal:
+        return ("one of " if len(arguments) > 1 else "") + ", ".join(map(repr, arguments))
+    kind = origin or hint
+    if kind in (tuple, list, Sequence):
+        return _describe_list(kind, arguments, plural)
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        entries = f" of {describe_type(arguments[1], plural=True)} by name" if arguments else ""
+        return ("tables" if plural else "a table") + entries
+    if dataclasses.is_dataclass(kind):
+        fields = ", ".join(entry.key for entry in _fields(cast(Callable[..., Any], kind)) if not entry.extra)
+        return f"{'tables' if plural else 'a table'} with the fields {fields}"
+    return str(getattr(hint, "__name__", hint))
+
+
+def _describe_list(kind: Any, arguments: tuple[Any, ...], plural: bool) -> str:
+    noun = "lists" if plural else "a list"
+    if kind is tuple and arguments and arguments[-1] is not Ellipsis:
+        return f"{noun} of {len(arguments)} entries"
+    return f"{noun} of {describe_type(arguments[0], plural=True)}" if arguments else noun
+
+
+# --- encoding and schema --------------------------------------------------------------------------------------------
+
+
+def encode(value: Any) -> Any:
+    """Return plain data for JSON or TOML from which :func:`decode` makes an equal value."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        data = _header(type(value))
+        for entry in _fields(type(value)):
+            plain = _encode_field(entry.hint, getattr(value, entry.name))
+            data |= plain if entry.extra else {entry.key: plain}
+        return data
+    if isinstance(value, Mapping):
+        return {str(key): encode(item) for key, item in value.items()}
+    return [encode(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _encode_field(hint: Any, value: Any) -> Any:
+    notes = typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
+    return None if any(isinstance(note, NullAs) and value == note.value for note in notes) else encode(value)
+
+
+def to_json(value: Any) -> str:
+    """Return a dataclass as an indented JSON document.
+
+    Raises:
+        ValueError: For NaN or an infinity, which have no JSON form.
+    """
+    return json.dumps(encode(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+_SCHEMA_TYPES: dict[Any, str] = {
+    int: "integer",
+    float: "number",
+    str: "string",
+    bool: "boolean",
+    type(None): "null",
+    None: "null",
+}
+
+
+def json_schema(hint: Any) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a dataclass, of another hint, or of a function's keyword arguments."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    kind = origin or hint
+    if hint in _SCHEMA_TYPES:
+        return {"type": _SCHEMA_TYPES[hint]}
+    if origin is Annotated:
+        return _annotated_schema(arguments[0], arguments[1:])
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [json_schema(choice) for choice in arguments]}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if kind in (tuple, list, Sequence):
+        if kind is tuple and arguments and arguments[-1] is not Ellipsis:
+            prefix = [json_schema(item) for item in arguments]
+            return {"type": "array", "prefixItems": prefix, "minItems": len(prefix), "maxItems": len(prefix)}
+        return {"type": "array", **({"items": json_schema(arguments[0])} if arguments else {})}
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return {"type": "object", **({"additionalProperties": json_schema(arguments[1])} if arguments else {})}
+    if dataclasses.is_dataclass(kind) or inspect.isfunction(kind):
+        return _object_schema(kind)
+    return {}
+
+
+def _annotated_schema(base: Any, notes: Sequence[Any]) -> dict[str, Any]:
+    schema = json_schema(base)
+    relevant = _RELEVANT.get(schema.get("type", ""))
+    for note in _constraints(notes):
+        schema |= {key: rule for key, rule in note.schema.items() if relevant is None or key not in relevant}
+    nullable = any(isinstance(note, NullAs) for note in notes)
+    return {"anyOf": [schema, {"type": "null"}]} if nullable else schema
+
+
+_RELEVANT = {
+    "array": {"minLength", "minProperties"},
+    "string": {"minItems", "minProperties"},
+    "object": {"minItems", "minLength"},
+}
+"""Words of :class:`Length` that mean nothing for a type."""
+
+
+def _object_schema(target: Any) -> dict[str, Any]:
+    descriptions = _attribute_texts(inspect.getdoc(target) or "")
+    properties: dict[str, Any] = {key: {"const": value} for key, value in _header(target).items()}
+    required = list(properties)
+    others: Any = False
+    for entry in _fields(target):
+        if entry.extra:
+            others = json_schema(entry.hint).get("additionalProperties", True)
+            continue
+        text = descriptions.get(entry.name)
+        properties[entry.key] = json_schema(entry.hint) | ({"description": text} if text else {})
+        if entry.default is _REQUIRED:
+            required.append(entry.key)
+    title = {"title": target.__name__, "description": (inspect.getdoc(target) or "").partition("\n")[0]}
+    return {
+        **title, "type": "object", "properties": properties, "required": required, "additionalProperties": others
+    }  # fmt: skip
+
+
+def _attribute_texts(doc: str) -> dict[str, str]:
+    """Return the text of each entry of a Google docstring's Attributes or Args."""
+    section = re.search(r"^(?:Attributes|Args):\n((?:[ ]+.*\n?|\n)+)", doc, re.MULTILINE)
+    entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1], re.MULTILINE) if section else []
+    return {name: re.sub(r"\s+", " ", text) for name, text in entries}

@@ -1,0 +1,95 @@
+"""The atomic write: whole or not at all, whatever interrupts it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dubio.core import files
+from dubio.core.errors import StoreError, UserError
+from dubio.core.files import atomic_directory, open_atomic, place_directory, write_file, writing
+
+
+def test_a_file_is_written_with_its_folders_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b.txt"
+    assert write_file(path, "ä\n") == path
+    assert path.read_bytes() == b"\xc3\xa4\n"
+    write_file(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert os.listdir(path.parent) == ["b.txt"]
+
+
+def test_a_file_has_the_permissions_that_any_new_file_has(tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(b"")
+    write_file(tmp_path / "atomic", b"")
+    assert (tmp_path / "plain").stat().st_mode == (tmp_path / "atomic").stat().st_mode
+
+
+def test_an_interrupted_write_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "a", b"old")
+
+    def interrupted_file() -> None:
+        with open_atomic(path) as sink:
+            sink.write(b"half")
+            raise KeyboardInterrupt
+
+    def interrupted_directory() -> None:
+        with atomic_directory(tmp_path / "d") as scratch:
+            (scratch / "x").write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_file()
+    assert path.read_bytes() == b"old"
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_directory()
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_file_is_flushed_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (calls.append("flush"), fsync(handle))[1])
+    monkeypatch.setattr(os, "replace", lambda a, b: (calls.append("rename"), replace(a, b))[1])
+    write_file(tmp_path / "a", b"x")
+    assert calls[:2] == ["flush", "rename"]
+
+
+@pytest.mark.parametrize("most", [0, 64])
+def test_a_directory_appears_whole_and_one_that_exists_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(files, "MANY_FILES", most)
+    target = tmp_path / "a" / "d"
+    with atomic_directory(target) as scratch:
+        (scratch / "sub").mkdir()
+        (scratch / "sub" / "x").write_bytes(b"1")
+        assert not target.exists()
+    assert (target / "sub" / "x").read_bytes() == b"1"
+    with atomic_directory(target) as scratch:
+        (scratch / "y").write_bytes(b"2")
+    assert os.listdir(target) == ["sub"]
+    assert os.listdir(target.parent) == ["d"]
+
+
+def test_an_error_names_the_file_and_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UserError, match="file"):
+        write_file(tmp_path / "file" / "a", b"x")
+    with pytest.raises(StoreError, match="disk is full"), writing(tmp_path, StoreError):
+        raise OSError(28, "No space left on device")
+
+
+def test_a_long_name_can_be_written(tmp_path: Path) -> None:
+    assert write_file(tmp_path / ("n" * 250), b"x").read_bytes() == b"x"
+
+
+def test_placing_a_directory_over_a_file_fails(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "t").write_bytes(b"")
+    failure: Any = OSError
+    with pytest.raises(failure):
+        place_directory(tmp_path / "d", tmp_path / "t")
