@@ -135,7 +135,7 @@ def test_an_encoded_value_decodes_to_an_equal_one() -> None:
         ({"limits": [{"value": 0}]}, r"'limits\[0\].value'", "strictly between 0 and 10"),
         ({"limits": [{"value": 1, "name": "A"}]}, r"'limits\[0\].name'", "small letters"),
         ({"limits": [{"value": 1}, {"value": 1}]}, "'limits'", "repetitions"),
-        ({"limits": [{"start": 0}]}, r"'limits\[0\]'", "'end' is missing"),
+        ({"limits": [{"start": 0}]}, r"'limits\[0\]'", "'end'"),
         ({"by_name": {"n": 0}}, "'by_name.n'", "at least 1"),
         ({"by_name": [1]}, "'by_name'", "table"),
         ({"kind": "capacity"}, "rule.json", "count must be given"),
@@ -150,7 +150,7 @@ def test_an_error_names_the_place_and_what_is_allowed(change: dict[str, Any], pl
 def test_unknown_and_missing_fields_are_refused() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'value'"):
         decode(Limit, {"valeu": 1})
-    with pytest.raises(UserError, match="'value' is missing"):
+    with pytest.raises(UserError, match="needs the field 'value'"):
         decode(Limit, {"name": "a"})
     with pytest.raises(UserError, match="table with the fields value, name"):
         decode(Limit, [1])
@@ -180,7 +180,7 @@ def test_arguments_of_a_function_are_checked_and_completed() -> None:
     }  # fmt: skip
     with pytest.raises(UnknownName, match=r"argument of net 'detph'.*'depth'"):
         decode_arguments(make, {"lr": 1, "detph": 3}, "net")
-    with pytest.raises(UserError, match="net: argument 'lr' is missing"):
+    with pytest.raises(UserError, match="net needs the argument 'lr'"):
         decode_arguments(make, {}, "net")
     with pytest.raises(UserError, match='net: lr must be a number; given "x"'):
         decode_arguments(make, {"lr": "x"}, "net")

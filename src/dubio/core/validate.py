@@ -368,7 +368,7 @@ def _decode_fields(target: Any, data: Mapping[str, Any], place: _Place, noun: st
         values[extra.name] = _decode(extra.hint, unknown, place)
     for entry in fields.values():
         if entry.name not in values:
-            raise UserError(f"{place}: " * bool(str(place)) + f"{noun} {entry.key!r} is missing.")
+            raise UserError(f"{str(place) or 'the document'} needs the {noun} {entry.key!r}.")
     return values
 
 
