@@ -9,7 +9,6 @@ import typer
 
 from dubio.cli.output import print_json, say
 from dubio.core.errors import MissingExtra, UserError
-from dubio.core.files import write_file
 
 if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
@@ -119,6 +118,8 @@ def _draw(found: dict[str, tuple[EquivalentRange, ...]], longest: int, metric: s
     kinds = (".svg", ".png", ".pdf")
     if path.suffix.lower() not in kinds:
         raise UserError(f"--figure {str(path)!r}: the name must end in one of {', '.join(kinds)}.")
+    from dubio.core.files import write_file
+
     try:
         from dubio.reporting.figures.canvas import save
         from dubio.reporting.figures.equivalents import EquivalentSeries, equivalents_figure, looks_by_name
