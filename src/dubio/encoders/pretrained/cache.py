@@ -13,7 +13,6 @@ import importlib.util
 import json
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 from filelock import FileLock
 
 from dubio.core.errors import BadFile, MissingExtra, UserError
+from dubio.core.files import atomic_directory
 from dubio.tasks.sources.fetch import file_sha256
 from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir
 
@@ -159,14 +159,10 @@ def add_to_cache(folder: Path, source: Mapping[str, Any]) -> str:
     target = cache_folder() / code
     with FileLock(cache_folder() / ".lock"):
         if not target.is_dir():
-            scratch = Path(tempfile.mkdtemp(prefix=".keeping-", dir=cache_folder()))
-            try:
+            with atomic_directory(target) as scratch:
                 for name in encoder_files(folder):
                     shutil.copyfile(folder / name, scratch / name)
                 (scratch / SOURCE).write_text(json.dumps(dict(source), indent=1, sort_keys=True), "utf-8")
-                scratch.rename(target)
-            finally:
-                shutil.rmtree(scratch, ignore_errors=True)
     return f"sha256:{code}"
 
 
