@@ -136,17 +136,9 @@ class _Field:
 
 
 @lru_cache(maxsize=1024)
-def _fields(target: Callable[..., Any]) -> tuple[_Field, ...]:
-    hints = typing.get_type_hints(target, include_extras=True)
-    if dataclasses.is_dataclass(target):
-        fields = [entry for entry in dataclasses.fields(target) if entry.init]
-        return tuple(_dataclass_field(entry, hints[entry.name]) for entry in fields)
-    parameters = inspect.signature(target).parameters.values()
-    return tuple(
-        _Field(p.name, p.name, hints.get(p.name, Any), _REQUIRED if p.default is p.empty else p.default, False)
-        for p in parameters
-        if p.kind is p.KEYWORD_ONLY
-    )
+def _fields(cls: type[Any]) -> tuple[_Field, ...]:
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return tuple(_dataclass_field(entry, hints[entry.name]) for entry in dataclasses.fields(cls) if entry.init)
 
 
 def _dataclass_field(entry: dataclasses.Field[Any], hint: Any) -> _Field:
@@ -212,11 +204,13 @@ def decode(hint: type[T], data: Any, document: str = "") -> T:
     return cast(T, _decode(hint, data, _Place(document, "field")))
 
 
-def decode_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Check keyword arguments against the signature of a function and fill in its defaults.
+def decode_arguments(
+    parameters: Mapping[str, inspect.Parameter], arguments: Mapping[str, Any], name: str
+) -> dict[str, Any]:
+    """Check keyword arguments against the parameters of a function and fill in its defaults.
 
     Args:
-        function: Its keyword-only arguments are typed.
+        parameters: By name, their annotations resolved.
         arguments: By name.
         name: The function as a message calls it.
 
@@ -224,7 +218,12 @@ def decode_arguments(function: Callable[..., Any], arguments: Mapping[str, Any],
         UserError: For a missing argument, or a value of another type.
         UnknownName: For an argument it does not have, with the nearest name.
     """
-    return _decode_fields(function, arguments, _Place(name, ""), "argument")
+    fields = tuple(_Field(p.name, p.name, p.annotation, _default(p), False) for p in parameters.values())
+    return _decode_fields(fields, arguments, _Place(name, ""), "argument")
+
+
+def _default(parameter: inspect.Parameter) -> Any:
+    return _REQUIRED if parameter.default is parameter.empty else parameter.default
 
 
 def from_json(cls: type[T], text: str | bytes, document: str) -> T:
@@ -323,7 +322,7 @@ def _likeness(hint: Any, data: Any) -> int:
     kind = typing.get_origin(hint) or hint
     if isinstance(data, dict):
         if dataclasses.is_dataclass(kind):
-            return 1 + sum(entry.key in data for entry in _fields(cast(Callable[..., Any], kind)))
+            return 1 + sum(entry.key in data for entry in _fields(cast(Any, kind)))
         return int(isinstance(kind, type) and issubclass(kind, Mapping))
     return int(isinstance(data, list) and kind in (tuple, list, Sequence))
 
@@ -335,7 +334,7 @@ def _decode_dataclass(cls: Any, data: Any, place: _Place) -> Any:
     if header:
         data = _without_header(header, data, place)
     try:
-        return cls(**_decode_fields(cls, data, place, "field"))
+        return cls(**_decode_fields(_fields(cls), data, place, "field"))
     except UserError as fault:
         if not place.document or str(fault).startswith(("unknown", place.document)):
             raise
@@ -352,8 +351,8 @@ def _without_header(header: dict[str, Any], data: dict[str, Any], place: _Place)
     return {key: value for key, value in data.items() if key not in header}
 
 
-def _decode_fields(target: Any, data: Mapping[str, Any], place: _Place, noun: str) -> dict[str, Any]:
-    fields = {entry.key: entry for entry in _fields(target)}
+def _decode_fields(entries: tuple[_Field, ...], data: Mapping[str, Any], place: _Place, noun: str) -> dict[str, Any]:
+    fields = {entry.key: entry for entry in entries}
     extra = next((entry for entry in fields.values() if entry.extra), None)
     values: dict[str, Any] = {entry.name: entry.default for entry in fields.values() if entry.default is not _REQUIRED}
     unknown = {}
@@ -456,7 +455,7 @@ def describe_type(hint: Any, *, plural: bool = False) -> str:
         entries = f" of {describe_type(arguments[1], plural=True)} by name" if arguments else ""
         return ("tables" if plural else "a table") + entries
     if dataclasses.is_dataclass(kind):
-        fields = ", ".join(entry.key for entry in _fields(cast(Callable[..., Any], kind)) if not entry.extra)
+        fields = ", ".join(entry.key for entry in _fields(cast(Any, kind)) if not entry.extra)
         return f"{'tables' if plural else 'a table'} with the fields {fields}"
     return str(getattr(hint, "__name__", hint))
 
@@ -509,7 +508,7 @@ _SCHEMA_TYPES: dict[Any, str] = {
 
 
 def json_schema(hint: Any) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a dataclass, of another hint, or of a function's keyword arguments."""
+    """Return the JSON Schema (draft 2020-12) of a dataclass or of another hint."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     kind = origin or hint
     if hint in _SCHEMA_TYPES:
@@ -527,7 +526,7 @@ def json_schema(hint: Any) -> dict[str, Any]:
         return {"type": "array", **({"items": json_schema(arguments[0])} if arguments else {})}
     if isinstance(kind, type) and issubclass(kind, Mapping):
         return {"type": "object", **({"additionalProperties": json_schema(arguments[1])} if arguments else {})}
-    if dataclasses.is_dataclass(kind) or inspect.isfunction(kind):
+    if dataclasses.is_dataclass(kind):
         return _object_schema(kind)
     return {}
 
@@ -569,7 +568,7 @@ def _object_schema(target: Any) -> dict[str, Any]:
 
 
 def _attribute_texts(doc: str) -> dict[str, str]:
-    """Return the text of each entry of a Google docstring's Attributes or Args."""
-    section = re.search(r"^(?:Attributes|Args):\n((?:[ ]+.*\n?|\n)+)", doc, re.MULTILINE)
+    """Return the text of each entry of a Google docstring's Attributes."""
+    section = re.search(r"^Attributes:\n((?:[ ]+.*\n?|\n)+)", doc, re.MULTILINE)
     entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1], re.MULTILINE) if section else []
     return {name: re.sub(r"\s+", " ", text) for name, text in entries}
