@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,7 +24,7 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from dubio.core.errors import UserError
-from dubio.core.files import place_directory, place_file
+from dubio.core.files import place_directory, place_file, write_file
 from dubio.core.lazy_rows import row_blocks
 from dubio.tasks.fundus.pool import Outcome, cores, prepare_all
 from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir
@@ -103,10 +104,7 @@ def _recalled(home: Path) -> dict[str, list[int | str]]:
 
 
 def _remember(home: Path, kept: dict[str, list[int | str]]) -> None:
-    home.parent.mkdir(parents=True, exist_ok=True)
-    scratch = home.with_suffix(f".{os.getpid()}")
-    scratch.write_text(json.dumps(kept), encoding="utf-8")
-    scratch.replace(home)
+    write_file(home, json.dumps(kept))
 
 
 PREPARATION = 1

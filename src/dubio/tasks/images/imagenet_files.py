@@ -11,16 +11,17 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dubio.core.errors import BadFile, listing
+from dubio.core.errors import BadFile, UserError, listing
+from dubio.core.files import write_file
 from dubio.core.types import IntArray, SourceCard, StrArray
 from dubio.tasks.images.problems import Problem, progress_on_screen, summary
 from dubio.tasks.images.streamed import THREADS, fault_of
@@ -220,15 +221,9 @@ def _remembered(path: Path) -> dict[str, Any] | None:
 
 
 def _remember(path: Path, known: dict[str, Any]) -> None:
-    """Whole or not at all; a cache that cannot be written costs time, not the task."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=".survey-")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(known, file)
-        os.replace(scratch, path)
-    except OSError:
-        return
+    """Write the survey down; a cache that cannot be written costs time, not the task."""
+    with suppress(UserError):
+        write_file(path, json.dumps(known))
 
 
 CARD = SourceCard(

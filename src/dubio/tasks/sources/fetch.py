@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import http.client
-import os
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from typing import Any
 from filelock import FileLock
 
 from dubio.core.errors import BadFile, UserError
+from dubio.core.files import place_file
 from dubio.tasks.sources.archive import extract
 from dubio.tasks.sources.locate import (
     CACHE_VARIABLE,
@@ -159,7 +159,7 @@ def _verified(part: Path, target: Path, url: str, sha256: str) -> Path:
     if given != sha256:
         part.unlink()
         raise BadFile(f"{url} gave another file than expected: SHA-256 {given}, not {sha256}. It was deleted.")
-    os.replace(part, target)
+    place_file(part, target)
     return target
 
 
@@ -205,7 +205,7 @@ def fetch_wheel(wheel: Wheel, folder: Path) -> Path:
         given = file_sha256(fetched)
         if given != wheel.sha256:
             raise BadFile(f"{wheel.file} of the index has SHA-256 {given}, not {wheel.sha256}. It was deleted.")
-        os.replace(fetched, folder / wheel.file)
+        place_file(fetched, folder / wheel.file)
     return folder / wheel.file
 
 
