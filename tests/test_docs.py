@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dubio.evaluation import evaluate
-from dubio.runner.benchmark import parse_benchmark
+from dubio.runner.benchmark_file import parse_benchmark
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])

@@ -13,7 +13,7 @@ import pytest
 import dubio
 from dubio.cli import app as app_module
 from dubio.core.errors import CorruptFile, UserError
-from dubio.runner.benchmark import built_in
+from dubio.runner.benchmark_file import benchmark_files
 
 COMMANDS = ("run", "evaluate", "compare", "report", "list", "data", "check", "show", "store", "refer")
 
@@ -46,7 +46,7 @@ def test_help_of_run_names_every_benchmark() -> None:
     told = dubio_command("run", "--help").stdout
     named = re.search(r"A benchmark's name \((.*?)\)", " ".join(told.replace("│", " ").split()))
     assert named is not None
-    assert tuple(named[1].split(", ")) == built_in()
+    assert tuple(named[1].split(", ")) == tuple(benchmark_files())
 
 
 def test_version() -> None:

@@ -113,5 +113,5 @@ def test_mistakes_are_named(dubio, words, said):
 @pytest.mark.parametrize("words", [("--shift", "quality"), ("--shift-data", "eyes.npz"), ("--verify",)])
 def test_what_speaks_of_a_benchmark_needs_one(folder, monkeypatch, words):
     monkeypatch.chdir(folder)
-    with pytest.raises(UserError, match="speaks of a benchmark"):
+    with pytest.raises(UserError, match="option of a benchmark"):
         CliRunner().invoke(app, ["run", "--data", "eyes.npz", *words], catch_exceptions=False)

@@ -79,10 +79,10 @@ class Here:
     jobs = 1
 
     def __init__(self, store):
-        from dubio.runner.jobs import Workshop
-        from dubio.runner.left import load_left
+        from dubio.runner.trainer import load_trainer
+        from dubio.runner.worker import JobRunner
 
-        self.workshop, self.done = Workshop(store, load_left(), 600), []
+        self.workshop, self.done = JobRunner(store, load_trainer(), 600), []
 
     def free(self):
         return 1
@@ -90,7 +90,7 @@ class Here:
     def submit(self, job):
         from dubio.runner.executor import Finished
 
-        self.done.append(Finished(job["id"], self.workshop.do(job, lambda fraction, words: None)))
+        self.done.append(Finished(job["id"], self.workshop.run(job, lambda fraction, words: None)))
 
     def wait(self, seconds):
         ended, self.done = self.done, []
@@ -104,12 +104,11 @@ class Here:
 def stored(tmp_path, monkeypatch):
     """A tiny run: two methods on breast cancer, two members, one epoch."""
     pytest.importorskip("torch")
-    from dubio.runner import running
-    from dubio.runner.benchmark import Benchmark
-    from dubio.runner.entries import TaskEntry
+    from dubio.runner import benchmark_run as running
+    from dubio.runner.benchmark_file import Benchmark, TaskEntry
     from dubio.runner.executor import WorkerOrders
-    from dubio.runner.left import load_left
-    from dubio.runner.setting import prepare
+    from dubio.runner.prepare import prepare
+    from dubio.runner.trainer import load_trainer
     from dubio.store import Store
 
     wanted = Benchmark(
@@ -120,7 +119,7 @@ def stored(tmp_path, monkeypatch):
     )
     with Store.open(tmp_path / "store") as store:
         monkeypatch.setitem(running.EXECUTORS, "here", lambda jobs, orders, logs: Here(store))
-        run = running.BenchmarkRun(wanted, prepare(wanted), load_left())
+        run = running.PreparedBenchmark(wanted, prepare(wanted), load_trainer())
         finish = run.run(store, 1, "here", WorkerOrders(store.path))
     assert not finish.outcome.failures
     return tmp_path / "store", finish.manifest

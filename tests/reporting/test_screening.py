@@ -30,7 +30,7 @@ from dubio.reporting.screening.parts import gain_words
 from dubio.reporting.screening.resampled import Resampled, replicates_for
 from dubio.reporting.screening.subgroups import subgroup_grid, subgroup_words
 from dubio.reporting.screening.tables import nhs_cell, nhs_grid, over_seeds, retention_grid
-from dubio.runner.thumbnails import png
+from dubio.runner.gallery import thumbnail
 from dubio.statistics.resampling import units_of
 from tests.reporting.screening_world import SEEDS, screening_world
 from tests.reporting.test_page import EVIL, Outline
@@ -234,7 +234,7 @@ def test_pictures_are_shown_and_whatever_names_them_stays_text() -> None:
     store, manifest = screening_world(EVIL)
     for (made, split), run in list(store.predictions.items()):
         store.predictions[made, split] = replace(run, ids=np.array([f"{EVIL}{row}" for row in range(len(run))]))
-    picture = png(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
+    picture = thumbnail(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
     store.pictures[identifier("eyes", "test")] = dict.fromkeys(range(120), picture)
     page = render(score_run(store, manifest))
     outline = Outline(page)

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from dubio.core.registry import METHODS, NETWORKS, TASKS
-from dubio.runner.benchmark import Benchmark
-from dubio.runner.entries import TaskEntry
+from dubio.runner.benchmark_file import Benchmark, TaskEntry
+from dubio.runner.benchmark_run import PreparedBenchmark, RunOutcome
 from dubio.runner.executor import WorkerOrders
-from dubio.runner.running import BenchmarkRun, Finish
-from dubio.runner.setting import prepare
+from dubio.runner.prepare import prepare
 from dubio.store import Store
-from tests.runner import fake_left
+from tests.runner import fake_trainer
 
 
 class World:
@@ -30,12 +29,14 @@ class World:
     def ended(self) -> list[str]:
         return [line for line in self.log() if line.startswith("end ")]
 
-    def prepared(self, benchmark: Benchmark) -> BenchmarkRun:
-        return BenchmarkRun(benchmark, prepare(benchmark), fake_left)  # type: ignore[arg-type]
+    def prepared(self, benchmark: Benchmark) -> PreparedBenchmark:
+        return PreparedBenchmark(benchmark, prepare(benchmark), fake_trainer)  # type: ignore[arg-type]
 
-    def run(self, benchmark: Benchmark, store: str = "store", jobs: int = 1, checkpoint_seconds: float = 600) -> Finish:
+    def run(
+        self, benchmark: Benchmark, store: str = "store", jobs: int = 1, checkpoint_seconds: float = 600
+    ) -> RunOutcome:
         with Store.open(self.path / store) as opened:
-            orders = WorkerOrders(opened.path, left="tests.runner.fake_left", checkpoint_seconds=checkpoint_seconds)
+            orders = WorkerOrders(opened.path, (), checkpoint_seconds, trainer="tests.runner.fake_trainer")
             return self.prepared(benchmark).run(opened, jobs, "local", orders)
 
     def store(self, name: str = "store") -> Store:
@@ -49,7 +50,7 @@ def fake_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         monkeypatch.setattr(registry, "_entries", {})
         monkeypatch.setattr(registry, "_filled", True)
     monkeypatch.setenv("DUBIO_FAKE_LOG", str(tmp_path))
-    fake_left.register()
+    fake_trainer.register()
     return World(tmp_path)
 
 

@@ -6,18 +6,17 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    from dubio.runner.benchmark import Benchmark
-    from dubio.runner.entries import TaskEntry
+    from dubio.runner.benchmark_file import Benchmark, TaskEntry
+    from dubio.runner.benchmark_run import PreparedBenchmark
     from dubio.runner.executor import WorkerOrders
-    from dubio.runner.running import BenchmarkRun
-    from dubio.runner.setting import prepare
+    from dubio.runner.prepare import prepare
     from dubio.store import Store
-    from tests.runner import fake_left
+    from tests.runner import fake_trainer
 
     training = {"seconds": float(sys.argv[3])}
     methods = ("plain", "drop", "mc-drop", "plain-ensemble", "mc-drop-ensemble")
     wanted = Benchmark("toy-run", (TaskEntry("toy", "toy-net", training=training),), methods, (0, 1))
     with Store.open(Path(sys.argv[1])) as store:
-        orders = WorkerOrders(store.path, left="tests.runner.fake_left", checkpoint_seconds=0)
-        finish = BenchmarkRun(wanted, prepare(wanted), fake_left).run(store, int(sys.argv[2]), "local", orders)
+        orders = WorkerOrders(store.path, trainer="tests.runner.fake_trainer", checkpoint_seconds=0)
+        finish = PreparedBenchmark(wanted, prepare(wanted), fake_trainer).run(store, int(sys.argv[2]), "local", orders)
     sys.exit(1 if finish.outcome.failures else 0)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dubio.core.errors import BadFile, UnknownName, UserError
-from dubio.runner.arguments import given_arguments
-from dubio.runner.benchmark import Benchmark, built_in, load_benchmark, parse_benchmark
-from dubio.runner.entries import TaskEntry
+from dubio.runner.benchmark_file import Benchmark, TaskEntry, benchmark_files, load_benchmark, parse_benchmark
 from dubio.runner.overrides import Overrides, parse_seeds, parse_setting
+from dubio.runner.prepare import explicit_arguments
 
 WHOLE = """
 name = "mine"
@@ -82,7 +81,7 @@ def test_what_is_wrong_is_named(tmp_path, old, new, words):
 
 
 def test_unknown_benchmarks_and_missing_files():
-    assert "quick" in built_in()
+    assert "quick" in benchmark_files()
     with pytest.raises(UnknownName, match="Did you mean 'quick'"):
         load_benchmark("quik")
     with pytest.raises(BadFile, match="cannot be read"):
@@ -94,7 +93,7 @@ def test_overrides(mine):
     changed = Overrides(
         methods=["deep-ensemble", "mc-dropout"],
         seeds=(0,),
-        network="mlp",
+        networks=["mlp"],
         settings=["epochs=5", "network.width=[1, 2]", "mc-dropout.samples=20", "task.novel=auto", "encoding.size = 8"],
     ).apply(mine)
     assert changed.methods == ("deep-ensemble", "mc-dropout")
@@ -120,7 +119,7 @@ def test_what_is_said_of_all_methods_stands_before_what_the_file_says_of_one():
     for order in (settings, settings[::-1]):
         changed = Overrides(settings=order).apply(plain)
         (task,) = changed.tasks
-        told = {name: given_arguments(changed, task, name) for name in changed.methods}
+        told = {name: explicit_arguments(changed, task, name) for name in changed.methods}
         assert {name: found["epochs"] for name, found in told.items()} == {
             "deterministic": 3, "mc-dropout": 3, "csgld": 6,
         }  # fmt: skip

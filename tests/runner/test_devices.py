@@ -16,7 +16,7 @@ from dubio.runner.local import LocalExecutor
 
 
 def told(orders: WorkerOrders, worker: int) -> str:
-    device: str = json.loads(orders.line(worker))["device"]
+    device: str = json.loads(orders.to_json(worker))["device"]
     return device
 
 
@@ -26,14 +26,14 @@ def test_workers_take_the_devices_in_turn(tmp_path: Path) -> None:
     assert told(WorkerOrders(tmp_path), 1) == "cpu"
 
 
-def test_who_follows_a_dead_worker_gets_its_seat(tmp_path: Path) -> None:
+def test_who_follows_a_dead_worker_gets_its_slot(tmp_path: Path) -> None:
     class Sitting:
-        def __init__(self, seat: int) -> None:
-            self.seat = seat
+        def __init__(self, slot: int) -> None:
+            self.slot = slot
 
     executor = LocalExecutor(3, WorkerOrders(tmp_path, devices=("a", "b", "c")), tmp_path)
     executor._workers = [Sitting(0), Sitting(2)]  # type: ignore[list-item]
-    assert executor._free_seat() == 1
+    assert executor._free_slot() == 1
 
 
 @pytest.mark.parametrize("name", ["cuda:97", "gpu", "", "meta"])

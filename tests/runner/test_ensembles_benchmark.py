@@ -9,14 +9,12 @@ import pytest
 
 from dubio.core.errors import UserError
 from dubio.core.registry import NETWORKS, TASKS
-from dubio.runner.arguments import make_method, method_arguments
-from dubio.runner.benchmark import Benchmark, load_benchmark
-from dubio.runner.cautions import cautions_on
-from dubio.runner.entries import TaskEntry
-from dubio.runner.left import load_left
+from dubio.runner.benchmark_file import Benchmark, TaskEntry, load_benchmark
+from dubio.runner.manifest import benchmark_warnings
 from dubio.runner.overrides import Overrides
 from dubio.runner.plan import make_plan
-from dubio.runner.setting import prepare
+from dubio.runner.prepare import make_method, method_arguments, prepare
+from dubio.runner.trainer import load_trainer
 
 torch = pytest.importorskip("torch")
 
@@ -41,7 +39,7 @@ def test_every_name_is_registered_and_every_recipe_can_be_made(preset: str) -> N
         for name, given in arguments.items():
             recipe = make_method(benchmark, name, given, {})
             assert (recipe.views is not None) == name.endswith("-tta")
-    assert cautions_on(benchmark) == ()
+    assert benchmark_warnings(benchmark) == ()
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -163,8 +161,8 @@ def test_shifted_test_sets_need_no_training_of_their_own(data_dir: Path, monkeyp
     whole = load_benchmark("ensembles", "small")
     settings = prepare(whole)
     assert [setting.name for setting in settings] == ["cifar10", "cifar10-shifted"]
-    plan = make_plan(whole, settings, load_left(), {})
-    home = {node.id for node in make_plan(whole, settings[:1], load_left(), {}).of_kind("fit")}
+    plan = make_plan(whole, settings, load_trainer(), {})
+    home = {node.id for node in make_plan(whole, settings[:1], load_trainer(), {}).of_kind("fit")}
     assert {node.id for node in plan.of_kind("fit")} == home
     few = [run for run in plan.runs if run.task == "cifar10-shifted" and run.member is not None]
     assert {run.spec["latest"] for run in few} == {5}

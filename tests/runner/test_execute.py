@@ -113,7 +113,7 @@ def test_a_fit_damaged_while_running_is_made_anew(fake_world, benchmark):
     weights = store.layout.directory("fits", fit_id) / "weights.safetensors"
     good = weights.read_bytes()
 
-    import dubio.runner.running as running
+    import dubio.runner.benchmark_run as running
 
     original = running.survey
 
@@ -125,7 +125,7 @@ def test_a_fit_damaged_while_running_is_made_anew(fake_world, benchmark):
     running.survey = damage_afterwards
     try:
         with Store.open(store.path) as opened:
-            finish = prepared.run(opened, 1, "local", WorkerOrders(store.path, left="tests.runner.fake_left"))
+            finish = prepared.run(opened, 1, "local", WorkerOrders(store.path, trainer="tests.runner.fake_trainer"))
     finally:
         running.survey = original
     assert not finish.outcome.failures
@@ -213,7 +213,7 @@ def test_a_full_disk_stops_the_run_with_a_reason(fake_world, benchmark):
 
 def test_a_worker_that_cannot_start_is_an_error(fake_world, benchmark):
     with Store.open(fake_world.path / "store") as store:
-        orders = WorkerOrders(store.path, left="no_such_module")
+        orders = WorkerOrders(store.path, trainer="no_such_module")
         with pytest.raises(DubioError, match="no_such_module"):
             fake_world.prepared(benchmark("plain")).run(store, 1, "local", orders)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dubio.runner import running
-from dubio.runner.fit_bounds import bound_cautions
+from dubio.runner import benchmark_run as running
+from dubio.runner.manifest import fit_warnings
 from dubio.store import Store
 
 
@@ -38,16 +38,16 @@ def test_a_sentence_for_every_value_that_some_fits_ended_at_the_edge_with(tmp_pa
             run_of("deterministic", fits[4], "0" * 64),  # whose fit is gone
             run_of("laplace", fits[3], task="other"),
         ]
-        scale, views = bound_cautions(store, runs)
-        assert bound_cautions(store, runs[3:]) == ()
-    assert scale.startswith("toy/net: of 2 of 4 Laplace fits (laplace, laplace-ensemble) the noise scale that")
-    assert "the greatest that was tried, 18;" in scale
-    assert "of 1 of 4 Laplace fits (laplace-ensemble) the noise scale for predictions with views" in views
-    assert "the least that was tried, 0.0056;" in views
+        scale, views = fit_warnings(store, runs)
+        assert fit_warnings(store, runs[3:]) == ()
+    assert scale.startswith("toy/net: in 2 of 3 fits with a search on validation (laplace, laplace-ensemble)")
+    assert "the best scale is the largest value tried, 18;" in scale
+    assert "in 1 of 3 fits with a search on validation (laplace-ensemble)" in views
+    assert "scale with views is the smallest value tried, 0.0056;" in views
 
 
 def test_it_is_among_the_advice_of_the_manifest_and_of_the_finish(fake_world, benchmark, monkeypatch):
-    monkeypatch.setattr(running, "bound_cautions", lambda store, runs: (f"{len(runs)} runs",))
+    monkeypatch.setattr(running, "fit_warnings", lambda store, runs: (f"{len(runs)} runs",))
     finish = fake_world.run(benchmark("plain"))
-    assert finish.cautions == ("2 runs",)
+    assert finish.warnings == ("2 runs",)
     assert finish.manifest["advice"][-1] == "2 runs"

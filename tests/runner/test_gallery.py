@@ -10,9 +10,8 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.metrics.extremes import extreme_rows
 from dubio.reporting.screening.facts import read_facts
-from dubio.runner.gallery import SHOWN, keep_pictures
-from dubio.runner.manifest import _facts
-from dubio.runner.thumbnails import png
+from dubio.runner.gallery import SHOWN, store_thumbnails, thumbnail
+from dubio.runner.manifest import subgroup_columns
 from dubio.tasks.fundus.layouts import OWN
 from dubio.tasks.fundus.photographs import Gathered
 
@@ -64,7 +63,7 @@ def keep(task: Task) -> dict[str, dict[int, bytes]]:
     store, setting = Kept(), SimpleNamespace(task=task, name=task.name, entry=SimpleNamespace(network="cnn"))
     runs = [{"task": "eyes", "network": "cnn", "method": method, "id": identifier}
             for method, identifier in (("a", "one"), ("a", "second"), ("b", "lost"))]  # fmt: skip
-    keep_pictures(store, [setting], runs)  # type: ignore[arg-type, list-item]
+    store_thumbnails(store, [setting], runs)  # type: ignore[arg-type, list-item]
     return store.pictures
 
 
@@ -76,13 +75,13 @@ def test_the_extreme_images_of_first_runs_are_kept_of_the_test_and_of_shifts_wit
         pictures, images = found[task.split(name).fingerprint], task.split(name).data.inputs
         assert list(pictures) == extreme_rows(predicted(name), count=SHOWN).rows.tolist()
         row = next(iter(pictures))
-        assert pictures[row] == png(np.asarray(images)[row])
+        assert pictures[row] == thumbnail(np.asarray(images)[row])
     assert keep(task_of("table")) == {}
 
 
 def test_facts_travel_through_the_manifest_and_touch_no_fingerprint() -> None:
     task = task_of()
-    told = read_facts(_facts(task), {split.name: len(split) for split in task.splits})
+    told = read_facts(subgroup_columns(task), {split.name: len(split) for split in task.splits})
     assert set(told) == {"test", "far", "noise-1", "noise-2", "hospital-2", "new"}
     assert told["far"]["site"].tolist() == task.split("far").data.facts["site"].tolist()
     some = task.split("test").data

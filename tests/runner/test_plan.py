@@ -7,24 +7,23 @@ from dataclasses import replace
 import pytest
 
 from dubio.core.errors import UnknownName, UserError
-from dubio.runner.benchmark import parse_benchmark
-from dubio.runner.entries import TaskEntry
-from dubio.runner.plan import make_plan, method_rows, titled
-from dubio.runner.setting import prepare
+from dubio.runner.benchmark_file import TaskEntry, parse_benchmark
+from dubio.runner.plan import default_title, make_plan, method_rows
+from dubio.runner.prepare import prepare
 from dubio.runner.tuning import combinations, plan_trials
-from tests.runner import fake_left
+from tests.runner import fake_trainer
 
 ALL = ("plain", "drop", "mc-drop", "plain-ensemble", "mc-drop-ensemble")
 
 
 def planned(benchmark, chosen=None):
-    return make_plan(benchmark, prepare(benchmark), fake_left, chosen or {})
+    return make_plan(benchmark, prepare(benchmark), fake_trainer, chosen or {})
 
 
 def test_members_and_sampling_share_weights(fake_world, benchmark):
     plan = planned(benchmark(*ALL))
     assert len(plan.of_kind("fit")) == 2 * 3 * 2  # two families, three members, two seeds
-    assert plan.asked == 2 * (1 + 1 + 1 + 3 + 3)
+    assert plan.unshared == 2 * (1 + 1 + 1 + 3 + 3)
     # plain, drop and mc-drop on three members each; the ensembles add none of their own
     assert len(plan.of_kind("predict")) == 2 * 3 * 3
     assert len(plan.of_kind("ensemble")) == 2 * 2
@@ -49,12 +48,12 @@ def test_needs_come_first_and_parents_are_planned(fake_world, benchmark):
         assert set(node.needs) <= seen
         seen.add(node.id)
     assert len(plan.of_kind("fit")) == 2  # the child's parent is the plain method's fit
-    assert plan.asked == 3  # the child, its parent and the plain method
+    assert plan.unshared == 3  # the child, its parent and the plain method
 
 
 def test_a_new_version_of_an_opaque_method_is_another_prediction(fake_world, benchmark, monkeypatch):
     before = planned(benchmark("opaque", seeds=(0,)))
-    monkeypatch.setattr(fake_left.OpaqueMethod, "version", 2, raising=False)
+    monkeypatch.setattr(fake_trainer.OpaqueMethod, "version", 2, raising=False)
     assert planned(benchmark("opaque", seeds=(0,))).nodes.keys().isdisjoint(before.nodes)
 
 
@@ -74,8 +73,8 @@ def test_family_is_the_single_method_an_ensemble_is_made_of(fake_world, benchmar
 
 
 def test_titles():
-    assert titled("mc-dropout-ensemble") == "MC dropout ensemble"
-    assert titled("deep-ensemble") == "Deep ensemble"
+    assert default_title("mc-dropout-ensemble") == "MC dropout ensemble"
+    assert default_title("deep-ensemble") == "Deep ensemble"
 
 
 def test_unknown_names_are_refused_with_the_nearest(fake_world, benchmark):
@@ -103,7 +102,7 @@ def test_trials_are_the_product_of_the_lists(fake_world, benchmark):
         {"a": 1, "b": 3}, {"a": 1, "b": 4}, {"a": 2, "b": 3}, {"a": 2, "b": 4},
     ]  # fmt: skip
     wanted = replace(benchmark("plain", "drop"), tune={"plain": {"lr": (0.1, 0.2, 0.3)}})
-    plan, trials = plan_trials(wanted, prepare(wanted), fake_left)
+    plan, trials = plan_trials(wanted, prepare(wanted), fake_trainer)
     assert [trial.arguments for trial in trials] == [{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}]
     assert len(plan.of_kind("fit")) == 3
 
@@ -111,10 +110,10 @@ def test_trials_are_the_product_of_the_lists(fake_world, benchmark):
 def test_tuning_what_does_not_change_the_fit_is_refused(fake_world, benchmark):
     wanted = replace(benchmark("mc-drop"), tune={"mc-drop": {"samples": (5, 10)}})
     with pytest.raises(UserError, match="same fit"):
-        plan_trials(wanted, prepare(wanted), fake_left)
+        plan_trials(wanted, prepare(wanted), fake_trainer)
     wanted = replace(benchmark("opaque"), tune={"opaque": {}})
     with pytest.raises(UserError, match="recipes"):
-        plan_trials(wanted, prepare(wanted), fake_left)
+        plan_trials(wanted, prepare(wanted), fake_trainer)
 
 
 def test_an_entry_called_otherwise_shares_the_trainings_and_predicts_with_fewer_samples(fake_world, benchmark):

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from dubio.runner import progress
 from dubio.runner.plan import Node
-from dubio.runner.progress import Clock, LiveProgress, LogProgress, spoken
+from dubio.runner.progress import Clock, LiveProgress, LogProgress, duration
 
 
 def node(identifier: str, kind: str = "fit") -> Node:
@@ -18,7 +18,7 @@ def node(identifier: str, kind: str = "fit") -> Node:
 
 @pytest.mark.parametrize(("seconds", "words"), [(3.4, "3 s"), (89, "89 s"), (600, "10 min"), (9000, "2.5 h")])
 def test_spoken(seconds, words):
-    assert spoken(seconds) == words
+    assert duration(seconds) == words
 
 
 def test_the_clock_goes_by_the_estimate_first_and_then_by_experience(monkeypatch):
@@ -26,15 +26,15 @@ def test_the_clock_goes_by_the_estimate_first_and_then_by_experience(monkeypatch
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     clock = Clock()
     clock.begin(80.0)
-    assert clock.left(0.0, jobs=2) is None
+    assert clock.remaining(0.0, jobs=2) is None
     now[0] += 2
-    assert clock.left(0.0, jobs=2) == 40.0
+    assert clock.remaining(0.0, jobs=2) == 40.0
     # a quarter of the work has taken 30 s, so three quarters take 90
     now[0] += 28
-    clock.done(10.0)
-    assert clock.left(10.0, jobs=2) == pytest.approx(90.0)
-    clock.done(70.0)
-    assert clock.left(0.0, jobs=2) == 0.0
+    clock.finish(10.0)
+    assert clock.remaining(10.0, jobs=2) == pytest.approx(90.0)
+    clock.finish(70.0)
+    assert clock.remaining(0.0, jobs=2) == 0.0
 
 
 def test_a_log_has_a_line_for_every_training_and_every_failure():
@@ -45,12 +45,12 @@ def test_a_log_has_a_line_for_every_training_and_every_failure():
         ("a", "fit", "done", ""), ("b", "predict", "done", ""), ("c", "predict", "failed", "no luck"),
     ):  # fmt: skip
         log.start(node(identifier, kind))
-        log.tell(node(identifier, kind), 0.5, "half")
+        log.update(node(identifier, kind), 0.5, "half")
         log.end(node(identifier, kind), state, words)  # type: ignore[arg-type]
     log.close()
     lines = [line.partition(" ")[2] for line in sink.getvalue().splitlines()]
     assert lines == [
-        "3 to make, 2 there already, 1 job",
+        "3 to make, 2 already in the store, 1 job",
         "done in 0 s: fit of toy/net: a (1/3)",
         "failed: predict of toy/net: c: no luck",
     ]
@@ -61,7 +61,7 @@ def test_the_live_display_shows_what_is_running_and_ends_clean():
     live = LiveProgress({"a": 1.0}, Console(file=sink, force_terminal=True, width=100))
     live.begin(2, 0, 2.0, 1)
     live.start(node("a [1]"))
-    live.tell(node("a [1]"), 0.5, "epoch 3")
+    live.update(node("a [1]"), 0.5, "epoch 3")
     live._live.refresh()
     live.end(node("a [1]"), "failed", "the loss is [nan]")  # type: ignore[arg-type]
     live.close()

@@ -12,14 +12,13 @@ from dubio.core.errors import UserError
 from dubio.core.registry import METHODS, TASKS, task
 from dubio.core.registry import method as registered
 from dubio.core.types import Examples, SourceCard, Split, Task
-from dubio.runner.benchmark import Benchmark, load_benchmark
+from dubio.runner.benchmark_file import Benchmark, TaskEntry, load_benchmark
+from dubio.runner.benchmark_run import PreparedBenchmark
 from dubio.runner.costs import check_fits, stored_samples
-from dubio.runner.entries import TaskEntry
 from dubio.runner.executor import WorkerOrders
-from dubio.runner.left import load_left
 from dubio.runner.plan import make_plan, method_rows
-from dubio.runner.running import BenchmarkRun
-from dubio.runner.setting import prepare
+from dubio.runner.prepare import prepare
+from dubio.runner.trainer import load_trainer
 from dubio.store import Store
 
 pytest.importorskip("torch")
@@ -53,9 +52,9 @@ def test_eighteen_set_ups_with_five_members_are_25_trainings(small_task):
         "all", (TaskEntry("small", "mlp"),), names, (0,), {name: {"members": 5} for name in ensembles}
     )
     settings = prepare(benchmark)
-    plan = make_plan(benchmark, settings, load_left(), {})
+    plan = make_plan(benchmark, settings, load_trainer(), {})
     assert len(plan.of_kind("fit")) == 25
-    assert plan.asked == 9 * 5 + 9 == 54
+    assert plan.unshared == 9 * 5 + 9 == 54
     singles = [name for name in names if name not in ensembles]
     for name in singles:
         assert [run.member for run in plan.runs if run.method == name] == [0, 1, 2, 3, 4]
@@ -69,7 +68,7 @@ def test_the_disk_forecast_counts_every_sample_that_is_stored(small_task):
     cycled = {"epochs": 6, "cycles": 2, "samples_per_cycle": 2, "sampling_epochs": 2}
     given = {"deterministic": {"epochs": 1}, "mc-dropout": {"epochs": 1, "samples": 3}, "csgld": cycled}
     benchmark = Benchmark("all", (TaskEntry("small", "mlp"),), tuple(given), (0,), given)
-    settings, left = prepare(benchmark), load_left()
+    settings, left = prepare(benchmark), load_trainer()
     plan = make_plan(benchmark, settings, left, {})
     found = {}
     for node in plan.of_kind("predict"):
@@ -80,7 +79,7 @@ def test_the_disk_forecast_counts_every_sample_that_is_stored(small_task):
         found[node.method] = stored_samples(node.spec, fit)
     assert found == {"deterministic": 1, "mc-dropout": 3, "csgld": 4}
     weightless = SimpleNamespace(**{**vars(left), "estimate": lambda *_, **__: {"seconds": 0.0, "bytes": 0.0}})
-    ahead = BenchmarkRun(benchmark, settings, weightless).forecast(None, 1)
+    ahead = PreparedBenchmark(benchmark, settings, weightless).forecast(None, 1)
     rows = sum(len(split) for split in settings[0].predicted)
     assert ahead.bytes == 4 * sum(found.values()) * rows * len(settings[0].task.classes)
 
@@ -108,7 +107,7 @@ def test_what_could_not_be_finished_is_refused_before_anything_is_trained(
 
     entry = TaskEntry("small", "mlp", network_arguments={"hidden": [4096]})
     benchmark = Benchmark("early", (entry,), ("deterministic", method), (0,), {method: given})
-    run = BenchmarkRun(benchmark, prepare(benchmark), load_left())
+    run = PreparedBenchmark(benchmark, prepare(benchmark), load_trainer())
     refused = rf"small with mlp, method '{method}' \(--set {method}\.KEY=VALUE\): .*{reason}"
     with pytest.raises(UserError, match=refused):
         run.forecast(None, 1)
@@ -123,7 +122,7 @@ def test_a_network_with_a_bug_is_not_found_out_here(small_task):
         raise ZeroDivisionError
 
     benchmark = Benchmark("broken", (TaskEntry("small", "mlp"),), ("laplace",), (0,), {})
-    settings, left = prepare(benchmark), load_left()
+    settings, left = prepare(benchmark), load_trainer()
     fits = make_plan(benchmark, settings, left, {}).of_kind("fit")
     check_fits(fits, settings, SimpleNamespace(check=broken))
 

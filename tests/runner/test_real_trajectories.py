@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dubio.runner.benchmark import load_benchmark
+from dubio.runner.benchmark_file import load_benchmark
+from dubio.runner.benchmark_run import PreparedBenchmark
 from dubio.runner.executor import WorkerOrders
-from dubio.runner.left import load_left
 from dubio.runner.overrides import Overrides
-from dubio.runner.running import BenchmarkRun
-from dubio.runner.setting import prepare
+from dubio.runner.prepare import prepare
+from dubio.runner.trainer import load_trainer
 from dubio.store import Store, index
 from dubio.store.sweeping import verify
 
@@ -84,7 +84,8 @@ def test_batch_norm_and_augmentation_give_the_same_bits_whatever_the_jobs(tmp_pa
     settings, found = prepare(benchmark), []
     for jobs in (1, 2):
         with Store.open(tmp_path / f"store{jobs}") as store:
-            finish = BenchmarkRun(benchmark, settings, load_left()).run(store, jobs, "local", WorkerOrders(store.path))
+            prepared = PreparedBenchmark(benchmark, settings, load_trainer())
+            finish = prepared.run(store, jobs, "local", WorkerOrders(store.path))
             assert finish.outcome.failures == {}
             assert verify(store) == ()
             found.append({key: bits(store.read_fit(key).tensors) for key in store.ids("fits")})

@@ -9,16 +9,13 @@ import pytest
 
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.registry import METHODS, NETWORKS, TASKS
-from dubio.runner.arguments import method_arguments, method_networks
-from dubio.runner.benchmark import load_benchmark, parse_benchmark
-from dubio.runner.cautions import cautions_on
+from dubio.runner.benchmark_file import load_benchmark, parse_benchmark
 from dubio.runner.execute import Outcome
-from dubio.runner.left import load_left
-from dubio.runner.manifest import make_manifest
-from dubio.runner.overrides import Overrides
+from dubio.runner.manifest import benchmark_warnings, make_manifest
+from dubio.runner.overrides import Overrides, verified_tasks
 from dubio.runner.plan import make_plan, method_rows
-from dubio.runner.setting import prepare, prepare_what_is_here
-from dubio.runner.told import read_verified
+from dubio.runner.prepare import method_arguments, method_networks, prepare, prepare_available
+from dubio.runner.trainer import load_trainer
 from dubio.runner.tuning import plan_trials
 
 pytest.importorskip("torch")
@@ -51,7 +48,7 @@ def test_every_name_is_registered_and_every_argument_known(preset):
         TASKS.entry(entry.name).check(entry.arguments)
         NETWORKS.entry(entry.network).check(entry.network_arguments)
         assert method_arguments(benchmark, entry).keys() == set(benchmark.methods_of(entry))
-    assert cautions_on(benchmark) == ()
+    assert benchmark_warnings(benchmark) == ()
 
 
 @pytest.mark.parametrize("size", PAPER)
@@ -87,14 +84,14 @@ def test_the_small_preset_is_the_default():
 
 
 def told(benchmark, **arguments):
-    return Overrides(about_data=arguments).apply(benchmark)
+    return Overrides(data_options=arguments).apply(benchmark)
 
 
 def test_mc_dropout_and_the_ensembles_share_their_fits(eyes):
     benchmark = told(load_benchmark("retina"), data=eyes, shift="quality")
     settings = prepare(benchmark)
     first = {(0, method): {key: values[0] for key, values in lists.items()} for method, lists in benchmark.tune.items()}
-    plan = make_plan(benchmark, settings, load_left(), first)
+    plan = make_plan(benchmark, settings, load_trainer(), first)
     # three regularised members, one of mean-field VI and one of concrete dropout, in three seeds
     assert len(plan.of_kind("fit")) == 3 * 5
     fits = {name: {run.fits for run in plan.runs if run.method == name} for name in benchmark.methods}
@@ -115,9 +112,9 @@ def test_mc_dropout_and_the_ensembles_share_their_fits(eyes):
 def test_ensembles_that_the_small_preset_leaves_out_can_be_asked_for_and_share_the_fits(eyes):
     def fits_of(*methods):
         benchmark = load_benchmark("retina", None, methods)
-        asked = Overrides(methods=methods, seeds=(0,), about_data={"data": eyes, "shift": "quality"}).apply(benchmark)
+        asked = Overrides(methods=methods, seeds=(0,), data_options={"data": eyes, "shift": "quality"}).apply(benchmark)
         settings = prepare(asked)
-        plan = make_plan(asked, settings, load_left(), {(0, name): {"l2": 5e-5} for name in asked.tune})
+        plan = make_plan(asked, settings, load_trainer(), {(0, name): {"l2": 5e-5} for name in asked.tune})
         return asked, {node.id: node.spec for node in plan.of_kind("fit")}
 
     vi, single = fits_of("mean-field-vi")
@@ -134,7 +131,7 @@ def test_ensembles_that_the_small_preset_leaves_out_can_be_asked_for_and_share_t
 
 def test_methods_with_the_same_fits_have_the_same_trials(eyes):
     benchmark = told(load_benchmark("retina"), data=eyes, shift="quality")
-    plan, trials = plan_trials(benchmark, prepare(benchmark), load_left())
+    plan, trials = plan_trials(benchmark, prepare(benchmark), load_trainer())
     assert len(trials) == 3 * 5
     assert len(plan.of_kind("fit")) == 3 * 2
 
@@ -151,18 +148,18 @@ def test_methods_with_the_same_fits_have_the_same_trials(eyes):
     ],
 )
 def test_shifts_and_targets_are_told(eyes, arguments, names):
-    found = prepare_what_is_here(told(load_benchmark("retina"), data=eyes, **arguments))
-    assert [setting.name for setting in found.settings] == names
+    found = prepare_available(told(load_benchmark("retina"), data=eyes, **arguments))
+    assert [setting.name for setting in found.tasks] == names
     assert found.skipped == ()
 
 
 def test_data_that_names_no_quality_is_run_without_that_shift(tmp_path):
     data = arrays(tmp_path / "plain.npz", quality=False)
-    found = prepare_what_is_here(told(load_benchmark("retina"), data=data))
-    assert [[split.name for split in setting.task.of_kind("shift")] for setting in found.settings] == [[], ["severe"]]
+    found = prepare_available(told(load_benchmark("retina"), data=data))
+    assert [[split.name for split in setting.task.of_kind("shift")] for setting in found.tasks] == [[], ["severe"]]
     other = arrays(tmp_path / "elsewhere.npz", patients=30)
-    found = prepare_what_is_here(told(load_benchmark("retina", "64"), data=data, shift_data=other))
-    (setting,) = found.settings
+    found = prepare_available(told(load_benchmark("retina", "64"), data=data, shift_data=other))
+    (setting,) = found.tasks
     assert (setting.name, [split.name for split in setting.task.of_kind("shift")]) == (
         "retina-elsewhere", ["elsewhere"],
     )  # fmt: skip
@@ -170,11 +167,11 @@ def test_data_that_names_no_quality_is_run_without_that_shift(tmp_path):
 
 def test_data_without_severe_grades_leaves_that_task_out(tmp_path):
     benchmark = told(load_benchmark("retina"), data=arrays(tmp_path / "mild.npz", grades=3))
-    found = prepare_what_is_here(benchmark)
-    assert [setting.name for setting in found.settings] == ["retina"]
+    found = prepare_available(benchmark)
+    assert [setting.name for setting in found.tasks] == ["retina"]
     assert "no severe" in str(found.skipped[0].reason)
     with pytest.raises(UserError, match="no severe"):
-        prepare_what_is_here(told(benchmark, shift="severity"))
+        prepare_available(told(benchmark, shift="severity"))
 
 
 def test_what_no_task_is_told_is_refused():
@@ -182,13 +179,13 @@ def test_what_no_task_is_told_is_refused():
         told(load_benchmark("quick"), data="mine.csv")
     with pytest.raises(UserError, match="no task of benchmark 'retina' has an argument 'label'; they have data, size"):
         told(load_benchmark("retina"), label="class")
-    with pytest.raises(UserError, match="--verify speaks of your own data"):
-        read_verified(load_benchmark("quick"))
+    with pytest.raises(UserError, match="--verify.*your own data"):
+        verified_tasks(load_benchmark("quick"))
 
 
 def test_files_are_verified_here_and_not_by_workers(eyes):
     benchmark = told(load_benchmark("retina"), data=eyes)
-    read = read_verified(benchmark)
+    read = verified_tasks(benchmark)
     assert [read[place].name for place in read] == ["retina", "retina-severity"]
     assert all("verify" not in entry.arguments for entry in benchmark.tasks)
 

@@ -8,14 +8,14 @@ import pytest
 
 from dubio.core.errors import MissingExtra, UnknownName, UserError
 from dubio.core.registry import network, task
-from dubio.runner.entries import TaskEntry
+from dubio.runner.benchmark_file import TaskEntry
+from dubio.runner.benchmark_run import PreparedBenchmark
 from dubio.runner.manifest import manifest_key
 from dubio.runner.overrides import Overrides
-from dubio.runner.running import BenchmarkRun
-from dubio.runner.setting import prepare, prepare_what_is_here
+from dubio.runner.prepare import prepare, prepare_available
 from dubio.store import Store
 from dubio.tasks.sources.locate import DataMissing
-from tests.runner import fake_left
+from tests.runner import fake_trainer
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def world(fake_world):
     @task("lying")
     def lying(*, data_dir: str | None = None, setting: str = "in-domain"):
         """The toy task, from a folder."""
-        return replace(fake_left.toy(), name="lying")
+        return replace(fake_trainer.toy(), name="lying")
 
-    network("other-net", inputs="table")(fake_left.toy_net)
+    network("other-net", inputs="table")(fake_trainer.toy_net)
     return fake_world
 
 
@@ -49,14 +49,14 @@ def test_what_is_not_here_is_left_out_and_recorded(world, benchmark):
     tasks = (TaskEntry("far-away", "toy-net"), *wanted.tasks, TaskEntry("far-away", "other-net"),
              TaskEntry("far-away", "toy-net", arguments=novelty))  # fmt: skip
     wanted = replace(wanted, tasks=tasks)
-    found = prepare_what_is_here(wanted)
+    found = prepare_available(wanted)
     assert world.reads == ["in-domain", "novelty"]  # once for two networks
-    assert [setting.index for setting in found.settings] == [0]
+    assert [setting.index for setting in found.tasks] == [0]
     with Store.open(world.path / "store") as store:
         from dubio.runner.executor import WorkerOrders
 
-        run = BenchmarkRun(wanted, found.settings, fake_left, found.skipped)
-        finish = run.run(store, 1, "local", WorkerOrders(store.path, left="tests.runner.fake_left"))
+        run = PreparedBenchmark(wanted, found.tasks, fake_trainer, found.skipped)
+        finish = run.run(store, 1, "local", WorkerOrders(store.path, trainer="tests.runner.fake_trainer"))
     assert not finish.outcome.failures
     assert [(item["task"], item["network"]) for item in finish.manifest["skipped"]] == [
         ("far-away", "toy-net"), ("far-away", "other-net"), ("far-away-novelty", "toy-net"),
@@ -70,22 +70,22 @@ def test_what_is_not_here_is_left_out_and_recorded(world, benchmark):
 def test_nothing_left_is_an_error(world, benchmark):
     wanted = replace(benchmark("plain"), tasks=(TaskEntry("far-away", "toy-net"),))
     with pytest.raises(DataMissing, match="not on this machine") as caught:
-        prepare_what_is_here(wanted)
+        prepare_available(wanted)
     assert caught.value.exit_code == 2
 
 
 def test_a_network_whose_packages_are_missing_is_left_out(world, benchmark, monkeypatch):
-    from dubio.runner import setting
+    from dubio.runner import prepare as prepare_module
 
-    def settled(entry, arguments):
+    def resolve_arguments(entry, arguments):
         if entry.name == "other-net":
             raise MissingExtra("network 'other-net'", "bert")
         return dict(arguments)
 
-    monkeypatch.setattr(setting, "settled", settled)
+    monkeypatch.setattr(prepare_module, "resolve_arguments", resolve_arguments)
     wanted = benchmark("plain")
     wanted = replace(wanted, tasks=(*wanted.tasks, replace(wanted.tasks[0], network="other-net")))
-    found = prepare_what_is_here(wanted)
+    found = prepare_available(wanted)
     assert [item.entry.network for item in found.skipped] == ["other-net"]
     assert "dubio[bert]" in str(found.skipped[0].reason)
 
@@ -93,9 +93,9 @@ def test_a_network_whose_packages_are_missing_is_left_out(world, benchmark, monk
 def test_a_mistake_is_no_reason_to_go_on(world, benchmark):
     wanted = benchmark("plain")
     with pytest.raises(UserError, match="cal must be a share"):
-        prepare_what_is_here(replace(wanted, tasks=(*wanted.tasks, TaskEntry("broken", "toy-net"))))
+        prepare_available(replace(wanted, tasks=(*wanted.tasks, TaskEntry("broken", "toy-net"))))
     with pytest.raises(UnknownName, match="Did you mean 'setting'"):
-        prepare_what_is_here(
+        prepare_available(
             replace(wanted, tasks=(TaskEntry("far-away", "toy-net", arguments={"seting": "novelty"}),))
         )
     assert world.reads == []  # arguments are checked before anything is read
@@ -104,9 +104,9 @@ def test_a_mistake_is_no_reason_to_go_on(world, benchmark):
 def test_what_is_tuned_is_checked_before_anything_is_read(world, benchmark):
     wanted = replace(benchmark("plain"), tasks=(TaskEntry("far-away", "toy-net"),))
     with pytest.raises(UnknownName, match="Did you mean 'epochs'"):
-        prepare_what_is_here(replace(wanted, tune={"plain": {"epoch": (1, 2)}}))
+        prepare_available(replace(wanted, tune={"plain": {"epoch": (1, 2)}}))
     with pytest.raises(UserError, match="epochs must be a whole number"):
-        prepare_what_is_here(replace(wanted, tune={"plain": {"epochs": (1, "many")}}))
+        prepare_available(replace(wanted, tune={"plain": {"epochs": (1, "many")}}))
     assert world.reads == []
 
 

@@ -7,12 +7,11 @@ import pytest
 
 from dubio.core.registry import METHODS, NETWORKS, TASKS, task
 from dubio.core.types import Examples, SourceCard, Split, Task
-from dubio.runner.arguments import method_arguments
-from dubio.runner.benchmark import load_benchmark
-from dubio.runner.left import load_left
+from dubio.runner.benchmark_file import load_benchmark
 from dubio.runner.overrides import Overrides
 from dubio.runner.plan import make_plan, method_rows
-from dubio.runner.setting import prepare
+from dubio.runner.prepare import method_arguments, prepare
+from dubio.runner.trainer import load_trainer
 
 pytest.importorskip("torch")
 
@@ -68,9 +67,9 @@ def tiny_corpora(monkeypatch):
 @pytest.mark.parametrize(("preset", "base", "sampled"), [("paper", 25, 2), ("small", 15, 2)])
 def test_the_textcnn_entries_are_planned(tiny_corpora, preset, base, sampled):
     """Five families of M members, and the two samplers where the preset has them."""
-    benchmark = Overrides(network="textcnn").apply(load_benchmark("text", preset))
+    benchmark = Overrides(networks=["textcnn"]).apply(load_benchmark("text", preset))
     settings = prepare(benchmark)
-    plan = make_plan(benchmark, settings, load_left(), {})
+    plan = make_plan(benchmark, settings, load_trainer(), {})
     fits = {setting.name: 0 for setting in settings}
     for node in plan.of_kind("fit"):
         fits[node.task_name] += 1
@@ -85,13 +84,13 @@ def test_the_textcnn_entries_are_planned(tiny_corpora, preset, base, sampled):
 @pytest.mark.parametrize(("preset", "fits"), [("paper", 42), ("small", 30)])
 def test_sngp_shares_the_fits_of_s_15_with_its_ensembles(tiny_corpora, preset, fits):
     """Three families of base models with M members, three of SNGP at five multipliers, M − 1 more of each at 15."""
-    chosen = Overrides(network="textcnn-v2", tasks=["clinc"]).apply(load_benchmark("text", preset))
+    chosen = Overrides(networks=["textcnn-v2"], tasks=["clinc"]).apply(load_benchmark("text", preset))
     settings = prepare(chosen)
-    plan = make_plan(chosen, settings, load_left(), {})
+    plan = make_plan(chosen, settings, load_trainer(), {})
     assert len(plan.of_kind("fit")) == fits
     rows = {row.name: row for row in method_rows(chosen, settings, plan)}
     assert rows["sngp-ensemble"].family == "sngp-s15"
     assert rows["mc-sngp-concrete-dropout-ensemble"].family == "mc-sngp-concrete-dropout-s15"
     assert rows["sngp-s5"].title == "SNGP, spectral = 5"
-    only = Overrides(network="textcnn-v2", tasks=["clinc"], methods=["sngp"]).apply(load_benchmark("text", preset))
+    only = Overrides(networks=["textcnn-v2"], tasks=["clinc"], methods=["sngp"]).apply(load_benchmark("text", preset))
     assert only.all_methods == ("sngp-s1", "sngp-s2", "sngp-s5", "sngp-s10", "sngp-s15")

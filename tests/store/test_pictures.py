@@ -8,31 +8,39 @@ import pytest
 from PIL import Image
 
 from dubio.core.errors import StoreError
-from dubio.runner.thumbnails import png, small_copy
+from dubio.runner.gallery import thumbnail
 from dubio.store import Store
 
 SPLIT = "ab" * 32
 
 
+def decoded(png: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(png)))
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_a_picture_is_read_back_as_it_was(channels: int) -> None:
     image = np.random.default_rng(0).integers(0, 256, (5, 7, channels), dtype=np.uint8)
-    read = np.asarray(Image.open(io.BytesIO(png(image))))
-    assert (read.reshape(image.shape) == image).all()
-    assert png(image) == png(image)
+    assert (decoded(thumbnail(image)).reshape(image.shape) == image).all()
+    assert thumbnail(image) == thumbnail(image)
 
 
 def test_a_small_copy_averages_blocks() -> None:
     image = np.random.default_rng(0).integers(0, 256, (130, 90, 3), dtype=np.uint8)
-    small = small_copy(image)
-    assert small.shape == (43, 30, 3)
+    small = decoded(thumbnail(image))
+    assert small.shape == (44, 30, 3)
     assert small[2, 1] == pytest.approx(image[6:9, 3:6].mean(axis=(0, 1)), abs=0.51)
-    assert small_copy(image[:64, :64]) is not image
-    assert (small_copy(image[:64, :64]) == image[:64, :64]).all()
+    assert (decoded(thumbnail(image[:64, :64])) == image[:64, :64]).all()
+
+
+def test_a_very_long_image_keeps_a_pixel() -> None:
+    small = decoded(thumbnail(np.full((2, 1000, 3), 7, dtype=np.uint8)))
+    assert small.shape == (1, 63, 3)
+    assert (small == 7).all()
 
 
 def test_pictures_are_kept_by_split_and_row_and_strangers_are_passed_over(tmp_path: Path) -> None:
-    one, other = (png(np.full((2, 2, 1), grey, dtype=np.uint8)) for grey in (1, 2))
+    one, other = (thumbnail(np.full((2, 2, 1), grey, dtype=np.uint8)) for grey in (1, 2))
     with Store.open(tmp_path / "store") as store:
         store.write_pictures(SPLIT, {3: one, 10: other})
         store.write_pictures(SPLIT, {3: other})

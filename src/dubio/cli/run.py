@@ -13,7 +13,7 @@ from dubio.cli.run_printing import print_forecast, print_results, say_first
 from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
-    from dubio.runner.running import BenchmarkRun, Finish
+    from dubio.runner.benchmark_run import PreparedBenchmark, RunOutcome
     from dubio.store import Store
 
 OWN = (
@@ -160,8 +160,10 @@ def run(
     try:
         prepared = _prepare(given)
         say_first(prepared)
-        places = _devices(devices)
-        count = jobs or (len(places) if devices else _cores())
+        from dubio.runner.benchmark_run import check_devices, default_jobs
+
+        places = check_devices(devices)
+        count = jobs or default_jobs(devices)
         if dry_run:
             print_forecast(prepared, store, count, places[0], as_json=json)
             return
@@ -175,61 +177,29 @@ def run(
         raise typer.Exit(1)
 
 
-def _prepare(given: dict[str, Any]) -> BenchmarkRun:
+def _prepare(given: dict[str, Any]) -> PreparedBenchmark:
     """Read the benchmark or the user's data and everything they name."""
     from dubio.cli.data import arguments_of
-    from dubio.core.registry import load_entry_points, load_plugin
-    from dubio.runner.benchmark import load_benchmark
-    from dubio.runner.left import load_left
-    from dubio.runner.overrides import Overrides, parse_seeds
-    from dubio.runner.own import own_benchmark
-    from dubio.runner.running import BenchmarkRun
-    from dubio.runner.setting import prepare_what_is_here
-    from dubio.runner.told import read_verified
+    from dubio.runner.benchmark_run import prepare_run
 
-    _check_asked(given)
-    load_entry_points()
-    for path in given["plugin"] or ():
-        load_plugin(path)
-    known = {}
-    told = arguments_of({key: given[key] for key in ("data", *OWN, *TOLD)})
-    if given["benchmark"] is not None:
-        benchmark = load_benchmark(given["benchmark"], given["preset"], given["method"] or ())
-    else:
-        benchmark, known[0] = own_benchmark(told)
-    overrides = Overrides(
+    return prepare_run(
+        given["benchmark"],
         tasks=given["task"] or (),
         methods=given["method"] or (),
-        seeds=parse_seeds(given["seeds"]) if given["seeds"] else (),
-        network=given["network"],
+        networks=[given["network"]] if given["network"] else (),
+        seeds=given["seeds"] or None,
+        preset=given["preset"],
         settings=given["set"] or (),
+        data_options=arguments_of({key: given[key] for key in ("data", *OWN, *TOLD)}),
         data_dir=given["data_dir"],
-        about_data=told if given["benchmark"] is not None else {},
+        plugins=given["plugin"] or (),
+        verify=given["verify"],
     )
-    changed = overrides.apply(benchmark)
-    read = known if changed.tasks[0].arguments == benchmark.tasks[0].arguments else {}
-    if given["verify"]:
-        read = read_verified(changed)
-    found = prepare_what_is_here(changed, read)
-    return BenchmarkRun(changed, found.settings, load_left(), found.skipped)
-
-
-def _check_asked(given: dict[str, Any]) -> None:
-    """Refuse options that do not go together: a benchmark, or the user's own data."""
-    from dubio.runner.benchmark import built_in
-
-    if given["benchmark"] is not None:
-        return
-    if given["data"] is None:
-        raise UserError(f"name a benchmark ({', '.join(built_in())}, or a TOML file) or give --data, one of the two.")
-    asked = [name for name in ("preset", "data_dir", *TOLD, "verify") if given[name] not in (None, False)]
-    if asked:
-        raise UserError(f"--{asked[0].replace('_', '-')} speaks of a benchmark; it does not go with --data alone.")
 
 
 def _carry_out(
-    prepared: BenchmarkRun, given: dict[str, Any], jobs: int, devices: Sequence[str]
-) -> tuple[Finish, Store]:
+    prepared: PreparedBenchmark, given: dict[str, Any], jobs: int, devices: Sequence[str]
+) -> tuple[RunOutcome, Store]:
     from dubio.runner.executor import WorkerOrders
     from dubio.store import Store
 
@@ -241,8 +211,8 @@ def _carry_out(
         store.close()
     for words in finish.damaged:
         say(f"not used by this run, but damaged: {words}")
-    for words in finish.cautions:
-        say(f"caution: {words}")
+    for warning in finish.warnings:
+        say(f"caution: {warning}")
     return finish, store
 
 
@@ -252,23 +222,3 @@ def _make_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
         raise UserError(f"--out {str(out)!r} cannot be made: {fault.strerror}.") from fault
-
-
-def _devices(given: str | None) -> tuple[str, ...]:
-    """The devices a user names, each of them there."""
-    from dubio.runner.executor import CPU
-
-    if given is None:
-        return (CPU,)
-    from dubio.methods.devices import check_device
-
-    return tuple(check_device(name.strip()) for name in given.split(","))
-
-
-def _cores() -> int:
-    """The cores this process may use."""
-    import os
-
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

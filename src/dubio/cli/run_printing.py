@@ -11,19 +11,20 @@ import typer
 from dubio.cli.output import print_json, say
 
 if TYPE_CHECKING:
-    from dubio.runner.running import BenchmarkRun, Finish, Forecast
+    from dubio.runner.benchmark_run import PreparedBenchmark, RunOutcome
+    from dubio.runner.costs import Forecast
     from dubio.store import Store
 
 MEGABYTE = 1e6
 
 
-def say_first(prepared: BenchmarkRun) -> None:
+def say_first(prepared: PreparedBenchmark) -> None:
     """What is worth knowing before anything is trained: what is left out, notes on the data, cautions."""
     say_skipped(item.to_json() for item in prepared.skipped)
     notes: dict[str, None] = {}
-    for setting in prepared.settings:
-        notes |= dict.fromkeys(f"{setting.name}: {note}" for note in setting.task.notes)
-    for note in (*notes, *(f"caution: {words}" for words in prepared.cautions)):
+    for task in prepared.tasks:
+        notes |= dict.fromkeys(f"{task.name}: {note}" for note in task.task.notes)
+    for note in (*notes, *(f"caution: {warning}" for warning in prepared.warnings)):
         say(note)
 
 
@@ -36,11 +37,11 @@ def say_skipped(skipped: Iterable[Mapping[str, str]]) -> None:
         say(f"skipped: {', '.join(tasks)}: {reason}")
 
 
-def print_forecast(prepared: BenchmarkRun, path: Path, jobs: int, device: str, *, as_json: bool) -> None:
+def print_forecast(prepared: PreparedBenchmark, path: Path, jobs: int, device: str, *, as_json: bool) -> None:
     """What would be done, in all and task by task."""
     from dataclasses import asdict
 
-    from dubio.runner.progress import spoken
+    from dubio.runner.progress import duration
     from dubio.store import Store
 
     store = Store.open(path, create=False) if (path / "store.json").exists() else None
@@ -57,7 +58,7 @@ def print_forecast(prepared: BenchmarkRun, path: Path, jobs: int, device: str, *
     left = _counted(ahead.trainings_left, "training"), _counted(ahead.predictions_left, "prediction")
     typer.echo(f"to be made    {', '.join(left)}")
     workers = _counted(jobs, "job")
-    typer.echo(f"time          about {spoken(ahead.seconds)} at most with {workers}; early stopping ends sooner")
+    typer.echo(f"time          about {duration(ahead.seconds)} at most with {workers}; early stopping ends sooner")
     typer.echo(f"disk          about {ahead.bytes / MEGABYTE:.0f} MB in {path}")
     if len(ahead.tasks) > 1:
         _print_tasks(ahead)
@@ -73,7 +74,7 @@ def _print_tasks(ahead: Forecast) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from dubio.runner.progress import spoken
+    from dubio.runner.progress import duration
 
     table = Table(box=SIMPLE, pad_edge=False)
     table.add_column("task", no_wrap=True)
@@ -82,11 +83,11 @@ def _print_tasks(ahead: Forecast) -> None:
         table.add_column(heading, justify="right")
     for row in ahead.tasks:
         counts = str(row.trainings), str(row.trainings_left)
-        table.add_row(escape(row.task), escape(row.network), *counts, f"about {spoken(row.seconds)}")
+        table.add_row(escape(row.task), escape(row.network), *counts, f"about {duration(row.seconds)}")
     Console().print(table)
 
 
-def print_results(finish: Finish, store: Store, out: Path, *, as_json: bool, as_published: bool = False) -> None:
+def print_results(finish: RunOutcome, store: Store, out: Path, *, as_json: bool, as_published: bool = False) -> None:
     """The table of results, what failed and was skipped, and where everything is."""
     from dataclasses import asdict
 

@@ -1,81 +1,184 @@
-"""What fits will cost, measured on a few steps: one measurement for all fits that differ only in their seed."""
+"""Measure the cost of fits on a few training steps: one measurement for all fits that differ only in their seed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dubio.core.errors import UserError
 from dubio.core.specs import identity, restore
 from dubio.runner.executor import Executor, Finished
-from dubio.runner.left import Left
-from dubio.runner.plan import Node
-from dubio.runner.setting import Setting
+from dubio.runner.plan import Node, Plan
+from dubio.runner.prepare import PreparedTask
+from dubio.runner.trainer import Trainer
+from dubio.store import Store
 
 Cost = Mapping[str, float]
 
 UNKNOWN: Cost = {"seconds": 0.0, "bytes": 0.0}
-"""Of a fit that cannot even be measured: making it will fail too, and say why."""
+"""The cost of a fit that cannot be measured; fitting it will fail too, with the reason."""
+
+FLOAT_BYTES = 4
 
 
-def family(spec: Mapping[str, Any]) -> str:
-    """What fits have in common that cost the same: all but seed, member and the fit they start from."""
-    return identity({key: value for key, value in spec.items() if key not in ("seed", "member", "start")})
+@dataclass(frozen=True)
+class TaskForecast:
+    """The cost of one task with one network; what two tasks share is counted with the first."""
+
+    task: str
+    network: str
+    trainings: int
+    trainings_left: int
+    seconds: float
 
 
-def check_fits(nodes: Iterable[Node], settings: Sequence[Setting], left: Left) -> None:
-    """Refuse fits that are known to fail: hours of the trainings that they start from would be a bad way to find out.
+@dataclass(frozen=True)
+class Forecast:
+    """The cost of a plan.
 
-    Raises:
-        UserError: Naming task, network and method.
+    Attributes:
+        trainings: Fits in the plan.
+        asked: Fits if nothing were shared.
+        trials: Fits of the tuning; those that are not part of the plan are not counted in ``trainings``.
+        predictions: Sets of predictions in the plan.
+        trainings_left: Fits not yet in the store.
+        predictions_left: Predictions not yet in the store.
+        seconds: Estimated time of what is left.
+        bytes: Estimated size of what is left.
+        tasks: The same for each task.
     """
-    for node in {family(node.spec): node for node in nodes if node.kind == "fit"}.values():
-        place = settings[node.setting]
-        try:
-            left.check(node.spec, place.task)
-        except UserError as fault:
-            raise UserError(
-                f"{place.name} with {place.entry.network}, method {node.method!r} (--set {node.method}.KEY=VALUE): "
-                f"{fault}"
-            ) from fault
-        except Exception:
-            continue  # a network with a bug: making its fits fails, is recorded, and does not stop the others
+
+    trainings: int
+    asked: int
+    trials: int
+    predictions: int
+    trainings_left: int
+    predictions_left: int
+    seconds: float
+    bytes: int
+    tasks: tuple[TaskForecast, ...]
+
+
+def forecast(
+    plan: Plan, trial_plan: Plan, trials: int, tasks: Sequence[PreparedTask], trainer: Trainer,
+    *, store: Store | None, jobs: int, device: str,
+) -> Forecast:  # fmt: skip
+    """Return the cost of a plan and of the trials of its tuning.
+
+    Args:
+        plan: The plan.
+        trial_plan: The plan of the trials.
+        trials: Number of trials.
+        tasks: The prepared tasks.
+        trainer: Measures the fits.
+        store: What may hold some of it already.
+        jobs: Processes that share the work.
+        device: Where fits are measured.
+    """
+    nodes = {**trial_plan.nodes, **plan.nodes}
+    missing = missing_nodes(store, nodes.values())
+    check_fits(missing, tasks, trainer)
+    fits = [node for node in missing if node.kind == "fit"]
+    predictions = [node for node in missing if node.kind in ("predict", "method")]
+    costs = _measure(fits, tasks, trainer, device)
+    size = sum(cost["bytes"] for cost in costs.values())
+    size += sum(_prediction_bytes(node, nodes, tasks) for node in predictions)
+    return Forecast(
+        trainings=len(plan.of_kind("fit")),
+        asked=plan.unshared,
+        trials=trials,
+        predictions=len(plan.of_kind("predict", "method")),
+        trainings_left=len(fits),
+        predictions_left=len(predictions),
+        seconds=sum(cost["seconds"] for cost in costs.values()) / jobs,
+        bytes=int(size),
+        tasks=tuple(_task_forecast(task, nodes.values(), costs, jobs) for task in tasks),
+    )
+
+
+def _task_forecast(task: PreparedTask, nodes: Iterable[Node], costs: Mapping[str, Cost], jobs: int) -> TaskForecast:
+    own = [node.id for node in nodes if node.kind == "fit" and node.task_index == task.index]
+    missing = [fit_id for fit_id in own if fit_id in costs]
+    seconds = sum(costs[fit_id]["seconds"] for fit_id in missing) / jobs
+    return TaskForecast(task.name, task.entry.network, len(own), len(missing), seconds)
+
+
+def _prediction_bytes(node: Node, nodes: Mapping[str, Node], tasks: Sequence[PreparedTask]) -> int:
+    task = tasks[node.task_index]
+    rows = sum(len(split) for split in task.predicted)
+    fit = nodes[node.spec["fit"]].spec if "fit" in node.spec else None
+    return FLOAT_BYTES * stored_samples(node.spec, fit) * rows * len(task.task.classes)
 
 
 def stored_samples(prediction: Mapping[str, Any], fit: Mapping[str, Any] | None) -> int:
-    """Samples of every example that a prediction stores: weight states × noise draws × views.
+    """Return the samples of every example that a prediction stores: weight states × noise draws × views.
 
     Args:
         prediction: Its specification.
-        fit: That of the fit it is drawn from; None for a method that is not a recipe, of which one is assumed.
+        fit: That of the fit it is drawn from; None for a method that is not a recipe, for which one is assumed.
     """
     states = 1 if fit is None else int(getattr(restore(fit["recipe"]), "states", 1))
     views = restore(prediction["views"]).each if prediction.get("views") else 1
     return states * max(1, int(prediction.get("samples", 1))) * int(views)
 
 
-def measure_here(nodes: Iterable[Node], settings: Sequence[Setting], left: Left, device: str) -> dict[str, Cost]:
-    """Id → cost of these fits, measured in this process on a device."""
-    found: dict[str, Cost] = {}
+def missing_nodes(store: Store | None, nodes: Iterable[Node]) -> list[Node]:
+    """Return the nodes that are not in the store."""
+
+    def exists(node: Node) -> bool:
+        folder = "fits" if node.kind == "fit" else "predictions"
+        return store is not None and store.layout.directory(folder, node.id).is_dir()  # type: ignore[arg-type]
+
+    return [node for node in nodes if not exists(node)]
+
+
+def check_fits(nodes: Iterable[Node], tasks: Sequence[PreparedTask], trainer: Trainer) -> None:
+    """Refuse fits that are certain to fail before hours are spent on the trainings that they start from.
+
+    Raises:
+        UserError: Naming task, network and method.
+    """
+    for node in {_equal_cost(node.spec): node for node in nodes if node.kind == "fit"}.values():
+        task = tasks[node.task_index]
+        try:
+            trainer.check(node.spec, task.task)
+        except UserError as error:
+            raise UserError(
+                f"{task.name} with {task.entry.network}, method {node.method!r} (--set {node.method}.KEY=VALUE): "
+                f"{error}"
+            ) from error
+        except Exception:
+            continue  # a bug in a network: its fits fail, are recorded, and do not stop the others
+
+
+def _equal_cost(spec: Mapping[str, Any]) -> str:
+    """Return the identity that fits of equal cost share: everything but seed, member and the fit they start from."""
+    return identity({key: value for key, value in spec.items() if key not in ("seed", "member", "start")})
+
+
+def _measure(nodes: Iterable[Node], tasks: Sequence[PreparedTask], trainer: Trainer, device: str) -> dict[str, Cost]:
+    """Return id → cost of these fits, measured in this process on a device."""
+    measured: dict[str, Cost] = {}
     costs = {}
     for node in nodes:
-        key = family(node.spec)
-        if key not in found:
-            found[key] = left.estimate(node.spec, settings[node.setting].task, device=device)
-        costs[node.id] = found[key]
+        key = _equal_cost(node.spec)
+        if key not in measured:
+            measured[key] = trainer.estimate(node.spec, tasks[node.task_index].task, device=device)
+        costs[node.id] = measured[key]
     return costs
 
 
 def measure_in_workers(nodes: Sequence[Node], executor: Executor) -> dict[str, Cost]:
-    """Id → cost of these fits, measured where they will be made; what is read and encoded for it is kept there."""
-    waiting = {family(node.spec): node for node in nodes}
-    keys = list(waiting)
-    found: dict[str, Cost] = {}
-    while len(found) < len(keys):
+    """Return id → cost of these fits, measured in the workers, which keep the data they read and encode for it."""
+    waiting = {_equal_cost(node.spec): node for node in nodes}
+    count = len(waiting)
+    measured: dict[str, Cost] = {}
+    while len(measured) < count:
         while waiting and executor.free() > 0:
             key, node = waiting.popitem()
             executor.submit({"kind": "estimate", "id": key, "spec": node.spec, "task": node.task, "splits": []})
         for event in executor.wait(1.0):
             if isinstance(event, Finished):
-                found[event.id] = event.result.get("cost", UNKNOWN)
-    return {node.id: found[family(node.spec)] for node in nodes}
+                measured[event.id] = event.result.get("cost", UNKNOWN)
+    return {node.id: measured[_equal_cost(node.spec)] for node in nodes}

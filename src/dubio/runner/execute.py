@@ -1,8 +1,8 @@
-"""Carrying out a plan: what is planned minus what exists, in an order in which needs come first.
+"""Execute a plan: make every node that is not in the store, after the nodes it needs.
 
-A failure is a record, never a result, and never stops the others: what depends on it is marked as not run, and all of
-it is tried again next time. What another process is making is left to it and picked up when done. Only a store that
-cannot be written stops everything, since nothing made after that could be kept.
+A failure is a record, never a result, and does not stop the others: nodes that depend on it are marked as blocked, and
+all of them are tried again in the next run. A node that another process is making is left to that process and picked up
+when it is done. Only a store that cannot be written stops everything, since nothing made afterwards could be saved.
 """
 
 from __future__ import annotations
@@ -19,47 +19,47 @@ from dubio.runner.plan import Node, Plan
 from dubio.store import Store
 from dubio.store.layout import Room
 
-State = Literal["todo", "running", "elsewhere", "done", "failed", "blocked"]
+State = Literal["todo", "running", "other_process", "done", "failed", "blocked"]
 
 WAIT_SECONDS = 0.25
-LOOK_AGAIN_SECONDS = 0.5
+POLL_SECONDS = 0.5
 MOST_ATTEMPTS = 3
-"""So often is something damaged made anew before it counts as failed: a disk that spoils what it is given."""
+"""Times a damaged fit is made again before it counts as failed: the disk may be faulty."""
 
 
-class Watcher(Protocol):
-    """Is told what happens."""
+class ProgressDisplay(Protocol):
+    """Shows the progress of an execution."""
 
-    def begin(self, todo: int, found: int, seconds: float, jobs: int) -> None:
-        """So many are to be made, so many are there; estimated seconds of work in all."""
+    def begin(self, todo: int, stored: int, seconds: float, jobs: int) -> None:
+        """Show the numbers of planned and stored nodes, and the estimated seconds of work."""
         ...
 
     def start(self, node: Node) -> None:
-        """Work on a node has begun."""
+        """Show that work on a node has begun."""
         ...
 
-    def tell(self, node: Node, fraction: float, words: str) -> None:
-        """A node is so far."""
+    def update(self, node: Node, fraction: float, detail: str) -> None:
+        """Show that a fraction of a node is done."""
         ...
 
-    def end(self, node: Node, state: State, words: str) -> None:
-        """A node has ended; words say why where it did not end well, or who made it where that was not us."""
+    def end(self, node: Node, state: State, reason: str) -> None:
+        """Show that a node has ended; ``reason`` is why it failed, or that another process made it."""
         ...
 
-    def note(self, words: str) -> None:
-        """Something worth saying."""
+    def note(self, text: str) -> None:
+        """Show a message."""
         ...
 
 
 @dataclass
 class Outcome:
-    """What came of a plan.
+    """The outcome of a plan.
 
     Attributes:
-        found: Ids that were there.
-        made: Ids made now, here or by another process.
-        failures: Id → what went wrong; ``blocked`` in it lists what was not made because of it.
-        blocked: Ids of those.
+        found: Ids of nodes that were in the store.
+        made: Ids made now, by this run or by another process.
+        failures: Id → the failure; its ``blocked`` lists the nodes that were not made because of it.
+        blocked: Ids of those nodes.
     """
 
     found: list[str] = field(default_factory=list)
@@ -68,150 +68,151 @@ class Outcome:
     blocked: set[str] = field(default_factory=set)
 
 
-def survey(plan: Plan, store: Store, watcher: Watcher) -> set[str]:
-    """The ids of what exists and is sound; what is damaged is reported and moved out of the way."""
-    sound: set[str] = set()
+def survey(plan: Plan, store: Store, display: ProgressDisplay) -> set[str]:
+    """Return the ids of the nodes that are complete in the store; damaged ones are reported and set aside."""
+    complete: set[str] = set()
     for node in plan.nodes.values():
-        room: Room = "fits" if node.kind == "fit" else "predictions"
-        if not store.layout.directory(room, node.id).is_dir():
+        folder: Room = "fits" if node.kind == "fit" else "predictions"
+        if not store.layout.directory(folder, node.id).is_dir():
             continue
         try:
-            store.verify(room, node.id)
-            if room == "fits" or not store.missing_splits(node.id, node.splits):
-                sound.add(node.id)
-        except CorruptFile as fault:
-            watcher.note(f"damaged, made anew: {fault}")
-            store.set_aside(room, node.id)
-    # An ensemble is there when its members are.
-    return {i for i in sound if plan.nodes[i].kind != "ensemble" or set(plan.nodes[i].needs) <= sound}
+            store.verify(folder, node.id)
+            if folder == "fits" or not store.missing_splits(node.id, node.splits):
+                complete.add(node.id)
+        except CorruptFile as error:
+            display.note(f"damaged, will be made again: {error}")
+            store.set_aside(folder, node.id)
+    # An ensemble is complete if its members are.
+    return {i for i in complete if plan.nodes[i].kind != "ensemble" or set(plan.nodes[i].needs) <= complete}
 
 
 def execute(
-    plan: Plan, store: Store, executor: Executor, watcher: Watcher, estimates: Mapping[str, float], sound: set[str]
-) -> Outcome:
-    """Make what is planned and not yet there.
+    plan: Plan, store: Store, executor: Executor, display: ProgressDisplay, estimates: Mapping[str, float],
+    complete: set[str],
+) -> Outcome:  # fmt: skip
+    """Make every node of the plan that is not complete in the store.
 
     Args:
         plan: The plan.
-        store: Where everything goes.
-        executor: Who does it.
-        watcher: Is told.
+        store: Where results are written.
+        executor: Runs the jobs.
+        display: Shows the progress.
         estimates: Id → estimated seconds.
-        sound: What :func:`survey` found.
+        complete: The ids that :func:`survey` returned.
 
     Raises:
-        StoreError: When the store cannot be written.
+        StoreError: If the store cannot be written.
     """
-    run = _Execution(plan, store, executor, watcher, estimates, sound)
-    todo = [i for i in plan.nodes if i not in sound]
-    watcher.begin(len(todo), len(sound), sum(estimates.get(i, 0.0) for i in todo), executor.jobs)
+    run = _Execution(plan, store, executor, display, estimates, complete)
+    todo = [i for i in plan.nodes if i not in complete]
+    display.begin(len(todo), len(complete), sum(estimates.get(i, 0.0) for i in todo), executor.jobs)
     while run.step():
         pass
     return run.outcome
 
 
 class _Execution:
-    """The state of carrying out one plan; every event costs what it touches, however large the plan is."""
+    """The state of one execution; the cost of an event does not depend on the size of the plan."""
 
     def __init__(
-        self, plan: Plan, store: Store, executor: Executor, watcher: Watcher, estimates: Mapping[str, float],
-        sound: set[str],
+        self, plan: Plan, store: Store, executor: Executor, display: ProgressDisplay, estimates: Mapping[str, float],
+        complete: set[str],
     ) -> None:  # fmt: skip
-        self._plan, self._store, self._executor, self._watcher = plan, store, executor, watcher
-        self._states: dict[str, State] = {i: "done" if i in sound else "todo" for i in plan.nodes}
-        self._open = len(plan.nodes) - len(sound)
+        self._plan, self._store, self._executor, self._display = plan, store, executor, display
+        self._states: dict[str, State] = {i: "done" if i in complete else "todo" for i in plan.nodes}
+        self._open = len(plan.nodes) - len(complete)
         self._attempts: dict[str, int] = {}
-        self._elsewhere: set[str] = set()
-        self._look_again = 0.0
-        # Predictions first: should we be stopped, all that was trained has been used. Then the longest fit first,
-        # so that no long one is left over at the end.
+        self._other_process: set[str] = set()
+        self._next_poll = 0.0
+        # Predictions first: if the run is interrupted, every finished training has been used. Then the longest fit
+        # first, so that no long one remains at the end.
         self._rank = {i: (plan.nodes[i].kind == "fit", -estimates.get(i, 0.0), k) for k, i in enumerate(plan.nodes)}
         self._dependants: dict[str, list[str]] = {i: [] for i in plan.nodes}
         self._unmet = dict.fromkeys(plan.nodes, 0)
         for node in plan.nodes.values():
             for need in node.needs:
                 self._dependants[need].append(node.id)
-                self._unmet[node.id] += need not in sound
+                self._unmet[node.id] += need not in complete
         self._ready: list[tuple[tuple[bool, float, int], str]] = []
         for identifier in plan.nodes:
-            self._offer(identifier)
-        self.outcome = Outcome(found=[i for i in plan.nodes if i in sound])
+            self._queue_if_ready(identifier)
+        self.outcome = Outcome(found=[i for i in plan.nodes if i in complete])
 
     def step(self) -> bool:
-        """Hand out what is ready and take in what has happened; False when nothing is left."""
-        self._hand_out()
+        """Submit the ready nodes and process the events; return False when all nodes have ended."""
+        self._submit_ready()
         if not self._open:
             return False
         for event in self._executor.wait(WAIT_SECONDS):
             node = self._plan.nodes[event.id]
             if isinstance(event, Progressed):
-                self._watcher.tell(node, event.fraction, event.words)
+                self._display.update(node, event.fraction, event.detail)
             else:
-                self._take(node, event)
-        self._look_elsewhere()
+                self._process(node, event)
+        self._poll_other_processes()
         return True
 
-    def _offer(self, identifier: str) -> None:
-        """Put something among what is ready, if it is."""
+    def _queue_if_ready(self, identifier: str) -> None:
+        """Queue the node if everything it needs is complete."""
         if self._states[identifier] == "todo" and not self._unmet[identifier]:
             heapq.heappush(self._ready, (self._rank[identifier], identifier))
 
-    def _hand_out(self) -> None:
+    def _submit_ready(self) -> None:
         while self._ready and self._executor.free() > 0:
             _, identifier = heapq.heappop(self._ready)
             if self._states[identifier] != "todo" or self._unmet[identifier]:
-                continue  # it was ready once; what it needs has to be made anew
+                continue  # queued earlier; what it needs has to be made again
             node = self._plan.nodes[identifier]
             if node.kind == "ensemble":
                 self._store.write_ensemble(node.spec)
                 self._finish(node, "")
                 continue
             self._states[identifier] = "running"
-            self._watcher.start(node)
+            self._display.start(node)
             self._executor.submit(
                 {"kind": node.kind, "id": node.id, "spec": node.spec, "task": node.task, "splits": node.splits}
             )
 
-    def _take(self, node: Node, event: Finished) -> None:
+    def _process(self, node: Node, event: Finished) -> None:
         result = event.result
         if result["status"] in ("made", "found"):
             self._finish(node, "" if result["status"] == "made" else "made by another process")
         elif result["status"] == "busy":
-            self._states[node.id] = "elsewhere"
-            self._elsewhere.add(node.id)
-            self._watcher.tell(node, 0.0, "another process is making it")
+            self._states[node.id] = "other_process"
+            self._other_process.add(node.id)
+            self._display.update(node, 0.0, "another process is making it")
         elif result["status"] == "store":
             raise StoreError(result["error"])
-        elif result["status"] == "damaged" and self._can_redo(result["fit"]):
-            self._redo(node, result["fit"], result["error"])
+        elif result["status"] == "damaged" and self._can_remake(result["fit"]):
+            self._remake(node, result["fit"], result["error"])
         else:
             self._fail(node, result)
 
-    def _finish(self, node: Node, words: str) -> None:
+    def _finish(self, node: Node, remark: str) -> None:
         self._states[node.id] = "done"
         self._open -= 1
         self.outcome.made.append(node.id)
-        self._watcher.end(node, "done", words)
+        self._display.end(node, "done", remark)
         for dependant in self._dependants[node.id]:
             self._unmet[dependant] -= 1
-            self._offer(dependant)
+            self._queue_if_ready(dependant)
 
-    def _can_redo(self, fit_id: str) -> bool:
+    def _can_remake(self, fit_id: str) -> bool:
         return self._states[fit_id] not in ("failed", "blocked") and self._attempts.get(fit_id, 0) < MOST_ATTEMPTS
 
-    def _redo(self, node: Node, fit_id: str, error: str) -> None:
-        """The fit is made anew, then what needed it."""
+    def _remake(self, node: Node, fit_id: str, error: str) -> None:
+        """Make a damaged fit again, then the node that needs it."""
         self._attempts[fit_id] = self._attempts.get(fit_id, 0) + 1
-        self._watcher.note(f"damaged, made anew: {error}")
+        self._display.note(f"damaged, will be made again: {error}")
         self._states[node.id] = "todo"
         if self._states[fit_id] == "done":
             self._states[fit_id] = "todo"
             self._open += 1
             for dependant in self._dependants[fit_id]:
                 self._unmet[dependant] += 1
-            self._offer(fit_id)
+            self._queue_if_ready(fit_id)
         else:
-            self._offer(node.id)
+            self._queue_if_ready(node.id)
 
     def _fail(self, node: Node, result: Mapping[str, Any]) -> None:
         self._states[node.id] = "failed"
@@ -220,11 +221,11 @@ class _Execution:
         recorded = {key: value for key, value in failure.items() if key != "blocked"}
         self._store.write_failure(node.id, {**recorded, "traceback": result.get("traceback", "")})
         self.outcome.failures[node.id] = failure
-        self._watcher.end(node, "failed", str(result["error"]))
+        self._display.end(node, "failed", str(result["error"]))
         self._block(node, failure)
 
     def _block(self, cause: Node, failure: dict[str, Any]) -> None:
-        """What needs something that failed is not run: no failure of its own, but a consequence of that one."""
+        """Mark the nodes that need a failed one as blocked: consequences of that failure, not failures of their own."""
         for identifier in self._dependants[cause.id]:
             if self._states[identifier] != "todo":
                 continue
@@ -233,7 +234,7 @@ class _Execution:
             self._open -= 1
             self.outcome.blocked.add(identifier)
             failure["blocked"].append(f"{node.kind} of {node.label}")
-            self._watcher.end(node, "blocked", f"not run, because it needs what failed: {cause.kind} of {cause.label}.")
+            self._display.end(node, "blocked", f"not run, because this failed: {cause.kind} of {cause.label}.")
             self._block(node, failure)
 
     def _describe(self, node: Node, error: str) -> dict[str, Any]:
@@ -247,14 +248,14 @@ class _Execution:
             "blocked": [],
         }
 
-    def _look_elsewhere(self) -> None:
-        """See whether what other processes were making is done, or free because they are gone."""
-        if time.monotonic() < self._look_again:
+    def _poll_other_processes(self) -> None:
+        """Queue the nodes that other processes have finished, or abandoned."""
+        if time.monotonic() < self._next_poll:
             return
-        self._look_again = time.monotonic() + LOOK_AGAIN_SECONDS
-        for identifier in sorted(self._elsewhere):
+        self._next_poll = time.monotonic() + POLL_SECONDS
+        for identifier in sorted(self._other_process):
             if not self._store.is_locked(identifier):
-                # Handed out once more: the worker finds it done, or makes it.
-                self._elsewhere.remove(identifier)
+                # Submitted once more: the worker finds it complete, or makes it.
+                self._other_process.remove(identifier)
                 self._states[identifier] = "todo"
-                self._offer(identifier)
+                self._queue_if_ready(identifier)

@@ -1,4 +1,4 @@
-"""What an executor is: something that carries jobs to where they are done and brings back what came of them."""
+"""Define what an executor is: it carries jobs to workers and brings back their results."""
 
 from __future__ import annotations
 
@@ -10,63 +10,72 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from dubio.runner.left import STOCK
+from dubio.runner.trainer import TORCH_TRAINER
 
 THREAD_VARIABLES = (
     "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
 )  # fmt: skip
-"""Set to 1 before a worker imports anything that counts."""
+"""Set to 1 before a worker imports any numerical library."""
+
+SOURCE = str(Path(__file__).resolve().parents[2])
+"""The folder that holds the package, so that workers import the same one."""
 
 CPU = "cpu"
 
 
 @dataclass(frozen=True)
 class WorkerOrders:
-    """What every worker is told once.
+    """The configuration that every worker receives once.
 
     Attributes:
         store: Directory of the store.
         plugins: Files to import before the first job.
-        checkpoint_seconds: How often a fit under way is saved.
-        left: Module that fits and predicts.
-        devices: Where trainings and predictions run: each worker keeps to one of them, taken in turn.
+        checkpoint_seconds: Interval at which a running fit is saved.
+        trainer: Module that fits and predicts.
+        devices: Devices for training and prediction; each worker uses one of them, assigned in turn.
     """
 
     store: Path
     plugins: Sequence[Path] = ()
     checkpoint_seconds: float = 600.0
-    left: str = STOCK
+    trainer: str = TORCH_TRAINER
     devices: Sequence[str] = (CPU,)
 
-    def line(self, worker: int = 0) -> bytes:
-        """As a worker reads it; the search path goes along, as it does when Python itself spawns a process.
+    def to_json(self, worker: int = 0) -> str:
+        """Return the orders of one worker; they include the search path, as when Python itself spawns a process.
 
         Args:
-            worker: Which worker it is, from 0.
+            worker: The number of the worker, from 0.
         """
         orders = {
             "path": [os.path.abspath(entry) for entry in sys.path],
             "store": str(self.store),
             "plugins": [str(plugin.resolve()) for plugin in self.plugins],
             "checkpoint_seconds": self.checkpoint_seconds,
-            "left": self.left,
+            "trainer": self.trainer,
             "device": self.devices[worker % len(self.devices)],
         }
-        return json.dumps(orders).encode() + b"\n"
+        return json.dumps(orders)
+
+
+def worker_environment() -> dict[str, str]:
+    """Return the environment variables of a worker: one thread, and this package on the search path."""
+    path = os.pathsep.join([SOURCE, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**dict.fromkeys(THREAD_VARIABLES, "1"), "PYTHONPATH": path}
 
 
 @dataclass(frozen=True)
 class Progressed:
-    """A job is so far."""
+    """A job has completed a fraction of its work."""
 
     id: str
     fraction: float
-    words: str
+    detail: str
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A job has ended; ``result`` is as in :mod:`dubio.runner.jobs`."""
+    """A job has ended; ``result`` is as in :mod:`dubio.runner.worker`."""
 
     id: str
     result: dict[str, Any]
@@ -76,12 +85,12 @@ Event = Progressed | Finished
 
 
 class Executor(Protocol):
-    """Runs jobs somewhere, several at a time."""
+    """Runs several jobs at a time."""
 
     jobs: int
 
     def free(self) -> int:
-        """How many more jobs could start now."""
+        """Return how many more jobs could start now."""
         ...
 
     def submit(self, job: dict[str, Any]) -> None:
@@ -89,7 +98,7 @@ class Executor(Protocol):
         ...
 
     def wait(self, seconds: float) -> list[Event]:
-        """What has happened, waiting at most so long for the first word of it."""
+        """Return the events since the last call, waiting at most that long for the first."""
         ...
 
     def close(self) -> None:

@@ -1,82 +1,98 @@
-"""Small copies of the images that a report may show: the most and the least certain of every method's first run.
+"""Store thumbnails of the images that a report may show: the most and least certain ones of every method's first run.
 
-They are chosen and kept while the data is at hand, so that a report that is written later, from the store alone, has
-them too. Rows belong to a split's fingerprint, so that runs on the same data share their pictures.
+They are chosen and stored while the data is in memory, so that a report that is written later, from the store alone,
+can show them. Rows belong to a split's fingerprint, so that runs on the same data share their thumbnails.
 """
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dubio.core.errors import DubioError
 from dubio.core.types import IntArray, Split
 from dubio.metrics.extremes import extreme_rows
-from dubio.runner.setting import Setting
-from dubio.runner.thumbnails import png, small_copy
+from dubio.runner.prepare import PreparedTask
 from dubio.store import Store
 
 SHOWN = 6
-"""Examples of each sort: sure and right, sure and wrong, unsure and right, unsure and wrong."""
+"""Examples of each kind: certain and right, certain and wrong, uncertain and right, uncertain and wrong."""
 
 MOST = 400
-"""Pictures kept of a split at most."""
+"""Largest number of thumbnails of a split."""
+
+SIDE = 64
+"""Largest side of a thumbnail in pixels; smaller images keep their size."""
 
 _SEVERITY = re.compile(r"(.+)-([1-9][0-9]*)")
 
 
-def keep_pictures(store: Store, settings: Iterable[Setting], runs: Sequence[Mapping[str, Any]]) -> None:
-    """Keep small copies of what the runs were most and least certain of; tasks without images have none.
+def store_thumbnails(store: Store, tasks: Iterable[PreparedTask], runs: Sequence[Mapping[str, Any]]) -> None:
+    """Store thumbnails of the images that the runs were most and least certain about.
 
     Args:
-        store: Where the predictions are and the pictures go.
-        settings: The tasks that were run.
+        store: Holds the predictions and receives the thumbnails.
+        tasks: The tasks that were run; those without images are passed over.
         runs: The runs as the manifest lists them.
     """
-    for setting in settings:
-        if setting.task.inputs == "image":
-            first = _first_runs(runs, setting)
-            for split in _shown(setting):
-                rows = _extreme(store, split, first)
-                store.write_pictures(split.fingerprint, {int(row): _picture(split, int(row)) for row in rows})
+    for task in tasks:
+        if task.task.inputs == "image":
+            first = _first_runs(runs, task)
+            for split in _shown_splits(task):
+                rows = _extreme_rows(store, split, first)
+                images = (np.asarray(split.data.take(np.array([row])).inputs)[0] for row in rows)
+                pictures = {int(row): thumbnail(image) for row, image in zip(rows, images, strict=True)}
+                store.write_pictures(split.fingerprint, pictures)
 
 
-def _first_runs(runs: Sequence[Mapping[str, Any]], setting: Setting) -> list[str]:
-    """The prediction of each method's first run on a task."""
-    found: dict[str, str] = {}
+def thumbnail(image: NDArray[np.uint8]) -> bytes:
+    """Return an image ``[H, W, C]`` of one or three channels as a small PNG; a pixel is the mean of a block."""
+    from PIL import Image
+
+    picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+    factor = -(-max(picture.size) // SIDE)
+    sink = io.BytesIO()
+    (picture.reduce(factor) if factor > 1 else picture).save(sink, "PNG", optimize=True)
+    return sink.getvalue()
+
+
+def _first_runs(runs: Sequence[Mapping[str, Any]], task: PreparedTask) -> list[str]:
+    """Return the prediction ids of each method's first run on a task."""
+    first: dict[str, str] = {}
     for run in runs:
-        if (run["task"], run["network"]) == (setting.name, setting.entry.network):
-            found.setdefault(run["method"], run["id"])
-    return list(found.values())
+        if (run["task"], run["network"]) == (task.name, task.entry.network):
+            first.setdefault(run["method"], run["id"])
+    return list(first.values())
 
 
-def _shown(setting: Setting) -> list[Split]:
-    """The in-domain test and what is away from home; not the severities of a corruption, all of the same images."""
-    away = setting.task.of_kind("shift")
-    levels: dict[str, list[Split]] = {}
-    for split in away:
-        if found := _SEVERITY.fullmatch(split.name):
-            levels.setdefault(found[1], []).append(split)
-    # other data sets may end in a number too (messidor-2): severities are several, and all of a size
-    spoilt = [one for same in levels.values() if len(same) > 1 and len({len(s) for s in same}) == 1 for one in same]
-    return [*setting.task.of_kind("id")[:1], *(split for split in away if split not in spoilt)]
+def _shown_splits(task: PreparedTask) -> list[Split]:
+    """Return the in-domain test split and the shifted ones, without severities of a corruption: the same images."""
+    shifted = task.task.of_kind("shift")
+    severities: dict[str, list[Split]] = {}
+    for split in shifted:
+        if match := _SEVERITY.fullmatch(split.name):
+            severities.setdefault(match[1], []).append(split)
+    # Other data sets may end in a number too (messidor-2): severities are several, and all of one size.
+    corrupted = [
+        split
+        for group in severities.values()
+        if len(group) > 1 and len({len(split) for split in group}) == 1
+        for split in group
+    ]
+    return [*task.task.of_kind("id")[:1], *(split for split in shifted if split not in corrupted)]
 
 
-def _extreme(store: Store, split: Split, predictions: Sequence[str]) -> IntArray:
-    """The rows at the ends by any of these predictions; one that cannot be read has none, as the report will say."""
+def _extreme_rows(store: Store, split: Split, predictions: Sequence[str]) -> IntArray:
+    """Return the extreme rows of these predictions; unreadable ones are passed over, the report will name them."""
     rows: list[IntArray] = []
-    for identifier in predictions:
+    for pred_id in predictions:
         try:
-            found = store.read_predictions(identifier, split.name, split.fingerprint)
+            rows.append(extreme_rows(store.read_predictions(pred_id, split.name, split.fingerprint), count=SHOWN).rows)
         except DubioError:
             continue
-        rows.append(extreme_rows(found, count=SHOWN).rows)
     return np.unique(np.concatenate(rows))[:MOST] if rows else np.empty(0, dtype=np.int64)
-
-
-def _picture(split: Split, row: int) -> bytes:
-    (image,) = np.asarray(split.data.take(np.array([row])).inputs)
-    return png(small_copy(image))

@@ -1,4 +1,4 @@
-"""The local executor: persistent worker processes on this machine, one a core."""
+"""The local executor: persistent worker processes on this machine."""
 
 from __future__ import annotations
 
@@ -14,45 +14,42 @@ from pathlib import Path
 from typing import IO, Any
 
 from dubio.core.errors import DubioError
-from dubio.runner.executor import THREAD_VARIABLES, Event, Finished, Progressed, WorkerOrders
+from dubio.runner.executor import Event, Finished, Progressed, WorkerOrders, worker_environment
 
 GRACE_SECONDS = 2.0
 LOG_TAIL = 2000
 
 
 class _Worker:
-    """One process, the job it has, and a thread that reads its answers."""
+    """One process, its current job, and a thread that reads its answers."""
 
-    def __init__(self, orders: bytes, log: Path, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
+    def __init__(self, orders: str, log: Path, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
         self.job: str | None = None
         self.ready = False
-        self.seat = 0
+        self.slot = 0
         self._log = log
-        source = str(Path(__file__).resolve().parents[2])
-        inherited = [source, *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, "1"), "PYTHONPATH": os.pathsep.join(inherited)}
         with log.open("wb") as sink:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "dubio.runner.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=sink,
-                env=environment,
+                env={**os.environ, **worker_environment()},
                 # Ctrl-C in a terminal reaches the whole process group; only the parent is to hear it.
                 start_new_session=True,
             )
         self._send(orders)
         threading.Thread(target=self._read, args=(inbox,), daemon=True).start()
 
-    def give(self, job: dict[str, Any]) -> None:
+    def start(self, job: dict[str, Any]) -> None:
         """Send a job."""
         self.job = job["id"]
-        self._send(json.dumps(job).encode() + b"\n")
+        self._send(json.dumps(job))
 
-    def _send(self, line: bytes) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it has died; the reading thread says so
+    def _send(self, line: str) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the process has died; the reading thread reports it
             sink = _pipe(self.process.stdin)
-            sink.write(line)
+            sink.write(line.encode() + b"\n")
             sink.flush()
 
     def _read(self, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
@@ -62,12 +59,12 @@ class _Worker:
         inbox.put((self, None))
 
     def dismiss(self) -> None:
-        """Let it go by closing its input."""
+        """Close its input, on which it exits."""
         with contextlib.suppress(BrokenPipeError):
             _pipe(self.process.stdin).close()
 
     def cause_of_death(self) -> str:
-        """Why it is gone, as far as the system tells."""
+        """Return why the process ended, as far as the system reports it."""
         code = self.process.returncode
         if code is not None and code < 0:
             name = signal.Signals(-code).name if -code in {item.value for item in signal.Signals} else str(-code)
@@ -75,8 +72,8 @@ class _Worker:
             return f"the worker process was ended by signal {name}{hint}."
         return f"the worker process ended with exit code {code}."
 
-    def last_words(self) -> str:
-        """The end of what it printed."""
+    def last_output(self) -> str:
+        """Return the end of its log."""
         return self._log.read_text("utf-8", "replace")[-LOG_TAIL:].strip() if self._log.exists() else ""
 
 
@@ -84,12 +81,12 @@ class LocalExecutor:
     """Runs jobs in up to ``jobs`` worker processes, started when first needed and kept."""
 
     def __init__(self, jobs: int, orders: WorkerOrders, logs: Path) -> None:
-        """Make it; no process is started yet.
+        """Make an executor; no process is started yet.
 
         Args:
-            jobs: Most processes at a time.
-            orders: What each is told.
-            logs: Directory for what workers print; must exist.
+            jobs: Largest number of processes at a time.
+            orders: Configuration of the workers.
+            logs: Existing directory for the output of the workers.
         """
         self.jobs = jobs
         self._orders, self._logs = orders, logs
@@ -98,30 +95,30 @@ class LocalExecutor:
         self._started = 0
 
     def free(self) -> int:
-        """How many more jobs could start now."""
+        """Return how many more jobs could start now."""
         return self.jobs - sum(worker.job is not None for worker in self._workers)
 
     def submit(self, job: dict[str, Any]) -> None:
-        """Give a job to a worker without one, or to a new one."""
+        """Give the job to an idle worker, or to a new one."""
         idle = next((worker for worker in self._workers if worker.job is None), None)
         if idle is None:
             self._started += 1
-            seat = self._free_seat()
-            idle = _Worker(self._orders.line(seat), self._logs / f"worker-{self._started}.log", self._inbox)
-            idle.seat = seat
+            slot = self._free_slot()
+            idle = _Worker(self._orders.to_json(slot), self._logs / f"worker-{self._started}.log", self._inbox)
+            idle.slot = slot
             self._workers.append(idle)
-        idle.give(job)
+        idle.start(job)
 
-    def _free_seat(self) -> int:
-        """The first seat that no worker has: one who follows a dead worker gets its device."""
-        taken = {worker.seat for worker in self._workers}
-        return next(seat for seat in range(self.jobs) if seat not in taken)
+    def _free_slot(self) -> int:
+        """Return the first free slot: the successor of a dead worker gets its device."""
+        used = {worker.slot for worker in self._workers}
+        return next(slot for slot in range(self.jobs) if slot not in used)
 
     def wait(self, seconds: float) -> list[Event]:
-        """What has happened, waiting so long for the first word of it.
+        """Return the events since the last call, waiting at most that long for the first.
 
         Raises:
-            DubioError: When a worker cannot even start: no other would.
+            DubioError: If a worker cannot start; no other could.
         """
         events: list[Event] = []
         timeout = seconds
@@ -130,32 +127,32 @@ class LocalExecutor:
                 worker, message = self._inbox.get(timeout=timeout) if timeout else self._inbox.get_nowait()
             except queue.Empty:
                 return events
-            events += self._understand(worker, message)
+            events += self._events_of(worker, message)
             timeout = 0.0
 
-    def _understand(self, worker: _Worker, message: Any) -> list[Event]:
+    def _events_of(self, worker: _Worker, message: Any) -> list[Event]:
         if message is None:
-            return self._bury(worker)
+            return self._remove(worker)
         if "ready" in message:
             worker.ready = True
         elif "progress" in message and worker.job is not None:
-            return [Progressed(worker.job, float(message["progress"]), str(message["words"]))]
+            return [Progressed(worker.job, float(message["progress"]), str(message["detail"]))]
         elif "result" in message:
             worker.job = None
             return [Finished(message["id"], message["result"])]
         return []
 
-    def _bury(self, worker: _Worker) -> list[Event]:
+    def _remove(self, worker: _Worker) -> list[Event]:
         self._workers.remove(worker)
         if not worker.ready:
-            raise DubioError(f"a worker process cannot start: {worker.cause_of_death()}\n{worker.last_words()}")
+            raise DubioError(f"a worker process cannot start: {worker.cause_of_death()}\n{worker.last_output()}")
         if worker.job is None:
             return []
-        result = {"status": "failed", "error": worker.cause_of_death(), "traceback": worker.last_words()}
+        result = {"status": "failed", "error": worker.cause_of_death(), "traceback": worker.last_output()}
         return [Finished(worker.job, result)]
 
     def close(self) -> None:
-        """Stop every worker, at once and whatever it is doing."""
+        """Stop every worker at once."""
         for worker in self._workers:
             worker.dismiss()
         for worker in self._workers:
@@ -168,5 +165,5 @@ class LocalExecutor:
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None  # both pipes are asked for
+    assert stream is not None  # both pipes are requested above
     return stream

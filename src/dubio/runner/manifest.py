@@ -1,82 +1,96 @@
-"""The manifest of a benchmark run: what was run, under which names, and where its predictions are.
+"""Write the manifest of a benchmark run: what was run, under which names, and where its predictions are.
 
 It holds no timings and no dates: a run that was interrupted and resumed leaves the same manifest as one that was not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
+from dubio.core.errors import CorruptFile
+from dubio.core.registry import METHODS
 from dubio.core.specs import describe, identity
-from dubio.core.types import Run, Task
-from dubio.runner.benchmark import Benchmark
+from dubio.core.types import Task
+from dubio.runner.benchmark_file import Benchmark, TaskEntry
 from dubio.runner.execute import Outcome
 from dubio.runner.plan import Plan, method_rows
-from dubio.runner.setting import Setting, Skipped
+from dubio.runner.prepare import PreparedTask, Skipped, explicit_arguments
 from dubio.runner.tuning import Choice
+from dubio.store import Store
 
 SCHEMA = 1
 
+RATE = "p"
+"""The argument that fixes a dropout rate."""
 
-def manifest_key(benchmark: Benchmark, settings: Iterable[Setting]) -> str:
-    """The hash of what a run is about: the benchmark and the data, wherever it lies."""
-    prints = [[[split.name, split.fingerprint] for split in setting.task.splits] for setting in settings]
-    said = benchmark.to_json()
-    for task in said["tasks"]:
-        task["arguments"].pop("data_dir", None)
-    return identity({"schema": SCHEMA, "benchmark": said, "data": prints})
+AT_BOUND = "_at_bound"
+"""Suffix of the field of a fit's record that says at which end of its range a search ended."""
+
+ENDS = {"low": "smallest", "high": "largest"}
+
+
+def manifest_key(benchmark: Benchmark, tasks: Iterable[PreparedTask]) -> str:
+    """Return the hash of a run: the benchmark and the content of its data, wherever the files are."""
+    fingerprints = [[[split.name, split.fingerprint] for split in task.task.splits] for task in tasks]
+    document = benchmark.to_json()
+    for entry in document["tasks"]:
+        entry["arguments"].pop("data_dir", None)
+    return identity({"schema": SCHEMA, "benchmark": document, "data": fingerprints})
 
 
 def make_manifest(
-    benchmark: Benchmark, settings: Sequence[Setting], plan: Plan, choices: Iterable[Choice], outcome: Outcome,
-    *, skipped: Iterable[Skipped] = (), cautions: Iterable[str] = (),
+    benchmark: Benchmark, tasks: Sequence[PreparedTask], plan: Plan, choices: Iterable[Choice], outcome: Outcome,
+    *, skipped: Iterable[Skipped] = (), warnings: Iterable[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """The manifest of a run.
+    """Return the manifest of a run.
 
     Args:
-        benchmark: What was to be run.
-        settings: Its tasks that were run.
+        benchmark: The benchmark.
+        tasks: Its tasks that were run.
         plan: The plan.
-        choices: What tuning chose.
-        outcome: What came of it.
+        choices: The choices of tuning.
+        outcome: The outcome of the plan.
         skipped: Its tasks that this machine could not run.
-        cautions: What one should know before trusting it.
+        warnings: Reasons to distrust the results.
     """
     lacking = outcome.failures.keys() | outcome.blocked
     return {
         "schema": SCHEMA,
         "name": benchmark.name,
         "benchmark": benchmark.to_json(),
-        "tasks": [_task(setting, benchmark) for setting in settings],
-        "methods": [asdict(row) for row in method_rows(benchmark, settings, plan)],
-        "runs": [_run(run) for run in plan.runs if run.id not in lacking],
+        "tasks": [_task(task, benchmark) for task in tasks],
+        "methods": [asdict(row) for row in method_rows(benchmark, tasks, plan)],
+        "runs": [
+            {**vars(run), "fits": list(run.fits), "spec": dict(run.spec)} for run in plan.runs if run.id not in lacking
+        ],
         "tuning": [choice.to_json() for choice in choices],
         "failures": [dict(failure) for failure in outcome.failures.values()],
         "skipped": [item.to_json() for item in skipped],
-        "advice": list(cautions),
+        "advice": list(warnings),
     }
 
 
-def _task(setting: Setting, benchmark: Benchmark) -> dict[str, Any]:
-    task, entry = setting.task, setting.entry
-    cut: dict[str, Any] = {"thresholds": benchmark.thresholds} if task.target == "multilabel" else {}
-    if setting.method_networks:
-        cut["method_networks"] = describe(setting.method_networks)
+def _task(prepared: PreparedTask, benchmark: Benchmark) -> dict[str, Any]:
+    task, entry = prepared.task, prepared.entry
+    optional: dict[str, Any] = {"thresholds": benchmark.thresholds} if task.target == "multilabel" else {}
+    if prepared.method_networks:
+        optional["method_networks"] = describe(prepared.method_networks)
     return {
-        **cut,
-        "name": setting.name,
+        **optional,
+        "name": prepared.name,
         "task": entry.name,
         "arguments": describe(entry.arguments),
         "inputs": task.inputs,
         "target": task.target,
         "classes": list(task.classes),
         "network": entry.network,
-        "network_arguments": describe(setting.network_arguments),
-        "encoding": describe(setting.encoding),
+        "network_arguments": describe(prepared.network_arguments),
+        "encoding": describe(prepared.encoding),
         "training": describe(entry.training),
         "card": asdict(task.card),
         "notes": list(task.notes),
@@ -84,29 +98,94 @@ def _task(setting: Setting, benchmark: Benchmark) -> dict[str, Any]:
             {"name": split.name, "kind": split.kind, "fingerprint": split.fingerprint, "examples": len(split)}
             for split in task.splits
         ],
-        **_facts(task),
+        **subgroup_columns(task),
     }
 
 
-def _facts(task: Task) -> dict[str, Any]:
-    """What is known of every test example beside its label, a number a row: subgroups for the report."""
-    found: dict[str, dict[str, Any]] = {}
+def subgroup_columns(task: Task) -> dict[str, Any]:
+    """Return the columns of every test split beside its labels (a site, a device), one number per row."""
+    columns: dict[str, dict[str, Any]] = {}
     for split in task.of_kind("id", "shift", "ood"):
         for name, column in split.data.facts.items():
             values, rows = np.unique(column, return_inverse=True)
-            told = {"values": values.tolist(), "rows": " ".join(map(str, rows.tolist()))}
-            found.setdefault(split.name, {})[name] = told
-    return {"facts": found} if found else {}
+            coded = {"values": values.tolist(), "rows": " ".join(map(str, rows.tolist()))}
+            columns.setdefault(split.name, {})[name] = coded
+    return {"facts": columns} if columns else {}
 
 
-def _run(run: Run) -> dict[str, Any]:
-    return {
-        "id": run.id,
-        "task": run.task,
-        "network": run.network,
-        "method": run.method,
-        "seed": run.seed,
-        "member": run.member,
-        "fits": list(run.fits),
-        "spec": dict(run.spec),
-    }
+# Warnings.
+
+
+def benchmark_warnings(benchmark: Benchmark) -> tuple[str, ...]:
+    """Return one sentence for each thing in a benchmark that the papers advise against."""
+    untuned = [
+        name for name in benchmark.all_methods if any(_untuned(benchmark, task, name) for task in benchmark.tasks)
+    ]
+    if not untuned:
+        return ()
+    return (
+        f"MC dropout at a rate that was not tuned to the task often underestimates uncertainty: {', '.join(untuned)}. "
+        f"Tune it with [tune.METHOD] {RATE} = […], set {RATE} yourself, or prefer concrete dropout, which learns it.",
+    )
+
+
+def _untuned(benchmark: Benchmark, task: TaskEntry, name: str) -> bool:
+    """Return whether a method samples dropout at a rate that nobody chose for the task."""
+    if name not in benchmark.methods_of(task) or RATE in benchmark.tune.get(name, {}):
+        return False
+    parameters = METHODS.entry(benchmark.base(name)).parameters()
+    return {RATE, "samples"} <= parameters.keys() and RATE not in explicit_arguments(benchmark, task, name)
+
+
+def fit_warnings(store: Store, runs: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return one sentence for each task, network, value and end of its range at which the search of some fit ended.
+
+    A fit that chose a value on validation records it with the end it lies at: ``{"scale": 18, "scale_at_bound":
+    "high"}``.
+
+    Args:
+        store: Holds the fits.
+        runs: As a manifest lists them.
+    """
+    fits: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for run in runs:
+        for fit in run["fits"]:
+            methods = fits.setdefault((run["task"], run["network"]), {}).setdefault(fit, [])
+            methods += [run["method"]] if run["method"] not in methods else []
+    return tuple(
+        f"{task}/{network}: {sentence}"
+        for (task, network), methods in fits.items()
+        for sentence in _bound_sentences(_searches(store, methods), methods)
+    )
+
+
+def _searches(store: Store, fits: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+    """Return fit → the part of its record that holds values found by a search, for the fits that have one."""
+    searches = {}
+    for fit in fits:
+        # A fit whose predictions exist may be gone or damaged, which the survey of the plan reports.
+        with contextlib.suppress(CorruptFile):
+            record = store.record(fit) if store.has_fit(fit) else {}
+            for values in record.values():
+                if isinstance(values, Mapping) and any(str(key).endswith(AT_BOUND) for key in values):
+                    searches[fit] = values
+    return searches
+
+
+def _bound_sentences(
+    searches: Mapping[str, Mapping[str, Any]], methods: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
+    names = dict.fromkeys(
+        key.removesuffix(AT_BOUND) for values in searches.values() for key in values if key.endswith(AT_BOUND)
+    )
+    for name in names:
+        for end, adjective in ENDS.items():
+            hits = [fit for fit, values in searches.items() if values.get(name + AT_BOUND) == end]
+            if hits:
+                value = searches[hits[0]][name]
+                users = ", ".join(dict.fromkeys(method for fit in hits for method in methods[fit]))
+                yield (
+                    f"in {len(hits)} of {len(searches)} fits with a search on validation ({users}) the best "
+                    f"{name.replace('_', ' ')} is the {adjective} value tried, {value:.2g}; a better one may lie "
+                    "outside the range."
+                )

@@ -1,7 +1,13 @@
-"""A benchmark with parts of it exchanged from the command line."""
+"""Change a benchmark from outside its file: select tasks, methods and seeds, set arguments, name the data.
+
+Some tasks have an argument ``data``: photographs that must not be redistributed, a user's own files. Their arguments
+are data options, given beside a benchmark (``dubio run retina --data FOLDER --size 128``) or instead of one
+(``dubio run --data reviews.csv``).
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,126 +17,138 @@ from typing import Any
 
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.registry import NETWORKS, TASKS
-from dubio.runner.benchmark import Benchmark
-from dubio.runner.entries import TaskEntry
-from dubio.runner.told import with_told
+from dubio.core.specs import canonical, describe
+from dubio.core.types import Task
+from dubio.runner.benchmark_file import Benchmark, TaskEntry, load_benchmark
+from dubio.runner.prepare import NOT_AVAILABLE
 
 RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 MOST_SEEDS = 1000
 
 TASK_TABLES = {"task": "arguments", "network": "network_arguments", "encoding": "encoding", "training": "training"}
-"""First word of ``--set word.key=value`` → the table of every task it goes to."""
+"""Prefix of ``--set prefix.key=value`` → the table of every task that is changed."""
 
 EVERY_METHOD = "training"
-"""The place of what is said of all methods."""
+"""The prefix of what is set for all methods; may be omitted."""
+
+DATA = "data"
+"""The argument of a task that names its data."""
 
 DATA_DIR = "data_dir"
-"""The argument of a task that names a folder with its data."""
+"""The argument of a task that names a folder to look for its data in."""
+
+VERIFY = "verify"
+"""The argument of a task that makes it read its files again instead of trusting its cache."""
+
+OWN_DATA_MODEL = "quick"
+"""The benchmark whose methods, seeds and networks are used for a user's own data."""
 
 Entries = tuple[TaskEntry, ...]
 
 
 @dataclass(frozen=True)
 class Overrides:
-    """What is to be exchanged; empty means: as the benchmark has it.
+    """Changes to a benchmark; an empty field changes nothing.
 
     Attributes:
-        tasks: Only these of the benchmark's tasks: by name (``amazon``), or by name and the text of an argument
+        tasks: Only these of the benchmark's tasks, by name (``amazon``), or by name and the text of an argument
             (``amazon-books``, ``20news-novelty``).
-        methods: These methods instead. One that the benchmark has runs where the benchmark has it, and what its
-            variants are made of stands for them; another one runs on the tasks that take the benchmark's own list.
+        methods: These methods instead. A method of the benchmark runs on the tasks that have it, and the name of a
+            method with variants selects the variants; a new method runs on the tasks with the benchmark's own list.
         seeds: These seeds instead.
-        network: The entries of this network, where there are any; else this network for every task.
-        settings: ``key=value`` for every method's training, ``network.key=value``, ``encoding.key=value``,
-            ``task.key=value`` or ``<method>.key=value``; values are written as in TOML.
-        data_dir: The folder with the data of every task that takes one.
-        about_data: Arguments of the tasks that are told their data (:mod:`dubio.runner.told`), by name.
+        networks: For each of these, the entries with it if there are any, otherwise every task with it.
+        settings: ``key=value`` for every method, ``network.key=value``, ``encoding.key=value``, ``task.key=value`` or
+            ``<method>.key=value``, with values as in TOML; or the same as a mapping.
+        data_dir: Folder with the data, for every task that takes one.
+        data_options: Arguments of the tasks that have an argument ``data``.
     """
 
     tasks: Sequence[str] = ()
     methods: Sequence[str] = ()
     seeds: Sequence[int] = ()
-    network: str | None = None
-    settings: Sequence[str] = ()
+    networks: Sequence[str] = ()
+    settings: Sequence[str] | Mapping[str, Any] = ()
     data_dir: Path | None = None
-    about_data: Mapping[str, Any] = field(default_factory=dict)
+    data_options: Mapping[str, Any] = field(default_factory=dict)
 
     def apply(self, benchmark: Benchmark) -> Benchmark:
-        """The benchmark with these exchanged.
+        """Return the changed benchmark.
 
         Raises:
-            UserError: For a name it does not have, or a setting that cannot be read.
+            UserError: For a name the benchmark does not have, or a setting that cannot be parsed.
         """
-        tasks = _with_network(_chosen(benchmark, self.tasks), self.network)
+        tasks = _selected(benchmark, self.tasks)
+        if self.networks:
+            tasks = tuple(entry for network in self.networks for entry in _with_network(tasks, network))
         methods, tasks = self._with_methods(benchmark, tasks)
         changed = _narrowed(benchmark, tasks, methods, tuple(self.seeds) or benchmark.seeds)
-        changed = with_told(changed, self.about_data)
-        # What is said of one method stands before what is said of all, in whatever order they come.
-        for setting in sorted(self.settings, key=lambda each: parse_setting(each)[0] != EVERY_METHOD):
-            changed = _with_setting(changed, setting)
+        changed = with_data_options(changed, self.data_options)
+        if isinstance(self.settings, Mapping):
+            settings = [(*_prefix_and_key(name), value) for name, value in self.settings.items()]
+        else:
+            settings = [parse_setting(text) for text in self.settings]
+        # A setting of one method wins over a setting of all methods, in whatever order they are given.
+        for setting in sorted(settings, key=lambda setting: setting[0] != EVERY_METHOD):
+            changed = _with_setting(changed, *setting)
         return changed if self.data_dir is None else _with_data_dir(changed, self.data_dir)
 
     def _with_methods(self, benchmark: Benchmark, tasks: Entries) -> tuple[tuple[str, ...], Entries]:
-        """The benchmark's methods, and the tasks that have any of those asked for."""
+        """Return the benchmark's methods, and the tasks that run any of those requested."""
         if not self.methods:
             return benchmark.methods, tasks
-        asked = _without_bases(benchmark, tasks, self.methods)
-        known = {name for task in tasks for name in benchmark.methods_of(task)}
-        new = tuple(name for name in asked if name not in known)
-        # Where every task has a list of its own, what is new goes to all of them.
+        requested = _bases_replaced_by_variants(benchmark, tasks, self.methods)
+        existing = {name for task in tasks for name in benchmark.methods_of(task)}
+        new = {name for name in requested if name not in existing}
+        # If every task has a list of its own, new methods run on all of them.
         open_to_new = [task for task in tasks if task.methods is None] or list(tasks)
-        kept = []
+        entries = []
         for task in tasks:
-            have = benchmark.methods_of(task)
-            mine = tuple(name for name in asked if name in have or (name in new and task in open_to_new))
-            if mine:
-                kept.append(task if task.methods is None else replace(task, methods=mine))
-        shared = [name for name in asked if name in benchmark.methods or name in new]
-        return tuple(shared) or asked, tuple(kept)
+            allowed = {*benchmark.methods_of(task), *(new if task in open_to_new else ())}
+            methods = tuple(name for name in requested if name in allowed)
+            if methods:
+                entries.append(task if task.methods is None else replace(task, methods=methods))
+        shared = tuple(name for name in requested if name in benchmark.methods or name in new)
+        return shared or requested, tuple(entries)
 
 
-def _chosen(benchmark: Benchmark, names: Iterable[str]) -> Entries:
-    """The tasks of these names."""
+def _selected(benchmark: Benchmark, names: Iterable[str]) -> Entries:
     known = {label for task in benchmark.tasks for label in task.labels}
-    wanted = set(names)
-    for name in sorted(wanted):
+    selected = set(names)
+    for name in sorted(selected):
         if name not in known:
             raise UnknownName(f"task of benchmark {benchmark.name}", name, known)
-    return tuple(task for task in benchmark.tasks if not wanted or wanted & {*task.labels})
+    return tuple(task for task in benchmark.tasks if not selected or selected & {*task.labels})
 
 
-def _with_network(tasks: Entries, network: str | None) -> Entries:
-    if network is None:
-        return tasks
+def _with_network(tasks: Entries, network: str) -> Entries:
     having = tuple(task for task in tasks if task.network == network)
     if having:
         return having
-    # Another network's arguments would mean nothing to this one; a task that several networks learn comes once.
-    first: dict[str, TaskEntry] = {}
+    # A task that several networks learn becomes one entry. The other network's arguments do not apply to this one.
+    unique: dict[tuple[str, str], TaskEntry] = {}
     for task in tasks:
-        first.setdefault(task.spoken, _learned_by(task, network))
-    return tuple(first.values())
+        unique.setdefault((task.name, repr(task.arguments)), _trained_by(task, network))
+    return tuple(unique.values())
 
 
-def _learned_by(task: TaskEntry, network: str) -> TaskEntry:
-    """The task with another network; how texts are cut stays where that network wants them cut the same way."""
+def _trained_by(task: TaskEntry, network: str) -> TaskEntry:
+    """Return the task with another network; its encoding is kept if both networks encode inputs the same way."""
     old, new = (NETWORKS.entry(name).facts.get("encoding") for name in (task.network, network))
     encoding = task.encoding if old == new else {}
     return replace(task, network=network, network_arguments={}, method_network={}, encoding=encoding)
 
 
-def _without_bases(benchmark: Benchmark, tasks: Entries, asked: Iterable[str]) -> tuple[str, ...]:
-    """Names asked for, each that is no method of these tasks but has variants among them replaced by those."""
-    known = dict.fromkeys(name for task in tasks for name in benchmark.methods_of(task))
-    found: list[str] = []
-    for name in asked:
-        variants = [variant for variant in known if variant != name and benchmark.base(variant) == name]
-        found += [name] if name in known or not variants else variants
-    return tuple(dict.fromkeys(found))
+def _bases_replaced_by_variants(benchmark: Benchmark, tasks: Entries, requested: Iterable[str]) -> tuple[str, ...]:
+    existing = dict.fromkeys(name for task in tasks for name in benchmark.methods_of(task))
+    names: list[str] = []
+    for name in requested:
+        variants = [variant for variant in existing if variant != name and benchmark.base(variant) == name]
+        names += [name] if name in existing or not variants else variants
+    return tuple(dict.fromkeys(names))
 
 
 def _narrowed(benchmark: Benchmark, tasks: Entries, methods: tuple[str, ...], seeds: tuple[int, ...]) -> Benchmark:
-    """The benchmark of these tasks and methods, without what it says of others."""
+    """Return the benchmark of these tasks and methods, without the tables of others."""
     used = {*methods, *(name for task in tasks for name in task.methods or ())}
     with_bases = used | {benchmark.base(name) for name in used}
     return replace(
@@ -155,103 +173,43 @@ def _only(tables: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: table for name, table in tables.items() if name in names}
 
 
-def _with_setting(benchmark: Benchmark, setting: str) -> Benchmark:
-    where, key, value = parse_setting(setting)
-    if where == EVERY_METHOD:
-        spoken_of = {name for task in benchmark.tasks for name in task.method_arguments}
-        benchmark = _unsaid(benchmark, {*spoken_of, *benchmark.method_arguments, *benchmark.tune}, key)
-    if where in TASK_TABLES:
-        return replace(benchmark, tasks=tuple(_with(task, TASK_TABLES[where], key, value) for task in benchmark.tasks))
+# Settings.
+
+
+def _with_setting(benchmark: Benchmark, prefix: str, key: str, value: Any) -> Benchmark:
+    if prefix == EVERY_METHOD:
+        with_tables = {name for task in benchmark.tasks for name in task.method_arguments}
+        benchmark = _without_argument(benchmark, {*with_tables, *benchmark.method_arguments, *benchmark.tune}, key)
+    if prefix in TASK_TABLES:
+        table = TASK_TABLES[prefix]
+        return replace(benchmark, tasks=tuple(_with(task, table, key, value) for task in benchmark.tasks))
     bases = {benchmark.base(name) for name in benchmark.all_methods}
     known = (*TASK_TABLES, *dict.fromkeys((*benchmark.all_methods, *sorted(bases))))
-    if where not in known:
-        raise UnknownName(f"place in --set {setting}", where, known)
-    benchmark = _unsaid(benchmark, [where], key)
+    if prefix not in known:
+        raise UnknownName(f"prefix in --set {prefix}.{key}", prefix, known)
+    benchmark = _without_argument(benchmark, [prefix], key)
     old = benchmark.method_arguments
-    return replace(benchmark, method_arguments={**old, where: {**old.get(where, {}), key: value}})
+    return replace(benchmark, method_arguments={**old, prefix: {**old.get(prefix, {}), key: value}})
 
 
-def _unsaid(benchmark: Benchmark, methods: Iterable[str], key: str) -> Benchmark:
-    """The benchmark without what it says of one argument of these methods, nor a choice of it: the user has said it."""
+def _without_argument(benchmark: Benchmark, methods: Iterable[str], key: str) -> Benchmark:
+    """Remove an argument of these methods, and its tuning, wherever the benchmark states it."""
+    names = set(methods)
     return replace(
         benchmark,
         tasks=tuple(
-            replace(task, method_arguments=_without(task.method_arguments, methods, key)) for task in benchmark.tasks
+            replace(task, method_arguments=_without(task.method_arguments, names, key)) for task in benchmark.tasks
         ),
-        method_arguments=_without(benchmark.method_arguments, methods, key),
-        tune={name: lists for name, lists in _without(benchmark.tune, methods, key).items() if lists},
+        method_arguments=_without(benchmark.method_arguments, names, key),
+        tune={name: lists for name, lists in _without(benchmark.tune, names, key).items() if lists},
     )
 
 
-def _without(tables: Mapping[str, Mapping[str, Any]], names: Iterable[str], key: str) -> dict[str, Mapping[str, Any]]:
-    """The tables, those of these names without one key."""
-    chosen = set(names)
+def _without(tables: Mapping[str, Mapping[str, Any]], names: set[str], key: str) -> dict[str, Mapping[str, Any]]:
     return {
-        name: {k: v for k, v in table.items() if k != key} if name in chosen else table
+        name: {k: v for k, v in table.items() if k != key} if name in names else table
         for name, table in tables.items()
     }
-
-
-def _with_data_dir(benchmark: Benchmark, folder: Path) -> Benchmark:
-    if not folder.is_dir():
-        raise UserError(f"--data-dir {str(folder)!r}: no such folder.")
-    takers = {task.name for task in benchmark.tasks if DATA_DIR in TASKS.entry(task.name).parameters()}
-    if not takers:
-        raise UserError(f"--data-dir: no task of benchmark {benchmark.name!r} reads its data from a folder.")
-    tasks = (
-        _with(task, "arguments", DATA_DIR, str(folder.resolve())) if task.name in takers else task
-        for task in benchmark.tasks
-    )
-    return replace(benchmark, tasks=tuple(tasks))
-
-
-def parse_setting(setting: str) -> tuple[str, str, Any]:
-    """``place.key=value`` → (place, key, value); without a place it is ``training``.
-
-    Raises:
-        UserError: When there is no ``=`` or no key.
-    """
-    left, equals, right = setting.partition("=")
-    place, dot, key = left.strip().rpartition(".")
-    if not equals or not key or (dot and not place):
-        raise UserError(f"--set wants key=value or place.key=value; given {setting!r}.")
-    return place or "training", key, _value(right.strip())
-
-
-def parse_seeds(text: str) -> tuple[int, ...]:
-    """``5`` (so many: 0 to 4), ``0,1,2`` or ``0-4`` → seeds; the seed 5 alone is ``5-5``.
-
-    Raises:
-        UserError: For anything else.
-    """
-    if text.strip().isdecimal():
-        count = int(text)
-        if not 1 <= count <= MOST_SEEDS:
-            raise UserError(
-                f"--seeds {count} asks for {count} seeds; give 1 to {MOST_SEEDS}. The seed {count} alone is "
-                f"{count}-{count}."
-            )
-        return tuple(range(count))
-    seeds: list[int] = []
-    for piece in text.split(","):
-        found = RANGE.fullmatch(piece.strip())
-        if not found:
-            raise UserError(
-                f"--seeds wants how many (5), numbers such as 0,1,2 or a range such as 0-4; given {text!r}."
-            )
-        first, last = int(found[1]), int(found[2] or found[1])
-        if last < first or last - first >= MOST_SEEDS:
-            raise UserError(f"--seeds: {piece.strip()!r} is not a range of one to {MOST_SEEDS} seeds.")
-        seeds += range(first, last + 1)
-    return tuple(dict.fromkeys(seeds))
-
-
-def _value(text: str) -> Any:
-    """A value as TOML reads it; a bare word is a text, so that nobody has to quote twice in a shell."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
 
 
 def _with(task: TaskEntry, table: str, key: str, value: Any) -> TaskEntry:
@@ -261,3 +219,161 @@ def _with(task: TaskEntry, table: str, key: str, value: Any) -> TaskEntry:
         single = {name: {k: v for k, v in own.items() if k != key} for name, own in task.method_network.items()}
         changes["method_network"] = {name: own for name, own in single.items() if own}
     return replace(task, **changes)
+
+
+def parse_setting(text: str) -> tuple[str, str, Any]:
+    """Return (prefix, key, value) of ``prefix.key=value``; the prefix is ``training`` if omitted.
+
+    Raises:
+        UserError: If there is no ``=`` or no key.
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UserError(f"--set must be KEY=VALUE or PREFIX.KEY=VALUE; given {text!r}.")
+    return *_prefix_and_key(name), _toml_value(value.strip())
+
+
+def _prefix_and_key(name: str) -> tuple[str, str]:
+    prefix, dot, key = name.strip().rpartition(".")
+    if not key or (dot and not prefix):
+        raise UserError(f"--set must be KEY=VALUE or PREFIX.KEY=VALUE; given {name!r} before the value.")
+    return prefix or EVERY_METHOD, key
+
+
+def _toml_value(text: str) -> Any:
+    """Return the value as TOML reads it; a bare word is a text, so that a shell needs no double quoting."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Return the seeds of ``5`` (the seeds 0 to 4), ``0,1,2`` or ``0-4``; the seed 5 alone is ``5-5``.
+
+    Raises:
+        UserError: For anything else.
+    """
+    if text.strip().isdecimal():
+        return first_seeds(int(text))
+    seeds: list[int] = []
+    for piece in text.split(","):
+        match = RANGE.fullmatch(piece.strip())
+        if not match:
+            raise UserError(
+                f"--seeds must be a number of seeds (5), a list such as 0,1,2 or a range such as 0-4; given {text!r}."
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first >= MOST_SEEDS:
+            raise UserError(f"--seeds: {piece.strip()!r} is not a range of 1 to {MOST_SEEDS} seeds.")
+        seeds += range(first, last + 1)
+    return tuple(dict.fromkeys(seeds))
+
+
+def first_seeds(count: int) -> tuple[int, ...]:
+    """Return the seeds 0, 1, … of a number of seeds.
+
+    Raises:
+        UserError: For less than one, or very many.
+    """
+    if not 1 <= count <= MOST_SEEDS:
+        raise UserError(
+            f"--seeds {count} is a number of seeds; give 1 to {MOST_SEEDS}. The seed {count} alone is {count}-{count}."
+        )
+    return tuple(range(count))
+
+
+# Data.
+
+
+def with_data_options(benchmark: Benchmark, options: Mapping[str, Any]) -> Benchmark:
+    """Return the benchmark with these arguments of the tasks that have an argument ``data``.
+
+    Entries that become equal are merged into the first of them: with ``shift`` given, two entries of two shifts are
+    one.
+
+    Args:
+        benchmark: The benchmark.
+        options: Argument → value.
+
+    Raises:
+        UserError: For an argument that no such task of the benchmark has.
+    """
+    for name in options:
+        _check_data_option(benchmark, name)
+    if not options:
+        return benchmark
+    entries: dict[bytes, TaskEntry] = {}
+    for entry in benchmark.tasks:
+        own = {name: value for name, value in options.items() if name in _data_options(entry)}
+        changed = replace(entry, arguments={**entry.arguments, **own}) if own else entry
+        entries.setdefault(canonical([changed.name, changed.network, describe(changed.arguments)]), changed)
+    return replace(benchmark, tasks=tuple(entries.values()))
+
+
+def verified_tasks(benchmark: Benchmark) -> dict[int, Task]:
+    """Return index → task for every task that can verify its files, read with verification.
+
+    It happens here, once: verification is no part of the benchmark, and workers do not repeat it.
+
+    Raises:
+        UserError: If no task of the benchmark can.
+    """
+    _check_data_option(benchmark, VERIFY)
+    tasks = {}
+    for index, entry in enumerate(benchmark.tasks):
+        if VERIFY in _data_options(entry):
+            with contextlib.suppress(*NOT_AVAILABLE):  # reported when the remaining tasks are prepared
+                tasks[index] = TASKS.make(entry.name, **{**entry.arguments, VERIFY: True})
+    return tasks
+
+
+def own_data_benchmark(arguments: Mapping[str, Any]) -> tuple[Benchmark, Task]:
+    """Return the benchmark of a user's own data, and the task that was read for it.
+
+    Args:
+        arguments: Of the task ``own``.
+    """
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(arguments[DATA]).stem).strip("-._") or "own"
+    named = {"name": stem[:60], **arguments}
+    task: Task = TASKS.make("own", **named)
+    model = load_benchmark(OWN_DATA_MODEL)
+    networks = {NETWORKS.entry(entry.network).facts["inputs"]: entry.network for entry in model.tasks}
+    plain = {key: list(value) if isinstance(value, tuple) else value for key, value in named.items()}
+    entry = TaskEntry("own", networks[task.inputs], arguments=plain)
+    description = f"The methods of the {OWN_DATA_MODEL} benchmark on {task.name}."
+    return replace(model, name=named["name"], description=description, tasks=(entry,)), task
+
+
+def _data_options(entry: TaskEntry) -> Mapping[str, Any]:
+    """Return the arguments of an entry's task if one of them is ``data``, else none."""
+    parameters = TASKS.entry(entry.name).parameters()
+    return parameters if DATA in parameters else {}
+
+
+def _check_data_option(benchmark: Benchmark, name: str) -> None:
+    if any(name in _data_options(entry) for entry in benchmark.tasks):
+        return
+    option = f"--{name.replace('_', '-')}"
+    known = {key: None for entry in benchmark.tasks for key in _data_options(entry)}
+    if not known:
+        raise UserError(
+            f"{option} is an option for your own data, but benchmark {benchmark.name!r} has its own: name a benchmark "
+            "or give --data, one of the two."
+        )
+    raise UserError(
+        f"{option}: no task of benchmark {benchmark.name!r} has an argument {name!r}; they have {', '.join(known)}."
+    )
+
+
+def _with_data_dir(benchmark: Benchmark, folder: Path) -> Benchmark:
+    if not folder.is_dir():
+        raise UserError(f"--data-dir {str(folder)!r}: no such folder.")
+    readers = {task.name for task in benchmark.tasks if DATA_DIR in TASKS.entry(task.name).parameters()}
+    if not readers:
+        raise UserError(f"--data-dir: no task of benchmark {benchmark.name!r} reads its data from a folder.")
+    tasks = (
+        _with(task, "arguments", DATA_DIR, str(folder.resolve())) if task.name in readers else task
+        for task in benchmark.tasks
+    )
+    return replace(benchmark, tasks=tuple(tasks))

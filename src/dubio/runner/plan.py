@@ -1,6 +1,6 @@
-"""The plan: a directed graph of fits and predictions, each named by its id and therefore made once.
+"""Plan a benchmark: a directed graph of fits and predictions, each identified by its id and therefore made once.
 
-What two rows of a table have in common they share: member k of seed s is one fit whatever the size of the ensemble,
+Rows of a table share what they have in common: member k of seed s is one fit whatever the size of the ensemble,
 Monte Carlo sampling on or off is two predictions from one fit, and an ensemble is a list of its members' predictions.
 """
 
@@ -13,11 +13,9 @@ from typing import Any, Literal
 from dubio.core.errors import UserError
 from dubio.core.registry import METHODS
 from dubio.core.specs import describe, identity
-from dubio.core.types import Run
-from dubio.runner.arguments import make_method
-from dubio.runner.benchmark import Benchmark
-from dubio.runner.left import Left
-from dubio.runner.setting import Setting
+from dubio.runner.benchmark_file import Benchmark
+from dubio.runner.prepare import PreparedTask, make_method
+from dubio.runner.trainer import Trainer
 
 NodeKind = Literal["fit", "predict", "ensemble", "method"]
 
@@ -26,19 +24,19 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Node:
-    """One thing to make.
+    """One artefact of the store to make.
 
     Attributes:
         id: Its identity.
-        kind: A fit, a prediction from a fit, an ensemble of predictions, or a whole method that is not a recipe.
+        kind: A fit, a prediction from a fit, an ensemble of predictions, or a complete method that is not a recipe.
         spec: What its id is the hash of.
-        needs: Ids of what must exist before.
+        needs: Ids of the artefacts it is made from.
         task: Registered name and arguments of the task, from which a worker reads it.
-        task_name: What results call the task.
+        task_name: Name of the task in the results.
         splits: Name and fingerprint of every split to predict.
-        label: What it is, in a few words.
-        method: The first method that asked for it.
-        setting: Which task of the benchmark it belongs to.
+        label: Description in a few words.
+        method: The first method that uses it.
+        task_index: Index of its prepared task.
     """
 
     id: str
@@ -50,7 +48,32 @@ class Node:
     splits: tuple[tuple[str, str], ...]
     label: str
     method: str
-    setting: int
+    task_index: int
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One row of a benchmark: a method on a task with a seed.
+
+    Attributes:
+        id: The prediction's id.
+        task: Name of the task in the results.
+        network: Name of the network.
+        method: The method's name in the benchmark.
+        seed: The benchmark's seed.
+        member: Which independent fit of that seed, or None for a method that uses several.
+        fits: Ids of the fits it draws from.
+        spec: What its id is the hash of.
+    """
+
+    id: str
+    task: str
+    network: str
+    method: str
+    seed: int
+    member: int | None
+    fits: tuple[str, ...]
+    spec: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -58,14 +81,14 @@ class MethodRow:
     """A method as the manifest lists it.
 
     Attributes:
-        name: What the benchmark calls it.
-        title: What a report calls it.
+        name: Its name in the benchmark.
+        title: Its name in a report.
         summary: One line.
         members: Independent fits, on the first task that has it.
-        samples: Draws, likewise.
+        samples: Samples, likewise.
         family: The single-fit method an ensemble is made of.
-        method: What it is registered as; another name than its own for a variant.
-        arguments: What makes a variant one; empty for others.
+        method: Its registered name; differs from ``name`` for a variant.
+        arguments: The arguments of a variant; empty for others.
     """
 
     name: str
@@ -80,66 +103,75 @@ class MethodRow:
 
 @dataclass
 class Plan:
-    """Nodes in an order in which needs come first, the runs they add up to, and how many trainings were asked for."""
+    """Nodes in an order in which needs come first.
+
+    Attributes:
+        nodes: Id → node.
+        runs: The rows of the benchmark.
+        unshared: Number of trainings if nothing were shared.
+    """
 
     nodes: dict[str, Node] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
-    asked: int = 0
+    runs: list[PlannedRun] = field(default_factory=list)
+    unshared: int = 0
 
     def of_kind(self, *kinds: NodeKind) -> tuple[Node, ...]:
-        """The nodes of these kinds, in order."""
+        """Return the nodes of these kinds, in order."""
         return tuple(node for node in self.nodes.values() if node.kind in kinds)
 
     def add(self, node: Node) -> str:
-        """Add a node unless it is there; returns its id."""
+        """Add a node unless it is there; return its id."""
         self.nodes.setdefault(node.id, node)
         return node.id
 
 
 def is_recipe(method: Any) -> bool:
-    """Whether a method is made of fits that can be shared."""
+    """Return whether a method is made of fits that can be shared."""
     return callable(getattr(method, "fit_part", None))
 
 
 def make_plan(
-    benchmark: Benchmark, settings: Iterable[Setting], left: Left, chosen: Mapping[tuple[int, str], Mapping[str, Any]]
+    benchmark: Benchmark,
+    tasks: Iterable[PreparedTask],
+    trainer: Trainer,
+    chosen: Mapping[tuple[int, str], Mapping[str, Any]],
 ) -> Plan:
     """Plan a benchmark.
 
     Args:
-        benchmark: What is to be run.
-        settings: Its tasks, made ready.
-        left: Writes the specifications.
-        chosen: (index of the task, method) → arguments chosen by tuning. A method that is to be tuned and for which
+        benchmark: The benchmark.
+        tasks: Its prepared tasks.
+        trainer: Writes the specifications.
+        chosen: (index of the task, method) → arguments chosen by tuning. A method with a ``[tune]`` table for which
             nothing could be chosen is not planned.
     """
     plan = Plan()
-    for setting in settings:
-        wanted = [name for name in setting.methods if name not in benchmark.tune or (setting.index, name) in chosen]
+    for task in tasks:
         methods = {
             name: _limited(
-                make_method(benchmark, name, setting.method_arguments[name], chosen.get((setting.index, name), {})),
-                setting.entry.most_samples,
+                make_method(benchmark, name, task.method_arguments[name], chosen.get((task.index, name), {})),
+                task.entry.most_samples,
             )
-            for name in wanted
+            for name in task.methods
+            if name not in benchmark.tune or (task.index, name) in chosen
         }
         for seed in benchmark.seeds:
-            SeedPlanner(plan, setting, left, seed, benchmark.base).add_all(methods)
+            SeedPlanner(plan, task, trainer, seed, benchmark.base).add_all(methods)
     return plan
 
 
-def method_rows(benchmark: Benchmark, settings: Iterable[Setting], plan: Plan) -> tuple[MethodRow, ...]:
-    """The methods of the tasks that are run, each with the single-fit method its first member is a run of."""
-    first = {run.method: run for run in reversed(plan.runs)}
+def method_rows(benchmark: Benchmark, tasks: Iterable[PreparedTask], plan: Plan) -> tuple[MethodRow, ...]:
+    """Return a row for every method of the prepared tasks; an ensemble's family is the method of its first member."""
+    first_runs = {run.method: run for run in reversed(plan.runs)}
     singles = {run.id: run.method for run in reversed(plan.runs) if run.member is not None}
-    places: dict[str, Setting] = {}
-    for setting in settings:
-        for name in setting.methods:
-            places.setdefault(name, setting)
+    first_tasks: dict[str, PreparedTask] = {}
+    for task in tasks:
+        for name in task.methods:
+            first_tasks.setdefault(name, task)
     rows = []
-    for name in (name for name in benchmark.all_methods if name in places):
-        method = make_method(benchmark, name, places[name].method_arguments[name], {})
-        members = first[name].spec.get("members", ()) if name in first else ()
+    for name in (name for name in benchmark.all_methods if name in first_tasks):
+        method = make_method(benchmark, name, first_tasks[name].method_arguments[name], {})
+        members = first_runs[name].spec.get("members", ()) if name in first_runs else ()
         rows.append(
             MethodRow(
                 name=name,
@@ -156,133 +188,133 @@ def method_rows(benchmark: Benchmark, settings: Iterable[Setting], plan: Plan) -
 
 
 def _title(benchmark: Benchmark, name: str, method: Any) -> str:
-    own = str(getattr(method, "title", "")) or titled(benchmark.base(name))
+    title = str(getattr(method, "title", "")) or default_title(benchmark.base(name))
     if name not in benchmark.variants:
-        return own
+        return title
     variant = benchmark.variants[name]
-    told = ", ".join(f"{key} = {value}" for key, value in variant.arguments.items())
-    return variant.title or (f"{own}, {told}" if told else own)
+    arguments = ", ".join(f"{key} = {value}" for key, value in variant.arguments.items())
+    return variant.title or (f"{title}, {arguments}" if arguments else title)
 
 
-def titled(name: str) -> str:
-    """``mc-dropout-ensemble`` → ``MC dropout ensemble``."""
-    words = ["MC" if word == "mc" else word for word in name.split("-")]
-    return " ".join([words[0][:1].upper() + words[0][1:], *words[1:]])
+def default_title(name: str) -> str:
+    """Return ``MC dropout ensemble`` for ``mc-dropout-ensemble``."""
+    first, *others = ["MC" if piece == "mc" else piece for piece in name.split("-")]
+    return " ".join([first[:1].upper() + first[1:], *others])
 
 
 class SeedPlanner:
     """Adds every method of one task and seed to a plan."""
 
-    def __init__(self, plan: Plan, setting: Setting, left: Left, seed: int, registered: Callable[[str], str]) -> None:
-        """Make it.
+    def __init__(
+        self, plan: Plan, task: PreparedTask, trainer: Trainer, seed: int, registered: Callable[[str], str]
+    ) -> None:
+        """Make a planner.
 
         Args:
-            plan: What is added to.
-            setting: The task.
-            left: Writes the specifications.
+            plan: The plan to add to.
+            task: The prepared task.
+            trainer: Writes the specifications.
             seed: The seed.
-            registered: The registered method behind a name of the benchmark.
+            registered: Returns the registered method behind a name of the benchmark.
         """
-        self._plan, self._setting, self._left, self._seed = plan, setting, left, seed
+        self._plan, self._task, self._trainer, self._seed = plan, task, trainer, seed
         self._registered = registered
 
     def add_all(self, methods: Mapping[str, Any]) -> None:
-        """Add them in order; a single-model row gets every member that is trained for some ensemble anyway."""
+        """Add the methods in order; a single-fit method gets every member that is trained for some ensemble anyway."""
         ensembles = {name: method for name, method in methods.items() if is_recipe(method) and method.members > 1}
         most = max((recipe.members for recipe in ensembles.values()), default=1)
         trained = {
             self._fit_id(name, recipe, member) for name, recipe in ensembles.items() for member in range(recipe.members)
         }
         for name, method in methods.items():
-            self._plan.asked += int(getattr(method, "members", 1)) * _trainings(method)
+            self._plan.unshared += int(getattr(method, "members", 1)) * _trainings(method)
             if is_recipe(method) and method.members > 1:
                 self._plan.runs.append(self._ensemble(name, method))
             elif is_recipe(method):
-                wanted = [k for k in range(most) if k == 0 or self._fit_id(name, method, k) in trained]
-                self._plan.runs += [self._single(name, method, member) for member in wanted]
+                members = [k for k in range(most) if k == 0 or self._fit_id(name, method, k) in trained]
+                self._plan.runs += [self._single(name, method, member) for member in members]
             else:
                 self._plan.runs.append(self._opaque(name, method))
 
-    def add_fit(self, name: str, recipe: Any, member: int, words: str = "") -> str:
-        """Add a fit and, before it, the fit it starts from; ``words`` say more of it where it is shown."""
-        start_id = None if recipe.start is None else self.add_fit(name, recipe.start, member, words)
+    def add_fit(self, name: str, recipe: Any, member: int, remark: str = "") -> str:
+        """Add a fit and, before it, the fit it starts from; ``remark`` is added to the label."""
+        start_id = None if recipe.start is None else self.add_fit(name, recipe.start, member, remark)
         spec = self._fit_spec(name, recipe, member, start_id)
         needs = () if start_id is None else (start_id,)
-        return self._add("fit", spec, name, needs=needs, member=member, words=words)
+        return self._add("fit", spec, name, needs, member, remark)
 
     def _fit_id(self, name: str, recipe: Any, member: int) -> str:
         start_id = None if recipe.start is None else self._fit_id(name, recipe.start, member)
         return identity(self._fit_spec(name, recipe, member, start_id))
 
     def _fit_spec(self, name: str, recipe: Any, member: int, start_id: str | None) -> dict[str, Any]:
-        setting = self._setting
-        network = self._left.NetworkSpec(setting.entry.network, setting.network_of(name))
-        return self._left.fit_spec(
-            recipe, setting.task, setting.encoding, network, seed=self._seed, member=member, start_id=start_id
+        task = self._task
+        network = self._trainer.NetworkSpec(task.entry.network, task.network_of(name))
+        return self._trainer.fit_spec(
+            recipe, task.task, task.encoding, network, seed=self._seed, member=member, start_id=start_id
         )
 
     def _predict(self, name: str, recipe: Any, member: int) -> tuple[str, str]:
-        """Add the prediction of one member; returns its id and its fit's."""
+        """Add the prediction of one member; return its id and its fit's."""
         fit_id = self.add_fit(name, recipe, member)
-        spec = self._left.pred_spec(recipe, fit_id, seed=self._seed, member=member)
-        return self._add("predict", spec, name, needs=(fit_id,), member=member), fit_id
+        spec = self._trainer.pred_spec(recipe, fit_id, seed=self._seed, member=member)
+        return self._add("predict", spec, name, (fit_id,), member), fit_id
 
-    def _single(self, name: str, recipe: Any, member: int) -> Run:
+    def _single(self, name: str, recipe: Any, member: int) -> PlannedRun:
         pred_id, fit_id = self._predict(name, recipe, member)
         return self._run(name, pred_id, member, (fit_id,))
 
-    def _ensemble(self, name: str, recipe: Any) -> Run:
-        parts = [self._predict(name, recipe, member) for member in range(recipe.members)]
-        members = tuple(pred_id for pred_id, _ in parts)
+    def _ensemble(self, name: str, recipe: Any) -> PlannedRun:
+        pairs = [self._predict(name, recipe, member) for member in range(recipe.members)]
+        members = tuple(pred_id for pred_id, _ in pairs)
         spec = {"schema": SCHEMA, "kind": "prediction", "members": list(members)}
-        pred_id = self._add("ensemble", spec, name, needs=members, member=None)
-        return self._run(name, pred_id, None, tuple(fit_id for _, fit_id in parts))
+        pred_id = self._add("ensemble", spec, name, members, None)
+        return self._run(name, pred_id, None, tuple(fit_id for _, fit_id in pairs))
 
-    def _opaque(self, name: str, method: Any) -> Run:
+    def _opaque(self, name: str, method: Any) -> PlannedRun:
         if not callable(getattr(method, "fit", None)):
-            raise UserError(f"method {name!r} is neither a recipe nor has it a fit(task, network, seed, context).")
-        spec = self._setting.opaque_spec(name, self._registered(name), int(getattr(method, "version", 1)), self._seed)
-        return self._run(name, self._add("method", spec, name, needs=(), member=None), 0, ())
+            raise UserError(f"method {name!r} is not a recipe and has no fit(task, network, seed, context).")
+        spec = self._task.opaque_spec(name, self._registered(name), int(getattr(method, "version", 1)), self._seed)
+        return self._run(name, self._add("method", spec, name, (), None), 0, ())
 
     def _add(
         self,
         kind: NodeKind,
         spec: Mapping[str, Any],
         name: str,
-        *,
         needs: tuple[str, ...],
         member: int | None,
-        words: str = "",
+        remark: str = "",
     ) -> str:
-        setting = self._setting
-        who = f"seed {self._seed}" if member is None else f"seed {self._seed}, member {member}"
+        task = self._task
+        seed = f"seed {self._seed}" if member is None else f"seed {self._seed}, member {member}"
         return self._plan.add(
             Node(
                 id=identity(spec),
                 kind=kind,
                 spec=spec,
                 needs=needs,
-                task=(setting.entry.name, setting.entry.arguments),
-                task_name=setting.name,
-                splits=() if kind == "fit" else setting.split_keys,
-                label=f"{setting.name}/{setting.entry.network}: {name}{words}, {who}",
+                task=(task.entry.name, task.entry.arguments),
+                task_name=task.name,
+                splits=() if kind == "fit" else task.split_keys,
+                label=f"{task.name}/{task.entry.network}: {name}{remark}, {seed}",
                 method=name,
-                setting=setting.index,
+                task_index=task.index,
             )
         )
 
-    def _run(self, name: str, pred_id: str, member: int | None, fits: tuple[str, ...]) -> Run:
+    def _run(self, name: str, pred_id: str, member: int | None, fits: tuple[str, ...]) -> PlannedRun:
         spec = self._plan.nodes[pred_id].spec
-        setting = self._setting
-        return Run(pred_id, setting.name, setting.entry.network, name, self._seed, member, fits, spec)
+        return PlannedRun(pred_id, self._task.name, self._task.entry.network, name, self._seed, member, fits, spec)
 
 
 def _limited(method: Any, most: int | None) -> Any:
-    """A method that predicts with the first so many of its samples; one that is not a recipe as it is."""
+    """Return a recipe that predicts with at most that number of samples; other methods are returned unchanged."""
     return replace(method, most=most) if most and is_recipe(method) else method
 
 
 def _trainings(method: Any) -> int:
-    """How many trainings a fit takes: its own and those of the fits that it continues."""
+    """Return the number of trainings of a fit: its own and those of the fits that it starts from."""
     start = getattr(method, "start", None) if is_recipe(method) else None
     return 1 if start is None else 1 + _trainings(start)

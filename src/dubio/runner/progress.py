@@ -1,4 +1,4 @@
-"""How a run shows where it is: a live display on a terminal, plain log lines elsewhere."""
+"""Show the progress of a run: a live display on a terminal, plain log lines otherwise."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from dubio.runner.plan import Node
 VERBS = {"fit": "training", "predict": "predicting", "ensemble": "pooling", "method": "running"}
 
 
-def spoken(seconds: float) -> str:
-    """A duration as one says it."""
+def duration(seconds: float) -> str:
+    """Return a duration for a reader, such as ``10 min``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:
@@ -29,77 +29,87 @@ def spoken(seconds: float) -> str:
 
 
 class Clock:
-    """Estimates what is left, correcting the plan's estimate by how long things have really taken."""
+    """Estimates the remaining time: first by the plan's estimate, then by the time the finished work has taken."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
-        self._left = 0.0
+        self._open = 0.0
         self._total = 0.0
 
     def begin(self, seconds: float) -> None:
-        """So many seconds of work are ahead, as far as one can know."""
+        """Start with the estimated seconds of all work."""
         self._started = time.monotonic()
-        self._left = self._total = seconds
+        self._open = self._total = seconds
 
-    def done(self, seconds: float) -> None:
-        """A piece of work that was estimated at so many seconds is over."""
-        self._left = max(0.0, self._left - seconds)
+    def finish(self, seconds: float) -> None:
+        """Subtract finished work that was estimated at that many seconds."""
+        self._open = max(0.0, self._open - seconds)
 
-    def left(self, under_way: float, jobs: int) -> float | None:
-        """Seconds still to go; None before anything can be said.
+    def remaining(self, under_way: float, jobs: int) -> float | None:
+        """Return the remaining seconds; None before an estimate is possible.
 
         Args:
-            under_way: Estimated seconds of work already done on what is not finished.
-            jobs: Processes at work.
+            under_way: Estimated seconds of work done on unfinished nodes.
+            jobs: Number of processes.
         """
-        done = self._total - self._left + under_way
+        finished = self._total - self._open + under_way
         elapsed = time.monotonic() - self._started
         if self._total <= 0 or elapsed < 1:
             return None
-        planned = (self._left - under_way) / jobs
-        if done < 0.05 * self._total:
+        planned = (self._open - under_way) / jobs
+        if finished < 0.05 * self._total:
             return planned
-        return max(0.0, elapsed * (self._total - done) / done)
+        return max(0.0, elapsed * (self._total - finished) / finished)
 
 
-class _Counted:
-    """What both displays count."""
+class _Counter:
+    """Counts what both displays show."""
 
     def __init__(self, estimates: dict[str, float]) -> None:
         self._estimates = estimates
         self._clock = Clock()
         self._running: dict[str, float] = {}
-        self._todo = self._done = self._failed = 0
+        self._todo = self._ended = self._failed = 0
         self._jobs = 1
 
-    def begin(self, todo: int, found: int, seconds: float, jobs: int) -> None:
+    def begin(self, todo: int, stored: int, seconds: float, jobs: int) -> None:
         """Start counting."""
-        self._todo, self._done, self._failed, self._jobs = todo, 0, 0, jobs
+        self._todo, self._ended, self._failed, self._jobs = todo, 0, 0, jobs
         self._clock.begin(seconds)
 
     def start(self, node: Node) -> None:
-        """Count a node as under way."""
+        """Count a node as running."""
         self._running[node.id] = 0.0
 
-    def tell(self, node: Node, fraction: float, words: str) -> None:
-        """A node is so far."""
+    def update(self, node: Node, fraction: float, detail: str) -> None:
+        """Record the fraction of a node that is done."""
         self._running[node.id] = fraction
 
-    def end(self, node: Node, state: State, words: str) -> None:
-        """Count a node as over."""
+    def end(self, node: Node, state: State, reason: str) -> None:
+        """Count a node as ended."""
         self._running.pop(node.id, None)
-        self._clock.done(self._estimates.get(node.id, 0.0))
-        self._done += 1
+        self._clock.finish(self._estimates.get(node.id, 0.0))
+        self._ended += 1
         self._failed += state == "failed"
 
     def remaining(self) -> str:
-        """What is left of the time, in words."""
+        """Return the remaining time as a text."""
         under_way = sum(self._estimates.get(i, 0.0) * fraction for i, fraction in self._running.items())
-        left = self._clock.left(under_way, self._jobs)
-        return "" if left is None else f"about {spoken(left)} left"
+        seconds = self._clock.remaining(under_way, self._jobs)
+        return "" if seconds is None else f"about {duration(seconds)} left"
 
 
-class LogProgress(_Counted):
+class NoProgress(_Counter):
+    """Shows nothing."""
+
+    def note(self, text: str) -> None:
+        """Drop a message."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class LogProgress(_Counter):
     """Plain lines with the time of day, for logs and pipes."""
 
     def __init__(self, estimates: dict[str, float], sink: IO[str] | None = None) -> None:
@@ -107,101 +117,109 @@ class LogProgress(_Counted):
         self._sink = sink or sys.stderr
         self._since: dict[str, float] = {}
 
-    def begin(self, todo: int, found: int, seconds: float, jobs: int) -> None:
-        """Say what is ahead."""
-        super().begin(todo, found, seconds, jobs)
+    def begin(self, todo: int, stored: int, seconds: float, jobs: int) -> None:
+        """Log the amount of work."""
+        super().begin(todo, stored, seconds, jobs)
         if todo:
-            self.note(f"{todo} to make, {found} there already, {jobs} {'job' if jobs == 1 else 'jobs'}")
+            self.note(f"{todo} to make, {stored} already in the store, {jobs} {'job' if jobs == 1 else 'jobs'}")
 
     def start(self, node: Node) -> None:
-        """Remember when."""
+        """Remember the time."""
         super().start(node)
         self._since[node.id] = time.monotonic()
 
-    def end(self, node: Node, state: State, words: str) -> None:
-        """Say what is over."""
-        super().end(node, state, words)
-        took = f" in {spoken(time.monotonic() - self._since[node.id])}" if node.id in self._since else ""
+    def end(self, node: Node, state: State, reason: str) -> None:
+        """Log the end of a training, and every failure."""
+        super().end(node, state, reason)
+        elapsed = f" in {duration(time.monotonic() - self._since[node.id])}" if node.id in self._since else ""
         if state == "done" and node.kind in ("predict", "ensemble"):
-            return  # a line for each training is enough; these come many to one
+            return  # one line per training is enough; a training has many of these
         if state == "done":
-            tail = ", ".join(filter(None, [f"{self._done}/{self._todo}", self.remaining()]))
-            self.note(f"{words or f'done{took}'}: {node.kind} of {node.label} ({tail})")
+            tail = ", ".join(filter(None, [f"{self._ended}/{self._todo}", self.remaining()]))
+            self.note(f"{reason or f'done{elapsed}'}: {node.kind} of {node.label} ({tail})")
         else:
-            self.note(f"{state}: {node.kind} of {node.label}: {words}")
+            self.note(f"{state}: {node.kind} of {node.label}: {reason}")
 
-    def note(self, words: str) -> None:
-        """Say something now."""
-        print(f"{datetime.now():%H:%M:%S} {words}", file=self._sink, flush=True)
+    def note(self, text: str) -> None:
+        """Log a message."""
+        print(f"{datetime.now():%H:%M:%S} {text}", file=self._sink, flush=True)
 
     def close(self) -> None:
-        """Nothing to put away."""
+        """Do nothing: a log has nothing to restore."""
 
 
-class LiveProgress(_Counted):
-    """One line for the whole and one for each thing under way, redrawn in place."""
+class LiveProgress(_Counter):
+    """One bar for all nodes and one for each running node, redrawn in place."""
 
     def __init__(self, estimates: dict[str, float], console: Console | None = None) -> None:
         super().__init__(estimates)
         self._console = console or Console(stderr=True)
         bar = BarColumn(bar_width=24)
-        self._whole = Progress(TextColumn("[bold]in all"), bar, MofNCompleteColumn(), TextColumn("{task.fields[left]}"))
-        self._parts = Progress(TextColumn("{task.fields[verb]}"), bar, TextColumn("{task.description}"))
+        remark = TextColumn("{task.fields[remark]}")
+        self._total = Progress(TextColumn("[bold]total"), bar, MofNCompleteColumn(), remark)
+        self._nodes = Progress(TextColumn("{task.fields[verb]}"), bar, TextColumn("{task.description}"))
         self._bar: TaskID | None = None
         self._bars: dict[str, TaskID] = {}
-        self._live = Live(Group(self._whole, self._parts), console=self._console, refresh_per_second=4, transient=True)
+        self._live = Live(Group(self._total, self._nodes), console=self._console, refresh_per_second=4, transient=True)
 
-    def begin(self, todo: int, found: int, seconds: float, jobs: int) -> None:
-        """Show the whole."""
-        super().begin(todo, found, seconds, jobs)
+    def begin(self, todo: int, stored: int, seconds: float, jobs: int) -> None:
+        """Show the bar of all nodes."""
+        super().begin(todo, stored, seconds, jobs)
         if not todo:
             return
-        if found:
-            self.note(f"{found} of {todo + found} are in the store already.")
-        self._bar = self._whole.add_task("", total=todo, left="")
+        if stored:
+            self.note(f"{stored} of {todo + stored} are already in the store.")
+        self._bar = self._total.add_task("", total=todo, remark="")
         self._live.start()
 
     def start(self, node: Node) -> None:
-        """Show one more."""
+        """Show a bar of the node."""
         super().start(node)
-        self._bars[node.id] = self._parts.add_task(escape(node.label), total=1.0, verb=VERBS[node.kind])
+        self._bars[node.id] = self._nodes.add_task(escape(node.label), total=1.0, verb=VERBS[node.kind])
 
-    def tell(self, node: Node, fraction: float, words: str) -> None:
-        """Move its bar."""
-        super().tell(node, fraction, words)
+    def update(self, node: Node, fraction: float, detail: str) -> None:
+        """Move the bar of the node."""
+        super().update(node, fraction, detail)
         if node.id in self._bars:
-            text = f"{escape(node.label)} [dim]{escape(words)}"
-            self._parts.update(self._bars[node.id], completed=fraction, description=text)
+            text = f"{escape(node.label)} [dim]{escape(detail)}"
+            self._nodes.update(self._bars[node.id], completed=fraction, description=text)
         self._refresh()
 
-    def end(self, node: Node, state: State, words: str) -> None:
-        """Take its bar away; say why where it did not end well."""
-        super().end(node, state, words)
+    def end(self, node: Node, state: State, reason: str) -> None:
+        """Remove the bar of the node; print the reason of a failure."""
+        super().end(node, state, reason)
         if node.id in self._bars:
-            self._parts.remove_task(self._bars.pop(node.id))
+            self._nodes.remove_task(self._bars.pop(node.id))
         if state != "done":
-            self._console.print(Text(f"{state}: {node.kind} of {node.label}: {words}", style="red"))
+            self._console.print(Text(f"{state}: {node.kind} of {node.label}: {reason}", style="red"))
         self._refresh()
 
-    def note(self, words: str) -> None:
-        """Say something above the bars."""
-        self._console.print(Text(words))
+    def note(self, text: str) -> None:
+        """Print a message above the bars."""
+        self._console.print(Text(text))
 
     def _refresh(self) -> None:
         if self._bar is not None:
             failed = f", {self._failed} failed" if self._failed else ""
-            self._whole.update(self._bar, completed=self._done, left=self.remaining() + failed)
+            self._total.update(self._bar, completed=self._ended, remark=self.remaining() + failed)
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         self._live.stop()
         if self._bar is not None:
-            self._whole.remove_task(self._bar)
+            self._total.remove_task(self._bar)
             self._bar = None
 
 
-def make_progress(estimates: dict[str, float]) -> LogProgress | LiveProgress:
-    """A live display where standard error is a terminal that can be redrawn, log lines elsewhere."""
+def make_progress(estimates: dict[str, float], *, show: bool = True) -> LogProgress | LiveProgress | NoProgress:
+    """Return a live display if standard error is a terminal that can be redrawn, log lines otherwise.
+
+    Args:
+        estimates: Id → estimated seconds; may be filled later.
+        show: False for no display at all.
+    """
+    if not show:
+        return NoProgress(estimates)
     console = Console(stderr=True)
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveProgress(estimates, console)

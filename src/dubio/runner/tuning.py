@@ -1,6 +1,6 @@
-"""Tuning: ``[tune]`` lists tried out as ordinary stored fits, chosen from by nll on the validation split.
+"""Tune methods: try the values of ``[tune]`` as ordinary stored fits, choose by NLL on the validation split.
 
-A trial is the fit of the first seed's member 0, so the winner's trial is at the same time part of the real plan.
+A trial is the fit of the first seed's member 0, so the winner's trial is also part of the final plan.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import Any
 
 from dubio.core.errors import UserError
 from dubio.core.specs import describe
-from dubio.runner.arguments import make_method
-from dubio.runner.benchmark import Benchmark
-from dubio.runner.left import Left
+from dubio.runner.benchmark_file import Benchmark
 from dubio.runner.plan import Plan, SeedPlanner, is_recipe
-from dubio.runner.setting import Setting
+from dubio.runner.prepare import PreparedTask, make_method
+from dubio.runner.trainer import Trainer
 from dubio.store import Store
 
 
@@ -24,25 +23,30 @@ from dubio.store import Store
 class Trial:
     """One combination of values and the fit that tries it."""
 
-    setting: Setting
+    task: PreparedTask
     method: str
     arguments: Mapping[str, Any]
     fit: str
 
+    @property
+    def key(self) -> tuple[int, str]:
+        """Index of the task, and method."""
+        return self.task.index, self.method
+
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen for one method on one task, and from what."""
+    """The chosen trial of one method on one task, and the validation NLL of every trial (None: it failed)."""
 
     trial: Trial
     scores: tuple[tuple[Trial, float | None], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As the manifest keeps it."""
-        setting = self.trial.setting
+        """Return it as the manifest stores it."""
+        task = self.trial.task
         return {
-            "task": setting.name,
-            "network": setting.entry.network,
+            "task": task.name,
+            "network": task.entry.network,
             "method": self.trial.method,
             "chosen": describe(self.trial.arguments),
             "trials": [
@@ -52,59 +56,82 @@ class Choice:
         }
 
 
-def plan_trials(benchmark: Benchmark, settings: Iterable[Setting], left: Left) -> tuple[Plan, tuple[Trial, ...]]:
-    """The fits of all trials.
+def plan_trials(
+    benchmark: Benchmark, tasks: Iterable[PreparedTask], trainer: Trainer
+) -> tuple[Plan, tuple[Trial, ...]]:
+    """Plan the fits of all trials.
 
     Raises:
-        UserError: When what is tuned does not change the fit, so that nothing could choose between its values.
+        UserError: If a tuned argument does not change the fit, so that validation could not choose between its values.
     """
-    plan, trials = Plan(), []
-    for setting in settings:
+    plan = Plan()
+    trials: list[Trial] = []
+    for task in tasks:
         for method, lists in benchmark.tune.items():
-            if method not in setting.methods:
+            if method not in task.methods:
                 continue
-            planner = SeedPlanner(plan, setting, left, benchmark.seeds[0], benchmark.base)
-            found = [_trial(benchmark, setting, method, combo, planner) for combo in combinations(lists)]
-            if len({trial.fit for trial in found}) < len(found):
+            planner = SeedPlanner(plan, task, trainer, benchmark.seeds[0], benchmark.base)
+            own = [_trial(benchmark, task, method, values, planner) for values in combinations(lists)]
+            if len({trial.fit for trial in own}) < len(own):
                 raise UserError(
                     f"[tune.{method}]: some of these values lead to the same fit, so validation cannot choose between "
-                    f"them; tune only what changes the training (given: {', '.join(lists)})."
+                    f"them; tune only arguments that change the training (given: {', '.join(lists)})."
                 )
-            trials += found
+            trials += own
     return plan, tuple(trials)
 
 
 def combinations(lists: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """Every combination of the listed values, in the order they are listed."""
+    """Return every combination of the listed values, in the order they are listed."""
     return [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
 
 
 def choose(trials: Iterable[Trial], store: Store) -> dict[tuple[int, str], Choice]:
-    """(index of the task, method) → the trial with the lowest validation nll; the first of equals.
+    """Return (index of the task, method) → the trial with the lowest validation NLL; the first of equals.
 
-    A trial that failed has no score; where all failed there is no choice.
+    A trial that failed has no score; if all failed there is no choice.
     """
-    grouped: dict[tuple[int, str], list[Trial]] = {}
+    groups: dict[tuple[int, str], list[Trial]] = {}
     for trial in trials:
-        grouped.setdefault((trial.setting.index, trial.method), []).append(trial)
-    chosen = {}
-    for key, group in grouped.items():
-        scores = tuple((trial, _score(store, trial)) for trial in group)
-        scored = [(score, place) for place, (_, score) in enumerate(scores) if score is not None]
+        groups.setdefault(trial.key, []).append(trial)
+    choices = {}
+    for key, group in groups.items():
+        scores = tuple((trial, _validation_nll(store, trial)) for trial in group)
+        scored = [(score, index) for index, (_, score) in enumerate(scores) if score is not None]
         if scored:
-            chosen[key] = Choice(group[min(scored)[1]], scores)
-    return chosen
+            choices[key] = Choice(group[min(scored)[1]], scores)
+    return choices
 
 
-def _trial(benchmark: Benchmark, setting: Setting, name: str, combo: dict[str, Any], planner: SeedPlanner) -> Trial:
-    method = make_method(benchmark, name, setting.method_arguments[name], combo)
+def tuning_failures(trials: Iterable[Trial], choices: Mapping[tuple[int, str], Choice]) -> dict[str, dict[str, Any]]:
+    """Return the failures of methods that could not be tuned because every trial failed."""
+    failures = {}
+    for trial in trials:
+        if trial.key not in choices:
+            name, network = trial.task.name, trial.task.entry.network
+            failures[f"tune-{name}-{network}-{trial.method}"] = {
+                "id": "",
+                "what": f"tuning of {name}/{network}: {trial.method}",
+                "kind": "tuning",
+                "task": name,
+                "method": trial.method,
+                "error": "not run, because every trial of its tuning failed.",
+                "blocked": [],
+            }
+    return failures
+
+
+def _trial(
+    benchmark: Benchmark, task: PreparedTask, name: str, values: dict[str, Any], planner: SeedPlanner
+) -> Trial:
+    method = make_method(benchmark, name, task.method_arguments[name], values)
     if not is_recipe(method):
         raise UserError(f"[tune.{name}]: only methods that are recipes can be tuned; {name!r} is not one.")
-    words = ", ".join(f"{key} = {value}" for key, value in combo.items())
-    return Trial(setting, name, combo, planner.add_fit(name, method, 0, f" with {words}"))
+    remark = ", ".join(f"{key} = {value}" for key, value in values.items())
+    return Trial(task, name, values, planner.add_fit(name, method, 0, f" with {remark}"))
 
 
-def _score(store: Store, trial: Trial) -> float | None:
+def _validation_nll(store: Store, trial: Trial) -> float | None:
     if not store.has_fit(trial.fit):
         return None
     score = store.record(trial.fit).get("val_nll")

@@ -1,8 +1,15 @@
-"""A worker process: reads jobs as JSON lines, does them one at a time with one thread, answers in JSON lines.
+"""A worker: makes one fit or one prediction at a time in the store, under its lock, with one thread.
 
-It is started by an executor, imports the left side once and lives until its standard input ends. The end of that pipe
-is noticed at once by a thread of its own, also in the middle of a training: when the parent dies, in whatever way, its
-workers go too, and the locks they held with them.
+A job and its result are plain JSON, so that any executor can carry them. Jobs::
+
+    {"kind": "fit" | "predict" | "method" | "estimate", "id": …, "spec": …, "task": [name, arguments], "splits": […]}
+
+A result has a ``status``: ``made``, ``found`` (it was there), ``busy`` (another process is making it), ``damaged`` (a
+fit it needs was damaged, and has been set aside), ``failed``, or ``store`` (the store cannot be written).
+
+As a process (``python -m dubio.runner.worker``) it reads its orders and then jobs as JSON lines, and answers in JSON
+lines, until its standard input ends. A thread of its own notices that end at once, also during a training: when the
+parent dies, in whatever way, its workers exit too, and release their locks.
 """
 
 from __future__ import annotations
@@ -10,101 +17,270 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import platform
 import queue
 import sys
 import threading
 import time
+import traceback
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, cast
 
-if TYPE_CHECKING:
-    from dubio.runner.jobs import Workshop
+from dubio.core.errors import CorruptFile, DubioError, StoreError, UserError
+from dubio.core.registry import METHODS, TASKS, load_entry_points, load_plugin
+from dubio.core.specs import canonical, restore
+from dubio.core.types import Split, Task
+from dubio.encoders import Encoding
+from dubio.runner.executor import CPU
+from dubio.runner.trainer import Trainer, load_trainer
+from dubio.store import BusyError, Store
+from dubio.store.fits import StoredFit
 
-TELL_SECONDS = 0.2
-"""At least so long between two words about one job."""
+Json = dict[str, Any]
+Report = Callable[[float, str], None]
 
-Lines = queue.SimpleQueue[str]
+TASKS_IN_MEMORY = 4
 
-
-def main() -> None:
-    """Serve until the parent is gone."""
-    faulthandler.enable()
-    answers = _private_output()
-    lines: Lines = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(lines,), daemon=True).start()
-    workshop = open_workshop(json.loads(lines.get()))
-    _answer(answers, {"ready": True})
-    while True:
-        job = json.loads(lines.get())
-        _answer(answers, {"result": workshop.do(job, _Teller(answers)), "id": job["id"]})
+REPORT_SECONDS = 0.2
+"""Shortest time between two progress reports of one job."""
 
 
-def open_workshop(orders: dict[str, Any]) -> Workshop:
-    """Make this process ready for jobs: search path, left side, one thread, plugins, store."""
+class DamagedFitError(Exception):
+    """A fit that a job needs is missing or damaged; it has been set aside."""
+
+    def __init__(self, fit_id: str, error: CorruptFile) -> None:
+        super().__init__(str(error))
+        self.fit_id = fit_id
+
+
+class JobRunner:
+    """Runs jobs in one store and keeps the tasks it has read."""
+
+    def __init__(self, store: Store, trainer: Trainer, checkpoint_seconds: float, device: str = CPU) -> None:
+        """Make a runner.
+
+        Args:
+            store: Where results are written.
+            trainer: Fits and predicts.
+            checkpoint_seconds: Interval at which a running fit is saved.
+            device: Where fits and predictions run.
+        """
+        self._store, self._trainer, self._checkpoint_seconds = store, trainer, checkpoint_seconds
+        self._device = device
+        self._tasks: dict[bytes, Task] = {}
+        self._kinds = {"fit": self._fit, "predict": self._predict, "method": self._method}
+
+    def run(self, job: Json, report: Report) -> Json:
+        """Run a job; every outcome, an error too, is returned as a result."""
+        started = time.monotonic()
+        try:
+            if job["kind"] == "estimate":
+                cost = self._trainer.estimate(job["spec"], self._task(job), device=self._device)
+                return {"status": "made", "cost": dict(cost)}
+            with self._store.lock(job["id"]):
+                status = self._kinds[job["kind"]](job, report)
+        except BusyError:
+            return {"status": "busy"}
+        except DamagedFitError as error:
+            return {"status": "damaged", "fit": error.fit_id, "error": str(error)}
+        except StoreError as error:
+            return {"status": "store", "error": str(error)}
+        except Exception as error:
+            return {"status": "failed", "error": error_message(error), "traceback": traceback.format_exc()}
+        return {"status": status, "seconds": time.monotonic() - started}
+
+    def _fit(self, job: Json, report: Report) -> str:
+        if self._store.has_fit(job["id"]):
+            return "found"
+        spec = job["spec"]
+        parent = None if spec["start"] is None else self._read_fit(spec["start"])
+        context = self._trainer.FitContext(
+            device=self._device,
+            progress=report,
+            checkpoint=self._store.checkpoint(job["id"], self._checkpoint_seconds),
+            start=None if parent is None else parent.tensors,
+        )
+        fitted = self._trainer.fit(spec, self._task(job), context)
+        record = {**fitted.record, "environment": environment(self._device)}
+        self._store.write_fit(spec, fitted.tensors, fitted.encoder, record)
+        return "made"
+
+    def _predict(self, job: Json, report: Report) -> str:
+        missing = self._missing(job)
+        if not missing:
+            return "found"
+        fit = self._read_fit(job["spec"]["fit"])
+        encoding = cast(Encoding, restore(fit.spec["encoding"]))
+        (train,) = self._task(job).of_kind("train")
+        started = time.perf_counter()
+        predict = self._trainer.predictor(fit.spec, job["spec"], fit.tensors, fit.encoder, device=self._device)
+        setup = time.perf_counter() - started  # part of the cost of predicting any one of the splits
+        with self._store.prediction_writer(job["spec"], environment(self._device)) as writer:
+            for index, split in enumerate(missing):
+                report(index / len(missing), split.name)
+                # The worker keeps the encoding: without this, the first prediction of a split would be timed with it.
+                self._trainer.encode_split(encoding, train, split)
+                started = time.perf_counter()
+                predictions = predict(split)
+                writer.add(split, predictions, setup + time.perf_counter() - started)
+        self._store.forget_failure(job["id"])
+        return "made"
+
+    def _method(self, job: Json, report: Report) -> str:
+        """Fit and predict a method that is not a recipe: only the method knows what its fit is."""
+        missing = self._missing(job)
+        if not missing:
+            return "found"
+        spec, task = job["spec"], self._task(job)
+        encoding = cast(Encoding, restore(spec["encoding"]))
+        method = METHODS.make(spec["method"]["name"], **spec["method"]["arguments"])
+        network = self._trainer.NetworkSpec(spec["network"]["name"], spec["network"]["arguments"])
+        context = self._trainer.FitContext(device=self._device, progress=report, encoding=encoding)
+        posterior = method.fit(task, network, seed=spec["seed"], context=context)
+        (train,) = task.of_kind("train")
+        with self._store.prediction_writer(spec, environment(self._device)) as writer:
+            for split in missing:
+                encoded = self._trainer.encode_split(encoding, train, split)
+                started = time.perf_counter()
+                predictions = self._trainer.predict_with(
+                    posterior, encoded, split, spec["task"], seed=spec["seed"], device=self._device
+                )
+                writer.add(split, predictions, time.perf_counter() - started)
+        self._store.forget_failure(job["id"])
+        return "made"
+
+    def _missing(self, job: Json) -> list[Split]:
+        task = self._task(job)
+        splits = [task.split(name) for name, _ in job["splits"]]
+        for split, (_, fingerprint) in zip(splits, job["splits"], strict=True):
+            if split.fingerprint != fingerprint:
+                raise UserError(
+                    f"split {split.name!r} of task {task.name!r} differs from the planned one; did a file change?"
+                )
+        missing = self._store.missing_splits(job["id"], [tuple(key) for key in job["splits"]])
+        return [split for split in splits if (split.name, split.fingerprint) in missing]
+
+    def _read_fit(self, fit_id: str) -> StoredFit:
+        try:
+            return self._store.read_fit(fit_id)
+        except CorruptFile as error:
+            self._store.set_aside("fits", fit_id)
+            raise DamagedFitError(fit_id, error) from error
+
+    def _task(self, job: Json) -> Task:
+        name, arguments = job["task"]
+        key = canonical([name, arguments])
+        if key not in self._tasks:
+            while len(self._tasks) >= TASKS_IN_MEMORY:
+                del self._tasks[next(iter(self._tasks))]
+            self._tasks[key] = TASKS.make(name, **arguments)
+        return self._tasks[key]
+
+
+def error_message(error: BaseException) -> str:
+    """Return the message of dubio's own errors, and of others with the name of their class."""
+    if isinstance(error, DubioError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "not enough memory."
+    return f"{type(error).__name__}: {error}"
+
+
+@lru_cache(maxsize=1)
+def environment(device: str) -> Mapping[str, Any]:
+    """Return versions and machine, for the record; never part of an identity."""
+    facts = {"python": platform.python_version(), "platform": platform.platform(), "machine": platform.machine()}
+    for package in ("dubio", "numpy", "torch"):
+        try:
+            facts[package] = version(package)
+        except PackageNotFoundError:
+            module = sys.modules.get(package)
+            if module is not None:
+                facts[package] = str(getattr(module, "__version__", "unknown"))
+    return {**facts, "device": device, "threads": 1}
+
+
+def open_job_runner(orders: Json) -> JobRunner:
+    """Prepare this process for jobs: search path, trainer, one thread, plugins, store."""
     sys.path[:] = orders["path"]
-
-    from dubio.core.registry import load_entry_points, load_plugin
-    from dubio.runner.jobs import Workshop
-    from dubio.runner.left import load_left
-    from dubio.store import Store
-
-    left = load_left(orders["left"])
-    _one_thread()
+    trainer = load_trainer(orders["trainer"])
+    _use_one_thread()
     load_entry_points()
     for plugin in orders["plugins"]:
         load_plugin(Path(plugin))
     store = Store.open(orders["store"], create=False)
     _STORES.append(store)
-    return Workshop(store, left, orders["checkpoint_seconds"], orders["device"])
+    return JobRunner(store, trainer, orders["checkpoint_seconds"], orders["device"])
 
 
-class _Teller:
-    """Passes on how far a job is, not too often."""
+_STORES: list[Store] = []
+"""The open store, for the thread that notices the parent's end."""
+
+
+def _use_one_thread() -> None:
+    """Use one thread in every fit and prediction, so that results do not depend on the number of jobs."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(1)
+        torch.set_num_interop_threads(1)
+
+
+# The process.
+
+Lines = queue.SimpleQueue[str]
+
+
+def main() -> None:
+    """Serve until the parent closes standard input."""
+    faulthandler.enable()
+    answers = _private_output()
+    lines: Lines = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(lines,), daemon=True).start()
+    runner = open_job_runner(json.loads(lines.get()))
+    _answer(answers, {"ready": True})
+    while True:
+        job = json.loads(lines.get())
+        _answer(answers, {"result": runner.run(job, _Reporter(answers)), "id": job["id"]})
+
+
+class _Reporter:
+    """Sends the progress of a job, not too often."""
 
     def __init__(self, answers: IO[bytes]) -> None:
         self._answers, self._last = answers, 0.0
 
-    def __call__(self, fraction: float, words: str) -> None:
+    def __call__(self, fraction: float, detail: str) -> None:
         now = time.monotonic()
-        if now - self._last >= TELL_SECONDS:
+        if now - self._last >= REPORT_SECONDS:
             self._last = now
-            _answer(self._answers, {"progress": fraction, "words": words})
-
-
-_STORES: list[Any] = []
-"""The open store, for the thread that sees the parent go."""
+            _answer(self._answers, {"progress": fraction, "detail": detail})
 
 
 def _read(lines: Lines) -> None:
     for line in sys.stdin:
         lines.put(line)
-    # The parent is gone or wants us gone. What is half-made is in our scratch directory; nothing else needs us.
+    # The parent has died or dismissed this process. Unfinished files are in the scratch directory.
     for store in _STORES:
         store.close()
     os._exit(0)
 
 
 def _private_output() -> IO[bytes]:
-    """Keep standard output for answers alone: whatever else is printed here goes to standard error."""
+    """Reserve standard output for answers: everything else that is printed goes to standard error."""
     private = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return private
 
 
-def _answer(answers: IO[bytes], message: dict[str, Any]) -> None:
+def _answer(answers: IO[bytes], message: Json) -> None:
     try:
         answers.write(json.dumps(message).encode() + b"\n")
         answers.flush()
     except BrokenPipeError:
         os._exit(0)
-
-
-def _one_thread() -> None:
-    """One thread in every fit and prediction, so that results do not depend on the number of jobs."""
-    torch = sys.modules.get("torch")
-    if torch is not None:
-        torch.set_num_threads(1)
-        torch.set_num_interop_threads(1)
 
 
 if __name__ == "__main__":

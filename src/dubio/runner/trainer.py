@@ -1,6 +1,7 @@
-"""The left side as the runner sees it: how specifications are written, fits made, predictions drawn.
+"""The interface between the runner and training: how specifications are written, fits made and predictions drawn.
 
-``dubio.methods.work`` is one such module; workers are told its name, so that another one can stand in its place.
+:mod:`dubio.methods.work` implements it. Workers receive the name of the module, so that tests can run plans without
+torch.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import Any, Protocol, cast
 from dubio.core.predictions import Predictions
 from dubio.core.types import Split, Task
 
-STOCK = "dubio.methods.work"
+TORCH_TRAINER = "dubio.methods.work"
 
 Spec = Mapping[str, Any]
 
 
-class Left(Protocol):
-    """What the runner asks of the left side."""
+class Trainer(Protocol):
+    """A module with these names."""
 
     FitContext: Any
     NetworkSpec: Any
@@ -26,25 +27,25 @@ class Left(Protocol):
     def fit_spec(
         self, recipe: Any, task: Task, encoding: Any, network: Any, *, seed: int, member: int, start_id: str | None
     ) -> dict[str, Any]:
-        """Everything that touches the weights of one fit."""
+        """Return everything that determines the weights of one fit."""
         ...
 
     def pred_spec(self, recipe: Any, fit_id: str, *, seed: int, member: int) -> dict[str, Any]:
-        """Everything that touches the predictions drawn from one fit."""
+        """Return everything that determines the predictions drawn from one fit."""
         ...
 
     def fit(self, spec: Spec, task: Task, context: Any) -> Any:
-        """Make a fit: an object with ``tensors``, ``encoder`` and ``record``."""
+        """Fit, and return an object with ``tensors``, ``encoder`` and ``record``."""
         ...
 
     def predictor(
         self, spec: Spec, prediction: Spec, tensors: Any, encoder: Any, *, device: str
     ) -> Callable[[Split], Predictions]:
-        """What predicts any split from one fit."""
+        """Return a function that predicts any split from one fit."""
         ...
 
     def encode_split(self, encoding: Any, train_split: Split, split: Split) -> Any:
-        """A split encoded by what was fitted on the training split."""
+        """Return a split encoded by what was fitted on the training split."""
         ...
 
     def predict_with(
@@ -54,14 +55,14 @@ class Left(Protocol):
         ...
 
     def check(self, fit_spec: Spec, task: Task) -> None:
-        """Refuse a fit that is known to fail, before any training."""
+        """Refuse a fit that is certain to fail, before any training."""
         ...
 
     def estimate(self, fit_spec: Spec, task: Task, *, device: str) -> Mapping[str, float]:
-        """``{"seconds", "bytes"}`` of a fit, roughly, before any training."""
+        """Return the approximate ``{"seconds", "bytes"}`` of a fit, before any training."""
         ...
 
 
-def load_left(name: str = STOCK) -> Left:
-    """Import the left side of that module name."""
-    return cast(Left, importlib.import_module(name))
+def load_trainer(name: str = TORCH_TRAINER) -> Trainer:
+    """Import the trainer of that module name."""
+    return cast(Trainer, importlib.import_module(name))

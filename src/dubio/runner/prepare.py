@@ -1,0 +1,338 @@
+"""Prepare the tasks of a benchmark: resolve all arguments, read the data.
+
+A method's arguments come from several tables of the benchmark; later, more specific ones win: the benchmark's
+``members`` and ``samples``, the task's ``training``, ``[method.NAME]``, ``task.method.NAME``, and a variant's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dubio.core.errors import MissingExtra, UnknownName, UserError
+from dubio.core.registry import METHODS, NETWORKS, TASKS, Entry
+from dubio.core.specs import canonical, describe
+from dubio.core.types import Split, Task
+from dubio.encoders import Encoding, encoding_of
+from dubio.encoders.pretrained import resolve_arguments
+from dubio.runner.benchmark_file import Benchmark, TaskEntry
+from dubio.tasks.sources.locate import DataMissing
+
+SCHEMA = 1
+
+NOT_AVAILABLE = (DataMissing, MissingExtra)
+"""Errors that skip a task instead of stopping the run: this machine lacks data or a package."""
+
+LEAST = {"members": 1, "samples": 0}
+"""A method whose own default exceeds this is an ensemble, or samples."""
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedTask:
+    """A task of a benchmark, ready to be planned.
+
+    Attributes:
+        index: Its position among the prepared tasks.
+        entry: The entry of the benchmark.
+        task: The data.
+        encoding: How raw examples become numbers.
+        network_arguments: Resolved, with every default.
+        method_arguments: Method → its resolved arguments.
+        method_networks: Method → network arguments, for methods whose network differs.
+    """
+
+    index: int
+    entry: TaskEntry
+    task: Task
+    encoding: Encoding
+    network_arguments: Mapping[str, Any]
+    method_arguments: Mapping[str, Mapping[str, Any]]
+    method_networks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The name of the task in the results."""
+        return self.entry.called or self.task.name
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that run on it."""
+        return tuple(self.method_arguments)
+
+    @property
+    def predicted(self) -> tuple[Split, ...]:
+        """The splits that are predicted: all but the training split."""
+        return tuple(split for split in self.task.splits if split.kind != "train")
+
+    @property
+    def split_keys(self) -> tuple[tuple[str, str], ...]:
+        """Name and fingerprint of each predicted split."""
+        return tuple((split.name, split.fingerprint) for split in self.predicted)
+
+    def network_of(self, method: str) -> Mapping[str, Any]:
+        """Return the network's arguments for a method."""
+        return self.method_networks.get(method, self.network_arguments)
+
+    def opaque_spec(self, method: str, registered: str, version: int, seed: int) -> dict[str, Any]:
+        """Return the identity of a prediction by a method that is not a recipe.
+
+        Args:
+            method: The method's name in the benchmark.
+            registered: Its registered name.
+            version: Its version, raised by its author whenever its results change.
+            seed: The seed.
+        """
+        fingerprints = {split.kind: split.fingerprint for split in self.task.of_kind("train", "val")}
+        return {
+            "schema": SCHEMA,
+            "kind": "prediction",
+            "method": {"name": registered, "version": version, "arguments": describe(self.method_arguments[method])},
+            "task": {
+                "name": self.name,
+                "inputs": self.task.inputs,
+                "target": self.task.target,
+                "classes": list(self.task.classes),
+                "train": fingerprints["train"],
+                "val": fingerprints["val"],
+            },
+            "encoding": describe(self.encoding),
+            "network": {
+                "name": self.entry.network,
+                "version": NETWORKS.entry(self.entry.network).facts["version"],
+                "arguments": describe(self.network_of(method)),
+            },
+            "seed": seed,
+        }
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A task of a benchmark that this machine cannot run, and the reason."""
+
+    entry: TaskEntry
+    reason: UserError
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the manifest stores it."""
+        return {"task": _unread_name(self.entry), "network": self.entry.network, "reason": str(self.reason)}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The tasks of a benchmark that are ready, and those that were skipped."""
+
+    tasks: tuple[PreparedTask, ...]
+    skipped: tuple[Skipped, ...]
+
+
+def prepare(benchmark: Benchmark, read: Mapping[int, Task] | None = None) -> tuple[PreparedTask, ...]:
+    """Read every task of a benchmark and resolve the arguments of its methods and networks.
+
+    Args:
+        benchmark: The benchmark.
+        read: Index → task, for tasks that have been read already.
+
+    Raises:
+        UserError: For an unknown name or argument, a network that cannot read the task's inputs, two tasks of one
+            name, or data or a package that this machine lacks.
+    """
+    prepared = prepare_available(benchmark, read)
+    if prepared.skipped:
+        raise prepared.skipped[0].reason
+    return prepared.tasks
+
+
+def prepare_available(benchmark: Benchmark, read: Mapping[int, Task] | None = None) -> Prepared:
+    """Prepare the tasks whose data and packages are available, and skip the others.
+
+    Raises:
+        UserError: As :func:`prepare`, except for what is skipped; and if every task is skipped.
+    """
+    check_tuning(benchmark)
+    resolved = [_Resolved.of(benchmark, entry) for entry in benchmark.tasks]
+    known = dict(read or {})
+    reader = _Reader()
+    tasks: list[PreparedTask] = []
+    skipped: list[Skipped] = []
+    for index, (entry, arguments) in enumerate(zip(benchmark.tasks, resolved, strict=True)):
+        try:
+            task = known[index] if index in known else reader.read(entry)
+            tasks.append(_prepared(len(tasks), entry, task, arguments))
+        except NOT_AVAILABLE as error:
+            skipped.append(Skipped(entry, error))
+    if not tasks:
+        raise skipped[0].reason
+    _check_distinct(tasks)
+    return Prepared(tuple(tasks), tuple(skipped))
+
+
+class _Reader:
+    """Reads every task once, however many networks are trained on it; missing data is not searched for twice."""
+
+    def __init__(self) -> None:
+        self._read: dict[bytes, Task | UserError] = {}
+
+    def read(self, entry: TaskEntry) -> Task:
+        key = canonical([entry.name, describe(entry.arguments)])
+        if key not in self._read:
+            try:
+                self._read[key] = TASKS.make(entry.name, **entry.arguments)
+            except NOT_AVAILABLE as error:
+                self._read[key] = error
+        task = self._read[key]
+        if isinstance(task, UserError):
+            raise task
+        return task
+
+
+class _Resolved(NamedTuple):
+    """Arguments of the network and the methods: all that can be checked before any data is read."""
+
+    network: dict[str, Any]
+    methods: dict[str, dict[str, Any]]
+    method_networks: dict[str, dict[str, Any]]
+
+    @classmethod
+    def of(cls, benchmark: Benchmark, entry: TaskEntry) -> _Resolved:
+        network = NETWORKS.entry(entry.network).check(entry.network_arguments)
+        TASKS.entry(entry.name).check(entry.arguments)
+        return cls(network, method_arguments(benchmark, entry), method_networks(benchmark, entry))
+
+
+def _prepared(index: int, entry: TaskEntry, task: Task, resolved: _Resolved) -> PreparedTask:
+    network = NETWORKS.entry(entry.network)
+    inputs = network.facts.get("inputs")
+    if inputs != task.inputs:
+        fitting = [other.name for other in NETWORKS.entries() if other.facts.get("inputs") == task.inputs]
+        raise UserError(
+            f"network {entry.network!r} reads {inputs}; task {entry.name!r} has {task.inputs}. "
+            f"Networks for {task.inputs}: {', '.join(fitting) or '(none)'}."
+        )
+    arguments = resolve_arguments(network, resolved.network)
+    encoding = encoding_of(network, arguments, entry.encoding)
+    networks = {name: resolve_arguments(network, own) for name, own in resolved.method_networks.items()}
+    return PreparedTask(index, entry, task, encoding, arguments, resolved.methods, networks)
+
+
+def _unread_name(entry: TaskEntry) -> str:
+    """Return the probable name of a task that was not read, such as ``aapd-novelty``."""
+    defaults = TASKS.entry(entry.name).defaults()
+    texts = [value for key, value in entry.arguments.items() if isinstance(value, str) and value != defaults.get(key)]
+    paths = {entry.arguments.get(key) for key in ("data", "shift_data", "data_dir")}
+    return "-".join([entry.name, *(text for text in texts if text not in paths)])
+
+
+def _check_distinct(tasks: Iterable[PreparedTask]) -> None:
+    keys = set()
+    for task in tasks:
+        key = (task.name, task.entry.network)
+        if key in keys:
+            raise UserError(f"task {key[0]!r} with network {key[1]!r} is named twice; give one of them another name.")
+        keys.add(key)
+
+
+# Arguments.
+
+
+def make_method(benchmark: Benchmark, name: str, arguments: Mapping[str, Any], chosen: Mapping[str, Any]) -> Any:
+    """Return a method of a benchmark.
+
+    Args:
+        benchmark: The benchmark.
+        name: The method, or a variant.
+        arguments: Its arguments on a task.
+        chosen: Arguments that replace those, such as the ones tuning chose.
+
+    Raises:
+        UserError: For a value that the method refuses, with the option that sets it.
+    """
+    try:
+        return METHODS.make(benchmark.base(name), **{**arguments, **chosen})
+    except UserError as error:
+        raise UserError(f"method {name!r} (--set {name}.KEY=VALUE, or KEY=VALUE for all methods): {error}") from error
+
+
+def method_arguments(benchmark: Benchmark, entry: TaskEntry) -> dict[str, dict[str, Any]]:
+    """Return method → its arguments on a task, with defaults.
+
+    Raises:
+        UserError: For an unknown method, an argument it does not have, a training argument that no method has, or a
+            variant with the name of a registered method.
+    """
+    for name in benchmark.variants:
+        if name in METHODS.names():  # its row would be taken for that method's
+            raise UserError(
+                f"[variant.{name}] has the name of a registered method; choose another name, or set the arguments of "
+                f"{name!r} itself in [method.{name}]."
+            )
+    known = {key for method in METHODS.entries() for key in method.parameters()}
+    for key in entry.training:
+        if key not in known:
+            raise _unknown_training_argument(entry, key, known)
+    return {
+        name: METHODS.entry(benchmark.base(name)).check(explicit_arguments(benchmark, entry, name))
+        for name in benchmark.methods_of(entry)
+    }
+
+
+def _unknown_training_argument(entry: TaskEntry, key: str, known: Iterable[str]) -> UserError:
+    for prefix, owner in (("network", NETWORKS.entry(entry.network)), ("task", TASKS.entry(entry.name))):
+        if key in owner.parameters():
+            return UserError(f"no method has a training argument {key!r}; {owner.name} has it: set {prefix}.{key}.")
+    return UnknownName(f"training argument of task {entry.name}", key, known)
+
+
+def explicit_arguments(benchmark: Benchmark, entry: TaskEntry, name: str) -> dict[str, Any]:
+    """Return the arguments that the benchmark states for a method on a task, without the method's own defaults.
+
+    A training argument is passed to the methods that have it.
+    """
+    base = benchmark.base(name)
+    method = METHODS.entry(base)
+    arguments = _counts(benchmark, method)
+    arguments |= {key: value for key, value in entry.training.items() if key in method.parameters()}
+    arguments |= {**benchmark.method_arguments.get(base, {}), **entry.method_arguments.get(base, {})}
+    if name in benchmark.variants:
+        arguments |= dict(benchmark.variants[name].arguments)
+        arguments |= {**benchmark.method_arguments.get(name, {}), **entry.method_arguments.get(name, {})}
+    return arguments
+
+
+def _counts(benchmark: Benchmark, method: Entry[Any]) -> dict[str, Any]:
+    counts = {"members": benchmark.members, "samples": benchmark.samples}
+    defaults = method.defaults()
+    return {key: value for key, value in counts.items() if value is not None and (defaults.get(key) or 0) > LEAST[key]}
+
+
+def method_networks(benchmark: Benchmark, entry: TaskEntry) -> dict[str, dict[str, Any]]:
+    """Return method → network arguments with defaults, for the methods whose network differs from the task's.
+
+    Raises:
+        UserError: For an argument the network does not have, or another pre-trained encoder: it would encode the
+            task's examples differently from the other methods.
+    """
+    network = NETWORKS.entry(entry.network)
+    networks = {}
+    for name in benchmark.methods_of(entry):
+        own = {**entry.method_network.get(benchmark.base(name), {}), **entry.method_network.get(name, {})}
+        if (encoder := network.facts.get("pretrained")) in own:
+            raise UserError(f"task {entry.name}: {encoder} must be the same for all methods; {name} has its own.")
+        if own:
+            networks[name] = network.check({**entry.network_arguments, **own})
+    return networks
+
+
+def check_tuning(benchmark: Benchmark) -> None:
+    """Refuse a ``[tune]`` table with an argument or a value that its method does not take.
+
+    Raises:
+        UserError: Naming the argument.
+    """
+    for name, lists in benchmark.tune.items():
+        method = METHODS.entry(benchmark.base(name))
+        task = next(task for task in benchmark.tasks if name in benchmark.methods_of(task))
+        arguments = explicit_arguments(benchmark, task, name)
+        for key, values in lists.items():
+            for value in values:
+                method.check({**arguments, key: value})
