@@ -179,7 +179,7 @@ def test_what_no_task_is_told_is_refused():
         told(load_benchmark("quick"), data="mine.csv")
     with pytest.raises(UserError, match="no task of benchmark 'retina' has an argument 'label'; they have data, size"):
         told(load_benchmark("retina"), label="class")
-    with pytest.raises(UserError, match="--verify.*your own data"):
+    with pytest.raises(UserError, match=r"--verify.*your own data"):
         verified_tasks(load_benchmark("quick"))
 
 
