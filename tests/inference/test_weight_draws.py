@@ -22,7 +22,7 @@ from dubio.inference.posterior import Mixture, chunks_of
 from dubio.inference.predictor import ChunkedPredictor, StatePredictor
 from dubio.inference.samples import WeightSamples
 from dubio.inference.weight_draws import LowRankGaussian, WeightDraws, distribution_tensors, draw_generator
-from dubio.methods.predicting import predict_with
+from dubio.methods.prediction import predict_with
 from dubio.networks.cnn import Flatten
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.linear_maps import WeightMatrix

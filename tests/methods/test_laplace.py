@@ -13,8 +13,8 @@ from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.inference.augmentation import ShiftFlip, Views
 from dubio.inference.posterior import Mixture
+from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
 from dubio.methods.recipe import Recipe
-from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.testing import assert_ok, check_method

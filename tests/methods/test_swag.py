@@ -13,14 +13,14 @@ from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.inference.posterior import Mixture
 from dubio.inference.weight_draws import WeightDraws
+from dubio.methods import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
 from dubio.methods.recipe import Recipe
-from dubio.methods.work import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
 from dubio.testing import assert_ok, check_method
 from dubio.training.collectors import KeepAll, Last
 from dubio.training.optimisers import SGD, Adam
 from dubio.training.schedules import Constant, ConstantTail, Cut, Cyclic, LinearTail, Triangular
 from dubio.training.swag import SWA, SWAG
-from tests.methods.cut_off import Kept, equal
+from tests.methods.helpers import Kept, equal
 
 START = {"epochs": 2, "batch": 8, "collect": "last", "patience": 0}
 NAMES = {

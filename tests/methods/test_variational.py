@@ -15,15 +15,15 @@ from dubio.inference.augmentation import Affine, ShiftFlip, Views
 from dubio.inference.batches import collate
 from dubio.inference.posterior import Mixture
 from dubio.inference.samples import WeightSamples
+from dubio.methods import FitContext, NetworkSpec, encode_split, fit, fit_spec, pred_spec, predict
 from dubio.methods.recipe import Recipe
-from dubio.methods.work import FitContext, NetworkSpec, encode_split, fit, fit_spec, pred_spec, predict
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.networks.noise import DropoutEdit
 from dubio.testing import assert_ok, check_method
 from dubio.testing.worlds import small_task
 from dubio.training.optimisers import SGD, Adam, AdamW, MeanAndScale
-from tests.methods.cut_off import Kept, equal
+from tests.methods.helpers import Kept, equal
 
 SMALL = {"epochs": 6, "batch": 16, "lr": 0.01, "samples": 3}
 STARTED = {**SMALL, "optimiser": "sgd", "start_epochs": 4, "start_lr": 0.01, "schedule": "cosine"}

@@ -16,8 +16,8 @@ from dubio.encoders import TokenRows, WordPieceEncoding
 from dubio.encoders.pretrained import resolve_encoder
 from dubio.inference.batches import collate
 from dubio.inference.engine import plain_passes, shared_prefix
-from dubio.methods.building import build_model
-from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
+from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
+from dubio.methods.specification import build_model
 from dubio.networks import bert as bert_module
 from dubio.networks.bert import FrozenStages, bert, noised
 from dubio.networks.draws import BlockDraws

@@ -11,7 +11,7 @@ from dubio.encoders import encoding_for
 from dubio.inference.augmentation import ShiftFlip, Views
 from dubio.inference.engine import fixed, looped_states, plain_passes, repeat, shared_prefix, stacked_states
 from dubio.inference.samples import WeightSamples, state_of
-from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
+from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
 from dubio.networks.draws import BlockDraws
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, fill, sites

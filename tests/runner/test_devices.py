@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from dubio.cli.app import app
 from dubio.core.errors import UserError
-from dubio.methods.devices import available, check_device
+from dubio.methods.fitting import available_devices, check_device
 from dubio.runner.executor import WorkerOrders
 from dubio.runner.local import LocalExecutor
 
@@ -38,12 +38,12 @@ def test_who_follows_a_dead_worker_gets_its_slot(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["cuda:97", "gpu", "", "meta"])
 def test_a_device_that_is_not_there_is_refused_by_name(name: str) -> None:
-    with pytest.raises(UserError, match=rf"--devices: '{name}' cannot be used here; there .*cpu"):
+    with pytest.raises(UserError, match=rf"--devices: '{name}' cannot be used here; .*cpu"):
         check_device(name)
 
 
 def test_every_device_said_to_be_there_can_be_used() -> None:
-    for name in available():
+    for name in available_devices():
         assert check_device(name) == name
 
 

@@ -222,8 +222,8 @@ def test_batches_are_read_ahead_and_hold_what_they_should(home: Path, monkeypatc
 def test_a_network_learns_from_streamed_photographs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     from dubio.core.registry import METHODS
-    from dubio.methods.building import NetworkSpec
     from dubio.methods.fitting import FitContext
+    from dubio.methods.specification import NetworkSpec
 
     task = TASKS.make("imagenet", data=str(home), **SMALL)
     method = METHODS.make("deterministic", epochs=2, batch=8)

@@ -14,8 +14,8 @@ from dubio.core.registry import METHODS, Entry
 from dubio.core.types import Task
 from dubio.encoders import Encoded
 from dubio.inference.posterior import Sampled
+from dubio.methods import encode_split
 from dubio.methods.recipe import Recipe
-from dubio.methods.work import encode_split
 from dubio.networks.noise import DropoutEdit
 from dubio.testing import assert_ok, check_method
 from dubio.training.objectives import Objective

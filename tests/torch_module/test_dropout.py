@@ -9,7 +9,7 @@ from torch import nn
 
 import dubio
 from dubio.inference.engine import sampling
-from dubio.methods import predicting
+from dubio.methods import prediction
 from dubio.methods.recipe import Recipe
 from dubio.networks.draws import BlockDraws
 from dubio.torch_module.dropout import OwnDropout
@@ -23,7 +23,7 @@ def test_draws_depend_on_the_row_and_not_on_the_batch(monkeypatch):
     whole = fitted.predict(inputs).logits
     np.testing.assert_array_equal(fitted.predict(inputs).logits, whole)
     np.testing.assert_allclose(fitted.predict(inputs[:17]).logits, whole[:, :17], atol=1e-6)
-    monkeypatch.setattr(predicting, "EVALUATION_BATCH", 7)
+    monkeypatch.setattr(prediction, "EVALUATION_BATCH", 7)
     np.testing.assert_allclose(fitted.predict(inputs).logits, whole, atol=1e-6)
     assert np.abs(whole[0] - whole[1]).max() > 1e-3
 

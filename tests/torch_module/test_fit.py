@@ -11,10 +11,10 @@ import dubio
 from dubio.core.registry import METHODS
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.methods.encoded import encode_split
+from dubio.methods import NetworkSpec
+from dubio.methods.encoding_cache import encode_split
 from dubio.methods.fitting import FitContext, fit_recipe
-from dubio.methods.predicting import predict_with
-from dubio.methods.work import NetworkSpec
+from dubio.methods.prediction import predict_with
 from dubio.training.collectors import KeepAll
 from dubio.training.seeds import number
 from tests.torch_module.module_world import CONTINUED, Convnet, dropping, perceptron, pictures, table

@@ -11,10 +11,10 @@ from safetensors.numpy import load_file
 from dubio.core.registry import METHODS
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.methods.work import FitContext, NetworkSpec, fit, fit_spec
+from dubio.methods import FitContext, NetworkSpec, fit, fit_spec
 from dubio.store import Store
 from dubio.store.checkpoints import POINTER
-from tests.methods.cut_off import equal
+from tests.methods.helpers import equal
 
 FIT = "f" * 64
 METHOD = {

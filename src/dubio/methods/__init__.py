@@ -1,1 +1,34 @@
-"""Methods as data: recipes, the named ones, and the work of fitting and predicting."""
+"""Methods: a recipe of slots, one file per family, and the functions that fit and predict.
+
+These functions take and return plain data (JSON, arrays, predictions), so that a runner needs to know nothing of torch:
+
+- :func:`fit_spec` and :func:`pred_spec` write the specification of a fit and of its predictions; the hash of a
+  specification is its identity.
+- :func:`check` refuses a fit that is certain to fail; :func:`estimate` forecasts its cost. Both precede any training.
+- :func:`fit` trains what a specification describes.
+- :func:`predictor` reads a stored fit and returns a function that predicts any split; :func:`predict` does so once.
+- :func:`fit_recipe` and :func:`predict_with` do the same within one process, for methods that are no recipes.
+"""
+
+from dubio.methods.cost import estimate
+from dubio.methods.encoding_cache import encode_split
+from dubio.methods.fitting import FitContext, FitResult, check, check_device, fit, fit_recipe
+from dubio.methods.prediction import predict, predict_with, predictor
+from dubio.methods.specification import NetworkSpec, fit_spec, pred_spec
+
+__all__ = [
+    "FitContext",
+    "FitResult",
+    "NetworkSpec",
+    "check",
+    "check_device",
+    "encode_split",
+    "estimate",
+    "fit",
+    "fit_recipe",
+    "fit_spec",
+    "pred_spec",
+    "predict",
+    "predict_with",
+    "predictor",
+]

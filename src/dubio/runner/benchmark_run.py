@@ -227,7 +227,7 @@ def check_devices(devices: str | Sequence[str] | None) -> tuple[str, ...]:
     """
     if devices is None:
         return (CPU,)
-    from dubio.methods.devices import check_device
+    from dubio.methods.fitting import check_device
 
     names = devices.split(",") if isinstance(devices, str) else devices
     return tuple(check_device(name.strip()) for name in names)

@@ -1,6 +1,6 @@
 """The interface between the runner and training: how specifications are written, fits made and predictions drawn.
 
-:mod:`dubio.methods.work` implements it. Workers receive the name of the module, so that tests can run plans without
+:mod:`dubio.methods` implements it. Workers receive the name of the module, so that tests can run plans without
 torch.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 from dubio.core.predictions import Predictions
 from dubio.core.types import Split, Task
 
-TORCH_TRAINER = "dubio.methods.work"
+TORCH_TRAINER = "dubio.methods"
 
 Spec = Mapping[str, Any]
 

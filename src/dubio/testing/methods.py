@@ -20,9 +20,9 @@ from dubio.core.types import Modality, Task
 from dubio.encoders import Encoded, TextEncoding, encoding_for
 from dubio.inference.batches import collate
 from dubio.inference.engine import one_thread
-from dubio.methods.building import NetworkSpec
+from dubio.methods import FitContext, encode_split
 from dubio.methods.recipe import Recipe
-from dubio.methods.work import FitContext, encode_split
+from dubio.methods.specification import NetworkSpec
 from dubio.testing.factories import entry_of, missing_arguments, signature_problems
 from dubio.testing.findings import Finding, Outcome, Problem, Rule, flattened, follow, spoken
 from dubio.testing.randomness import other_global_seed

@@ -15,7 +15,7 @@ from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, FloatArray, Target
 from dubio.inference.posterior import MixturePredictor, Restored
-from dubio.methods.predicting import sampled
+from dubio.methods.prediction import sample_logits
 from dubio.methods.recipe import Recipe
 from dubio.torch_module.examples import Given, checked_labels, read
 from dubio.torch_module.states import own_states
@@ -119,6 +119,6 @@ class FittedModule:
             labels = checked_labels(given.labels, rows, classes, self.target, "x")
         else:
             labels = np.zeros((rows, classes), np.int64) if self.target == "multilabel" else np.full(rows, UNLABELLED)
-        logits, _ = sampled(self._drawn, given.rows, classes, self.device)
+        logits, _ = sample_logits(self._drawn, given.rows, classes, self.device)
         member = np.array(self._drawn.member, dtype=np.int64)
         return Predictions(logits, labels, target=self.target, member=member, classes=self.classes)

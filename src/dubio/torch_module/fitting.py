@@ -16,8 +16,7 @@ from dubio.core.errors import UserError, one_of
 from dubio.core.types import TARGETS, Modality, Target
 from dubio.inference.batches import LabelledRows, collate
 from dubio.inference.posterior import Restored
-from dubio.methods.devices import check_device
-from dubio.methods.fitting import FitContext, fit_model, start_from
+from dubio.methods.fitting import FitContext, check_device, fit_model, start_from
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model
 from dubio.torch_module.building import Builder, Source, check_source

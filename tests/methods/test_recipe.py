@@ -16,8 +16,8 @@ from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.inference.augmentation import ShiftFlip, Views
 from dubio.inference.posterior import Mixture
+from dubio.methods import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
 from dubio.methods.recipe import Recipe
-from dubio.methods.work import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit
 from dubio.training.collectors import Last
 
@@ -63,7 +63,7 @@ def test_a_recipe_survives_its_description(name):
 
 def test_a_process_that_never_heard_of_the_methods_restores_every_description():
     descriptions = json.dumps([describe(METHODS.make(name)) for name in SETUPS])
-    code = "import json, sys, dubio.methods.work; from dubio.core.specs import restore; restore(json.load(sys.stdin))"
+    code = "import json, sys, dubio.methods; from dubio.core.specs import restore; restore(json.load(sys.stdin))"
     ended = subprocess.run([sys.executable, "-c", code], input=descriptions, text=True, capture_output=True)
     assert ended.returncode == 0, ended.stderr
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dubio.methods import estimate
+from dubio.methods.cost import step_seconds
 
 
 class Clock:
@@ -20,10 +20,10 @@ class Clock:
 
 def test_what_is_paid_once_is_left_out_of_a_step() -> None:
     clock = Clock(once=0.2, step=0.01)
-    assert estimate._step(clock) == pytest.approx(0.01)
+    assert step_seconds(clock) == pytest.approx(0.01)
 
 
 def test_slow_steps_are_measured_three_times_and_no_more() -> None:
     clock = Clock(once=0.05, step=4.0)
-    assert estimate._step(clock) == pytest.approx(4.0, rel=0.02)
+    assert step_seconds(clock) == pytest.approx(4.0, rel=0.02)
     assert sum(clock.steps) == 3

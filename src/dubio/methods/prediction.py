@@ -1,25 +1,27 @@
-"""From a stored fit to predictions."""
+"""Predict from a stored fit."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from dubio.core.predictions import Predictions
-from dubio.core.specs import restore
+from dubio.core.specs import canonical, restore
 from dubio.core.types import Split
 from dubio.encoders import Encoded
 from dubio.inference.batches import EVALUATION_BATCH, collate, prediction_rows, to_device
 from dubio.inference.posterior import Drawn, Posterior, chunks_of
-from dubio.methods.building import build_model
-from dubio.methods.encoded import canonical, encoded, encoder_of
-from dubio.methods.recipe import Recipe
-from dubio.methods.stored_tensors import in_place
+from dubio.methods.encoding_cache import encode, encoder_of
+from dubio.methods.specification import build_model, recipe_of
 from dubio.training.seeds import number
+
+VARIANCES = ("data_variance", "model_variance")
 
 
 def predict(
@@ -31,16 +33,7 @@ def predict(
     *,
     device: str = "cpu",
 ) -> Predictions:
-    """The predictions of one stored fit on a split.
-
-    Args:
-        spec: The fit's specification.
-        prediction: The prediction's specification.
-        tensors: The fit's stored tensors.
-        encoder: The fit's stored encoder.
-        split: What to predict.
-        device: Where.
-    """
+    """Return the predictions of one stored fit on a split; see :func:`predictor`."""
     return predictor(spec, prediction, tensors, encoder, device=device)(split)
 
 
@@ -52,45 +45,44 @@ def predictor(
     *,
     device: str = "cpu",
 ) -> Callable[[Split], Predictions]:
-    """What predicts any split from one stored fit; everything that no split changes is computed here, once.
+    """Return a function that predicts any split from one stored fit; what no split changes is computed here, once.
 
     Args:
         spec: The fit's specification.
         prediction: The prediction's specification.
         tensors: The fit's stored tensors.
         encoder: The fit's stored encoder.
-        device: Where.
+        device: The device to predict on.
     """
     text = canonical(encoder)
     model = build_model(spec, encoder_of(text).shape).to(torch.device(device))
-    named = {name: in_place(array) for name, array in tensors.items()}
-    collect = cast(Recipe, restore(spec["recipe"])).collect
-    posterior = collect.restore(named, model, prediction["samples"], restore(prediction["views"]))
+    collect = recipe_of(spec).collect
+    posterior = collect.restore(as_tensors(tensors), model, prediction["samples"], restore(prediction["views"]))
     if "latest" in prediction:
         posterior = posterior.limit(prediction["latest"])
     drawn = posterior.draw(number(prediction["seed"], prediction["member"], "prediction"))
-    return lambda split: _predictions(drawn, encoded(text, split), split, spec["task"], device)
+    return lambda split: _predictions(drawn, encode(text, split), split, spec["task"], device)
 
 
 def predict_with(
     posterior: Posterior, examples: Encoded, split: Split, task: Mapping[str, Any], *, seed: int, device: str = "cpu"
 ) -> Predictions:
-    """The predictions of a posterior on an encoded split.
+    """Return the predictions of a posterior on an encoded split.
 
     Args:
-        posterior: What a fit left.
+        posterior: The posterior of a fit.
         examples: The split's examples, encoded by the fit's encoder.
         split: The split.
         task: The task's ``target`` and ``classes``.
-        seed: Fixes every draw.
-        device: Where.
+        seed: Determines every draw.
+        device: The device to predict on.
     """
     return _predictions(posterior.draw(seed), examples, split, task, device)
 
 
 def _predictions(drawn: Drawn, examples: Encoded, split: Split, task: Mapping[str, Any], device: str) -> Predictions:
-    """What a drawn posterior says of an encoded split."""
-    logits, variances = sampled(drawn, examples, len(task["classes"]), device)
+    """Return the predictions of a drawn posterior on an encoded split."""
+    logits, variances = sample_logits(drawn, examples, len(task["classes"]), device)
     return Predictions(
         logits,
         split.data.labels,
@@ -106,29 +98,38 @@ def _predictions(drawn: Drawn, examples: Encoded, split: Split, task: Mapping[st
     )
 
 
-def sampled(
+def sample_logits(
     drawn: Drawn, examples: Encoded, classes: int, device: str
 ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
-    """Logits ``[S, N, K]`` of every sample, and the variances that there are, by name.
+    """Return the logits ``[S, N, K]`` of every sample, and the variances by name.
 
     Args:
         drawn: A posterior made ready to predict.
         examples: The encoded examples.
         classes: K.
-        device: Where.
+        device: The device to predict on.
     """
     shape = (len(drawn.member), len(examples), classes)
     logits = np.empty(shape, dtype=np.float32)
     variances: dict[str, NDArray[np.float32]] = {}
     first = 0
-    for part in chunks_of(drawn):
-        mine = slice(first, first := first + len(part.member))
+    for chunk in chunks_of(drawn):
+        samples = slice(first, first := first + len(chunk.member))
         for rows in prediction_rows(examples, EVALUATION_BATCH):
-            found = part.predict(to_device(collate(examples, rows), torch.device(device)), rows)
-            logits[mine, rows] = found.logits.cpu().numpy()
-            for name in ("data_variance", "model_variance"):
-                if (variance := getattr(found, name)) is not None:
-                    whole = variances.setdefault(name, np.empty((*shape[:2], *variance.shape[2:]), dtype=np.float32))
-                    whole[mine, rows] = variance.cpu().numpy()
-        del part  # or the next one is made beside it
+            scores = chunk.predict(to_device(collate(examples, rows), torch.device(device)), rows)
+            logits[samples, rows] = scores.logits.cpu().numpy()
+            for name in VARIANCES:
+                if (variance := getattr(scores, name)) is None:
+                    continue
+                if name not in variances:
+                    variances[name] = np.empty((*shape[:2], *variance.shape[2:]), dtype=np.float32)
+                variances[name][samples, rows] = variance.cpu().numpy()
+        del chunk  # or the next one is built beside it
     return logits, variances
+
+
+def as_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:
+    """Return stored arrays as tensors without copying: a file's memory is read when needed and never written."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}

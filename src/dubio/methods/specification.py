@@ -1,0 +1,167 @@
+"""Specifications: everything that determines a fit or a prediction, as JSON; identities are their hashes.
+
+A fit specification also says how to build the model: network, head, edits and first weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+
+from dubio.core.errors import UserError
+from dubio.core.registry import NETWORKS
+from dubio.core.specs import describe, restore
+from dubio.core.types import Modality, Split, Task
+from dubio.encoders import Encoding
+from dubio.encoders import encoding_of as network_encoding
+from dubio.encoders.pretrained import resolve_arguments
+from dubio.methods.recipe import Recipe
+from dubio.networks.gaussian_weights import GaussianWeights
+from dubio.networks.network import Model, Network
+from dubio.networks.noise import fill
+from dubio.networks.spectral import WeightEdit, fill_weights
+from dubio.training.seeds import number
+
+SCHEMA = 1
+PREDICTION_VERSION = 1
+"""Bumped by hand whenever the same weights come to give other predictions."""
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """A network by name and arguments."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def describe(self, inputs: Modality) -> dict[str, Any]:
+        """Return name, version and every argument with its default filled in.
+
+        Raises:
+            UserError: When the network takes inputs of another modality.
+        """
+        entry = NETWORKS.entry(self.name)
+        if (takes := entry.facts["inputs"]) != inputs:
+            suitable = [other.name for other in NETWORKS.entries() if other.facts["inputs"] == inputs]
+            raise UserError(
+                f"network {self.name!r} takes {takes} inputs, this task has {inputs} inputs; "
+                f"networks for {inputs}: {', '.join(suitable) or '(none)'}."
+            )
+        full = resolve_arguments(entry, entry.check(self.arguments))
+        arguments = {key: list(v) if isinstance(v, tuple) else v for key, v in full.items()}
+        return {"name": self.name, "version": entry.facts["version"], "arguments": arguments}
+
+    def encoding(self) -> Encoding:
+        """Return the encoding that the network asks for, at its defaults."""
+        entry = NETWORKS.entry(self.name)
+        return network_encoding(entry, resolve_arguments(entry, entry.check(self.arguments)), {})
+
+    def build(self, shape: tuple[int, ...]) -> Network:
+        """Return the network for inputs of this shape."""
+        return cast(Network, NETWORKS.make(self.name, shape, **dict(self.arguments)))
+
+
+def fit_spec(
+    recipe: Recipe,
+    task: Task,
+    encoding: Encoding,
+    network: NetworkSpec,
+    *,
+    seed: int,
+    member: int,
+    start_id: str | None = None,
+) -> dict[str, Any]:
+    """Return everything that determines the weights of one fit, defaults filled in; its hash is the fit's identity.
+
+    Args:
+        recipe: The method.
+        task: The task.
+        encoding: How examples are encoded.
+        network: The network.
+        seed: The benchmark's seed.
+        member: Which fit of that seed.
+        start_id: The fit it continues from.
+    """
+    train_split, val_split = training_splits(task)
+    return {
+        "schema": SCHEMA,
+        "kind": "fit",
+        "task": {
+            "name": task.name,
+            "inputs": task.inputs,
+            "target": task.target,
+            "classes": list(task.classes),
+            "train": train_split.fingerprint,
+            "val": val_split.fingerprint,
+        },
+        "encoding": describe(encoding),
+        "network": network.describe(task.inputs),
+        "recipe": describe(recipe.for_task(task.inputs, task.target).fit_part()),
+        "start": start_id,
+        "seed": seed,
+        "member": member,
+    }
+
+
+def pred_spec(recipe: Recipe, fit_id: str, *, seed: int, member: int) -> dict[str, Any]:
+    """Return everything that determines the predictions of one fit; its hash is their identity."""
+    limit = {"latest": recipe.most} if recipe.most else {}
+    return {
+        **limit,
+        "schema": SCHEMA,
+        "kind": "prediction",
+        "version": PREDICTION_VERSION,
+        "fit": fit_id,
+        "samples": recipe.samples,
+        "views": describe(recipe.views),
+        "seed": seed,
+        "member": member,
+    }
+
+
+def recipe_of(spec: Mapping[str, Any]) -> Recipe:
+    """Return the recipe of a fit specification."""
+    return cast(Recipe, restore(spec["recipe"]))
+
+
+def encoding_of(spec: Mapping[str, Any]) -> Encoding:
+    """Return the encoding of a fit specification."""
+    return cast(Encoding, restore(spec["encoding"]))
+
+
+def build_model(spec: Mapping[str, Any], shape: tuple[int, ...]) -> Model:
+    """Build the model that a fit specification describes, with its first weights.
+
+    Args:
+        spec: A fit specification.
+        shape: The shape of an encoded example, from the encoder.
+    """
+    recipe = recipe_of(spec)
+    network = NetworkSpec(spec["network"]["name"], spec["network"]["arguments"])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(number(spec["seed"], spec["member"], "weights"))
+        body = network.build(shape)
+        model = Model(body, recipe.head.build(body.width, len(spec["task"]["classes"])))
+        for edit in recipe.edits:
+            if isinstance(edit, WeightEdit):
+                fill_weights(model, edit)
+            elif isinstance(edit, GaussianWeights):
+                edit.put_on(model.network, model.head)
+            else:
+                fill(model, edit)
+    return model
+
+
+def training_splits(task: Task) -> tuple[Split, Split]:
+    """Return the training and the validation split.
+
+    Raises:
+        UserError: Unless the task has exactly one of each.
+    """
+    for kind in ("train", "val"):
+        if (number_of := len(task.of_kind(kind))) != 1:
+            raise UserError(f"task {task.name} must have exactly one {kind} split; it has {number_of}.")
+    return task.of_kind("train")[0], task.of_kind("val")[0]
