@@ -1,144 +1,10 @@
-"""The core types: what they refuse, and that pooling is the mean of probabilities in log space."""
-
-from dataclasses import replace
+"""Examples, splits and tasks: fingerprints, and how splits are found."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.special import expit, log_softmax, logsumexp
 
 from dubio.core.errors import UnknownName, UserError
-from dubio.core.passes import log_mean_exp, log_sigmoid, pool_sigmoid, pool_softmax, row_blocks
-from dubio.core.passes import log_softmax as ours
-from dubio.core.predictions import Predictions, join, pool_members
 from dubio.core.types import Examples, SourceCard, Split, Task
-
-
-def some(seed=0, samples=2, rows=5, classes=3, **more):
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, classes, rows)
-    return Predictions(rng.normal(size=(samples, rows, classes)).astype(np.float32), labels, **more)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 1000), st.sampled_from([1.0, 50.0, 3000.0]), st.sampled_from([1.0, 0.3, 7.0]))
-def test_pooling_is_the_mean_of_probabilities_then_the_temperature(seed, scale, temperature):
-    logits = np.random.default_rng(seed).normal(size=(4, 6, 3)) * scale
-    logits[0, 0, 0] = -np.inf
-    pooled = logsumexp(log_softmax(logits, axis=-1), axis=0) - np.log(4)
-    wanted = log_softmax(pooled / temperature, axis=-1)
-    assert pool_softmax(logits, temperature) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
-    assert np.exp(pool_softmax(logits, temperature)).sum(-1) == pytest.approx(np.ones(6))
-
-
-def test_sigmoids_are_pooled_per_label_with_exact_complements():
-    logits = np.array([[[40.0, -40.0, np.inf, -np.inf, 0.0]], [[-40.0, -40.0, np.inf, -np.inf, 1.0]]])
-    yes, no = pool_sigmoid(logits, 1.0)
-    assert np.exp(yes)[0] == pytest.approx([0.5, expit(-40), 1, 0, (0.5 + expit(1.0)) / 2])
-    assert np.exp(no)[0] == pytest.approx([0.5, 1, 0, 1, 1 - (0.5 + expit(1.0)) / 2])
-    yes, no = pool_sigmoid(logits, 2.0)
-    assert np.exp(yes) + np.exp(no) == pytest.approx(np.ones((1, 5)))
-    assert not np.isnan(yes).any()
-
-
-def test_logarithms_at_zero_and_one_are_exact():
-    assert ours(np.array([[0.0, -np.inf]])).tolist() == [[0.0, -np.inf]]
-    assert log_mean_exp(np.array([[-np.inf], [-np.inf]])).tolist() == [-np.inf]
-    assert log_sigmoid(np.array([-np.inf, np.inf, -1e5])).tolist() == [-np.inf, 0.0, -1e5]
-
-
-@pytest.mark.parametrize(("samples", "rows", "classes"), [(1, 10, 2), (50, 1000, 1000), (3, 0, 5)])
-def test_blocks_cover_every_row_once_and_stay_small(samples, rows, classes):
-    blocks = list(row_blocks(samples, rows, classes))
-    assert [row for block in blocks for row in range(block.start, block.stop)] == list(range(rows))
-    assert all((b.stop - b.start) * samples * classes * 8 <= 1 << 20 or b.stop - b.start == 1 for b in blocks)
-
-
-def test_pooling_in_blocks_equals_pooling_at_once():
-    predictions = some(rows=4000, classes=40)
-    assert predictions.log_probs == pytest.approx(pool_softmax(predictions.logits, 1.0))
-
-
-@pytest.mark.parametrize(("value", "words"), [(np.nan, "NaN or .inf"), (np.inf, "NaN or .inf")])
-def test_bad_logits_are_named_by_place(value, words):
-    logits = np.zeros((2, 3, 4), np.float32)
-    logits[1, 2, 3] = value
-    with pytest.raises(UserError, match=f"{words}; sample 1, row 2, column 3"):
-        Predictions(logits, np.zeros(3, int))
-
-
-def test_a_row_of_zero_probabilities_is_refused_but_a_certain_label_is_not():
-    nothing = np.full((1, 1, 2), -np.inf, np.float32)
-    with pytest.raises(UserError, match="-inf for every class; sample 0, row 0"):
-        Predictions(nothing, np.zeros(1, int))
-    none_of_them = Predictions(nothing, np.zeros((1, 2), int), target="multilabel")
-    assert none_of_them.probs.tolist() == [[0, 0]]
-    all_of_them = Predictions(-nothing, np.ones((1, 2), int), target="multilabel")
-    assert all_of_them.probs.tolist() == [[1, 1]]
-    with pytest.raises(UserError, match="must not be NaN; sample 0"):
-        Predictions(nothing * np.nan, np.zeros((1, 2), int), target="multilabel")
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"logits": np.zeros((3, 4), np.float32)}, "samples, examples, classes"),
-        ({"logits": np.zeros((1, 0, 4), np.float32)}, "must not be empty"),
-        ({"labels": np.array([0, 1, 2, 0, 3])}, "between -1 and 2; row 4 is 3"),
-        ({"labels": np.array([0, -2, 2, 0, 1])}, "row 1 is -2"),
-        ({"labels": np.zeros(4, int)}, "labels must have shape"),
-        ({"ood": np.zeros(4, bool)}, "ood must have shape"),
-        ({"member": np.zeros(3, int)}, "member must have shape"),
-        ({"data_variance": np.zeros((2, 5), np.float32)}, "data_variance must have shape"),
-        ({"temperature": 0.0}, "temperature must be positive"),
-        ({"temperature": float("nan")}, "temperature must be positive"),
-        ({"temperature": float("inf")}, "temperature must be positive"),
-        ({"classes": ("a", "b")}, "must name 3 classes; given 2"),
-        ({"target": "multi-class"}, "Did you mean 'multiclass'"),
-    ],
-)
-def test_what_does_not_fit_is_refused(change, words):
-    with pytest.raises(UserError, match=words):
-        replace(some(), **change)
-
-
-def test_take_and_labelled_keep_rows_together():
-    predictions = some(ids=np.array(list("abcde")), group=np.array(list("xxyyz")))
-    cut = replace(predictions, labels=np.array([0, -1, 2, -1, 1])).labelled
-    assert cut.ids.tolist() == ["a", "c", "e"]
-    assert cut.group.tolist() == ["x", "y", "z"]
-    assert (cut.logits == predictions.logits[:, [0, 2, 4]]).all()
-    assert predictions.labelled is predictions
-
-
-def test_complements_belong_to_labels_only():
-    with pytest.raises(UserError, match="defined for multilabel"):
-        _ = some().log_complements
-
-
-def test_joining_puts_rows_one_after_another_and_refuses_what_differs():
-    one, other = some(1), some(2, ood=np.ones(5, bool))
-    both = join([one, other])
-    assert len(both) == 10
-    assert both.ood.tolist() == [False] * 5 + [True] * 5
-    for wrong in (some(2, samples=3), some(2, classes=4), some(2, temperature=2.0), some(2, member=np.array([0, 1]))):
-        with pytest.raises(UserError, match="cannot join"):
-            join([one, wrong])
-    with pytest.raises(UserError, match="classes is"):
-        join([replace(one, classes=tuple("abc")), replace(other, classes=tuple("abd"))])
-
-
-def test_pooling_members_pools_probabilities_and_remembers_members():
-    one = some(1)
-    other = replace(some(2, samples=3), labels=one.labels)
-    ensemble = pool_members([one, other])
-    assert ensemble.member.tolist() == [0, 0, 1, 1, 1]
-    assert ensemble.probs == pytest.approx((2 * one.probs + 3 * other.probs) / 5)
-    with pytest.raises(UserError, match="different examples"):
-        pool_members([one, replace(some(2), labels=(one.labels + 1) % 3)])
-    with pytest.raises(UserError, match="temperature is 1"):
-        pool_members([one, replace(other, temperature=2.0)])
 
 
 def test_fingerprints_depend_on_content_alone():
@@ -165,3 +31,12 @@ def test_tasks_find_their_splits_by_name_and_kind():
         Split.of("x", "tset", data)
     with pytest.raises(UserError, match="labels has 1 rows, inputs has 2"):
         Examples(("a", "b"), np.array([0]))
+
+
+def test_family_and_severity_are_not_in_the_fingerprint():
+    data = Examples(("a", "b"), np.array([0, 1]))
+    plain = Split.of("fog-3", "shift", data)
+    graded = Split.of("fog-3", "shift", data, family="fog", severity=3)
+    assert (plain.family, plain.severity) == (None, None)
+    assert (graded.family, graded.severity) == ("fog", 3)
+    assert plain.fingerprint == graded.fingerprint

@@ -164,3 +164,36 @@ def test_metadata_are_documented_names(tmp_path):
     }  # fmt: skip
     texts = {"ids.utf8", "ids.ends", "group.utf8", "group.ends"}
     assert set(tensors) == {*FIELDS} - {"ids", "group"} | texts
+
+
+def test_columns_and_scores_come_back_and_files_without_them_stay_as_they_were(tmp_path):
+    plain = full()
+    more = replace(
+        plain,
+        columns={"site": np.array(["a", "ü", "", "b", "b", "b"])},
+        scores={"distance": np.arange(6) / 3, "energy": -np.arange(6.0)},
+    )
+    write_predictions(tmp_path / "plain.safetensors", plain)
+    write_predictions(tmp_path / "more.safetensors", more)
+    found = read_predictions(tmp_path / "more.safetensors")
+    assert found.columns["site"].tolist() == more.columns["site"].tolist()
+    assert {name: score.tolist() for name, score in found.scores.items()} == {
+        name: score.tolist() for name, score in more.scores.items()
+    }
+    tensors, _ = read_tensors(tmp_path / "plain.safetensors")
+    assert set(tensors) == {*FIELDS[:-2], "ids.utf8", "ids.ends", "group.utf8", "group.ends"}
+
+
+def test_columns_and_scores_from_arrays_and_tables(tmp_path):
+    probs = np.array([[0.7, 0.3], [0.2, 0.8]])
+    np.savez(tmp_path / "a.npz", probs=probs, **{"score.u": np.array([1, 2]), "column.site": np.array(["x", "y"])})
+    (tmp_path / "a.csv").write_text("p0,p1,score.u,column.site\n0.7,0.3,1,x\n0.2,0.8,2,y\n")
+    (tmp_path / "b.csv").write_text("cat,dog,score.u,column.site\n0.7,0.3,1,x\n0.2,0.8,2,y\n")
+    for name in ("a.npz", "a.csv", "b.csv"):
+        found = read_predictions(tmp_path / name, values="probs")
+        assert found.scores["u"].tolist() == [1.0, 2.0]
+        assert found.columns["site"].tolist() == ["x", "y"]
+        assert found.class_count == 2
+    (tmp_path / "c.csv").write_text("p0,p1,score.u\n0.7,0.3,a\n")
+    with pytest.raises(UserError, match=r"row 0.*'score\.u' must be a number"):
+        read_predictions(tmp_path / "c.csv")

@@ -95,8 +95,8 @@ def test_summary_equals_plain_arithmetic(predictions, temperature):
     found = given.summary
     assert found.chosen.tolist() == chosen.tolist()
     assert found.top == pytest.approx(np.exp(logs.max(axis=1)), rel=4e-7)
-    assert found.rest == pytest.approx(others.sum(axis=1), rel=4e-7, abs=1e-300)
-    assert found.rest_squares == pytest.approx((others**2).sum(axis=1), rel=8e-7, abs=1e-50)
+    assert found.complement == pytest.approx(others.sum(axis=1), rel=4e-7, abs=1e-300)
+    assert found.other_squares == pytest.approx((others**2).sum(axis=1), rel=8e-7, abs=1e-50)
     assert nll_per_example(given) == pytest.approx(-logs[rows, given.labels], rel=4e-7, abs=4e-7)
     gap = np.exp(logs) - np.eye(logs.shape[1])[given.labels]
     assert brier_per_example(given) == pytest.approx((gap**2).sum(axis=1), rel=4e-7, abs=1e-12)
@@ -122,11 +122,11 @@ def test_threads_do_not_change_a_bit():
 def test_taken_and_joined_rows_know_what_the_whole_knows():
     whole = Predictions(RNG.normal(size=(1, 50, 4)).astype(np.float32), RNG.integers(0, 4, 50))
     rows = RNG.permutation(50)[:20]
-    before = whole.take(rows).summary.rest  # of its own logits
+    before = whole.take(rows).summary.complement  # of its own logits
     _ = whole.summary
-    assert np.array_equal(whole.take(rows).summary.rest, before)
+    assert np.array_equal(whole.take(rows).summary.complement, before)
     parts = join([whole.take(rows), whole.take(np.arange(10))])
-    assert np.array_equal(parts.summary.rest, np.concatenate([before, whole.summary.rest[:10]]))
+    assert np.array_equal(parts.summary.complement, np.concatenate([before, whole.summary.complement[:10]]))
     assert (len(parts), parts.samples, parts.class_count) == (30, 1, 4)
     assert np.array_equal(parts.logits, np.concatenate([whole.logits[:, rows], whole.logits[:, :10]], axis=1))
 

@@ -1,29 +1,24 @@
 """Passes over blocks of rows: small enough for the cache, in one thread or several, and in bounded memory.
 
 An array ``[S, N, K]`` of logits may be far larger than memory. It is worked through in blocks of rows with all samples
-and classes of each; what a pass keeps between blocks is one number a row or so. Of a memory-mapped file the pages
-that a pass is done with are given back, so that resident memory does not grow with the file.
+and classes of each; a pass keeps about one number per row between blocks. Pages of a memory-mapped file are given back
+as the pass goes on, so that resident memory does not grow with the file.
 
-Exponentials of a block of softmax logits, and sums over them, without an array more than is needed.
+*Exponentials.* One exponential per value is all that pooling and entropies need: with e = exp(z) and t = Σ_k e_k, the
+probability is e/t and its entropy log t − Σ_k e_k z_k / t. Logits within ±69 are not even shifted. Every row is summed
+on its own, so its result does not depend on which block it is in.
 
-One exponential a value is all that pooling and entropies take: with e = exp(z) and t = Σ_k e_k, the probability is e/t
-and its entropy log t − Σ_k e_k z_k / t. Logits within ±69 are not even shifted. Every row is summed on its own, so its
-result does not depend on which block it is in.
+*Pooling.* The predictive distribution of a method with S samples is the mean of probabilities, p̄ = (1/S) Σ_s p_s, never
+the softmax of mean logits. p = 0 and p = 1 stay exact; a mean too small for a double is found in log space,
+log p̄ = logsumexp_s log p_s − log S.
 
-From sampled logits to log-probabilities: the one place where samples are pooled.
+*Summary.* Most metrics need five numbers per row of a multi-class prediction, found in one pass. With w the pooled
+log-probabilities of a row up to a constant, c the decided class, and r = Σ_{k≠c} exp(w_k − w_c)::
 
-The predictive of a method with S samples is the *mean of probabilities*, p̄ = (1/S) Σ_s p_s, never the softmax of mean
-logits. p = 0 and p = 1 stay exact; a mean too small for a double is found in log space, log p̄ = logsumexp_s log p_s −
-log S. Work is done in blocks of rows that fit the cache.
+    top p̄_c = 1/(1 + r)      complement 1 − p̄_c = r/(1 + r)      log p̄_y = (w_y − w_c) − log(1 + r)
 
-What most metrics need of a multi-class prediction: five numbers a row, found in one pass.
-
-With w the pooled log-probabilities of a row up to a constant, c the decided class, and r = Σ_{k≠c} exp(w_k − w_c)::
-
-    top p̄_c = 1/(1 + r)      rest 1 − p̄_c = r/(1 + r)      log p̄_y = (w_y − w_c) − log(1 + r)
-
-No digits are lost where p̄_c is near one: the rest is summed from the other classes, never taken from one. Logits in
-float32 are exponentiated in float32, which moves r by 1e-7 of itself, less than scores are told apart by.
+No digits are lost where p̄_c is near one: the complement is summed from the other classes, never subtracted from one.
+Logits in float32 are exponentiated in float32, which moves r by 1e-7 of itself, less than any score resolves.
 """
 
 from __future__ import annotations
@@ -47,7 +42,7 @@ BLOCK_BYTES = 5 << 17
 """Bytes of float64 logits that one block of rows may hold: it and its exponentials stay in the second-level cache."""
 
 SHARED_BLOCKS = 8
-"""Blocks are so many times larger when threads share them: each call then outlasts the handing over of Python's lock,
+"""Blocks are larger by this factor when threads share them: each call then outlasts the handing over of Python's lock,
 which costs more than the second-level cache saves."""
 
 MAPPED_BYTES = 1 << 26
@@ -60,12 +55,12 @@ _THREADS: ContextVar[int] = ContextVar("threads", default=1)
 
 
 def row_blocks(samples: int, rows: int, classes: int, *, block_bytes: int = BLOCK_BYTES) -> Iterator[slice]:
-    """Slices over rows such that one block of all samples and classes stays small.
+    """Yield slices over rows such that one block of all samples and classes stays small.
 
     Args:
-        samples: Samples a row.
-        rows: Rows in all.
-        classes: Classes a row.
+        samples: Samples per row.
+        rows: Number of rows.
+        classes: Classes per row.
         block_bytes: Bytes of float64 values a block may hold.
     """
     step = max(1, block_bytes // max(1, 8 * samples * classes))
@@ -75,7 +70,7 @@ def row_blocks(samples: int, rows: int, classes: int, *, block_bytes: int = BLOC
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Within this, passes over predictions share their blocks among so many threads; results do not change.
+    """Share the blocks of passes within the block among this number of threads; results do not change.
 
     Args:
         count: At least one; one is the default.
@@ -92,53 +87,53 @@ def threads(count: int) -> Iterator[None]:
         _THREADS.reset(token)
 
 
-class Room:
+class Scratch:
     """Memory that one thread uses again for every block, so that a pass allocates once."""
 
     def __init__(self) -> None:
-        self._held: dict[str, NDArray[np.uint8]] = {}
+        self._buffers: dict[str, NDArray[np.uint8]] = {}
 
     def array(self, name: str, shape: tuple[int, ...], dtype: type[np.floating] = np.float64) -> FloatArray:
-        """An uninitialised array, valid until the same name is asked for again."""
+        """Return an uninitialised array, valid until the same name is requested again."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        held = self._held.get(name)
-        if held is None or held.size < size:
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.size < size:
             raw = np.empty(size + _LINE, dtype=np.uint8)
-            held = self._held[name] = raw[-raw.ctypes.data % _LINE :][:size]
-        return held[:size].view(dtype).reshape(shape)
+            buffer = self._buffers[name] = raw[-raw.ctypes.data % _LINE :][:size]
+        return buffer[:size].view(dtype).reshape(shape)
 
 
-Work = Callable[[slice, Room], None]
+Work = Callable[[slice, Scratch], None]
 
 
 def over_rows(array: NDArray[Any], work: Work, *, block_bytes: int = BLOCK_BYTES) -> None:
-    """Do some work for every block of rows of an array ``[S, N, K]``.
+    """Call a function for every block of rows of an array ``[S, N, K]``.
 
     Args:
-        array: What the work reads; if it is mapped from a file, its pages are given back as the pass goes on.
-        work: Called with the rows of a block and the room of its thread; must write to these rows alone.
+        array: The array that the function reads; if it is mapped from a file, its pages are given back on the way.
+        work: Called with the rows of a block and the scratch memory of its thread; must write to these rows alone.
         block_bytes: Bytes of float64 values a block may hold.
     """
-    wanted = _THREADS.get()
-    each = block_bytes if wanted == 1 else SHARED_BLOCKS * block_bytes
-    blocks = list(row_blocks(*array.shape, block_bytes=each))
-    count = min(wanted, len(blocks))
+    available = _THREADS.get()
+    size = block_bytes if available == 1 else SHARED_BLOCKS * block_bytes
+    blocks = list(row_blocks(*array.shape, block_bytes=size))
+    count = min(available, len(blocks))
     if count == 1:
         _run(array, work, blocks)
         return
     cuts = [len(blocks) * index // count for index in range(count + 1)]
     with ThreadPoolExecutor(count) as pool:
-        parts = [pool.submit(_run, array, work, blocks[cuts[i] : cuts[i + 1]]) for i in range(count)]
-        for part in parts:
-            part.result()
+        futures = [pool.submit(_run, array, work, blocks[cuts[i] : cuts[i + 1]]) for i in range(count)]
+        for future in futures:
+            future.result()
 
 
 def _run(array: NDArray[Any], work: Work, blocks: list[slice]) -> None:
-    room, mapping = Room(), mapping_of(array)
+    scratch, mapping = Scratch(), mapping_of(array)
     row_bytes = array.nbytes // array.shape[1]
     unreleased = 0
     for rows in blocks:
-        work(rows, room)
+        work(rows, scratch)
         unreleased += (rows.stop - rows.start) * row_bytes
         if mapping is not None and unreleased >= MAPPED_BYTES:
             mapping.madvise(mmap.MADV_DONTNEED)
@@ -148,7 +143,7 @@ def _run(array: NDArray[Any], work: Work, blocks: list[slice]) -> None:
 
 
 def mapping_of(array: NDArray[Any]) -> mmap.mmap | None:
-    """The read-only file mapping that an array is a view of, or None; only such pages can be dropped without loss."""
+    """Return the read-only file mapping that an array is a view of, or None; only its pages can be dropped safely."""
     base: Any = array
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap) and base.mode != "r":
@@ -172,9 +167,9 @@ class Exponentials(NamedTuple):
     totals: FloatArray
 
 
-def exponentials(block: NDArray[Any], room: Room) -> Exponentials:
-    """The exponentials of logits ``[S, n, K]``; every row has a finite one."""
-    logits, values = room.array("logits", block.shape), room.array("values", block.shape)
+def exponentials(block: NDArray[Any], scratch: Scratch) -> Exponentials:
+    """Return the exponentials of logits ``[S, n, K]``; every row must have a finite one."""
+    logits, values = scratch.array("logits", block.shape), scratch.array("values", block.shape)
     np.copyto(logits, block)
     with np.errstate(over="ignore", under="ignore"):
         np.exp(logits, out=values)
@@ -187,19 +182,19 @@ def exponentials(block: NDArray[Any], room: Room) -> Exponentials:
 
 
 def row_sums(values: FloatArray) -> FloatArray:
-    """Σ_k over the last axis."""
+    """Return Σ_k over the last axis."""
     return np.asarray(np.matmul(values[..., None, :], np.ones((values.shape[-1], 1), values.dtype))[..., 0, 0])
 
 
 def row_products(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Σ_k a_k b_k over the last axis."""
+    """Return Σ_k a_k b_k over the last axis."""
     return np.asarray(np.matmul(first[..., None, :], second[..., :, None])[..., 0, 0])
 
 
-def mean_over_samples(found: Exponentials) -> FloatArray:
-    """p̄ = mean_s e_s / t_s of a block, ``[n, K]``."""
-    weights = 1.0 / (found.totals * len(found.totals))
-    return np.asarray(np.matmul(weights.T[:, None, :], found.values.transpose(1, 0, 2))[:, 0])
+def mean_over_samples(block: Exponentials) -> FloatArray:
+    """Return p̄ = mean_s e_s / t_s of a block, ``[n, K]``."""
+    weights = 1.0 / (block.totals * len(block.totals))
+    return np.asarray(np.matmul(weights.T[:, None, :], block.values.transpose(1, 0, 2))[:, 0])
 
 
 TINY = 1e-280
@@ -207,7 +202,7 @@ TINY = 1e-280
 
 
 def log_softmax(logits: FloatArray) -> FloatArray:
-    """Row-wise log-softmax over the last axis; −inf logits give −inf, never NaN."""
+    """Return the log-softmax over the last axis; −inf logits give −inf, never NaN."""
     top = np.max(logits, axis=-1, keepdims=True)
     shifted = logits - np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
@@ -216,12 +211,12 @@ def log_softmax(logits: FloatArray) -> FloatArray:
 
 
 def log_sigmoid(logits: FloatArray) -> FloatArray:
-    """log σ(z) = −log(1 + e^{−z}), without overflow; −inf gives −inf."""
+    """Return log σ(z) = −log(1 + e^{−z}), without overflow; −inf gives −inf."""
     return -np.logaddexp(0.0, -logits)
 
 
 def log_mean_exp(values: FloatArray) -> FloatArray:
-    """log of the mean of exponentials over the first axis."""
+    """Return the logarithm of the mean of exponentials over the first axis."""
     top = np.max(values, axis=0, keepdims=True)
     safe = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
@@ -229,18 +224,18 @@ def log_mean_exp(values: FloatArray) -> FloatArray:
     return out
 
 
-def pool_softmax(logits: NDArray[Any], temperature: float, room: Room | None = None) -> FloatArray:
-    """log p̄ of a block [S, n, K] of softmax logits, at a temperature applied after pooling.
+def pool_softmax(logits: NDArray[Any], temperature: float, scratch: Scratch | None = None) -> FloatArray:
+    """Return log p̄ of a block [S, n, K] of softmax logits, at a temperature applied after pooling.
 
     Args:
         logits: Every row of every sample has a finite one.
         temperature: Applied to log p̄.
-        room: Memory to work in.
+        scratch: Memory to work in.
     """
     if len(logits) == 1:
         pooled = log_softmax(logits[0].astype(np.float64))
     else:
-        mean = mean_over_samples(exponentials(logits, Room() if room is None else room))
+        mean = mean_over_samples(exponentials(logits, Scratch() if scratch is None else scratch))
         lost = (mean < TINY).any(axis=1)
         with np.errstate(divide="ignore"):
             pooled = np.log(mean, out=mean)
@@ -250,7 +245,7 @@ def pool_softmax(logits: NDArray[Any], temperature: float, room: Room | None = N
 
 
 def pool_sigmoid(logits: FloatArray, temperature: float) -> tuple[FloatArray, FloatArray]:
-    """(log p̄, log(1 − p̄)) of a block [S, n, K] of per-label logits, at a temperature applied after pooling."""
+    """Return (log p̄, log(1 − p̄)) of a block [S, n, K] of per-label logits, at a temperature applied after pooling."""
     wide = logits.astype(np.float64)
     yes, no = log_mean_exp(log_sigmoid(wide)), log_mean_exp(log_sigmoid(-wide))
     if temperature == 1.0:
@@ -270,7 +265,7 @@ NEAR = (-10.0, 38.0)
 """Where the highest logit of a row may lie for its float32 exponentials, and their squares, to be in range."""
 
 FAINT = 1e-25
-"""Sums of float32 exponentials below this are found again in float64, which has room for smaller ones."""
+"""Sums of float32 exponentials below this are found again in float64, which reaches further down."""
 
 SUMMARY_BYTES = 1 << 21
 """Bytes a block would have in float64; in float32, it and its exponentials stay in the second-level cache."""
@@ -278,34 +273,34 @@ SUMMARY_BYTES = 1 << 21
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """What a multi-class or ordinal prediction comes down to, every array ``[N]``.
+    """Decision and probabilities of a multi-class or ordinal prediction, every array ``[N]``.
 
     Attributes:
         chosen: The most probable class; of equally probable ones the first in class order.
         top: max_k p̄_k.
-        rest: 1 − max_k p̄_k, summed from the others: exact also where the first is near one.
-        rest_squares: Σ_k p̄_k² without the chosen class.
+        complement: 1 − max_k p̄_k, summed from the other classes: exact also where the first is near one.
+        other_squares: Σ_k p̄_k² without the chosen class.
         log_label: log p̄_y; NaN where the row is unlabelled.
     """
 
     chosen: IntArray
     top: FloatArray
-    rest: FloatArray
-    rest_squares: FloatArray
+    complement: FloatArray
+    other_squares: FloatArray
     log_label: FloatArray
 
     @classmethod
     def joined(cls, parts: Sequence[Summary]) -> Summary:
-        """Summaries one after another."""
+        """Return the summaries of several sets of rows as one."""
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
     def take(self, rows: IntArray | slice) -> Summary:
-        """The same of these rows."""
+        """Return the summary of these rows."""
         return Summary(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
-class Sums:
-    """What a pass over blocks of rows collects for the summary, every array ``[N]``.
+class RowSums:
+    """The sums that a pass over blocks of rows collects for the summary, every array ``[N]``.
 
     Attributes:
         chosen: c, the decided class.
@@ -320,16 +315,16 @@ class Sums:
         self.highest, self.margin, self.others, self.squares = (np.empty(rows) for _ in range(4))
 
     def fill(
-        self, rows: slice, logs: NDArray[Any], labels: IntArray, room: Room, highest: IntArray | None = None
+        self, rows: slice, logs: NDArray[Any], labels: IntArray, scratch: Scratch, highest: IntArray | None = None
     ) -> None:
         """Collect a block of rows.
 
         Args:
-            rows: Which.
-            logs: ``[n, K]`` log-probabilities up to a constant a row, float32 or float64; a finite one in every row.
+            rows: The rows of the block.
+            logs: ``[n, K]`` log-probabilities up to a constant per row, float32 or float64; a finite one in every row.
             labels: ``[n]`` class index, negative where there is none.
-            room: Memory to work in.
-            highest: ``[n]`` the place of the highest log-probability, where it is known.
+            scratch: Memory to work in.
+            highest: ``[n]`` the class of the highest log-probability, where it is known.
         """
         starts = np.arange(0, logs.size, logs.shape[1])
         chosen = logs.argmax(axis=1) if highest is None else highest
@@ -339,7 +334,7 @@ class Sums:
         self.margin[rows] = logs.ravel()[starts + np.maximum(labels, 0)]
         self.margin[rows] -= self.highest[rows]
         if logs.dtype == np.float32 and NEAR[0] <= top.min() and top.max() <= NEAR[1]:
-            self.others[rows], self.squares[rows] = _others(logs, starts + chosen, room, np.float32)
+            self.others[rows], self.squares[rows] = _others(logs, starts + chosen, scratch, np.float32)
             faint = np.flatnonzero(self.others[rows] < FAINT)
             if len(faint) == 0:
                 return
@@ -349,10 +344,10 @@ class Sums:
         if np.abs(self.highest[rows]).max() > FAR:
             wide -= self.highest[rows][:, None]
             self.highest[rows] = 0.0
-        self.others[rows], self.squares[rows] = _others(wide, starts + chosen, room, np.float64)
+        self.others[rows], self.squares[rows] = _others(wide, starts + chosen, scratch, np.float64)
 
     def summary(self, labels: IntArray) -> Summary:
-        """What the sums of all rows come down to."""
+        """Return the summary of all rows."""
         scale = np.exp(-self.highest)
         ratio = self.others * scale
         top = 1.0 / (1.0 + ratio)
@@ -362,10 +357,10 @@ class Sums:
 
 
 def _others(
-    logs: NDArray[Any], chosen: IntArray, room: Room, dtype: type[np.floating]
+    logs: NDArray[Any], chosen: IntArray, scratch: Scratch, dtype: type[np.floating]
 ) -> tuple[FloatArray, FloatArray]:
-    """Sums of the exponentials, and of their squares, but for those at the flat places ``chosen``."""
-    values = room.array("values", logs.shape, dtype)
+    """Return the sums of the exponentials, and of their squares, without those at the flat indices ``chosen``."""
+    values = scratch.array("values", logs.shape, dtype)
     np.exp(logs, out=values)
     values.ravel()[chosen] = 0.0
     ones = np.ones(logs.shape[1], dtype)
@@ -374,11 +369,11 @@ def _others(
 
 
 def decided(logs: NDArray[Any], highest: IntArray, top: NDArray[Any]) -> IntArray:
-    """The first class within ``TIE`` of the highest of each row, ``[n]``.
+    """Return the first class within ``TIE`` of the highest of each row, ``[n]``.
 
     Args:
         logs: ``[n, K]``, float32 or float64.
-        highest: ``[n]`` the place of the first highest value of each row.
+        highest: ``[n]`` the index of the first highest value of each row.
         top: ``[n]`` that value.
     """
     if logs.dtype == np.float32 and np.abs(top).min() >= SPACED:

@@ -1,63 +1,91 @@
-"""Predictions: what a classifier said about a set of examples, stored between predicting and scoring.
+"""Predictions: the answers of a classifier on a set of examples, stored between predicting and scoring.
 
-Predictions put together: the same system on several sets of examples, or several fits on the same examples.
+Everything before :class:`Predictions` may be any system of any framework; everything after it needs only these arrays.
+A system with samples (an ensemble, MC dropout) has one set of logits per sample. The predictive distribution is the
+mean of their probabilities, p̄ = (1/S) Σ_s p_s, and :attr:`Predictions.probs` is the only place where it is formed.
+
+Metrics state what they need of predictions. Most need probabilities; those that rank examples by uncertainty need a
+score per example and whether the answer is correct, which a system without probabilities can give too, in ``scores``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import UserError, one_of
-from dubio.core.passes import SUMMARY_BYTES, Room, Summary, Sums, over_rows, pool_sigmoid, pool_softmax, row_blocks
+from dubio.core.passes import (
+    SUMMARY_BYTES,
+    RowSums,
+    Scratch,
+    Summary,
+    over_rows,
+    pool_sigmoid,
+    pool_softmax,
+    row_blocks,
+)
 from dubio.core.types import TARGETS, UNLABELLED, BoolArray, FloatArray, IntArray, Kind, StrArray, Target
 
+Logits = NDArray[np.float32]
 
-@dataclass(frozen=True, eq=False)
-class _Taken:
-    """Logits of rows of other predictions, copied only when they are asked for."""
 
-    source: Predictions
-    rows: IntArray
+class _Deferred(Protocol):
+    """Checked logits of other predictions, copied only when they are read."""
 
     @property
-    def class_count(self) -> int:
-        return self.source.class_count
+    def shape(self) -> tuple[int, ...]:
+        """(samples, rows, classes)."""
 
-    def logits(self) -> NDArray[np.float32]:
-        return self.source.logits[:, self.rows]
+    def read(self) -> Logits:
+        """Copy the logits."""
 
     def summary(self) -> Summary | None:
-        known = self.source.__dict__.get("summary")
-        return None if known is None else known.take(self.rows)
+        """Return the summary without reading logits, where that is possible."""
+
+
+class _LazyLogits:
+    """The attribute ``logits``: an array, or a copy that is made when it is first read."""
+
+    def __get__(self, owner: Predictions | None, cls: type[Predictions]) -> Logits:
+        if owner is None:
+            raise AttributeError("logits")  # to dataclass: a field without a default
+        stored: Logits | _Deferred = owner.__dict__["_logits"]
+        if not isinstance(stored, np.ndarray):
+            stored = owner.__dict__["_logits"] = stored.read()
+        return stored
+
+    def __set__(self, owner: Predictions, value: Logits | _Deferred) -> None:
+        owner.__dict__["_logits"] = value
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a classifier said about a set of examples: the stored artefact between predicting and scoring.
+    """The answers of a classifier on a set of examples: S samples, N examples, K classes.
 
     Attributes:
         logits: ``[S, N, K]`` float32; −inf allowed, NaN never, +inf only of a label (p = 1). Binary is the pair (0, z).
         labels: ``[N]`` class index (−1: unlabelled) or, for ``multilabel``, multi-hot ``[N, K]``.
-        target: What the logits mean: softmax over classes, or one sigmoid a label.
+        target: The meaning of the logits: softmax over classes, or one sigmoid per label.
         ood: ``[N]``, True where the example is not from the training distribution.
         member: ``[S]``, which independent fit a sample came from.
         data_variance: ``[S, N, K]`` σ² of a heteroscedastic head.
         model_variance: ``[S, N]`` variance of a GP head.
-        ids: ``[N]``, aligns two systems.
-        group: ``[N]``, what bootstrap, paired tests and referral bounds resample.
-        temperature: Applied after pooling.
+        ids: ``[N]``, unique names of the examples; they align two systems.
+        group: ``[N]``, the units that bootstrap, paired tests and referral bounds resample (a patient, a document).
+        temperature: Divides the logarithm of the pooled probabilities.
         classes: Names of the classes.
         kind: The kind of split this was predicted on, where known: guarantees refuse what selection has seen.
+        columns: Texts ``[N]`` by name (site, device, …), for subgroups.
+        scores: The system's own uncertainties ``[N]`` by name, higher where it is less certain.
     """
 
-    logits: NDArray[np.float32]
-    labels: IntArray
+    logits: _LazyLogits = _LazyLogits()
+    labels: IntArray  # type: ignore[misc]  # logits has no default: its descriptor raises AttributeError for the class
     target: Target = "multiclass"
     ood: BoolArray = None  # type: ignore[assignment]  # filled in __post_init__
     member: IntArray = None  # type: ignore[assignment]  # filled in __post_init__
@@ -68,14 +96,19 @@ class Predictions:
     temperature: float = 1.0
     classes: tuple[str, ...] | None = None
     kind: Kind | None = None
+    columns: Mapping[str, StrArray] = field(default_factory=dict)
+    scores: Mapping[str, FloatArray] = field(default_factory=dict)
+    _highest: IntArray | None = field(default=None, init=False, repr=False)
+
+    # --- checks -----------------------------------------------------------------------------------------------------
 
     def __post_init__(self) -> None:
         one_of("target", self.target, TARGETS)
-        if self.logits.ndim != 3:
-            raise UserError(f"logits must be [samples, examples, classes]; given shape {self.logits.shape}.")
-        samples, rows, classes = self.logits.shape
+        if len(self._shape) != 3:
+            raise UserError(f"logits must be [samples, examples, classes]; given shape {self._shape}.")
+        samples, rows, classes = self._shape
         if samples == 0 or rows == 0 or classes == 0:
-            raise UserError(f"logits must not be empty; given shape {self.logits.shape}.")
+            raise UserError(f"logits must not be empty; given shape {self._shape}.")
         if self.ood is None:
             object.__setattr__(self, "ood", np.zeros(rows, dtype=bool))
         if self.member is None:
@@ -83,10 +116,12 @@ class Predictions:
         if not 0 < self.temperature < np.inf:
             raise UserError(f"temperature must be positive and finite; given {self.temperature}.")
         self._check_shapes(samples, rows, classes)
-        self._check_values()
+        self._check_labels()
+        if self._deferred is None:
+            self._check_logits()
 
     def _check_shapes(self, samples: int, rows: int, classes: int) -> None:
-        wanted: dict[str, tuple[int, ...]] = {
+        shapes: dict[str, tuple[int, ...]] = {
             "labels": (rows, classes) if self.target == "multilabel" else (rows,),
             "ood": (rows,),
             "member": (samples,),
@@ -95,31 +130,39 @@ class Predictions:
             "ids": (rows,),
             "group": (rows,),
         }
-        for name, shape in wanted.items():
-            column = getattr(self, name)
-            if column is not None and column.shape != shape:
+        arrays = [(name, getattr(self, name), shape) for name, shape in shapes.items()]
+        arrays += [(f"column {name!r}", column, (rows,)) for name, column in self.columns.items()]
+        arrays += [(f"score {name!r}", score, (rows,)) for name, score in self.scores.items()]
+        for name, array, shape in arrays:
+            if array is not None and array.shape != shape:
                 raise UserError(
-                    f"{name} must have shape {shape} beside logits of shape {self.logits.shape}; given {column.shape}."
+                    f"{name} must have shape {shape} beside logits of shape {self._shape}; given {array.shape}."
                 )
+        for name, score in self.scores.items():
+            if not np.isfinite(score).all():
+                row = int(np.flatnonzero(~np.isfinite(score))[0])
+                raise UserError(f"score {name!r} must be finite; row {row} is {score[row]}.")
         if self.classes is not None and len(self.classes) != classes:
             raise UserError(f"classes must name {classes} classes; given {len(self.classes)}.")
 
-    def _check_values(self) -> None:
-        if self.samples == 1 and self.target != "multilabel":  # what the summary asks next, and tells as much
-            self.__dict__["_highest"] = np.empty(len(self), dtype=np.int64)
-        over_rows(self.logits, self._check_block, block_bytes=SUMMARY_BYTES)
+    def _check_labels(self) -> None:
         low, high = (0, 1) if self.target == "multilabel" else (UNLABELLED, self.class_count - 1)
         outside = (self.labels < low) | (self.labels > high)
         if outside.any():
-            where = np.argwhere(outside)[0]
+            index = np.argwhere(outside)[0]
             raise UserError(
-                f"labels must lie between {low} and {high}; row {int(where[0])} is {int(self.labels[tuple(where)])}."
+                f"labels must lie between {low} and {high}; row {int(index[0])} is {int(self.labels[tuple(index)])}."
             )
 
-    def _check_block(self, rows: slice, room: Room) -> None:
+    def _check_logits(self) -> None:
+        if self.samples == 1 and self.target != "multilabel":  # the summary needs it next, and NaN shows in it too
+            object.__setattr__(self, "_highest", np.empty(len(self), dtype=np.int64))
+        over_rows(self.logits, self._check_block, block_bytes=SUMMARY_BYTES)
+
+    def _check_block(self, rows: slice, scratch: Scratch) -> None:
         block = self.logits[:, rows]
-        if "_highest" in self.__dict__:
-            highest = self.__dict__["_highest"][rows] = block[0].argmax(axis=1)  # the place of a NaN, if there is one
+        if self._highest is not None:
+            highest = self._highest[rows] = block[0].argmax(axis=1)  # the index of a NaN, if there is one
             if np.isfinite(block[0].ravel()[np.arange(0, block.size, block.shape[2]) + highest]).all():
                 return
         elif -np.inf < block.min() and block.max() < np.inf:  # two plain reads; both comparisons are False for NaN
@@ -137,16 +180,16 @@ class Predictions:
             sample, row = (int(i[0]) for i in np.nonzero(block.max(axis=-1) == -np.inf))
             raise UserError(f"logits must not be -inf for every class; sample {sample}, row {rows.start + row}.")
 
-    if not TYPE_CHECKING:
+    # --- sizes ------------------------------------------------------------------------------------------------------
 
-        def __getattr__(self, name: str) -> Any:
-            """Logits that were not copied yet; every other attribute is there from the start."""
-            origin = self.__dict__.get("_origin")
-            if name != "logits" or origin is None:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            self.__dict__["logits"] = origin.logits()
-            del self.__dict__["_origin"]
-            return self.__dict__["logits"]
+    @property
+    def _deferred(self) -> _Deferred | None:
+        stored = self.__dict__["_logits"]
+        return None if isinstance(stored, np.ndarray) else stored
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return tuple(self.__dict__["_logits"].shape)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -159,10 +202,9 @@ class Predictions:
     @property
     def class_count(self) -> int:
         """K, the number of classes."""
-        origin = self.__dict__.get("_origin")
-        if origin is None:
-            return int(self.logits.shape[2])
-        return int(origin.class_count)
+        return self._shape[2]
+
+    # --- probabilities ----------------------------------------------------------------------------------------------
 
     @cached_property
     def log_probs(self) -> FloatArray:
@@ -183,13 +225,14 @@ class Predictions:
 
     @cached_property
     def _pooled(self) -> tuple[FloatArray, FloatArray | None]:
+        """log p̄ and, for multi-label predictions, log(1 − p̄)."""
         yes = np.empty(self.logits.shape[1:])
         no = np.empty_like(yes) if self.target == "multilabel" else None
 
-        def work(rows: slice, room: Room) -> None:
+        def work(rows: slice, scratch: Scratch) -> None:
             block = self.logits[:, rows]
             if no is None:
-                yes[rows] = pool_softmax(block, self.temperature, room)
+                yes[rows] = pool_softmax(block, self.temperature, scratch)
             else:
                 yes[rows], no[rows] = pool_sigmoid(block, self.temperature)
 
@@ -198,36 +241,46 @@ class Predictions:
 
     @cached_property
     def summary(self) -> Summary:
-        """Decision, its probability and that of the label, a row; of multi-class and ordinal predictions.
+        """Decision, its probability and that of the label per row; for multi-class and ordinal predictions.
 
         Raises:
             UserError: For multi-label predictions.
         """
         if self.target == "multilabel":
-            raise UserError("a summary is defined for one class a row; these predictions are multilabel.")
-        origin = self.__dict__.get("_origin")
-        known: Summary | None = None if origin is None else origin.summary()
-        if known is not None:
-            return known
-        sums = Sums(len(self))
-        over_rows(self.logits, partial(self._sum_up, sums), block_bytes=SUMMARY_BYTES * self.samples)
+            raise UserError("a summary is defined for one class per row; these predictions are multilabel.")
+        available = None if self._deferred is None else self._deferred.summary()
+        if available is not None:
+            return available
+        sums = RowSums(len(self))
+        over_rows(self.logits, partial(self._sum_block, sums), block_bytes=SUMMARY_BYTES * self.samples)
         return sums.summary(self.labels)
 
-    def _sum_up(self, sums: Sums, rows: slice, room: Room) -> None:
+    def _sum_block(self, sums: RowSums, rows: slice, scratch: Scratch) -> None:
         highest: IntArray | None = None
         if self.samples == 1 and self.temperature == 1.0:
-            logs = self.logits[0, rows]  # a constant a row does not matter
-            highest = self.__dict__["_highest"][rows] if "_highest" in self.__dict__ else None
+            logs = self.logits[0, rows]  # a constant per row does not matter
+            highest = None if self._highest is None else self._highest[rows]
         elif "_pooled" in self.__dict__:
             logs = self.log_probs[rows]
         else:
-            parts = row_blocks(self.samples, rows.stop - rows.start, self.class_count)
-            blocks = (self.logits[:, rows][:, part] for part in parts)
-            logs = np.concatenate([pool_softmax(block, self.temperature, room) for block in blocks])
-        sums.fill(rows, logs, self.labels[rows], room, highest)
+            slices = row_blocks(self.samples, rows.stop - rows.start, self.class_count)
+            blocks = (self.logits[:, rows][:, part] for part in slices)
+            logs = np.concatenate([pool_softmax(block, self.temperature, scratch) for block in blocks])
+        sums.fill(rows, logs, self.labels[rows], scratch, highest)
+
+    # --- other predictions from these -------------------------------------------------------------------------------
+
+    def with_checked(self, **columns: Any) -> Predictions:
+        """Replace attributes by values made of checked ones: logits are not checked again.
+
+        Args:
+            columns: By the names of the attributes.
+        """
+        logits = columns.pop("logits", self.__dict__["_logits"])
+        return replace(self, logits=_Checked(logits) if isinstance(logits, np.ndarray) else logits, **columns)
 
     def take(self, rows: IntArray | BoolArray) -> Predictions:
-        """The predictions at these rows, in this order; rows that follow each other are not copied.
+        """Return the predictions at these rows, in this order; consecutive rows are a view, not a copy.
 
         Raises:
             UserError: When there is none.
@@ -236,45 +289,40 @@ class Predictions:
         if len(chosen) == 0:
             raise UserError("predictions must not be empty; no row was taken.")
         first, last = int(chosen[0]), int(chosen[-1])
-        following = len(chosen) == last - first + 1 and bool((np.diff(chosen) == 1).all())
-        if following and len(chosen) == len(self):
+        consecutive = len(chosen) == last - first + 1 and bool((np.diff(chosen) == 1).all())
+        if consecutive and len(chosen) == len(self):
             return self
-        place: Any = slice(first, last + 1) if following else chosen
-
-        def cut(column: Any, axis: int = 0) -> Any:
-            return None if column is None else (column[place] if axis == 0 else column[:, place])
-
+        index: Any = slice(first, last + 1) if consecutive else chosen
         taken = self.with_checked(
-            **({"logits": self.logits[:, place]} if following else {"_origin": _Taken(self, chosen)}),
-            labels=cut(self.labels),
-            ood=cut(self.ood),
-            data_variance=cut(self.data_variance, 1),
-            model_variance=cut(self.model_variance, 1),
-            ids=cut(self.ids),
-            group=cut(self.group),
+            logits=self.logits[:, index] if consecutive else _Rows(self, chosen),
+            **self._map_columns(lambda column: column[index], lambda column: column[:, index]),
         )
         # Every row is pooled on its own: what is known of a row stays true.
         if "_pooled" in self.__dict__:
-            taken.__dict__["_pooled"] = tuple(cut(side) for side in self._pooled)
-        if following and "summary" in self.__dict__:
-            taken.__dict__["summary"] = self.summary.take(place)
+            pooled = tuple(None if side is None else side[index] for side in self._pooled)
+            object.__setattr__(taken, "_pooled", pooled)
+        if consecutive and "summary" in self.__dict__:
+            object.__setattr__(taken, "summary", self.summary.take(index))
         return taken
 
-    def as_ood(self) -> Predictions:
-        """The same, every row flagged as out of distribution."""
-        return self.with_checked(ood=np.ones(len(self), dtype=bool))
-
-    def with_checked(self, **columns: Any) -> Predictions:
-        """The same with other columns, made of checked ones, which are not checked again.
+    def _map_columns(self, by_row: Callable[[Any], Any], by_sample: Callable[[Any], Any]) -> dict[str, Any]:
+        """Return everything per example but the logits, with a function applied to each array.
 
         Args:
-            columns: By the names of the attributes; ``_origin`` in place of ``logits`` for what copies them on demand.
+            by_row: For arrays ``[N, …]``.
+            by_sample: For arrays ``[S, N, …]``.
         """
-        made = object.__new__(type(self))
-        kept = ("_origin", *(each.name for each in fields(self)))
-        made.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__} | columns)
-        made.__dict__.pop("_origin" if "logits" in columns else "logits" if "_origin" in columns else "", None)
-        return made
+        mapped: dict[str, Any] = {}
+        for function, names in ((by_row, _BY_ROW), (by_sample, _BY_SAMPLE)):
+            arrays = {name: getattr(self, name) for name in names}
+            mapped |= {name: None if array is None else function(array) for name, array in arrays.items()}
+        for name in _BY_NAME:
+            mapped[name] = {key: by_row(column) for key, column in getattr(self, name).items()}
+        return mapped
+
+    def as_ood(self) -> Predictions:
+        """Return the same with every row flagged as out of distribution."""
+        return self.with_checked(ood=np.ones(len(self), dtype=bool))
 
     @property
     def labelled(self) -> Predictions:
@@ -288,84 +336,112 @@ class Predictions:
         return self.take(self.labels >= 0)
 
 
+_BY_ROW = ("labels", "ood", "ids", "group")
+_BY_SAMPLE = ("data_variance", "model_variance")
+_BY_NAME = ("columns", "scores")
+
+
+@dataclass(frozen=True, eq=False)
+class _Checked:
+    """An array that was checked before."""
+
+    array: Logits
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    def read(self) -> Logits:
+        return self.array
+
+    def summary(self) -> Summary | None:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Some rows of other predictions."""
+
+    source: Predictions
+    rows: IntArray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.source.samples, len(self.rows), self.source.class_count)
+
+    def read(self) -> Logits:
+        return self.source.logits[:, self.rows]
+
+    def summary(self) -> Summary | None:
+        available: Summary | None = self.source.__dict__.get("summary")
+        return None if available is None else available.take(self.rows)
+
+
 @dataclass(frozen=True, eq=False)
 class _Joined:
-    """Logits of several predictions one after another, copied only when they are asked for."""
+    """The rows of several predictions, one after another."""
 
     parts: tuple[Predictions, ...]
 
     @property
-    def class_count(self) -> int:
-        return self.parts[0].class_count
+    def shape(self) -> tuple[int, ...]:
+        first = self.parts[0]
+        return (first.samples, sum(map(len, self.parts)), first.class_count)
 
-    def logits(self) -> NDArray[np.float32]:
+    def read(self) -> Logits:
         return np.concatenate([part.logits for part in self.parts], axis=1)
 
-    def summary(self) -> Summary:
+    def summary(self) -> Summary | None:
         return Summary.joined([part.summary for part in self.parts])
 
 
 def join(parts: Sequence[Predictions]) -> Predictions:
-    """One set of predictions from several of the same system on different examples, rows one after another.
+    """Join the predictions of one system on different examples, rows one after another.
 
     Raises:
         UserError: When they differ in samples, classes, target or temperature.
     """
     first = parts[0]
-    for part in parts[1:]:
-        _same("join predictions", first, part, ("samples", "class_count", "target", "temperature"))
-        if first.classes is not None and part.classes is not None:
-            _same("join predictions", first, part, ("classes",))
-        if not np.array_equal(part.member, first.member):
+    for other in parts[1:]:
+        _check_same("join predictions", first, other, ("samples", "class_count", "target", "temperature"))
+        if first.classes is not None and other.classes is not None:
+            _check_same("join predictions", first, other, ("classes",))
+        if not np.array_equal(other.member, first.member):
             raise UserError("cannot join predictions: their samples come from different members.")
-
-    def stack(name: str, axis: int = 0) -> Any:
-        columns = [getattr(part, name) for part in parts]
-        return None if any(column is None for column in columns) else np.concatenate(columns, axis=axis)
-
-    return first.with_checked(
-        _origin=_Joined(tuple(parts)),
-        labels=stack("labels"),
-        ood=stack("ood"),
-        data_variance=stack("data_variance", 1),
-        model_variance=stack("model_variance", 1),
-        ids=stack("ids"),
-        group=stack("group"),
-        kind=first.kind if all(part.kind == first.kind for part in parts) else None,
-    )
-
-
-def _same(what: str, first: Predictions, part: Predictions, names: Sequence[str]) -> None:
-    """Refuse to put together what differs in one of these."""
-    for name in names:
-        if getattr(part, name) != getattr(first, name):
-            raise UserError(
-                f"cannot {what}: {name} is {getattr(first, name)} in one and {getattr(part, name)} in another."
-            )
+    stacked = {name: _stack([getattr(part, name) for part in parts], 0) for name in _BY_ROW}
+    stacked |= {name: _stack([getattr(part, name) for part in parts], 1) for name in _BY_SAMPLE}
+    for name in _BY_NAME:
+        common = [key for key in getattr(first, name) if all(key in getattr(part, name) for part in parts)]
+        stacked[name] = {key: np.concatenate([getattr(part, name)[key] for part in parts]) for key in common}
+    kind = first.kind if all(part.kind == first.kind for part in parts) else None
+    return first.with_checked(logits=_Joined(tuple(parts)), kind=kind, **stacked)
 
 
 def pool_members(parts: Sequence[Predictions]) -> Predictions:
-    """The ensemble of several fits on the same examples: M × T samples, each remembering its member.
+    """Make the ensemble of several fits on the same examples: M × T samples, each with the index of its member.
 
     Raises:
         UserError: When the parts are not about the same examples.
     """
     first = parts[0]
-    for part in parts[1:]:
-        _same("pool members", first, part, ("class_count", "target", "temperature"))
-        if not np.array_equal(part.labels, first.labels) or (
-            first.ids is not None and part.ids is not None and not np.array_equal(part.ids, first.ids)
+    for other in parts[1:]:
+        _check_same("pool members", first, other, ("class_count", "target", "temperature"))
+        if not np.array_equal(other.labels, first.labels) or (
+            first.ids is not None and other.ids is not None and not np.array_equal(other.ids, first.ids)
         ):
             raise UserError("cannot pool members: they were predicted on different examples.")
-
-    def stack(name: str) -> Any:
-        columns = [getattr(part, name) for part in parts]
-        return None if any(column is None for column in columns) else np.concatenate(columns, axis=0)
-
+    stacked = {name: _stack([getattr(part, name) for part in parts], 0) for name in ("logits", *_BY_SAMPLE)}
     member = np.concatenate([np.full(part.samples, index, dtype=np.int64) for index, part in enumerate(parts)])
-    return first.with_checked(
-        logits=stack("logits"),
-        data_variance=stack("data_variance"),
-        model_variance=stack("model_variance"),
-        member=member,
-    )
+    return first.with_checked(member=member, scores={}, **stacked)  # a member's own score is not the ensemble's
+
+
+def _stack(arrays: Iterable[Any], axis: int) -> Any:
+    listed = list(arrays)
+    return None if any(array is None for array in listed) else np.concatenate(listed, axis=axis)
+
+
+def _check_same(action: str, first: Predictions, other: Predictions, names: Sequence[str]) -> None:
+    for name in names:
+        values = getattr(first, name), getattr(other, name)
+        if values[0] != values[1]:
+            raise UserError(f"cannot {action}: {name} is {values[0]} in one and {values[1]} in another.")

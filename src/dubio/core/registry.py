@@ -36,7 +36,7 @@ from dubio.core.errors import BadFile, MissingExtra, UnknownName, UserError
 from dubio.core.validate import decode_arguments
 
 
-def import_rooms(*rooms: str) -> None:
+def import_packages(*rooms: str) -> None:
     """Import every module of these packages, so that what they register is known."""
     for room in rooms:
         package = importlib.import_module(room)
@@ -152,7 +152,7 @@ class Registry(Generic[T]):
             return
         self._filled = True
         try:
-            import_rooms(*self._rooms)
+            import_packages(*self._rooms)
         except ModuleNotFoundError as missing:
             self._filled = False
             if (missing.name or "").partition(".")[0] == "torch":

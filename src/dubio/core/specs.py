@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dubio.core.errors import StoreError, UnknownName, UserError
-from dubio.core.registry import import_rooms
+from dubio.core.registry import import_packages
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ def restore(description: Any) -> Any:
         return {key: restore(item) for key, item in description.items()}
     if description["part"] not in _PARTS:
         # Another process wrote this; here nothing may have imported the module yet.
-        import_rooms(*ROOMS)
+        import_packages(*ROOMS)
     cls = _PARTS.get(description["part"])
     if cls is None:
         raise UnknownName("part", description["part"], _PARTS)

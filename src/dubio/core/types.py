@@ -1,9 +1,7 @@
-"""The words and array types that every room shares: kinds of splits, targets, directions, needs.
+"""The types that all packages share: examples, splits, tasks, metrics, runs, and the names of kinds and targets.
 
-The core types: splits, tasks, predictions, metrics, runs.
-
-Everything left of :class:`Predictions` may be replaced by the user's own system; everything right of it needs only
-numpy and scipy. These types hold data and check it; they train nothing and score nothing.
+These types hold data and check it; they train nothing and score nothing. Predictions have a module of their own,
+:mod:`dubio.core.predictions`.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 
 Kind = Literal["train", "val", "cal", "id", "shift", "ood"]
-"""What a split is for. ``cal`` is seen neither by training nor by selection."""
+"""The purpose of a split. ``cal`` is seen neither by training nor by selection."""
 
 Target = Literal["multiclass", "multilabel", "ordinal"]
 Modality = Literal["text", "image", "table"]
@@ -52,10 +50,10 @@ class Examples:
         inputs: Text: a tuple of strings. Images: uint8 ``[N, H, W, C]``, in memory or in a file. Tables: float
             ``[N, D]``, NaN = missing.
         labels: Class index ``[N]`` (−1: none of the task's classes), or multi-hot ``[N, K]``.
-        ids: What an example is called, unique within a data set.
-        group: What belongs together (a patient, a document) and is never torn apart or resampled singly.
-        facts: What else is known of every example, by name (a hospital, a quality): subgroups for the report. No part
-            of the fingerprint, since nothing is learned from it.
+        ids: Names of the examples, unique within a data set.
+        group: The unit an example belongs to (a patient, a document), which is never split up or resampled in part.
+        facts: Further texts per example, by name (a hospital, a quality), for subgroups in the report. Not in the
+            fingerprint, since nothing is learned from them.
     """
 
     inputs: Inputs
@@ -77,7 +75,7 @@ class Examples:
         return len(self.inputs)
 
     def take(self, rows: IntArray) -> Examples:
-        """The examples at these rows, in this order."""
+        """Return the examples at these rows, in this order."""
         inputs: Inputs
         if isinstance(self.inputs, tuple):
             inputs = tuple(self.inputs[int(i)] for i in rows)
@@ -92,7 +90,7 @@ class Examples:
         )
 
     def fingerprint(self) -> str:
-        """SHA-256 over the content: inputs, labels, ids and groups; facts do not count."""
+        """Return the SHA-256 of the content: inputs, labels, ids and groups; facts do not count."""
         digest = hashlib.sha256()
         if isinstance(self.inputs, tuple):
             for text in self.inputs:
@@ -122,18 +120,31 @@ def _hash_array(digest: Any, array: NDArray[Any]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A named part of a task's data with what it is for and the hash of its content."""
+    """A named part of a task's data.
+
+    Attributes:
+        name: Unique within the task.
+        kind: The purpose of the split.
+        data: Its examples.
+        fingerprint: Hash of the content of the data; nothing else of the split enters it.
+        family: The kind of shift that several splits share, such as one corruption at several severities.
+        severity: The strength of the shift within its family, from 1 on.
+    """
 
     name: str
     kind: Kind
     data: Examples
     fingerprint: str
+    family: str | None = None
+    severity: int | None = None
 
     @classmethod
-    def of(cls, name: str, kind: Kind, data: Examples) -> Split:
+    def of(
+        cls, name: str, kind: Kind, data: Examples, *, family: str | None = None, severity: int | None = None
+    ) -> Split:
         """Make a split and hash its content."""
         one_of("kind", kind, KINDS)
-        return cls(name, kind, data, data.fingerprint())
+        return cls(name, kind, data, data.fingerprint(), family, severity)
 
     def __len__(self) -> int:
         return len(self.data)
@@ -141,13 +152,13 @@ class Split:
 
 @dataclass(frozen=True)
 class SourceCard:
-    """Where data comes from and on what terms.
+    """The origin of a data set and its terms of use.
 
     Attributes:
         source: The package, address or file it was read from.
         revision: The version of that source.
         licence: Its licence.
-        citation: Whom to cite.
+        citation: The publication to cite.
         description: One or two sentences a reader of the report needs.
     """
 
@@ -160,16 +171,16 @@ class SourceCard:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """A data set made ready: what goes in, what comes out, and its splits.
+    """A data set ready for use: its inputs, its target and its splits.
 
     Attributes:
         name: The task's registered name, or the user's.
-        inputs: What an example is.
-        target: What is predicted.
+        inputs: The modality of an example.
+        target: The kind of prediction.
         classes: The names of the classes, in the order of the label index.
         splits: At least one ``train``, one ``val`` and one ``id``.
         card: Source card.
-        notes: What a reader must know of these splits: duplicates found, rows dropped.
+        notes: Facts about these splits that a reader must know: duplicates found, rows dropped.
     """
 
     name: str
@@ -181,7 +192,7 @@ class Task:
     notes: tuple[str, ...] = ()
 
     def split(self, name: str) -> Split:
-        """The split of that name.
+        """Return the split of that name.
 
         Raises:
             UnknownName: When there is none.
@@ -192,7 +203,7 @@ class Task:
         raise UnknownName(f"split of task {self.name}", name, [split.name for split in self.splits])
 
     def of_kind(self, *kinds: Kind) -> tuple[Split, ...]:
-        """The splits of these kinds, in the task's order."""
+        """Return the splits of these kinds, in the task's order."""
         return tuple(split for split in self.splits if split.kind in kinds)
 
 
@@ -228,25 +239,19 @@ class Metric:
     interval: Literal["percentile", "centred"] = "percentile"
 
 
-Status = Literal["done", "failed", "pending"]
-
-
 @dataclass(frozen=True)
 class Run:
-    """One line of a benchmark: a method on a task with a seed, and where its predictions are.
+    """One line of a benchmark: a method on a task with a seed, and the identity of its predictions.
 
     Attributes:
-        id: Identity: the prediction's id.
-        task: Task name.
-        network: Network name.
+        id: The id of its predictions.
+        task: Name of the task.
+        network: Name of the network.
         method: The method's name in this benchmark.
         seed: The benchmark's seed.
         member: Which independent fit of that seed, or None for a method that uses several.
         fits: The fits it draws from.
-        spec: The resolved specification its id is the hash of.
-        status: Whether its predictions are whole.
-        timings: Seconds by phase, and what they were measured on; never part of an identity.
-        environment: Versions and device, for the record.
+        spec: The resolved specification whose hash is the id.
     """
 
     id: str
@@ -257,6 +262,3 @@ class Run:
     member: int | None
     fits: tuple[str, ...]
     spec: Mapping[str, Any]
-    status: Status = "pending"
-    timings: Mapping[str, float] = field(default_factory=dict)
-    environment: Mapping[str, Any] = field(default_factory=dict)

@@ -1,8 +1,9 @@
 """Predictions from named arrays, whatever file or framework they come from.
 
 Names: one of ``probs``, ``log_probs``, ``logits``; then ``labels`` and optionally ``ids``, ``group``, ``member``,
-``ood``, ``data_variance``, ``model_variance``, ``classes``. A single array of another name is taken where ``values``
-says what it is.
+``ood``, ``data_variance``, ``model_variance``, ``classes``, ``column.<name>`` (texts such as a site) and
+``score.<name>`` (the system's own uncertainty). A single array of another name is read where ``values`` says what it
+is.
 """
 
 from __future__ import annotations
@@ -15,11 +16,18 @@ from numpy.typing import NDArray
 
 from dubio.core.errors import UserError, nearest, one_of
 from dubio.core.predictions import Predictions
-from dubio.core.types import TARGETS, UNLABELLED, BoolArray, IntArray, Kind, StrArray, Target
+from dubio.core.types import TARGETS, UNLABELLED, BoolArray, FloatArray, IntArray, Kind, StrArray, Target
 from dubio.formats.values import TOLERANCE, VALUES, Values, as_logits, numbers_of
 
 BESIDE = ("labels", "ids", "group", "member", "ood", "data_variance", "model_variance", "classes")
 NAMES = (*VALUES, *BESIDE)
+COLUMN, SCORE = "column.", "score."
+"""What the names of further columns begin with: texts, and the system's own uncertainties."""
+
+
+def is_known(name: str) -> bool:
+    """Return whether an array of this name belongs to predictions."""
+    return name in NAMES or name.startswith((COLUMN, SCORE))
 
 
 def predictions_from_arrays(
@@ -83,7 +91,21 @@ def with_logits(
         temperature,
         names,
         kind,
+        {name: texts for name, array in _prefixed(arrays, COLUMN) if (texts := as_texts(array, name)) is not None},
+        {name: as_score(array, name) for name, array in _prefixed(arrays, SCORE)},
     )
+
+
+def _prefixed(arrays: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+    return [(name.removeprefix(prefix), array) for name, array in arrays.items() if name.startswith(prefix)]
+
+
+def as_score(array: Any, name: str) -> FloatArray:
+    """Return finite numbers ``[N]`` in float64."""
+    score = numbers_of(array, f"{SCORE}{name}")
+    if score.dtype.kind not in "fiu":
+        raise UserError(f"{SCORE}{name} must be numbers; given an array of type {score.dtype}.")
+    return score.astype(np.float64, copy=False)
 
 
 def refuse_near_misses(names: Iterable[str]) -> None:
@@ -93,7 +115,7 @@ def refuse_near_misses(names: Iterable[str]) -> None:
         UserError: Naming both.
     """
     present = set(names)
-    for name in sorted(present - set(NAMES)):
+    for name in sorted(name for name in present if not is_known(name)):
         close = nearest(name, NAMES)
         if close is not None and close not in present and _alike(name, close):
             raise UserError(f"array {name!r} is not known; did you mean {close!r}? Known: {', '.join(NAMES)}.")
@@ -121,7 +143,7 @@ def which_values(arrays: Mapping[str, Any], values: Values | None) -> tuple[Valu
         raise UserError(f"the array is called {named[0]!r}, and values (--values) says {values!r}.")
     if named:
         return named[0], named[0]
-    others = [name for name in arrays if name not in BESIDE]
+    others = [name for name in arrays if not is_known(name)]
     if len(others) != 1:
         found = ", ".join(sorted(arrays)) or "none"
         raise UserError(f"no array is called {', '.join(VALUES[:-1])} or {VALUES[-1]}; found: {found}.")

@@ -1,9 +1,9 @@
-"""Reading and writing files of predictions.
+"""Read and write files of predictions.
 
 dubio's own file is safetensors: ``logits`` [S, N, K] F32, ``labels`` I64, ``ood`` BOOL, ``member`` I64, optionally
-``data_variance`` F32 and ``model_variance`` F32, and texts (``ids``, ``group``) as their UTF-8 bytes in ``<name>.utf8``
-with the end of each in ``<name>.ends``. Its metadata say ``dubio: predictions``, ``schema``, ``target``,
-``temperature`` and, where known, ``classes`` (a JSON list) and ``kind``.
+``data_variance`` F32, ``model_variance`` F32 and ``score.<name>`` F64. Texts (``ids``, ``group``, ``column.<name>``)
+are their UTF-8 bytes in ``<text>.utf8`` with the end of each in ``<text>.ends``. Its metadata are ``dubio``
+(``predictions``), ``schema``, ``target``, ``temperature`` and, where known, ``classes`` (a JSON list) and ``kind``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dubio.core.errors import BadFile, MissingExtra, UserError, one_of
 from dubio.core.predictions import Predictions
 from dubio.core.types import KINDS, TARGETS, Kind, StrArray, Target
-from dubio.formats.arrays import NAMES, predictions_from_arrays, refuse_near_misses, with_logits
+from dubio.formats.arrays import COLUMN, SCORE, is_known, predictions_from_arrays, refuse_near_misses, with_logits
 from dubio.formats.columns import SEPARATORS, read_delimited, read_parquet
 from dubio.formats.numpy_files import read_npy, read_npz
 from dubio.formats.rows import predictions_from_columns
@@ -28,7 +28,6 @@ from dubio.formats.values import TOLERANCE, VALUES, Values
 SCHEMA = 1
 """Bumped by hand when a file written by this dubio can no longer be read by an older one."""
 
-_TEXTS = ("ids", "group")
 _PLAIN = ("logits", "labels", "ood", "member", "data_variance", "model_variance")
 SUFFIXES = (".safetensors", ".npz", ".npy", ".csv", ".tsv", ".parquet")
 
@@ -44,8 +43,10 @@ def write_predictions(path: Path, predictions: Predictions) -> None:
         column = getattr(predictions, name)
         if column is not None:
             tensors[name] = column
-    for name in _TEXTS:
-        column = getattr(predictions, name)
+    for name, score in predictions.scores.items():
+        tensors[SCORE + name] = score.astype(np.float64, copy=False)
+    texts = {"ids": predictions.ids, "group": predictions.group}
+    for name, column in (texts | {COLUMN + name: column for name, column in predictions.columns.items()}).items():
         if column is not None:
             raw = [text.encode("utf-8", "surrogatepass") for text in column.tolist()]
             tensors[f"{name}.utf8"] = np.frombuffer(b"".join(raw), dtype=np.uint8)
@@ -117,8 +118,8 @@ def read_predictions(
 def _wanted(names: tuple[str, ...]) -> tuple[str, ...]:
     """The arrays of an npz file that say something to us; one of another name only where no name says what it is."""
     refuse_near_misses(names)
-    known = tuple(name for name in names if name in NAMES)
-    others = tuple(name for name in names if name not in NAMES)
+    known = tuple(name for name in names if is_known(name))
+    others = tuple(name for name in names if not is_known(name))
     return known if len(others) != 1 or set(known) & set(VALUES) else known + others
 
 
@@ -130,10 +131,9 @@ def _from_tensors(
         return predictions_from_arrays(tensors, values=values, labels=labels, target=target or "multiclass",
                                        tolerance=tolerance)  # fmt: skip
     _check_metadata(path, metadata)
-    arrays: dict[str, Any] = {name: tensors[name] for name in NAMES if name in tensors}
-    for name in _TEXTS:
-        if f"{name}.utf8" in tensors:
-            arrays[name] = _texts(path, name, tensors)
+    arrays: dict[str, Any] = {name: tensors[name] for name in tensors if is_known(name)}
+    for name in [name.removesuffix(".utf8") for name in tensors if name.endswith(".utf8")]:
+        arrays[name] = _texts(path, name, tensors)
     if "classes" in metadata:
         arrays["classes"] = np.array(_strings(path, metadata["classes"]), dtype=np.str_)
     own = cast(Target, metadata["target"])

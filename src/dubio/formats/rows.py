@@ -2,7 +2,8 @@
 
 Columns ``p0, p1, …`` are probabilities, ``logp0, …`` their logarithms, ``logit0, …`` logits; ``p``, ``logp`` or
 ``logit`` alone is that of the second of two classes. Without such columns every column that is none of the reserved
-ones is a class of that name, and ``values`` says what its numbers are.
+ones is a class of that name, and ``values`` says what its numbers are. ``column.<name>`` is a further text per example,
+``score.<name>`` the system's own uncertainty.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from dubio.core.errors import UserError, nearest
 from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, Target
-from dubio.formats.arrays import predictions_from_arrays
+from dubio.formats.arrays import COLUMN, SCORE, is_known, predictions_from_arrays
 from dubio.formats.columns import Frame
 from dubio.formats.values import VALUES, Values
 
@@ -59,6 +60,11 @@ def predictions_from_columns(
     for column, name in (("id", "ids"), ("group", "group")):
         if column in frame:
             arrays[name] = _constant(frame[column], column, order)
+    for column in frame:
+        if column.startswith(COLUMN):
+            arrays[column] = np.array([str(cell) for cell in _constant_cells(frame[column], column, order)])
+        elif column.startswith(SCORE):
+            arrays[column] = _numbers(_constant_cells(frame[column], column, order), column)
     if "label" in frame:
         if labels is not None:
             raise UserError("labels are given twice: as a column, and on their own.")
@@ -82,7 +88,7 @@ def _value_columns(frame: Frame, values: Values | None) -> tuple[list[str], Valu
                 "no column is called p0, logp0 or logit0; for columns named after classes, say what "
                 f"their numbers are with values (--values): {', '.join(VALUES)}."
             )
-        names = [name for name in frame if name not in RESERVED]
+        names = [name for name in frame if name not in RESERVED and not is_known(name)]
         if not names:
             raise UserError("the table has no column of predictions.")
         return names, values, names

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from dubio.core.passes import Room, over_rows, row_blocks
+from dubio.core.passes import Scratch, over_rows, row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.registry import metric
 from dubio.core.types import FloatArray, Metric
@@ -69,7 +69,7 @@ def _plain(predictions: Predictions) -> Parts:
     members = members_of(predictions.member)
     parts: Parts = {field.name: np.empty(len(predictions)) for field in fields(Decomposition)}
 
-    def work(rows: slice, room: Room) -> None:
+    def work(rows: slice, room: Scratch) -> None:
         found = plain_parts(predictions.logits[:, rows].astype(np.float64), members, per_label=True)
         for name, values in parts.items():
             values[rows] = found[name]

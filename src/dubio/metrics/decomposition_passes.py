@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dubio.core.passes import (
     Exponentials,
-    Room,
+    Scratch,
     exponentials,
     log_sigmoid,
     log_softmax,
@@ -68,7 +68,7 @@ class Moments:
         """Room for so many rows."""
         return cls(*(np.zeros(rows) for _ in range(6)))
 
-    def fill(self, rows: slice, block: NDArray[Any], members: Members, room: Room) -> None:
+    def fill(self, rows: slice, block: NDArray[Any], members: Members, room: Scratch) -> None:
         """Find the moments of these rows from their softmax logits [S, n, K]."""
         found = exponentials(block, room)
         samples = len(found.totals)

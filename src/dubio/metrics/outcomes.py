@@ -40,6 +40,6 @@ def class_scores(predictions: Predictions, index: int) -> FloatArray:
     found = predictions.summary
     inside = predictions.probs[:, index]
     # Only the class that was chosen can be near one, and of that one the rest is known exactly.
-    outside = np.where((found.chosen == index) & (inside > 0.5), found.rest, 1.0 - inside)
+    outside = np.where((found.chosen == index) & (inside > 0.5), found.complement, 1.0 - inside)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(inside) - np.log(outside))

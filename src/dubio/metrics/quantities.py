@@ -58,7 +58,7 @@ def confidence(predictions: Predictions) -> FloatArray:
 def doubt(predictions: Predictions) -> FloatArray:
     """1 − confidence, without losing digits where confidence is near one."""
     if predictions.target != "multilabel":
-        return predictions.summary.rest
+        return predictions.summary.complement
     return _mean_over_asserted(predictions, predictions.log_complements)
 
 

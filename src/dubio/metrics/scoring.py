@@ -53,7 +53,7 @@ def _brier_of_classes(known: Predictions) -> FloatArray:
     """Σ_k p̄_k² − 2 p̄_y + 1, and, where the decision is right, (1 − p̄_y)² + Σ_{k≠y} p̄_k², which cancels nothing."""
     found = known.summary
     missed = np.square(found.top) + 1.0 - 2.0 * np.exp(found.log_label)
-    return np.asarray(np.where(found.chosen == known.labels, np.square(found.rest), missed) + found.rest_squares)
+    return np.asarray(np.where(found.chosen == known.labels, np.square(found.complement), missed) + found.other_squares)
 
 
 def brier(predictions: Predictions) -> float:

@@ -18,7 +18,7 @@ from dubio.calibration.cross_validation import REPEATS, fit_folds, score_folds
 from dubio.calibration.halves import random_halves
 from dubio.calibration.likelihood import Evidence, evidence_of_log_probs
 from dubio.core.errors import UserError, one_of
-from dubio.core.passes import Room, exponentials, log_sigmoid, mean_over_samples, row_blocks
+from dubio.core.passes import Scratch, exponentials, log_sigmoid, mean_over_samples, row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.metrics.needs import labelled
@@ -180,7 +180,7 @@ def _running_means(known: Predictions, owner: IntArray, order: IntArray) -> Iter
     """
     yes = np.zeros((len(known), known.class_count))
     no = np.zeros_like(yes) if known.target == "multilabel" else None
-    room = Room()
+    room = Scratch()
     for unit in order:
         samples = np.flatnonzero(owner == unit)
         for block in row_blocks(len(samples), len(known), known.class_count):

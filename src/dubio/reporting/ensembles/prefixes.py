@@ -14,7 +14,7 @@ import numpy as np
 from dubio.calibration.cross_validation import REPEATS, area_under_risk, fit_folds, score_folds
 from dubio.calibration.halves import random_halves
 from dubio.calibration.likelihood import Evidence, evidence_of_log_probs
-from dubio.core.passes import Room, exponentials, log_sigmoid, mean_over_samples, row_blocks
+from dubio.core.passes import Scratch, exponentials, log_sigmoid, mean_over_samples, row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.metrics.needs import labelled
@@ -99,7 +99,7 @@ def prefix_evidence(known: Predictions, order: IntArray, sizes: Sequence[int]) -
     """
     yes = np.zeros((len(known), known.class_count))
     no = np.zeros_like(yes) if known.target == "multilabel" else None
-    room, taken = Room(), 0
+    room, taken = Scratch(), 0
     for size in sizes:
         added, taken = order[taken:size], size
         for block in row_blocks(len(added), len(known), known.class_count):
