@@ -72,7 +72,7 @@ def test_mistakes_are_named(files):
     with pytest.raises(UserError, match=r"must end in \.npz or \.safetensors"):
         run("calibrate", "apply", files / "t.json", files / "test.npz", "-o", files / "out.pkl")
     (files / "x.json").write_text("{}")
-    with pytest.raises(UserError, match="no recalibration"):
+    with pytest.raises(UserError, match="not a recalibration"):
         run("calibrate", "apply", files / "x.json", files / "test.npz", "-o", files / "out.npz")
     separable = np.eye(2)[[0, 1] * 20] * 0.8 + 0.1
     np.savez(files / "easy.npz", probs=separable, labels=np.array([0, 1] * 20))

@@ -10,6 +10,7 @@ from scipy.stats import ks_2samp
 
 from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.core.predictions import Predictions
+from dubio.core.validate import json_schema
 from dubio.referral import (
     Policy,
     apply_policy,
@@ -20,6 +21,7 @@ from dubio.referral import (
     shift_test,
 )
 from dubio.referral.units import graded, graded_uncertainty, just_below
+from tests.core.helpers import schema_fault
 from tests.referral.referral_world import draw, of_doubts, shuffled, without_labels
 
 
@@ -226,27 +228,37 @@ def test_json_there_and_back(kind):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 2}, "has schema 2; this dubio reads 1"),
+        ({"schema": 2}, "schema 2"),
         ({"dubio": "predictions"}, "is not a referral policy"),
         ({"kind": "luck"}, "field 'kind' must be one of"),
         ({"quantity": "random"}, "field 'quantity' must be"),
         ({"quantity": ["confidence"]}, "field 'quantity' must be"),
         ({"threshold": "0.2"}, "field 'threshold' must be a number"),
         ({"threshold": True}, "field 'threshold' must be a number"),
-        ({"confidence": 95}, "field 'confidence' must be between 0 and 1"),
-        ({"seen": []}, "field 'seen' must be a list of ascending numbers"),
-        ({"seen": [0.2, 0.1]}, "field 'seen' must be a list of ascending numbers"),
-        ({"classes": ["a"]}, "field 'classes' must name as many classes"),
+        ({"confidence": 95}, "field 'confidence' must be .* between 0 and 1"),
+        ({"seen": []}, "field 'seen' must be a list of numbers"),
+        ({"seen": [0.2, 0.1]}, "field 'seen' must be .* ascending"),
+        ({"classes": ["a"]}, "field 'classes' must name 2 classes; given 1"),
         ({"positive": 1}, "field 'positive' must be given for a screening policy"),
         ({"target": {}}, "field 'target' must be one of"),
         ({"samples": 0}, "field 'samples' must be"),
-        ({"treshold": 1}, "field 'treshold' is not known; nearest: 'threshold'"),
+        ({"treshold": 1}, "'treshold'.*'threshold'"),
     ],
 )
 def test_bad_documents_are_refused_by_name(change, message):
     document = {**fit_capacity_policy(easy(), capacity=0.2).as_dict(), **change}
     with pytest.raises(BadFile, match=message):
         Policy.from_json(json.dumps(document), name="'p.json'")
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_policies_satisfy_their_json_schema(kind):
+    document = json.loads(FITS[kind](easy(classes=("a", "b"))).to_json())
+    schema = json_schema(Policy)
+    assert schema_fault(schema, document) is None
+    assert schema["properties"]["threshold"]["description"]
+    for change in ({"schema": 2}, {"kind": "luck"}, {"confidence": 95}, {"seen": []}, {"treshold": 1}, {"goals": {}}):
+        assert schema_fault(schema, {**document, **change}) is not None
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "NaN", "[" * 100_000, '{"dubio": "referral policy", "schema": 1}'])
@@ -261,7 +273,7 @@ def test_missing_fields_and_numbers_that_are_none():
         lacking = {name: value for name, value in document.items() if name != key}
         with pytest.raises(BadFile):
             Policy.from_json(json.dumps(lacking))
-    with pytest.raises(BadFile, match="NaN is no JSON number"):
+    with pytest.raises(BadFile, match="NaN"):
         Policy.from_json(json.dumps({**document, "threshold": float("nan")}))
 
 

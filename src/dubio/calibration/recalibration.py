@@ -12,22 +12,36 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 
 from dubio.calibration.isotonic import Isotonic, MonotoneMap, apply_isotonic, fit_isotonic
 from dubio.calibration.temperature import apply_temperature, fit_temperature
 from dubio.calibration.vector import VectorScaling, apply_vector, fit_vector
-from dubio.core.errors import BadFile, UserError, one_of
+from dubio.core.errors import UserError, one_of
 from dubio.core.files import write_file
 from dubio.core.predictions import Predictions
-from dubio.core.types import TARGETS, Target
+from dubio.core.types import Target
+from dubio.core.validate import (
+    ASCENDING,
+    RISING,
+    Finite,
+    NonNegative,
+    NullAs,
+    Positive,
+    Share,
+    above,
+    document,
+    encode,
+    entries,
+    read_json,
+)
 from dubio.metrics.needs import labelled
 from dubio.metrics.scoring import nll
 
-SCHEMA = 1
-"""Bumped by hand when a file written by this dubio can no longer be read by an older one."""
+Likelihood = Annotated[float, NullAs(math.inf)]
+"""An infinite likelihood has no JSON number."""
 
 RecalibrationMethod = Literal["temperature", "vector", "isotonic"]
 METHODS: tuple[RecalibrationMethod, ...] = get_args(RecalibrationMethod)
@@ -135,31 +149,91 @@ def fingerprint(predictions: Predictions) -> str:
     return digest.hexdigest()
 
 
+Numbers = tuple[Finite, ...]
+
+
+@dataclass(frozen=True)
+class _Temperature:
+    temperature: Annotated[float, above(0)]
+
+
+@dataclass(frozen=True)
+class _Vector:
+    weights: Numbers
+    biases: Numbers
+
+
+@dataclass(frozen=True)
+class _Map:
+    knots: Annotated[Numbers, entries(1), RISING]
+    values: Annotated[tuple[Share, ...], ASCENDING]
+
+    def __post_init__(self) -> None:
+        if len(self.knots) != len(self.values):
+            raise UserError(f"knots and values must have one length; given {len(self.knots)} and {len(self.values)}.")
+
+
+@dataclass(frozen=True)
+class _Maps:
+    maps: tuple[_Map, ...]
+
+
+@dataclass(frozen=True)
+class _FittedOn:
+    rows: NonNegative
+    fingerprint: str
+    nll_before: Likelihood
+    nll_after: Likelihood
+
+
+@document("recalibration", schema=1)
+@dataclass(frozen=True)
+class RecalibrationDocument:
+    """The JSON form of a recalibration; ``parameters`` depend on the method."""
+
+    method: RecalibrationMethod
+    target: Target
+    classes: Positive
+    names: tuple[str, ...] | None
+    parameters: _Temperature | _Vector | _Maps
+    fitted_on: _FittedOn
+
+    def __post_init__(self) -> None:
+        if self.names is not None and len(self.names) != self.classes:
+            raise UserError(f"field 'names' must name {self.classes} classes; given {len(self.names)}.")
+        kinds = {"temperature": _Temperature, "vector": _Vector, "isotonic": _Maps}
+        if not isinstance(self.parameters, kinds[self.method]):
+            raise UserError(f"field 'parameters' is not that of the method {self.method}.")
+        lists = () if isinstance(self.parameters, _Temperature) else encode(self.parameters).values()
+        for numbers in lists:
+            if len(numbers) != self.classes:
+                raise UserError(f"field 'parameters' must have {self.classes} entries per list; given {len(numbers)}.")
+
+
 def recalibration_to_json(recalibration: Recalibration) -> dict[str, Any]:
-    """The recalibration as plain values."""
-    parameters = recalibration.parameters
-    if isinstance(parameters, VectorScaling):
-        told: dict[str, Any] = {"weights": parameters.weights.tolist(), "biases": parameters.biases.tolist()}
-    elif isinstance(parameters, Isotonic):
-        told = {"maps": [{"knots": each.knots.tolist(), "values": each.values.tolist()} for each in parameters.maps]}
+    """Return the recalibration as plain values."""
+    fit = recalibration.parameters
+    parameters: _Temperature | _Vector | _Maps
+    if isinstance(fit, VectorScaling):
+        parameters = _Vector(tuple(fit.weights.tolist()), tuple(fit.biases.tolist()))
+    elif isinstance(fit, Isotonic):
+        parameters = _Maps(tuple(_Map(tuple(item.knots.tolist()), tuple(item.values.tolist())) for item in fit.maps))
     else:
-        told = {"temperature": parameters}
-    return {
-        "dubio": "recalibration",
-        "schema": SCHEMA,
-        "method": recalibration.method,
-        "target": recalibration.target,
-        "classes": recalibration.classes,
-        "names": None if recalibration.names is None else list(recalibration.names),
-        "parameters": told,
-        "fitted_on": {
-            "rows": recalibration.rows,
-            "fingerprint": recalibration.fingerprint,
-            # an infinite likelihood has no JSON number
-            "nll_before": recalibration.nll_before if math.isfinite(recalibration.nll_before) else None,
-            "nll_after": recalibration.nll_after if math.isfinite(recalibration.nll_after) else None,
-        },
-    }
+        parameters = _Temperature(fit)
+    source = _FittedOn(
+        recalibration.rows, recalibration.fingerprint, recalibration.nll_before, recalibration.nll_after
+    )
+    plain: dict[str, Any] = encode(
+        RecalibrationDocument(
+            recalibration.method,
+            recalibration.target,
+            recalibration.classes,
+            recalibration.names,
+            parameters,
+            source,
+        )
+    )
+    return plain
 
 
 def write_recalibration(path: Path, recalibration: Recalibration) -> None:
@@ -178,74 +252,25 @@ def read_recalibration(path: Path) -> Recalibration:
     Raises:
         BadFile: When it is none, is damaged, or was written by a newer dubio.
     """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as fault:
-        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
-    except (ValueError, RecursionError) as fault:
-        raise BadFile(f"{str(path)!r} is not JSON.") from fault
-    if not isinstance(document, dict) or document.get("dubio") != "recalibration":
-        raise BadFile(f"{str(path)!r} is no recalibration; dubio calibrate fit makes one.")
-    if type(document.get("schema")) is not int or document["schema"] > SCHEMA:
-        raise BadFile(f"{str(path)!r} has schema {document.get('schema')!r}; this dubio reads up to {SCHEMA}.")
-    try:
-        return recalibration_from_json(document)
-    except (KeyError, TypeError, ValueError) as fault:
-        raise BadFile(f"{str(path)!r} is a damaged recalibration: {fault}") from fault
-
-
-def recalibration_from_json(document: dict[str, Any]) -> Recalibration:
-    """A recalibration from plain values.
-
-    Raises:
-        KeyError: For a value that is missing.
-        TypeError: For one of another type.
-        ValueError: For one that cannot be.
-    """
-    one_of("method", document["method"], METHODS)
-    one_of("target", document["target"], TARGETS)
-    classes, names, source = int(document["classes"]), document["names"], document["fitted_on"]
-    if classes < 1 or (names is not None and len(names) != classes):
-        raise ValueError(f"{classes} classes with the names {names}.")
+    stored = read_json(RecalibrationDocument, path)
+    fit: float | VectorScaling | Isotonic
+    if isinstance(stored.parameters, _Temperature):
+        fit = stored.parameters.temperature
+    elif isinstance(stored.parameters, _Vector):
+        weights, biases = np.array(stored.parameters.weights), np.array(stored.parameters.biases)
+        fit = VectorScaling(weights, biases, False, 0, math.nan, math.nan)
+    else:
+        maps = stored.parameters.maps
+        fit = Isotonic(tuple(MonotoneMap(np.array(item.knots), np.array(item.values)) for item in maps))
+    source = stored.fitted_on
     return Recalibration(
-        document["method"],
-        document["target"],
-        classes,
-        None if names is None else tuple(str(name) for name in names),
-        _parameters(document["method"], document["parameters"], classes),
-        int(source["rows"]),
-        str(source["fingerprint"]),
-        math.inf if source["nll_before"] is None else float(source["nll_before"]),
-        math.inf if source["nll_after"] is None else float(source["nll_after"]),
+        stored.method,
+        stored.target,
+        stored.classes,
+        stored.names,
+        fit,
+        source.rows,
+        source.fingerprint,
+        source.nll_before,
+        source.nll_after,
     )
-
-
-def _parameters(method: str, told: dict[str, Any], classes: int) -> float | VectorScaling | Isotonic:
-    if method == "temperature":
-        temperature = float(told["temperature"])
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"temperature must be positive and finite; given {temperature}.")
-        return temperature
-    if method == "vector":
-        weights, biases = _numbers(told["weights"], classes), _numbers(told["biases"], classes)
-        return VectorScaling(weights, biases, False, 0, math.nan, math.nan)
-    maps = tuple(_map(each) for each in told["maps"])
-    if len(maps) != classes:
-        raise ValueError(f"{len(maps)} maps for {classes} classes.")
-    return Isotonic(maps)
-
-
-def _numbers(values: Any, count: int) -> Any:
-    found = np.array(values, dtype=np.float64)
-    if found.shape != (count,) or not np.isfinite(found).all():
-        raise ValueError(f"{count} finite numbers are needed; given {values}.")
-    return found
-
-
-def _map(told: dict[str, Any]) -> MonotoneMap:
-    knots, values = _numbers(told["knots"], len(told["knots"])), _numbers(told["values"], len(told["knots"]))
-    if len(knots) == 0 or (np.diff(knots) <= 0).any() or (np.diff(values) < 0).any():
-        raise ValueError("a map must have rising knots and values that do not fall.")
-    if values[0] < 0 or values[-1] > 1:
-        raise ValueError("the values of a map must lie between 0 and 1.")
-    return MonotoneMap(knots, values)

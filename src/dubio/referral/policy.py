@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
-from itertools import pairwise
-from math import inf, isfinite
-from typing import Any, Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Annotated, Any, Literal
 
-from dubio.core.errors import BadFile, nearest
-from dubio.core.types import KINDS, TARGETS, Target
+from dubio.core.errors import UserError
+from dubio.core.types import Kind, Target
+from dubio.core.validate import (
+    ASCENDING,
+    FINITE,
+    Constraint,
+    Finite,
+    NonNegative,
+    NullAs,
+    Positive,
+    above,
+    document,
+    encode,
+    entries,
+    from_json,
+    strictly_between,
+    to_json,
+)
 from dubio.metrics.quantities import QUANTITIES
 
 PolicyKind = Literal["risk", "capacity", "screening"]
@@ -18,66 +32,75 @@ PolicyKind = Literal["risk", "capacity", "screening"]
 SELECTED = ("train", "val")
 """Kinds of split that training or selection has used."""
 
-FORMAT = "referral policy"
-SCHEMA = 1
-"""Bumped by hand when a policy written by this dubio can no longer be read by an older one."""
+Quantity = Annotated[
+    str, Constraint("that names an uncertainty other than random", lambda name: name in QUANTITIES and name != "random")
+]
 
 
+@document("referral policy", schema=1)
 @dataclass(frozen=True)
 class Policy:
-    """Which predictions to keep: those whose uncertainty is at most the threshold.
+    """A referral policy: predictions whose uncertainty is at most the threshold are retained.
 
     Attributes:
-        kind: What it promises: a bound on the error, a capacity, or sensitivity and specificity.
+        kind: The guarantee: a bound on the error, a capacity, or sensitivity and specificity.
         quantity: The uncertainty it refers by.
-        threshold: Kept if uncertainty ≤ threshold; infinite where everything is kept.
+        threshold: Retained if uncertainty ≤ threshold; infinite (null in JSON) where everything is retained.
         confidence: Probability, over calibration sets, that the guarantee holds.
-        goals: What was asked for, by name: ``max_risk``, ``capacity``, ``sensitivity``, ``specificity``.
+        goals: The targets, by name: ``max_risk``, ``capacity``, ``sensitivity``, ``specificity``.
         positive: Index of the positive class of a screening policy.
-        guarantee: The promise, in words.
-        evidence: Figures of the calibration set it rests on, by name.
-        notes: What a reader must know of it, a sentence each.
-        target: What is predicted.
+        guarantee: The guarantee in words.
+        evidence: Numbers of the calibration set it rests on, by name.
+        notes: Sentences that a reader must know.
+        target: The kind of prediction.
         class_count: Number of classes.
         classes: Their names, where known.
         temperature: Of the calibration predictions.
-        samples: How many samples those had.
+        samples: Their number of samples.
         grouped: Whether groups were the independent units.
         split: The kind of split it was fitted on, where known.
         seen: Uncertainties of independent calibration rows, ascending, for the test of shift.
     """
 
     kind: PolicyKind
-    quantity: str
-    threshold: float
-    confidence: float
-    goals: Mapping[str, float]
-    positive: int | None
+    quantity: Quantity
+    threshold: Annotated[float, FINITE, NullAs(inf)]
+    confidence: Annotated[float, strictly_between(0, 1)]
+    goals: Annotated[Mapping[str, Finite], entries(1)]
+    positive: NonNegative | None
     guarantee: str
-    evidence: Mapping[str, float]
+    evidence: Mapping[str, Finite]
     notes: tuple[str, ...]
     target: Target
-    class_count: int
+    class_count: Positive
     classes: tuple[str, ...] | None
-    temperature: float
-    samples: int
+    temperature: Annotated[float, above(0)]
+    samples: Positive
     grouped: bool
-    split: str | None
-    seen: tuple[float, ...]
+    split: Kind | None
+    seen: Annotated[tuple[Finite, ...], entries(1), ASCENDING]
 
     @property
     def void(self) -> bool:
-        """Whether it was fitted, by force, on a split that training or selection has used, and promises nothing."""
+        """Whether it was fitted, by force, on a split that training or selection has used, and guarantees nothing."""
         return self.split in SELECTED
 
+    def __post_init__(self) -> None:
+        if self.classes is not None and len(self.classes) != self.class_count:
+            raise UserError(f"field 'classes' must name {self.class_count} classes; given {len(self.classes)}.")
+        if (self.positive is not None) != (self.kind == "screening"):
+            raise UserError("field 'positive' must be given for a screening policy and for no other.")
+        if self.positive is not None and self.positive >= self.class_count:
+            raise UserError(f"field 'positive' must be the index of one of {self.class_count} classes.")
+
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; a threshold of null keeps everything."""
-        threshold = None if self.threshold == inf else self.threshold
-        return {"dubio": FORMAT, "schema": SCHEMA, **asdict(self), "threshold": threshold}
+        """Return plain values for JSON; a threshold of null retains everything."""
+        plain: dict[str, Any] = encode(self)
+        return plain
 
     def to_json(self) -> str:
-        """The policy as one JSON document."""
-        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        """Return the policy as one JSON document."""
+        return to_json(self)
 
     @classmethod
     def from_json(cls, text: str, *, name: str = "policy") -> Policy:
@@ -85,112 +108,9 @@ class Policy:
 
         Args:
             text: JSON.
-            name: What to call it in a refusal, e.g. the file's path.
+            name: The file or object that a message names.
 
         Raises:
-            BadFile: Naming the field that is missing, unknown or not what it must be.
+            BadFile: Naming the field that is missing, unknown or has a value that is not allowed.
         """
-        try:
-            document = json.loads(text, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as fault:
-            raise BadFile(f"{name} is not JSON: {fault}") from fault
-        if not isinstance(document, dict) or document.get("dubio") != FORMAT:
-            raise BadFile(f"{name} is not a {FORMAT} of dubio.")
-        schema = document.pop("schema", None)
-        if schema != SCHEMA:
-            raise BadFile(f"{name} has schema {schema!r}; this dubio reads {SCHEMA}.")
-        del document["dubio"]
-        _check_fields(document, name)
-        lists = {key: tuple(document[key]) for key in ("notes", "seen")}
-        names = None if document["classes"] is None else tuple(document["classes"])
-        threshold = inf if document["threshold"] is None else float(document["threshold"])
-        return cls(**{**document, **lists, "classes": names, "threshold": threshold})
-
-
-def _refuse_constant(word: str) -> float:
-    raise ValueError(f"{word} is no JSON number")
-
-
-def _check_fields(document: dict[str, Any], name: str) -> None:
-    wanted = {field.name for field in fields(Policy)}
-    for key in sorted(set(document) - wanted):
-        close = nearest(key, wanted)
-        raise BadFile(f"{name}: field {key!r} is not known{f'; nearest: {close!r}' if close else ''}.")
-    for key in sorted(wanted):
-        if key not in document:
-            raise BadFile(f"{name}: field {key!r} is missing.")
-        allowed, fits = _RULES[key]
-        if not fits(document[key]):
-            given = json.dumps(document[key], ensure_ascii=False)
-            shown = given if len(given) < 60 else given[:57] + "..."
-            raise BadFile(f"{name}: field {key!r} must be {allowed}; given {shown}.")
-    for key, fits_beside, allowed in _TOGETHER:
-        if not fits_beside(document):
-            raise BadFile(f"{name}: field {key!r} must {allowed}.")
-
-
-def _number(value: Any) -> bool:
-    return type(value) in (int, float) and isfinite(value)
-
-
-def _whole(value: Any) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _ascending(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(map(_number, value))
-        and all(low <= high for low, high in pairwise(value))
-    )
-
-
-def _numbers(value: Any) -> bool:
-    return isinstance(value, dict) and all(map(_number, value.values()))
-
-
-_RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "kind": (f"one of {', '.join(get_args(PolicyKind))}", lambda value: value in get_args(PolicyKind)),
-    "quantity": (
-        "an uncertainty quantity other than random",
-        lambda value: isinstance(value, str) and value in QUANTITIES and value != "random",
-    ),
-    "threshold": ("a number, or null to keep everything", lambda value: value is None or _number(value)),
-    "confidence": ("between 0 and 1", lambda value: _number(value) and 0 < value < 1),
-    "goals": ("numbers by name", lambda value: _numbers(value) and bool(value)),
-    "positive": ("the index of a class, or null", lambda value: value is None or _whole(value)),
-    "guarantee": ("a text", lambda value: isinstance(value, str)),
-    "evidence": ("numbers by name", _numbers),
-    "notes": ("a list of texts", _texts),
-    "target": (f"one of {', '.join(TARGETS)}", lambda value: value in TARGETS),
-    "class_count": ("a whole number above 0", lambda value: _whole(value) and value > 0),
-    "classes": ("a list of names, or null", lambda value: value is None or _texts(value)),
-    "temperature": ("a positive number", lambda value: _number(value) and value > 0),
-    "samples": ("a whole number above 0", lambda value: _whole(value) and value > 0),
-    "grouped": ("true or false", lambda value: isinstance(value, bool)),
-    "split": (f"one of {', '.join(KINDS)}, or null", lambda value: value is None or value in KINDS),
-    "seen": ("a list of ascending numbers", _ascending),
-}
-
-_TOGETHER: tuple[tuple[str, Callable[[dict[str, Any]], bool], str], ...] = (
-    (
-        "classes",
-        lambda document: document["classes"] is None or len(document["classes"]) == document["class_count"],
-        "name as many classes as class_count says",
-    ),
-    (
-        "positive",
-        lambda document: (document["positive"] is not None) == (document["kind"] == "screening"),
-        "be given for a screening policy and for no other",
-    ),
-    (
-        "positive",
-        lambda document: document["positive"] is None or document["positive"] < document["class_count"],
-        "be the index of one of the classes",
-    ),
-)
+        return from_json(cls, text, name)
