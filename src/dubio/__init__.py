@@ -6,96 +6,82 @@ The names below are loaded when they are first used, so that ``import dubio`` co
 from __future__ import annotations
 
 import importlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dubio.core.errors import BadFile, DubioError, MissingExtra, StoreError, UnknownName, UserError
-    from dubio.core.predictions import Predictions, join, pool_members
-    from dubio.core.registry import load_plugin, method, metric, network, task
-    from dubio.core.types import Examples, Metric, Run, SourceCard, Split, Task
-    from dubio.estimators import benchmark
-    from dubio.evaluation import Evaluation, evaluate
-    from dubio.formats import read_predictions, write_predictions
-    from dubio.referral import (
-        Policy,
-        apply_policy,
-        fit_capacity_policy,
-        fit_risk_policy,
-        fit_screening_policy,
-        shift_test,
-    )
-    from dubio.torch_module import FittedModule, fit, load_fit
+    # The one list of public names: type checkers and editors read it, and _home parses it at run time.
+    from dubio.core.errors import BadFile as BadFile
+    from dubio.core.errors import DubioError as DubioError
+    from dubio.core.errors import MissingExtra as MissingExtra
+    from dubio.core.errors import StoreError as StoreError
+    from dubio.core.errors import UnknownName as UnknownName
+    from dubio.core.errors import UserError as UserError
+    from dubio.core.predictions import Predictions as Predictions
+    from dubio.core.predictions import join as join
+    from dubio.core.predictions import pool_members as pool_members
+    from dubio.core.registry import load_plugin as load_plugin
+    from dubio.core.registry import method as method
+    from dubio.core.registry import metric as metric
+    from dubio.core.registry import network as network
+    from dubio.core.registry import task as task
+    from dubio.core.types import Examples as Examples
+    from dubio.core.types import Metric as Metric
+    from dubio.core.types import SourceCard as SourceCard
+    from dubio.core.types import Split as Split
+    from dubio.core.types import Task as Task
+    from dubio.estimators import benchmark as benchmark
+    from dubio.evaluation import Evaluation as Evaluation
+    from dubio.evaluation import evaluate as evaluate
+    from dubio.formats import read_predictions as read_predictions
+    from dubio.formats import write_predictions as write_predictions
+    from dubio.referral import Policy as Policy
+    from dubio.referral import apply_policy as apply_policy
+    from dubio.referral import fit_capacity_policy as fit_capacity_policy
+    from dubio.referral import fit_risk_policy as fit_risk_policy
+    from dubio.referral import fit_screening_policy as fit_screening_policy
+    from dubio.referral import shift_test as shift_test
+    from dubio.reporting.stored_run import Run as Run
+    from dubio.reporting.stored_run import open_run as open_run
+    from dubio.reporting.stored_run import report as report
+    from dubio.runner.benchmark_run import run as run
+    from dubio.store import Store as Store
+    from dubio.store import open_store as open_store
+    from dubio.torch_module import FittedModule as FittedModule
+    from dubio.torch_module import fit as fit
+    from dubio.torch_module import load_fit as load_fit
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BadFile",
-    "DubioError",
-    "Evaluation",
-    "Examples",
-    "FittedModule",
-    "Metric",
-    "MissingExtra",
-    "Policy",
-    "Predictions",
-    "Run",
-    "SourceCard",
-    "Split",
-    "StoreError",
-    "Task",
-    "UnknownName",
-    "UserError",
-    "__version__",
-    "apply_policy",
-    "benchmark",
-    "evaluate",
-    "fit",
-    "fit_capacity_policy",
-    "fit_risk_policy",
-    "fit_screening_policy",
-    "join",
-    "load_fit",
-    "load_plugin",
-    "method",
-    "metric",
-    "network",
-    "pool_members",
-    "read_predictions",
-    "shift_test",
-    "task",
-    "write_predictions",
-]
 
-_HOMES = {
-    "dubio.core.errors": ("BadFile", "DubioError", "MissingExtra", "StoreError", "UnknownName", "UserError"),
-    "dubio.core.predictions": ("Predictions", "join", "pool_members"),
-    "dubio.core.registry": ("load_plugin", "method", "metric", "network", "task"),
-    "dubio.core.types": ("Examples", "Metric", "Run", "SourceCard", "Split", "Task"),
-    "dubio.estimators": ("benchmark",),
-    "dubio.evaluation": ("Evaluation", "evaluate"),
-    "dubio.formats": ("read_predictions", "write_predictions"),
-    "dubio.referral": (
-        "Policy",
-        "apply_policy",
-        "fit_capacity_policy",
-        "fit_risk_policy",
-        "fit_screening_policy",
-        "shift_test",
-    ),
-    "dubio.torch_module": ("FittedModule", "fit", "load_fit"),
-}
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+@lru_cache(maxsize=1)
+def _homes() -> dict[str, str]:
+    """Return name → module of the imports above."""
+    import ast
+    import inspect
+    import sys
+
+    tree = ast.parse(inspect.getsource(sys.modules[__name__]))
+    listed = next(node for node in tree.body if isinstance(node, ast.If))
+    return {
+        alias.name: str(node.module)
+        for node in listed.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from the module it lives in."""
-    if name not in _HOME:
+    """Load a public name from the module that defines it."""
+    if name == "__all__":
+        return [*_homes(), "__version__"]
+    if name.startswith("_") or name not in _homes():
         raise AttributeError(f"module 'dubio' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME[name]), name)
+    value = getattr(importlib.import_module(_homes()[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    """Every public name, loaded or not."""
-    return sorted({*globals(), *__all__})
+    """Return every public name, loaded or not."""
+    return sorted({*globals(), *_homes()})

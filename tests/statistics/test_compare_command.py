@@ -125,7 +125,7 @@ def test_store_scores_are_compared(tmp_path, monkeypatch):
     scored = SimpleNamespace(scores=scores, not_ranked={"nll": "why"}, better={"brier": "lower"})
     store = SimpleNamespace(manifests=lambda: ("quick-1",), manifest=lambda name: {"name": name})
     monkeypatch.setattr("dubio.store.Store.open", lambda path, create: store)
-    monkeypatch.setattr("dubio.reporting.scores.score_run", lambda opened, manifest: scored)
+    monkeypatch.setattr("dubio.reporting.stored_run.score_run", lambda opened, manifest: scored)
     found = json.loads(run("--store", tmp_path, "--kind", "shift", "--metric", "brier", "--json").stdout)
     assert found["datasets"] == ["A", "B"]
     assert found["win_draw_loss"] == {"x": [2, 0, 0], "y": [0, 0, 2]}

@@ -88,14 +88,12 @@ def _from_file(path: Path, columns: Columns) -> tuple[ResultTable, dict[str, str
 def _from_store(path: Path, run: str | None, kind: str) -> tuple[ResultTable, dict[str, str], dict[str, Direction]]:
     """The scores of a run as a long table; the splits of that kind of one task are averaged, as they share its fits."""
     from dubio.core.errors import one_of
-    from dubio.reporting.scores import score_run
+    from dubio.reporting.stored_run import open_run
     from dubio.reporting.words import RANDOM
     from dubio.statistics.results import table_of
-    from dubio.store import Store
 
     one_of("--kind", kind, ("id", "shift", "ood"))
-    opened = Store.open(path, create=False)
-    scored = score_run(opened, opened.manifest(_only_run(opened.manifests()) if run is None else run))
+    scored = open_run(*([] if run is None else [run]), store=path).results
     rows = [
         {"dataset": score.task, "method": score.method, "metric": score.metric, "value": score.value,
          "seed": score.seed}
@@ -105,13 +103,6 @@ def _from_store(path: Path, run: str | None, kind: str) -> tuple[ResultTable, di
     if not rows:
         raise UserError(f"--kind {kind}: this run has no scores on such a split.")
     return table_of(rows), dict(scored.not_ranked), dict(scored.better)
-
-
-def _only_run(manifests: Any) -> str:
-    names = [str(each) for each in manifests]
-    if len(names) != 1:
-        raise UserError(f"the store holds {len(names)} runs; name one: {', '.join(names) or '(none)'}.")
-    return names[0]
 
 
 def _draw(found: Comparison, path: Path) -> None:

@@ -44,12 +44,12 @@ def stored_curves(
         UserError: When no task has two networks of a deep ensemble.
         UnknownName: For a task or method that is not in the run.
     """
-    from dubio.cli.report import chosen_run
     from dubio.reporting.manifest import read_manifest
+    from dubio.reporting.stored_run import open_run
     from dubio.store import Store
 
     with Store.open(path, create=False) as store:
-        view = read_manifest(store.manifest(chosen_run(run, store.manifests(), path)))
+        view = read_manifest(open_run(*([run] if run else ()), store=path).manifest)
         _known("task", tasks, [task.key for task in view.tasks])
         _known("method", methods, [method.name for method in view.methods])
         wanted = [task for task in view.tasks if not tasks or task.key in tasks]

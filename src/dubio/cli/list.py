@@ -56,7 +56,14 @@ def _described(entry: Entry[Any]) -> dict[str, Any]:
         | ({"default": defaults[name]} if name in defaults else {})
         for name, parameter in entry.parameters().items()
     ]
-    return {"name": entry.name, "origin": entry.origin, "summary": entry.summary, **entry.facts, "arguments": arguments}
+    header = {"name": entry.name, "origin": entry.origin, "summary": entry.summary}
+    return {**header, **_plain_facts(entry), "arguments": arguments}
+
+
+def _plain_facts(entry: Entry[Any]) -> dict[str, Any]:
+    """Return the facts of a registration that JSON can hold: not a task's data source, say."""
+    plain = str | int | float | list | tuple | None
+    return {name: fact for name, fact in entry.facts.items() if isinstance(fact, plain)}
 
 
 def _ranking(entry: Entry[Any]) -> dict[str, Any]:

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dubio.cli.output import print_json, say
-from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
     from dubio.reporting import Results
-    from dubio.store import Store
 
 
 def report(
@@ -38,31 +36,24 @@ def report(
 ) -> None:
     """Write the report of a run, or of several together."""
     from dubio.core.registry import load_entry_points, load_plugin
-    from dubio.reporting import score_run, terminal_table, with_as_published, write_figures, write_report
-    from dubio.store import Store
+    from dubio.reporting.stored_run import open_run
 
     load_entry_points()
     for path in plugin or ():
         load_plugin(path)
-    opened = Store.open(store, create=False)
-    manifest = _manifest(opened, [*([name] if name is not None else []), *(run or ())], store)
-    results = score_run(opened, manifest)
-    if as_published:
-        results = with_as_published(opened, results)
-    page = write_report(opened, manifest, out, results=results)
-    drawn: tuple[Path, ...] = ()
-    if figures is not None:
-        kinds = [kind.strip() for kind in format.split(",") if kind.strip()]
-        drawn = write_figures(opened, manifest, figures, kinds, results=results)
+    opened = open_run(*([name] if name is not None else ()), *(run or ()), store=store)
+    formats = [text.strip() for text in format.split(",") if text.strip()]
+    written = opened.report(out, figures=figures, formats=formats, as_published=as_published)
     if json:
-        print_json({"report": str(page), "figures": [str(path) for path in drawn], **document(results)})
+        paths = {"report": str(written.page), "figures": [str(path) for path in written.figures]}
+        print_json({**paths, **document(written.results)})
         return
     from rich.console import Console
 
-    Console().print(terminal_table(opened, manifest, results=results))
-    say(f"report: {page}")
-    if drawn:
-        say(f"figures: {len(drawn)} files in {figures}")
+    Console().print(opened)
+    say(f"report: {written.page}")
+    if figures is not None:
+        say(f"figures: {len(written.figures)} files in {figures}")
 
 
 def document(results: Results) -> dict[str, Any]:
@@ -162,24 +153,3 @@ def _equivalents(results: Results) -> list[dict[str, Any]]:
             told = {part: str(bound) if bound.beyond else bound.size for part, bound in bounds.items()}
             found.append({"task": task.key, "method": method, "longest": len(curve), **told})
     return found
-
-
-def _manifest(opened: Store, runs: list[str], store: Path) -> dict[str, Any]:
-    """The manifest of one run, or of several put together."""
-    from dubio.reporting.merging import merge
-
-    if len(runs) < 2:
-        how = "name one of them, or several with --run"
-        return opened.manifest(chosen_run(runs[0] if runs else None, opened.manifests(), store, how))
-    return merge(opened, {each: opened.manifest(each) for each in dict.fromkeys(runs)})
-
-
-def chosen_run(run: str | None, known: tuple[str, ...], store: Path, how: str = "name one of them with --run") -> str:
-    """The run that is meant; ``how`` says what to do where it was not named and there are several."""
-    if run is not None:
-        return run
-    if len(known) == 1:
-        return known[0]
-    if not known:
-        raise UserError(f"the store {str(store)!r} has no benchmark run to report on; make one with: dubio run quick")
-    raise UserError(f"the store {str(store)!r} has {len(known)} runs; {how}: {', '.join(known)}.")

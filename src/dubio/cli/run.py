@@ -1,20 +1,19 @@
-"""``dubio run``: train, predict and judge a benchmark, or your own data; what exists is never made again."""
+"""``dubio run``: train, predict and evaluate a benchmark, or your own data; nothing is made twice."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dubio.cli.output import say
-from dubio.cli.run_printing import print_forecast, print_results, say_first
+from dubio.cli.output import print_json, say
 from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
-    from dubio.runner.benchmark_run import PreparedBenchmark, RunOutcome
-    from dubio.store import Store
+    from dubio.reporting.stored_run import Run
+    from dubio.runner.benchmark_run import PreparedBenchmark
+    from dubio.runner.costs import Forecast
 
 OWN = (
     "text", "label", "features", "label_separator", "target", "order", "id", "group", "time", "domain", "train_domain",
@@ -29,6 +28,7 @@ SHIPPED = tuple(sorted(path.stem for path in (Path(__file__).parents[1] / "bench
 """The benchmarks that come with dubio, for the help, which must not wait for the imports that reading one takes."""
 
 INTERRUPTED = 130
+MEGABYTE = 1e6
 
 _DATA = "Your own data"
 _CHANGE = "Changing a benchmark"
@@ -41,29 +41,30 @@ def run(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="CSV, TSV, JSONL, Parquet, npz, or a folder of images, instead of a benchmark; or the data of one "
-            "that is told it (retina).",
+            help="CSV, TSV, JSONL, Parquet, npz, or a folder of images, instead of a benchmark; or the data of a "
+            "benchmark that asks for it (retina).",
             rich_help_panel=_DATA,
         ),
     ] = None,
     text: Annotated[str | None, typer.Option(help="Column of texts.", rich_help_panel=_DATA)] = None,
     label: Annotated[str | None, typer.Option(help="Column of classes.", rich_help_panel=_DATA)] = None,
     features: Annotated[
-        str | None, typer.Option(help="Numeric columns, with commas; * for all others.", rich_help_panel=_DATA)
+        str | None, typer.Option(help="Numeric columns, separated by commas; * for all others.", rich_help_panel=_DATA)
     ] = None,
     label_separator: Annotated[
-        str | None, typer.Option(help="What stands between several labels of a row.", rich_help_panel=_DATA)
+        str | None, typer.Option(help="Separator between several labels in a cell.", rich_help_panel=_DATA)
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(help="multiclass, multilabel or ordinal; retina: binary or ordinal.", rich_help_panel=_DATA),
     ] = None,
     order: Annotated[
-        str | None, typer.Option(help="Classes in their order, with commas.", rich_help_panel=_DATA)
+        str | None,
+        typer.Option(help="Classes in their order, separated by commas: an ordinal target.", rich_help_panel=_DATA),
     ] = None,
     id: Annotated[str | None, typer.Option(help="Column of unique ids.", rich_help_panel=_DATA)] = None,
     group: Annotated[
-        str | None, typer.Option(help="Column of what belongs together (a patient).", rich_help_panel=_DATA)
+        str | None, typer.Option(help="Column of groups, such as patients; no group is divided.", rich_help_panel=_DATA)
     ] = None,
     time: Annotated[
         str | None, typer.Option(help="Column of times: oldest rows train, newest test.", rich_help_panel=_DATA)
@@ -71,10 +72,11 @@ def run(
     domain: Annotated[str | None, typer.Option(help="Column of domains.", rich_help_panel=_DATA)] = None,
     train_domain: Annotated[str | None, typer.Option(help="The domain to train on.", rich_help_panel=_DATA)] = None,
     split: Annotated[
-        str | None, typer.Option(help="Column of given parts (train, val, cal, test).", rich_help_panel=_DATA)
+        str | None, typer.Option(help="Column of parts (train, val, cal, test).", rich_help_panel=_DATA)
     ] = None,
     novel: Annotated[
-        str | None, typer.Option(help="Classes held out of training, with commas, or auto.", rich_help_panel=_DATA)
+        str | None,
+        typer.Option(help="Classes held out of training, separated by commas, or auto.", rich_help_panel=_DATA),
     ] = None,
     fractions: Annotated[str | None, typer.Option(help="Shares of train,val,cal,test.", rich_help_panel=_DATA)] = None,
     split_seed: Annotated[int | None, typer.Option(help="Seed of the split.", rich_help_panel=_DATA)] = None,
@@ -84,13 +86,13 @@ def run(
     shift: Annotated[
         str | None,
         typer.Option(
-            help="retina: what is held out of training: quality, severity, site, several with +, or none.",
+            help="retina: images held out of training, by quality, severity or site, several with +, or none.",
             rich_help_panel=_DATA,
         ),
     ] = None,
     shift_data: Annotated[
         Path | None,
-        typer.Option(help="retina: another data set, whole, as the shift.", rich_help_panel=_DATA),
+        typer.Option(help="retina: another data set as the shift.", rich_help_panel=_DATA),
     ] = None,
     verify: Annotated[
         bool,
@@ -119,106 +121,166 @@ def run(
     seeds: Annotated[
         str | None,
         typer.Option(
-            help="So many seeds (5 is 0 to 4), or these: 0,1,2 or 0-4; the seed 5 alone is 5-5.",
+            help="Number of seeds, or a list such as 0,1,2 or 0-4; the seed 5 alone is 5-5.",
             rich_help_panel=_CHANGE,
         ),
     ] = None,
     set: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="[PLACE.]KEY=VALUE",
-            help="An argument; PLACE is training (if left out), task, network, encoding or a method. May be repeated.",
+            metavar="[PREFIX.]KEY=VALUE",
+            help="An argument; PREFIX is training (if omitted), task, network, encoding or a method. May be repeated.",
             rich_help_panel=_CHANGE,
         ),
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="A folder with the data of a benchmark's tasks; DUBIO_DATA names another one."),
+        typer.Option(help="Folder with the data of a benchmark's tasks; DUBIO_DATA names another one."),
     ] = None,
-    plugin: Annotated[list[Path] | None, typer.Option(help="A Python file of yours to load; may be repeated.")] = None,
-    store: Annotated[Path, typer.Option(help="Where fits and predictions are kept.")] = Path("dubio-store"),
-    out: Annotated[Path, typer.Option(help="Where report.html and results.csv go.")] = Path("dubio-report"),
-    jobs: Annotated[int | None, typer.Option(min=1, help="Processes at a time; one a core if left out.")] = None,
+    plugin: Annotated[list[Path] | None, typer.Option(help="A Python file to load; may be repeated.")] = None,
+    store: Annotated[Path, typer.Option(help="Folder of fits and predictions.")] = Path("dubio-store"),
+    out: Annotated[Path, typer.Option(help="Folder for report.html and results.csv.")] = Path("dubio-report"),
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes at a time; one per core if omitted.")] = None,
     devices: Annotated[
         str | None,
         typer.Option(
-            help="Where trainings run, with commas, such as cuda:0,cuda:1: one process on each; cpu if left out."
+            help="Where trainings run, separated by commas, such as cuda:0,cuda:1: one process on each; cpu if omitted."
         ),
     ] = None,
     executor: Annotated[
-        str, typer.Option(help="Who does the work: local processes, or ray (actors, also on a cluster).")
+        str, typer.Option(help="local (processes on this machine) or ray (actors, also on a cluster).")
     ] = "local",
-    checkpoint_seconds: Annotated[float, typer.Option(min=0, help="How often a training under way is saved.")] = 600.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; do nothing.")] = False,
+    checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Interval of a training's checkpoints.")] = 600.0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the number of trainings and the expected time; do nothing.")
+    ] = False,
     as_published: Annotated[
-        bool, typer.Option("--as-published", help="The report also has published definitions that are mistaken.")
+        bool, typer.Option("--as-published", help="Also report published definitions that are mistaken.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Train and judge methods on tasks. Stop it whenever you like: the same command goes on where it was."""
-    given = dict(locals())
-    try:
-        prepared = _prepare(given)
-        say_first(prepared)
-        from dubio.runner.benchmark_run import check_devices, default_jobs
+    """Train and evaluate methods on tasks. Interrupt it at any time: the same command continues where it stopped."""
+    options = dict(locals())
+    from dubio.cli.data import arguments_of
+    from dubio.reporting.stored_run import Run
+    from dubio.runner.benchmark_run import check_devices, default_jobs, prepare_run, run_prepared
 
-        places = check_devices(devices)
-        count = jobs or default_jobs(devices)
+    try:
+        prepared = prepare_run(
+            benchmark,
+            tasks=task or (),
+            methods=method or (),
+            networks=[network] if network else (),
+            seeds=seeds or None,
+            preset=preset,
+            settings=set or (),
+            data_options=arguments_of({key: options[key] for key in ("data", *OWN, *TOLD)}),
+            data_dir=data_dir,
+            plugins=plugin or (),
+            verify=verify,
+        )
+        for note in prepared.notes:
+            say(note)
+        names, count = check_devices(devices), jobs or default_jobs(devices)
         if dry_run:
-            print_forecast(prepared, store, count, places[0], as_json=json)
+            _print_forecast(prepared, store, count, names[0], as_json=json)
             return
         _make_folder(out)
-        finish, opened = _carry_out(prepared, given, count, places)
-        print_results(finish, opened, out, as_json=json, as_published=as_published)
+        outcome = run_prepared(
+            prepared, store=store, jobs=count, devices=names, executor=executor, plugins=plugin or (),
+            checkpoint_seconds=checkpoint_seconds,
+        )  # fmt: skip
+        for damage in outcome.damaged:
+            say(f"not used by this run, but damaged: {damage}")
+        for warning in outcome.warnings:
+            say(f"caution: {warning}")
+        _print_results(Run(outcome.path.stem, outcome.manifest, store), out, as_json=json, as_published=as_published)
     except KeyboardInterrupt:
-        say(f"\nInterrupted. What is finished is kept in {store}; run the same command again to go on.")
+        say(f"\nInterrupted. Finished work is in {store}; run the same command again to continue.")
         raise typer.Exit(INTERRUPTED) from None
-    if finish.outcome.failures:
+    if outcome.outcome.failures:
         raise typer.Exit(1)
 
 
-def _prepare(given: dict[str, Any]) -> PreparedBenchmark:
-    """Read the benchmark or the user's data and everything they name."""
-    from dubio.cli.data import arguments_of
-    from dubio.runner.benchmark_run import prepare_run
-
-    return prepare_run(
-        given["benchmark"],
-        tasks=given["task"] or (),
-        methods=given["method"] or (),
-        networks=[given["network"]] if given["network"] else (),
-        seeds=given["seeds"] or None,
-        preset=given["preset"],
-        settings=given["set"] or (),
-        data_options=arguments_of({key: given[key] for key in ("data", *OWN, *TOLD)}),
-        data_dir=given["data_dir"],
-        plugins=given["plugin"] or (),
-        verify=given["verify"],
-    )
-
-
-def _carry_out(
-    prepared: PreparedBenchmark, given: dict[str, Any], jobs: int, devices: Sequence[str]
-) -> tuple[RunOutcome, Store]:
-    from dubio.runner.executor import WorkerOrders
-    from dubio.store import Store
-
-    store = Store.open(given["store"])
-    orders = WorkerOrders(store.path, given["plugin"] or (), given["checkpoint_seconds"], devices=devices)
-    try:
-        finish = prepared.run(store, jobs, given["executor"], orders)
-    finally:
-        store.close()
-    for words in finish.damaged:
-        say(f"not used by this run, but damaged: {words}")
-    for warning in finish.warnings:
-        say(f"caution: {warning}")
-    return finish, store
-
-
 def _make_folder(out: Path) -> None:
-    """Make the report's folder before anything is trained: hours later would be a bad time to find that one cannot."""
+    """Make the report's folder before anything is trained: an error hours later would be worse."""
     try:
         out.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise UserError(f"--out {str(out)!r} cannot be made: {fault.strerror}.") from fault
+    except OSError as error:
+        raise UserError(f"--out {str(out)!r} cannot be created: {error.strerror}.") from error
+
+
+def _print_forecast(prepared: PreparedBenchmark, path: Path, jobs: int, device: str, *, as_json: bool) -> None:
+    """Print the cost of the run, in total and for each task."""
+    from dataclasses import asdict
+
+    from dubio.runner.progress import duration
+    from dubio.store import open_store
+
+    store = open_store(path) if (path / "store.json").exists() else None
+    forecast = prepared.forecast(store, jobs, device)
+    shared = forecast.asked - forecast.trainings
+    if as_json:
+        skipped = [item.to_json() for item in prepared.skipped]
+        facts = {"preset": prepared.benchmark.preset, "shared": shared, "jobs": jobs, "skipped": skipped}
+        print_json({**asdict(forecast), **facts})
+        return
+    typer.echo(f"trainings     {forecast.trainings} ({forecast.asked} without sharing, {shared} shared)")
+    if forecast.trials:
+        trials = _counted(forecast.trials, "trial")
+        typer.echo(f"tuning        {trials}; the first values stand for the chosen ones here")
+    typer.echo(f"predictions   {forecast.predictions}")
+    trainings, predictions = forecast.trainings_left, forecast.predictions_left
+    typer.echo(f"to be made    {_counted(trainings, 'training')}, {_counted(predictions, 'prediction')}")
+    time = duration(forecast.seconds)
+    typer.echo(f"time          about {time} at most with {_counted(jobs, 'job')}; early stopping ends sooner")
+    typer.echo(f"disk          about {forecast.bytes / MEGABYTE:.0f} MB in {path}")
+    if len(forecast.tasks) > 1:
+        _print_task_forecasts(forecast)
+
+
+def _print_task_forecasts(forecast: Forecast) -> None:
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from dubio.runner.progress import duration
+
+    table = Table(box=SIMPLE, pad_edge=False)
+    table.add_column("task", no_wrap=True)
+    table.add_column("network", no_wrap=True)
+    for heading in ("trainings", "to be made", "time"):
+        table.add_column(heading, justify="right")
+    for row in forecast.tasks:
+        counts = str(row.trainings), str(row.trainings_left)
+        table.add_row(escape(row.task), escape(row.network), *counts, f"about {duration(row.seconds)}")
+    Console().print(table)
+
+
+def _print_results(run: Run, out: Path, *, as_json: bool, as_published: bool) -> None:
+    """Write the report; print the table of results, failures and skipped tasks, and where everything is."""
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from dubio.runner.benchmark_run import skipped_sentences
+
+    report = run.report(out, as_published=as_published)
+    if as_json:
+        notes = {"failures": run.failures, "skipped": run.skipped, "advice": run.warnings}
+        scores = [asdict(score) for score in run.results.scores]
+        print_json({"run": run.name, "report": str(report.page), **notes, "results": scores})
+        return
+    Console().print(run)
+    for failure in run.failures:
+        blocked = len(failure["blocked"])
+        consequence = f" {blocked} more were not made because of it." if blocked else ""
+        say(f"failed: {failure['what']}: {failure['error']}{consequence}")
+    for sentence in skipped_sentences(run.skipped):
+        say(sentence)
+    say(f"\nrun     {run.name} in {run.store}\nresults {report.table}\nreport  {report.page}")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

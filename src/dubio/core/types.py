@@ -237,28 +237,3 @@ class Metric:
     version: int = 1
     summary: str = ""
     interval: Literal["percentile", "centred"] = "percentile"
-
-
-@dataclass(frozen=True)
-class Run:
-    """One line of a benchmark: a method on a task with a seed, and the identity of its predictions.
-
-    Attributes:
-        id: The id of its predictions.
-        task: Name of the task.
-        network: Name of the network.
-        method: The method's name in this benchmark.
-        seed: The benchmark's seed.
-        member: Which independent fit of that seed, or None for a method that uses several.
-        fits: The fits it draws from.
-        spec: The resolved specification whose hash is the id.
-    """
-
-    id: str
-    task: str
-    network: str
-    method: str
-    seed: int
-    member: int | None
-    fits: tuple[str, ...]
-    spec: Mapping[str, Any]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from dubio.core.errors import UserError, one_of
 from dubio.core.registry import load_entry_points, load_plugin
 from dubio.core.types import Task
+from dubio.reporting.stored_run import Run
 from dubio.runner.benchmark_file import Benchmark, benchmark_files, load_benchmark
 from dubio.runner.costs import Forecast, check_fits, forecast, measure_in_workers, missing_nodes
 from dubio.runner.execute import Outcome, execute, survey
@@ -30,6 +31,8 @@ from dubio.store.atomic import sweep
 from dubio.store.index import rebuild
 
 EXECUTORS: Mapping[str, Callable[[int, WorkerOrders, Path], Executor]] = {"local": LocalExecutor, "ray": RayExecutor}
+
+CHECKPOINT_SECONDS = 600.0
 
 BENCHMARK_ONLY = ("shift", "shift_data")
 """Data options that only tasks of benchmarks have."""
@@ -74,6 +77,13 @@ class PreparedBenchmark:
     def warnings(self) -> tuple[str, ...]:
         """Reasons to distrust the results that are known before the run."""
         return benchmark_warnings(self.benchmark)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences to show before the run: skipped tasks, notes on the data, warnings."""
+        notes = [f"{task.name}: {note}" for task in self.tasks for note in task.task.notes]
+        skipped = skipped_sentences(item.to_json() for item in self.skipped)
+        return (*skipped, *dict.fromkeys(notes), *(f"caution: {warning}" for warning in self.warnings))
 
     def forecast(self, store: Store | None, jobs: int, device: str = CPU) -> Forecast:
         """Return the cost of the run; changes nothing. Before tuning, the first values stand for the chosen ones.
@@ -194,6 +204,93 @@ def prepare_run(
         read = {}
     prepared = prepare_available(changed, verified_tasks(changed) if verify else read)
     return PreparedBenchmark(changed, prepared.tasks, load_trainer(), prepared.skipped)
+
+
+def run(
+    benchmark: str | Path | Benchmark | None = None,
+    *,
+    tasks: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    networks: Sequence[str] = (),
+    seeds: int | str | Sequence[int] | None = None,
+    preset: str | None = None,
+    settings: Sequence[str] | Mapping[str, Any] = (),
+    data: str | Path | None = None,
+    data_options: Mapping[str, Any] | None = None,
+    data_dir: str | Path | None = None,
+    plugins: Sequence[str | Path] = (),
+    verify: bool = False,
+    store: str | Path = "dubio-store",
+    jobs: int | None = None,
+    devices: str | Sequence[str] | None = None,
+    executor: str = "local",
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    progress: bool = True,
+) -> Run:
+    """Train, predict and evaluate the methods of a benchmark; what the store holds is not made again.
+
+    Args:
+        benchmark: Name or TOML file of a benchmark; None for your own ``data``.
+        tasks: Only these tasks, such as ``"digits"`` or ``"amazon-books"``.
+        methods: These methods instead of the benchmark's.
+        networks: Only the tasks with these networks; a network that no task has is used for every task.
+        seeds: Number of seeds, or the seeds, or a text such as ``"0-4"``.
+        preset: A preset of the benchmark.
+        settings: ``{"epochs": 10, "network.width": 64, "deep-ensemble.members": 5}``, or texts such as
+            ``"epochs=10"``: arguments of every method, of the ``task``, ``network`` or ``encoding``, or of one method.
+        data: Your own table, texts or images; or the data of a benchmark whose tasks ask for it.
+        data_options: Further options of the data, such as ``{"text": "review", "label": "stars"}``.
+        data_dir: A folder with the data of the benchmark's tasks.
+        plugins: Python files that register tasks, networks, methods or metrics.
+        verify: Whether tasks read every file again instead of trusting their cache.
+        store: Folder of the store; it is created if necessary.
+        jobs: Processes at a time; one per core (or per device) if omitted.
+        devices: Where trainings run, such as ``"cuda:0,cuda:1"``; the CPU if omitted.
+        executor: ``"local"`` or ``"ray"``.
+        checkpoint_seconds: Interval at which a running fit is saved.
+        progress: Whether progress is shown on standard error.
+
+    Returns:
+        The run. Fits and predictions that failed are in ``run.failures``; all others have been made.
+
+    Raises:
+        UserError: For an unknown name or argument, or if this machine lacks what every task needs.
+    """
+    prepared = prepare_run(
+        benchmark, tasks=tasks, methods=methods, networks=networks, seeds=seeds, preset=preset, settings=settings,
+        data=data, data_options=data_options, data_dir=data_dir, plugins=plugins, verify=verify,
+    )  # fmt: skip
+    outcome = run_prepared(
+        prepared, store=store, jobs=jobs, devices=devices, executor=executor, plugins=plugins,
+        checkpoint_seconds=checkpoint_seconds, progress=progress,
+    )  # fmt: skip
+    return Run(outcome.path.stem, outcome.manifest, Path(store))
+
+
+def run_prepared(
+    prepared: PreparedBenchmark,
+    *,
+    store: str | Path,
+    jobs: int | None = None,
+    devices: str | Sequence[str] | None = None,
+    executor: str = "local",
+    plugins: Sequence[str | Path] = (),
+    checkpoint_seconds: float = CHECKPOINT_SECONDS,
+    progress: bool = True,
+) -> RunOutcome:
+    """Run a prepared benchmark; arguments as of :func:`dubio.run`."""
+    names = check_devices(devices)
+    with Store.open(store) as opened:
+        orders = WorkerOrders(opened.path, [Path(path) for path in plugins], checkpoint_seconds, devices=names)
+        return prepared.run(opened, jobs or default_jobs(devices), executor, orders, show=progress)
+
+
+def skipped_sentences(skipped: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return one sentence for each reason that some tasks were skipped."""
+    reasons: dict[str, list[str]] = {}
+    for item in skipped:
+        reasons.setdefault(item["reason"], []).append(f"{item['task']} with {item['network']}")
+    return [f"skipped: {', '.join(tasks)}: {reason}" for reason, tasks in reasons.items()]
 
 
 def _check_own_data(options: Mapping[str, Any], **benchmark_options: Any) -> None:

@@ -1,0 +1,197 @@
+"""Open a benchmark run of a store: its scores, its data frame, its report."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dubio.core.errors import UserError
+from dubio.formats.data_frame import data_frame
+from dubio.reporting import terminal_table, with_as_published, write_figures, write_report
+from dubio.reporting.merging import merge
+from dubio.reporting.results import Results
+from dubio.reporting.scores import score_run
+from dubio.store import Store
+
+if TYPE_CHECKING:
+    import pandas
+    from rich.console import Console
+
+STORE = Path("dubio-store")
+OUT = Path("dubio-report")
+FORMATS = ("png", "svg", "pdf")
+TEXT_WIDTH = 120
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A benchmark run in a store. It prints as tables in a terminal and in a notebook.
+
+    Attributes:
+        name: The run's name in the store, or the names of several runs reported together.
+        manifest: What was run and where its predictions are.
+        store: The folder of the store.
+    """
+
+    name: str
+    manifest: Mapping[str, Any]
+    store: Path
+
+    @cached_property
+    def results(self) -> Results:
+        """Every score, computed from the stored predictions when first used."""
+        return score_run(self._opened, self.manifest)
+
+    @property
+    def failures(self) -> tuple[Mapping[str, Any], ...]:
+        """The fits and predictions that failed, each with its ``error`` and what it ``blocked``."""
+        return tuple(self.manifest["failures"])
+
+    @property
+    def skipped(self) -> tuple[Mapping[str, Any], ...]:
+        """The tasks that the machine could not run, each with the ``reason``."""
+        return tuple(self.manifest["skipped"])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons to distrust the results."""
+        return tuple(self.manifest["advice"])
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return the scores as a data frame: task, split, kind, method, seed, member, metric, value.
+
+        Raises:
+            UserError: If pandas is not installed.
+        """
+        return data_frame(asdict(score) for score in self.results.scores)
+
+    def report(
+        self,
+        out: str | Path = OUT,
+        *,
+        figures: str | Path | None = None,
+        formats: Sequence[str] = FORMATS,
+        as_published: bool = False,
+    ) -> WrittenReport:
+        """Write ``report.html`` and ``results.csv``.
+
+        Args:
+            out: The folder to write to; it is created if necessary.
+            figures: A folder for every figure as a file of its own, for papers.
+            formats: Formats of those files, among png, svg and pdf.
+            as_published: Whether published definitions that are mistaken are computed too, apart from the others.
+
+        Raises:
+            MissingExtra: Without jinja2 and matplotlib.
+        """
+        results = with_as_published(self._opened, self.results) if as_published else self.results
+        page = write_report(self._opened, self.manifest, Path(out), results=results)
+        files: tuple[Path, ...] = ()
+        if figures is not None:
+            files = write_figures(self._opened, self.manifest, Path(figures), formats, results=results)
+        return WrittenReport(page, page.with_name("results.csv"), files, results)
+
+    @cached_property
+    def _opened(self) -> Store:
+        return Store.open(self.store, create=False)
+
+    def __rich__(self) -> Any:
+        return terminal_table(self._opened, self.manifest, results=self.results)
+
+    def __str__(self) -> str:
+        return self._printed().export_text().rstrip()
+
+    def __repr__(self) -> str:
+        return f"<run {self.name!r} in {str(self.store)!r}>"
+
+    def _repr_html_(self) -> str:
+        return self._printed().export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+
+    def _printed(self) -> Console:
+        from rich.console import Console
+
+        console = Console(record=True, file=io.StringIO(), width=TEXT_WIDTH)
+        console.print(self)
+        return console
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenReport:
+    """The files of a report.
+
+    Attributes:
+        page: ``report.html``.
+        table: ``results.csv``.
+        figures: The files of the figures.
+        results: What they show.
+    """
+
+    page: Path
+    table: Path
+    figures: tuple[Path, ...]
+    results: Results
+
+    def __str__(self) -> str:
+        return str(self.page)
+
+
+def open_run(*names: str, store: str | Path = STORE) -> Run:
+    """Open a benchmark run of a store, or several as one.
+
+    Args:
+        names: Names of runs, or their beginnings; may be omitted if the store has one run. The same method on the same
+            task may come from several runs, such as further seeds.
+        store: The folder of the store.
+
+    Raises:
+        StoreError: If there is no store.
+        UnknownName: For an unknown name.
+        UserError: If no name is given and the store does not have exactly one run.
+    """
+    opened = Store.open(store, create=False)
+    if not names:
+        names = (_only_run(opened.manifests(), Path(store)),)
+    manifests = {name: opened.manifest(name) for name in dict.fromkeys(names)}
+    manifest = merge(opened, manifests) if len(manifests) > 1 else manifests[names[0]]
+    return Run(" + ".join(manifests), manifest, Path(store))
+
+
+def _only_run(names: Sequence[str], store: Path) -> str:
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise UserError(f"the store {str(store)!r} has no benchmark run; make one with: dubio run quick")
+    raise UserError(f"the store {str(store)!r} has {len(names)} runs; name one: {', '.join(names)}.")
+
+
+def report(
+    run: Run | str | Sequence[str] | None = None,
+    *,
+    store: str | Path = STORE,
+    out: str | Path = OUT,
+    figures: str | Path | None = None,
+    formats: Sequence[str] = FORMATS,
+    as_published: bool = False,
+) -> WrittenReport:
+    """Write the report of a benchmark run, or of several together: ``report.html`` and ``results.csv``.
+
+    Args:
+        run: A run, a name, or several names in the order of the report; may be omitted if the store has one run.
+        store: The folder of the store.
+        out: The folder to write to; it is created if necessary.
+        figures: A folder for every figure as a file of its own, for papers.
+        formats: Formats of those files, among png, svg and pdf.
+        as_published: Whether published definitions that are mistaken are computed too, apart from the others.
+
+    Raises:
+        UserError: For an unknown run.
+        MissingExtra: Without jinja2 and matplotlib.
+    """
+    if not isinstance(run, Run):
+        names = () if run is None else (run,) if isinstance(run, str) else tuple(run)
+        run = open_run(*names, store=store)
+    return run.report(out, figures=figures, formats=formats, as_published=as_published)
