@@ -62,7 +62,7 @@ def _described(entry: Entry[Any]) -> dict[str, Any]:
 
 def _plain_facts(entry: Entry[Any]) -> dict[str, Any]:
     """Return the facts of a registration that JSON can hold: not a task's data source, say."""
-    plain = str | int | float | list | tuple | None
+    plain = (str, int, float, list, tuple, type(None))
     return {name: fact for name, fact in entry.facts.items() if isinstance(fact, plain)}
 
 
