@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from dubio.cli.app import app
 from dubio.core.errors import UserError
 from dubio.store import Store
-from dubio.store.sweeping import verify
+from dubio.store.maintenance import verify
 
 pytest.importorskip("torch")
 

@@ -11,7 +11,7 @@ from dubio.cli.store import app
 from dubio.core.errors import CorruptFile, UserError
 from dubio.core.specs import identity
 from dubio.store import Store
-from tests.store.stored_things import FIT, SPEC, write_fit, write_prediction
+from tests.store.helpers import FIT, SPEC, write_fit, write_prediction
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import numpy as np
 
 from dubio.store import Store, index
 from dubio.store.locks import is_held
-from dubio.store.sweeping import litter, verify
+from dubio.store.maintenance import litter, verify
 
 HERE = Path(__file__).parent
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dubio.store import Store, index
-from dubio.store.sweeping import verify
+from dubio.store.maintenance import verify
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow

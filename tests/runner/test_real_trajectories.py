@@ -18,7 +18,7 @@ from dubio.runner.overrides import Overrides
 from dubio.runner.prepare import prepare
 from dubio.runner.trainer import load_trainer
 from dubio.store import Store, index
-from dubio.store.sweeping import verify
+from dubio.store.maintenance import verify
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow

@@ -15,10 +15,9 @@ from safetensors.numpy import load_file
 from dubio.core import files
 from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
 from dubio.store import BusyError, Store, index
-from dubio.store.header import SCHEMA
-from dubio.store.runs import MANIFEST_LISTS
-from dubio.store.sweeping import verify
-from tests.store.stored_things import FIT, SPEC, predicted, split, write_fit, write_prediction
+from dubio.store.maintenance import verify
+from dubio.store.store import MANIFEST_LISTS, SCHEMA
+from tests.store.helpers import FIT, SPEC, predicted, split, write_fit, write_prediction
 
 
 @pytest.fixture
@@ -246,3 +245,20 @@ def test_an_index_that_a_full_disk_refuses_is_a_store_error(store, monkeypatch):
     monkeypatch.setattr(index.sqlite3, "connect", small)
     with pytest.raises(StoreError, match=r"cannot write '.*index\.sqlite': database or disk is full"):
         index.rebuild(store)
+
+
+PICTURED = "ab" * 32
+
+
+def test_pictures_are_stored_by_split_and_row_and_other_files_are_ignored(tmp_path):
+    one, other = (b"\x89PNG\r\n\x1a\n" + content for content in (b"one", b"other"))
+    with Store.open(tmp_path / "store") as store:
+        store.write_pictures(PICTURED, {3: one, 10: other})
+        store.write_pictures(PICTURED, {3: other})
+        folder = tmp_path / "store" / "pictures" / PICTURED
+        (folder / "note.png").write_bytes(one)
+        (folder / "7.png").write_bytes(b"<svg>")
+        assert store.read_pictures(PICTURED) == {3: one, 10: other}
+        assert store.read_pictures("cd" * 32) == {}
+        with pytest.raises(StoreError):
+            store.read_pictures("../../other")

@@ -8,8 +8,7 @@ import torch
 from torch.utils.data import Dataset
 
 import dubio
-from dubio.store.atomic import Scratch
-from dubio.store.locks import try_lock
+from dubio.store.locks import ScratchDirectory, try_lock
 from dubio.torch_module import under_way
 from tests.torch_module.module_world import CONTINUED, Convnet, dropping, perceptron, pictures, table
 
@@ -212,7 +211,7 @@ def test_a_dataset_with_random_views_is_the_same_data_and_draws_on(tmp_path):
 def test_a_scratch_of_a_dead_process_is_swept(tmp_path):
     told = {"method": "deterministic", "network": perceptron, "train": table(), "epochs": 2}
     interrupted(2, checkpoint=tmp_path / "kept", **told)
-    dead = Scratch(tmp_path / "kept" / "tmp")
+    dead = ScratchDirectory(tmp_path / "kept" / "tmp")
     (dead.path / "half").write_text("written")
     dead._lock.release()
     dubio.fit(checkpoint=tmp_path / "kept", **told)

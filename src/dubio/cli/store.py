@@ -22,10 +22,8 @@ DEFAULT = Path("dubio-store")
 @app.command("ls")
 def ls(store: StoreOption = DEFAULT, json: JsonOption = False) -> None:
     """List benchmark runs, and how much the store holds; exit code 1 when a run's manifest is damaged."""
-    from dataclasses import asdict
-
     from dubio.store import Store
-    from dubio.store.sweeping import damaged_manifests
+    from dubio.store.maintenance import damaged_manifests
 
     opened = Store.open(store, create=False)
     damaged = damaged_manifests(opened)
@@ -43,7 +41,7 @@ def ls(store: StoreOption = DEFAULT, json: JsonOption = False) -> None:
     size = sum(path.stat().st_size for path in opened.path.rglob("*") if path.is_file())
     if json:
         print_json({
-            "store": str(store), "runs": runs, "damaged": [asdict(row) for row in damaged], "fits": fits,
+            "store": str(store), "runs": runs, "damaged": [row.to_json() for row in damaged], "fits": fits,
             "predictions": predictions, "bytes": size,
         })  # fmt: skip
     else:
@@ -61,18 +59,16 @@ def ls(store: StoreOption = DEFAULT, json: JsonOption = False) -> None:
 @app.command("verify")
 def verify(store: StoreOption = DEFAULT, json: JsonOption = False) -> None:
     """Compare every file with its recorded hash; exit code 1 when something is damaged. Changes nothing."""
-    from dataclasses import asdict
-
     from dubio.store import Store
-    from dubio.store.sweeping import verify as verify_store
+    from dubio.store.maintenance import verify as verify_store
 
     opened = Store.open(store, create=False)
     damaged = verify_store(opened)
     if json:
-        print_json({"store": str(store), "damaged": [asdict(row) for row in damaged]})
+        print_json({"store": str(store), "damaged": [row.to_json() for row in damaged]})
     else:
         for row in damaged:
-            typer.echo(f"damaged: {row.room} {row.id}: {row.error}")
+            typer.echo(f"damaged: {row.kind} {row.id}: {row.error}")
         count = len(opened.ids("fits")) + len(opened.ids("predictions"))
         typer.echo(f"{count} fits and predictions, {len(damaged)} damaged"
                    + ("; the next run makes those it needs anew" if damaged else ""))
@@ -90,7 +86,8 @@ def gc(
     json: JsonOption = False,
 ) -> None:
     """List what the store can do without: leftovers of dead processes, damaged files set aside. --delete removes it."""
-    from dubio.store import Store, sweeping
+    from dubio.store import Store
+    from dubio.store import maintenance as sweeping
 
     with Store.open(store, create=False) as opened:
         rows = sweeping.litter(opened) + (sweeping.unreferenced(opened) if unreferenced else ())
@@ -115,7 +112,7 @@ def export(
 ) -> None:
     """Copy runs with all they are made of; the result, unpacked, is a store itself."""
     from dubio.store import Store
-    from dubio.store.exporting import export as export_runs
+    from dubio.store.maintenance import export as export_runs
 
     opened = Store.open(store, create=False)
     names = tuple(dict.fromkeys(opened.full_name(name) for name in run)) if run else opened.manifests()

@@ -27,8 +27,8 @@ from dubio.runner.ray_cluster import RayExecutor
 from dubio.runner.trainer import Trainer, load_trainer
 from dubio.runner.tuning import Trial, choose, combinations, plan_trials, tuning_failures
 from dubio.store import Store
-from dubio.store.atomic import sweep
 from dubio.store.index import rebuild
+from dubio.store.locks import sweep
 
 EXECUTORS: Mapping[str, Callable[[int, WorkerOrders, Path], Executor]] = {"local": LocalExecutor, "ray": RayExecutor}
 

@@ -17,7 +17,7 @@ from dubio.core.errors import CorruptFile, StoreError
 from dubio.runner.executor import Executor, Finished, Progressed
 from dubio.runner.plan import Node, Plan
 from dubio.store import Store
-from dubio.store.layout import Room
+from dubio.store.records import EntryKind
 
 State = Literal["todo", "running", "other_process", "done", "failed", "blocked"]
 
@@ -72,7 +72,7 @@ def survey(plan: Plan, store: Store, display: ProgressDisplay) -> set[str]:
     """Return the ids of the nodes that are complete in the store; damaged ones are reported and set aside."""
     complete: set[str] = set()
     for node in plan.nodes.values():
-        folder: Room = "fits" if node.kind == "fit" else "predictions"
+        folder: EntryKind = "fits" if node.kind == "fit" else "predictions"
         if not store.layout.directory(folder, node.id).is_dir():
             continue
         try:

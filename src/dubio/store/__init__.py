@@ -1,4 +1,4 @@
-"""The store: fits and predictions under the hash of what they are, atomic, verified, shared by processes."""
+"""The store: fits and predictions under the hash of their specification; atomic, verified, shared by processes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dubio.core.specs import canonical, identity
 from dubio.store.locks import BusyError
-from dubio.store.runs import Store
+from dubio.store.store import Store
 
 __all__ = ["BusyError", "Store", "canonical", "identity", "open_store"]
 

@@ -1,8 +1,8 @@
-"""Checkpoints of a fit under way: written whole, compared on reading, dropped when not what was written.
+"""Checkpoints of an unfinished fit: written atomically, verified on reading, removed when damaged.
 
-A checkpoint that cannot be trusted costs time, never correctness: the fit starts anew. ``latest.json`` names the files
-that belong to it, with their SHA-256 and size, and is written last; a file that it does not name does not exist. What
-never changes (snapshots) has files of its own, which one checkpoint takes over from another.
+A damaged checkpoint costs time, never correctness: the fit starts again. ``latest.json`` names the files that belong to
+it, with their SHA-256 and size, and is written last; a file that it does not name is ignored. Arrays that never change
+(snapshots) have files of their own, which the next checkpoint takes over.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from dubio.core.errors import CorruptFile
 from dubio.core.files import sync_directory
 from dubio.core.specs import canonical
 from dubio.formats.tensors import write_tensors
-from dubio.store.atomic import Scratch, storing
-from dubio.store.layout import Layout
-from dubio.store.records import facts_of, plain, read_json, verify_file
+from dubio.store.locks import ScratchDirectory, storing
+from dubio.store.records import Layout, file_facts, read_json, to_plain, verify_file
 
 POINTER = "latest.json"
 
@@ -37,7 +36,7 @@ class FitCheckpoint:
         every_seconds: How often a training should save.
     """
 
-    def __init__(self, layout: Layout, scratch: Scratch, fit_id: str, every_seconds: float) -> None:
+    def __init__(self, layout: Layout, scratch: ScratchDirectory, fit_id: str, every_seconds: float) -> None:
         """Make the handle; nothing is read or written yet."""
         self.every_seconds = every_seconds
         self._directory = layout.checkpoint(fit_id)
@@ -45,7 +44,7 @@ class FitCheckpoint:
         self._settled: dict[str, dict[str, Any]] = {}
 
     def load(self) -> dict[str, Any] | None:
-        """What was last saved, or None when there is nothing that can be trusted.
+        """Return the last checkpoint, or None when there is none that is intact.
 
         Returns:
             ``{"tensors": …, "state": …, "settled": {name: file}}``.
@@ -69,12 +68,12 @@ class FitCheckpoint:
     def save(
         self, tensors: Arrays, state: Mapping[str, Any], settled: Mapping[str, Arrays] = MappingProxyType({})
     ) -> dict[str, Path]:
-        """Replace the checkpoint by this one; until the very end the earlier one stands.
+        """Replace the checkpoint by this one; the earlier one is valid until the very end.
 
         Args:
-            tensors: What changes from one checkpoint to another.
+            tensors: Arrays that change from one checkpoint to the next.
             state: Numbers and texts beside them.
-            settled: Named groups of arrays that never change: those that are not kept yet are written.
+            settled: Named groups of arrays that never change: those without a file yet are written.
 
         Returns:
             The file of each settled group.
@@ -82,7 +81,7 @@ class FitCheckpoint:
         self._settled = {
             name: self._settled[name] if self._has(name) else self._write(group, {}) for name, group in settled.items()
         }
-        latest = self._write(tensors, {"state": canonical(plain(state)).decode("utf-8")})
+        latest = self._write(tensors, {"state": canonical(to_plain(state)).decode("utf-8")})
         with storing(self._directory):
             sync_directory(self._directory)
         self._scratch.write_file(self._directory / POINTER, canonical({**latest, "settled": self._settled}))
@@ -93,7 +92,7 @@ class FitCheckpoint:
         return self._files()
 
     def remove(self) -> None:
-        """Forget it."""
+        """Remove it."""
         self._settled = {}
         shutil.rmtree(self._directory, ignore_errors=True)
 
@@ -107,12 +106,12 @@ class FitCheckpoint:
         return {name: self._path(facts) for name, facts in self._settled.items()}
 
     def _write(self, tensors: Arrays, metadata: Mapping[str, str]) -> dict[str, Any]:
-        """Put tensors into a file named after their content; returns what is to be said of it."""
+        """Write tensors into a file named after their content; return its entry in ``latest.json``."""
         fresh = self._scratch.new()
         try:
             with storing(self._directory):
                 write_tensors(fresh, tensors, metadata)
-                facts = facts_of(fresh)
+                facts = file_facts(fresh)
                 self._directory.mkdir(parents=True, exist_ok=True)
             name = f"{facts['sha256'][:16]}.safetensors"
             self._scratch.adopt(fresh, self._directory / name)

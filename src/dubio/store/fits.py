@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 from dubio.core.errors import BadFile, CorruptFile
 from dubio.core.specs import identity
 from dubio.formats.tensors import read_tensors, write_tensors
-from dubio.store.atomic import Scratch
-from dubio.store.layout import Layout
+from dubio.store.locks import ScratchDirectory
 from dubio.store.records import (
     RECORD,
     SPEC,
-    facts_of,
-    plain,
-    pretty,
+    Layout,
+    file_facts,
+    json_bytes,
     read_json,
     read_record,
     read_spec,
     seal,
+    to_plain,
     verify_file,
 )
 
@@ -32,7 +32,7 @@ Tensors = dict[str, NDArray[Any]]
 
 
 class StoredFit(NamedTuple):
-    """A fit as the store keeps it; its tensors are the mapped file, of which memory holds what is being used."""
+    """A fit in a store; its tensors are views of the mapped file."""
 
     spec: dict[str, Any]
     tensors: Tensors
@@ -41,30 +41,33 @@ class StoredFit(NamedTuple):
 
 
 def write_fit(
-    layout: Layout, scratch: Scratch, spec: Mapping[str, Any], tensors: Tensors, encoder: Any, record: Mapping[str, Any]
+    layout: Layout,
+    scratch: ScratchDirectory,
+    spec: Mapping[str, Any],
+    tensors: Tensors,
+    encoder: Any,
+    record: Mapping[str, Any],
 ) -> str:
-    """Put a fit in its place, whole; returns its id."""
+    """Store a fit and return its id."""
     fit_id = identity(spec)
     with scratch.directory(layout.directory("fits", fit_id)) as fresh:
         write_tensors(fresh / WEIGHTS, tensors, {})
-        (fresh / ENCODER).write_bytes(pretty(plain(encoder)))
-        facts = {name: facts_of(fresh / name) for name in (WEIGHTS, ENCODER)}
+        (fresh / ENCODER).write_bytes(json_bytes(to_plain(encoder)))
+        facts = {name: file_facts(fresh / name) for name in (WEIGHTS, ENCODER)}
         total = sum(int(fact["bytes"]) for fact in facts.values())
-        (fresh / SPEC).write_bytes(pretty(spec))
-        (fresh / RECORD).write_bytes(seal({**plain(record), "files": facts, "bytes": total}))
+        (fresh / SPEC).write_bytes(json_bytes(spec))
+        (fresh / RECORD).write_bytes(seal({**to_plain(record), "files": facts, "bytes": total}))
     return fit_id
 
 
 def read_fit(layout: Layout, fit_id: str) -> StoredFit:
-    """A fit, every file of it compared with its record.
+    """Return a fit, every file of it verified.
 
     Raises:
-        CorruptFile: When it is not there, or anything of it is not what was written.
+        CorruptFile: When it is missing, or a file is not what was written.
     """
+    spec, record = verify_fit(layout, fit_id)
     directory = layout.directory("fits", fit_id)
-    spec, record = read_spec(directory), read_record(directory)
-    for name in (WEIGHTS, ENCODER):
-        verify_file(directory, name, _facts(record, name, fit_id))
     try:
         tensors, _ = read_tensors(directory / WEIGHTS)
     except BadFile as fault:
@@ -72,21 +75,16 @@ def read_fit(layout: Layout, fit_id: str) -> StoredFit:
     return StoredFit(spec, tensors, read_json(directory / ENCODER), record)
 
 
-def verify_fit(layout: Layout, fit_id: str) -> None:
-    """Compare every file of a fit with its record.
+def verify_fit(layout: Layout, fit_id: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Compare every file of a fit with its record; return specification and record.
 
     Raises:
-        CorruptFile: When anything of it is not what was written.
+        CorruptFile: When it is missing, or a file is not what was written.
     """
     directory = layout.directory("fits", fit_id)
-    read_spec(directory)
-    record = read_record(directory)
+    spec, record = read_spec(directory), read_record(directory)
     for name in (WEIGHTS, ENCODER):
-        verify_file(directory, name, _facts(record, name, fit_id))
-
-
-def _facts(record: Mapping[str, Any], name: str, fit_id: str) -> Mapping[str, Any]:
-    facts: Mapping[str, Any] | None = record["files"].get(name)
-    if facts is None:
-        raise CorruptFile(f"fit {fit_id}: its record does not name {name}.")
-    return facts
+        if name not in record["files"]:
+            raise CorruptFile(f"fit {fit_id}: its record does not name {name}.")
+        verify_file(directory, name, record["files"][name])
+    return spec, record

@@ -1,6 +1,6 @@
-"""The index: the whole store as a small SQLite file, derived from its directories.
+"""The index: the content of the store as a small SQLite file, derived from its directories.
 
-Delete it and nothing is lost. It holds no timings and no paths, is written in one order, and names the SHA-256 of every
+It can be deleted without loss. It holds no timings and no paths, is written in one order, and has the SHA-256 of every
 weights and predictions file: two stores with the same index hold the same results, bit for bit.
 """
 
@@ -11,11 +11,11 @@ from contextlib import closing
 
 from dubio.core.errors import CorruptFile, StoreError
 from dubio.core.specs import canonical
-from dubio.store.atomic import storing
 from dubio.store.fits import WEIGHTS
+from dubio.store.locks import storing
 from dubio.store.predictions import members_of
 from dubio.store.records import read_record
-from dubio.store.runs import Store
+from dubio.store.store import Store
 
 TABLES = """
 CREATE TABLE fits (
@@ -35,10 +35,10 @@ CREATE TABLE runs (
 
 
 def rebuild(store: Store) -> tuple[str, ...]:
-    """Write the index anew from what is in the store.
+    """Write the index from the content of the store.
 
     Returns:
-        What is damaged and therefore not in it.
+        Messages about damaged files, which are not in it.
 
     Raises:
         StoreError: When it cannot be written.
@@ -55,7 +55,7 @@ def rebuild(store: Store) -> tuple[str, ...]:
 
 
 def _fill(base: sqlite3.Connection, store: Store) -> tuple[str, ...]:
-    """Every fit, prediction and run into an empty base; returns what is damaged and therefore not in it."""
+    """Insert every fit, prediction and run into an empty database; return messages about damaged ones."""
     base.executescript(TABLES)
     damaged = []
     for insert, names in (
@@ -72,7 +72,7 @@ def _fill(base: sqlite3.Connection, store: Store) -> tuple[str, ...]:
 
 
 def dump(store: Store) -> str:
-    """The index as SQL text, for comparing two stores."""
+    """Return the index as SQL text, for comparing two stores."""
     with closing(sqlite3.connect(f"{store.layout.index.as_uri()}?mode=ro", uri=True)) as base:
         return "\n".join(base.iterdump())
 
@@ -80,9 +80,9 @@ def dump(store: Store) -> str:
 def _insert_fit(base: sqlite3.Connection, store: Store, fit_id: str) -> None:
     spec = store.spec("fits", fit_id)
     weights = read_record(store.layout.directory("fits", fit_id))["files"][WEIGHTS]["sha256"]
-    place = (spec["task"]["name"], spec["network"]["name"], spec["seed"], spec["member"], spec["start"])
+    facts = (spec["task"]["name"], spec["network"]["name"], spec["seed"], spec["member"], spec["start"])
     text = canonical(spec).decode()
-    base.execute("INSERT INTO fits VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (fit_id, *place, weights, text))
+    base.execute("INSERT INTO fits VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (fit_id, *facts, weights, text))
 
 
 def _insert_prediction(base: sqlite3.Connection, store: Store, pred_id: str) -> None:

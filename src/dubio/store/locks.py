@@ -1,26 +1,39 @@
-"""Locks: who is making what, across processes.
+"""Locks and scratch directories: which process is making what, and where it writes before a rename.
 
-One lock file an id, held by the operating system for as long as the holder lives: a process that dies in any way lets
-go of what it was making, and nobody has to guess whether a lock is stale.
+A lock file is held by the operating system for as long as its holder lives: a process that dies in any way releases
+it, and nobody has to guess whether a lock is stale. A scratch directory belongs to one process, which holds a lock
+beside it; if that lock can be taken, its owner is dead and the directory may be removed. Files are made in the scratch
+directory, on the store's own file system, and put in place by :mod:`dubio.core.files`.
 """
 
 from __future__ import annotations
 
+import shutil
+import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from dubio.store.atomic import storing
+from dubio.core.errors import StoreError
+from dubio.core.files import place_directory, place_file, sync_directory, writing
+
+SWEEP_PATIENCE = 10.0
+"""Seconds to retry a scratch lock that another process holds for a moment while it removes stale directories."""
+
+storing = partial(writing, error=StoreError)
+"""Turn an OSError within a block into a :class:`StoreError` that names the path and the reason."""
 
 
 class BusyError(Exception):
-    """Another process holds this lock: not an error, come back later."""
+    """Another process holds this lock: not an error, try again later."""
 
 
 def try_lock(path: Path) -> FileLock | None:
-    """Take a lock at once, or return None when another holder has it.
+    """Take a lock at once, or return None when another process has it.
 
     Args:
         path: The lock file; its directory must exist.
@@ -39,7 +52,7 @@ def locked(path: Path) -> Iterator[None]:
     """Hold a lock within a block.
 
     Raises:
-        BusyError: When another holder has it.
+        BusyError: When another process has it.
     """
     lock = try_lock(path)
     if lock is None:
@@ -51,7 +64,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether someone holds this lock now."""
+    """Return whether some process holds this lock now."""
     if not path.exists():
         return False
     lock = try_lock(path)
@@ -59,3 +72,107 @@ def is_held(path: Path) -> bool:
         return True
     lock.release()
     return False
+
+
+class ScratchDirectory:
+    """A process's own temporary directory inside a store."""
+
+    def __init__(self, parent: Path) -> None:
+        """Make it; those of dead processes are removed first.
+
+        Args:
+            parent: The directory in which scratch directories live.
+        """
+        # One thread may close it (the parent process is gone) while another is putting something in place: never at
+        # once, or half of a directory would be in place.
+        self._placing = threading.Lock()
+        self._closed = False
+        with storing(parent):
+            parent.mkdir(parents=True, exist_ok=True)
+            sweep(parent)
+            name = uuid.uuid4().hex
+            self._lock = FileLock(parent / f"{name}.lock", thread_local=False)
+            self._lock.acquire(timeout=SWEEP_PATIENCE)
+            self.path = parent / name
+            self.path.mkdir()
+
+    def close(self) -> None:
+        """Remove it with its content; a placement in progress is finished first, and none follows."""
+        with self._placing:
+            self._closed = True
+        shutil.rmtree(self.path, ignore_errors=True)
+        Path(self._lock.lock_file).unlink(missing_ok=True)
+        self._lock.release()
+
+    def new(self) -> Path:
+        """Return a path in it that does not exist yet."""
+        return self.path / uuid.uuid4().hex
+
+    def adopt(self, fresh: Path, target: Path) -> None:
+        """Put a file made in this directory in place, replacing what was there."""
+        with self._open_for(target), storing(target):
+            place_file(fresh, target)
+
+    def adopt_directory(self, fresh: Path, target: Path) -> None:
+        """Put a directory made in this directory in place; one that exists stays as it is."""
+        with self._open_for(target), storing(target):
+            place_directory(fresh, target)
+
+    @contextmanager
+    def _open_for(self, target: Path) -> Iterator[None]:
+        with self._placing:
+            if self._closed:
+                raise StoreError(f"cannot write {str(target)!r}: the store was closed meanwhile.")
+            yield
+
+    def write_file(self, target: Path, content: bytes) -> None:
+        """Write a whole file, replacing what was there.
+
+        Raises:
+            StoreError: When it cannot be written; nothing incomplete remains.
+        """
+        fresh = self.new()
+        try:
+            with storing(target):
+                fresh.write_bytes(content)
+                target.parent.mkdir(parents=True, exist_ok=True)
+            self.adopt(fresh, target)
+            with storing(target):
+                sync_directory(target.parent)
+        finally:
+            fresh.unlink(missing_ok=True)
+
+    @contextmanager
+    def directory(self, target: Path) -> Iterator[Path]:
+        """Yield a directory to write files into and put it in place at the end; one that exists stays as it is.
+
+        Raises:
+            StoreError: When it cannot be written; nothing incomplete remains.
+        """
+        fresh = self.new()
+        try:
+            with storing(target):
+                fresh.mkdir()
+                yield fresh
+            self.adopt_directory(fresh, target)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+
+def sweep(parent: Path) -> list[Path]:
+    """Remove the scratch directories whose owners are dead; return their paths."""
+    removed = []
+    for lock_file in sorted(parent.glob("*.lock")):
+        lock = FileLock(lock_file, thread_local=False)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            continue
+        directory = lock_file.with_suffix("")
+        if directory.exists():
+            shutil.rmtree(directory, ignore_errors=True)
+            removed.append(directory)
+        # Unlinked while held: whoever waits for this file sees that it is gone and makes a new one.
+        lock_file.unlink(missing_ok=True)
+        lock.release()
+    return removed

@@ -1,7 +1,7 @@
-"""Predictions in a store: one file a split, or, for an ensemble, only the list of its members.
+"""Predictions in a store: one file per split, or, for an ensemble, only the list of its members.
 
-A prediction's id does not name the splits it was made on, so that a task that gains a split keeps what it has: the
-missing file is added and the record rewritten. A file the record does not name does not exist.
+A prediction's id does not name the splits it was made on: when a task gains a split, the missing file is added and the
+record rewritten. A file that the record does not name is ignored.
 """
 
 from __future__ import annotations
@@ -15,22 +15,34 @@ from typing import Any
 
 from dubio.core.errors import CorruptFile, StoreError, UserError
 from dubio.core.predictions import Predictions, pool_members
-from dubio.core.specs import hash_file, identity
+from dubio.core.specs import identity
 from dubio.core.types import Split
 from dubio.formats import read_predictions as read_file
 from dubio.formats import write_predictions as write_file
-from dubio.store.atomic import Scratch, storing
-from dubio.store.layout import Layout, split_file
-from dubio.store.records import RECORD, SPEC, pretty, read_record, read_spec, seal, verify_file
+from dubio.store.locks import ScratchDirectory, storing
+from dubio.store.records import (
+    RECORD,
+    SPEC,
+    Layout,
+    file_facts,
+    json_bytes,
+    read_record,
+    read_spec,
+    seal,
+    split_file,
+    verify_file,
+)
 
 SplitKey = tuple[str, str]
 """Name and fingerprint of a split."""
 
 
 class PredictionWriter:
-    """Collects the files of one prediction in the scratch directory; leaving its block puts them in place together."""
+    """Collects the files of one prediction in the scratch directory; the end of its block stores them together."""
 
-    def __init__(self, layout: Layout, scratch: Scratch, spec: Mapping[str, Any], environment: Mapping[str, Any]):
+    def __init__(
+        self, layout: Layout, scratch: ScratchDirectory, spec: Mapping[str, Any], environment: Mapping[str, Any]
+    ) -> None:
         self._target = layout.directory("predictions", identity(spec))
         self._scratch, self._spec, self._environment = scratch, spec, dict(environment)
         self._fresh = scratch.new()
@@ -48,8 +60,7 @@ class PredictionWriter:
         with storing(self._target / name):
             write_file(path, predictions)
         self._files[name] = {
-            "sha256": hash_file(path),
-            "bytes": path.stat().st_size,
+            **file_facts(path),
             "split": split.name,
             "fingerprint": split.fingerprint,
             "kind": split.kind,
@@ -69,17 +80,17 @@ class PredictionWriter:
     def _commit(self) -> None:
         if not self._target.is_dir():
             with storing(self._target):
-                (self._fresh / SPEC).write_bytes(pretty(self._spec))
+                (self._fresh / SPEC).write_bytes(json_bytes(self._spec))
                 (self._fresh / RECORD).write_bytes(self._record({}))
             self._scratch.adopt_directory(self._fresh, self._target)
             return
-        known = read_record(self._target)["files"]
+        stored = read_record(self._target)["files"]
         for name in self._files:
             self._scratch.adopt(self._fresh / name, self._target / name)
-        self._scratch.write_file(self._target / RECORD, self._record(known))
+        self._scratch.write_file(self._target / RECORD, self._record(stored))
 
-    def _record(self, known: Mapping[str, Any]) -> bytes:
-        files = {**known, **self._files}
+    def _record(self, stored: Mapping[str, Any]) -> bytes:
+        files = {**stored, **self._files}
         return seal({
             "files": files,
             "bytes": sum(int(facts["bytes"]) for facts in files.values()),
@@ -89,20 +100,21 @@ class PredictionWriter:
         })
 
 
-def write_ensemble(layout: Layout, scratch: Scratch, spec: Mapping[str, Any]) -> str:
-    """Put an ensemble's list of members in its place; returns its id."""
+def write_ensemble(layout: Layout, scratch: ScratchDirectory, spec: Mapping[str, Any]) -> str:
+    """Store an ensemble's list of members; return its id."""
     pred_id = identity(spec)
-    scratch.write_directory(layout.directory("predictions", pred_id), {SPEC: pretty(spec)})
+    with scratch.directory(layout.directory("predictions", pred_id)) as fresh:
+        (fresh / SPEC).write_bytes(json_bytes(spec))
     return pred_id
 
 
 def members_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """The predictions an ensemble is made of; none for any other prediction."""
+    """Return the predictions that an ensemble consists of; none for any other prediction."""
     return tuple(spec.get("members", ()))
 
 
 def read_prediction(layout: Layout, pred_id: str, split: str, fingerprint: str) -> Predictions:
-    """The predictions on one split, compared with their record; an ensemble's are pooled from its members' files.
+    """Return the verified predictions on one split; an ensemble's are pooled from its members' files.
 
     Raises:
         CorruptFile: When a file is not what was written.
@@ -126,7 +138,7 @@ def read_prediction(layout: Layout, pred_id: str, split: str, fingerprint: str) 
 
 
 def missing_splits(layout: Layout, pred_id: str, splits: Sequence[SplitKey]) -> tuple[SplitKey, ...]:
-    """Which of these splits this prediction was not yet made on; nothing is hashed.
+    """Return those of these splits for which this prediction has no file; nothing is hashed.
 
     Raises:
         CorruptFile: When its specification or record is damaged.
@@ -136,15 +148,15 @@ def missing_splits(layout: Layout, pred_id: str, splits: Sequence[SplitKey]) -> 
         return tuple(splits)
     if members_of(read_spec(directory)):
         return ()
-    known = read_record(directory)["files"]
-    return tuple(split for split in splits if split_file(*split) not in known)
+    stored = read_record(directory)["files"]
+    return tuple(split for split in splits if split_file(*split) not in stored)
 
 
 def verify_prediction(layout: Layout, pred_id: str) -> None:
     """Compare every file of a prediction with its record.
 
     Raises:
-        CorruptFile: When anything of it is not what was written.
+        CorruptFile: When any of them is not what was written.
     """
     directory = layout.directory("predictions", pred_id)
     if members_of(read_spec(directory)):
@@ -153,9 +165,9 @@ def verify_prediction(layout: Layout, pred_id: str) -> None:
         verify_file(directory, name, facts)
 
 
-def strays(directory: Path) -> list[Path]:
-    """Files in a prediction's directory that its record does not name."""
-    known = {SPEC, RECORD}
+def stray_files(directory: Path) -> list[Path]:
+    """Return the files in a prediction's directory that its record does not name."""
+    expected = {SPEC, RECORD}
     if (directory / RECORD).exists():
-        known |= set(read_record(directory)["files"])
-    return [directory / name for name in sorted(os.listdir(directory)) if name not in known]
+        expected |= set(read_record(directory)["files"])
+    return [directory / name for name in sorted(os.listdir(directory)) if name not in expected]

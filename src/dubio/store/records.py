@@ -1,4 +1,4 @@
-"""Records: what is known of a stored directory, and whether its files are still what was written.
+"""Paths and records of a store: the directories, and whether their files are still what was written.
 
 ``record.json`` names every file of its directory with its SHA-256 and size, beside timings and environment, and carries
 the hash of itself under ``seal``. ``spec.json`` needs no entry: its hash is the directory's name.
@@ -6,52 +6,140 @@ the hash of itself under ``seal``. ``spec.json`` needs no entry: its hash is the
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import quote
 
 from dubio.core.errors import CorruptFile
-from dubio.core.specs import hash_file, identity
+from dubio.core.specs import check_id, hash_file, identity
+
+EntryKind = Literal["fits", "predictions"]
+
+LONGEST_SPLIT_NAME = 120
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The paths of a store at ``root``."""
+
+    root: Path
+
+    @property
+    def header(self) -> Path:
+        """The file that marks a store and holds its schema."""
+        return self.root / "store.json"
+
+    @property
+    def index(self) -> Path:
+        """The derived index."""
+        return self.root / "index.sqlite"
+
+    @property
+    def scratch(self) -> Path:
+        """Temporary directories of running processes."""
+        return self.root / "tmp"
+
+    @property
+    def locks(self) -> Path:
+        """One lock file per id."""
+        return self.root / "locks"
+
+    @property
+    def manifests(self) -> Path:
+        """One manifest per benchmark run."""
+        return self.root / "runs"
+
+    @property
+    def pictures(self) -> Path:
+        """Small copies of test images, one directory per split."""
+        return self.root / "pictures"
+
+    @property
+    def corrupt(self) -> Path:
+        """Damaged fits and predictions that were moved out of the way."""
+        return self.root / "corrupt"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Checkpoints of unfinished fits."""
+        return self.root / "checkpoints"
+
+    @property
+    def failures(self) -> Path:
+        """One record per failed id."""
+        return self.root / "failures"
+
+    def entries(self, kind: EntryKind) -> Path:
+        """Return the directory of all fits or of all predictions."""
+        return self.root / kind
+
+    def directory(self, kind: EntryKind, identifier: str) -> Path:
+        """Return the directory of one fit or prediction."""
+        return self.root / kind / check_id(identifier)
+
+    def checkpoint(self, fit_id: str) -> Path:
+        """Return the directory of one fit's checkpoint."""
+        return self.checkpoints / check_id(fit_id)
+
+    def failure(self, identifier: str) -> Path:
+        """Return the path of the record of one failure."""
+        return self.failures / f"{check_id(identifier)}.json"
+
+    def lock(self, identifier: str) -> Path:
+        """Return the lock file of one id."""
+        return self.locks / f"{check_id(identifier)}.lock"
+
+
+def split_file(split: str, fingerprint: str) -> str:
+    """Return the file name of a prediction on one split; a split's name may hold any character."""
+    safe = quote(split, safe="")
+    if len(safe) > LONGEST_SPLIT_NAME:
+        safe = f"{safe[:100]}~{hashlib.sha256(split.encode()).hexdigest()[:16]}"
+    return f"{safe}-{check_id(fingerprint)}.safetensors"
+
 
 SPEC = "spec.json"
 RECORD = "record.json"
 SEAL = "seal"
 
 
-def pretty(value: Any) -> bytes:
-    """A JSON document for people and machines: sorted, indented, no NaN."""
+def json_bytes(value: Any) -> bytes:
+    """Return an indented JSON document with sorted keys and no NaN."""
     text = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     return (text + "\n").encode("utf-8", "surrogatepass")
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON holds it: numpy scalars as numbers, tuples as lists, what is not finite as null."""
+def to_plain(value: Any) -> Any:
+    """Return a value as JSON holds it: numpy scalars as numbers, tuples as lists, NaN and infinities as null."""
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_plain(item) for item in value]
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
+        return to_plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
-def facts_of(path: Path) -> dict[str, Any]:
-    """What a record says of a file."""
+def file_facts(path: Path) -> dict[str, Any]:
+    """Return the entry of a file in a record: its SHA-256 and size."""
     return {"sha256": hash_file(path), "bytes": path.stat().st_size}
 
 
 def seal(record: Mapping[str, Any]) -> bytes:
-    """The bytes of a record, with the hash of itself."""
-    body = plain({name: value for name, value in record.items() if name != SEAL})
-    return pretty({**body, SEAL: identity(body)})
+    """Return the bytes of a record, with the hash of itself."""
+    body = to_plain({name: value for name, value in record.items() if name != SEAL})
+    return json_bytes({**body, SEAL: identity(body)})
 
 
 def read_json(path: Path) -> Any:
-    """A stored JSON file.
+    """Read a stored JSON file.
 
     Raises:
         CorruptFile: When it is missing or is not JSON.
@@ -65,7 +153,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_record(directory: Path) -> dict[str, Any]:
-    """The record of a stored directory.
+    """Return the record of a stored directory.
 
     Raises:
         CorruptFile: When it is missing, damaged or has been altered.
@@ -74,14 +162,14 @@ def read_record(directory: Path) -> dict[str, Any]:
     record = read_json(path)
     if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
         raise CorruptFile(f"{path}: not a record.")
-    found = record.pop(SEAL, None)
-    if found != identity(record):
+    sealed = record.pop(SEAL, None)
+    if sealed != identity(record):
         raise CorruptFile(f"{path}: its content is not what was written.")
     return record
 
 
 def read_spec(directory: Path) -> dict[str, Any]:
-    """The specification a stored directory is named after.
+    """Return the specification that a stored directory is named after.
 
     Raises:
         CorruptFile: When its hash is not the directory's name.
@@ -94,7 +182,7 @@ def read_spec(directory: Path) -> dict[str, Any]:
 
 
 def verify_file(directory: Path, name: str, facts: Mapping[str, Any]) -> None:
-    """Compare a stored file with its record without holding it in memory.
+    """Compare a stored file with its record without reading it into memory at once.
 
     Raises:
         CorruptFile: When it is missing or differs.

@@ -20,11 +20,10 @@ from torch import Tensor
 
 from dubio.core.errors import CorruptFile, UserError
 from dubio.core.specs import canonical, identity
-from dubio.store.atomic import Scratch, storing
 from dubio.store.checkpoints import FitCheckpoint
 from dubio.store.fits import read_fit, write_fit
-from dubio.store.layout import Layout
-from dubio.store.locks import try_lock
+from dubio.store.locks import ScratchDirectory, storing, try_lock
+from dubio.store.records import Layout
 from dubio.training.checkpoints import Checkpoint
 
 EVERY_SECONDS = 60.0
@@ -42,7 +41,7 @@ Arrays = Mapping[str, NDArray[Any]]
 class UnderWay:
     """The trainings of one call, each a member's, and of a member each a link of its recipe's chain."""
 
-    def __init__(self, layout: Layout, scratch: Scratch, call: Call, device: torch.device) -> None:
+    def __init__(self, layout: Layout, scratch: ScratchDirectory, call: Call, device: torch.device) -> None:
         """Make the handle; nothing is read or written yet."""
         self._layout, self._scratch, self._call, self._device = layout, scratch, call, device
 
@@ -138,7 +137,7 @@ def under_way(folder: str | Path | None, call: Callable[[], Call], device: str) 
         raise UserError(f"checkpoint: another process is using {name}; give another folder.")
     try:
         _check_call(path, asked, name)
-        scratch = Scratch(path / TMP)
+        scratch = ScratchDirectory(path / TMP)
         try:
             scratch.write_file(path / CALL, canonical(asked))
             yield UnderWay(Layout(path), scratch, asked, torch.device(device))

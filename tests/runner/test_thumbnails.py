@@ -1,17 +1,14 @@
+"""Thumbnails: a PNG of the same pixels, or of the means of blocks."""
+
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from dubio.core.errors import StoreError
 from dubio.runner.gallery import thumbnail
-from dubio.store import Store
-
-SPLIT = "ab" * 32
 
 
 def decoded(png: bytes) -> np.ndarray:
@@ -37,17 +34,3 @@ def test_a_very_long_image_keeps_a_pixel() -> None:
     small = decoded(thumbnail(np.full((2, 1000, 3), 7, dtype=np.uint8)))
     assert small.shape == (1, 63, 3)
     assert (small == 7).all()
-
-
-def test_pictures_are_kept_by_split_and_row_and_strangers_are_passed_over(tmp_path: Path) -> None:
-    one, other = (thumbnail(np.full((2, 2, 1), grey, dtype=np.uint8)) for grey in (1, 2))
-    with Store.open(tmp_path / "store") as store:
-        store.write_pictures(SPLIT, {3: one, 10: other})
-        store.write_pictures(SPLIT, {3: other})
-        folder = tmp_path / "store" / "pictures" / SPLIT
-        (folder / "note.png").write_bytes(one)
-        (folder / "7.png").write_bytes(b"<svg>")
-        assert store.read_pictures(SPLIT) == {3: one, 10: other}
-        assert store.read_pictures("cd" * 32) == {}
-        with pytest.raises(StoreError):
-            store.read_pictures("../../elsewhere")

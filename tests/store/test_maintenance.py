@@ -11,9 +11,8 @@ import pytest
 from dubio.core.errors import CorruptFile, StoreError, UserError
 from dubio.core.specs import identity
 from dubio.store import Store
-from dubio.store.exporting import export
-from dubio.store.sweeping import litter, referenced, remove, unreferenced, verify
-from tests.store.stored_things import FIT, SPEC, predicted, split, write_fit, write_prediction
+from dubio.store.maintenance import export, litter, referenced, remove, unreferenced, verify
+from tests.store.helpers import FIT, SPEC, predicted, split, write_fit, write_prediction
 
 CHILD = {**SPEC, "start": FIT, "seed": 5}
 
@@ -61,7 +60,7 @@ def test_litter_is_found_by_reason(store, kept):
     (store.layout.corrupt / "fits-1").mkdir()
     (store.layout.scratch / "dead").mkdir()
     (store.layout.scratch / "dead.lock").touch()
-    wanted = {"checkpoint of no fit under way", "failure mended", "stray file", "corrupt", "temporary"}
+    wanted = {"stale checkpoint", "resolved failure", "stray file", "corrupt", "temporary"}
     assert {row.reason for row in litter(store)} == wanted
     remove(store, litter(store))
     assert litter(store) == ()

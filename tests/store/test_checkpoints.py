@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from dubio.store import Store
-from tests.store.stored_things import FIT, SPEC
+from tests.store.helpers import FIT, SPEC
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import pytest
 
 from dubio.core import files
 from dubio.core.errors import StoreError
-from dubio.store.atomic import Scratch
+from dubio.store.locks import ScratchDirectory
 
 NAMES = ["a", "b", "c"]
 
 
-def made(scratch: Scratch) -> Path:
+def made(scratch: ScratchDirectory) -> Path:
     fresh = scratch.new()
     fresh.mkdir()
     for name in NAMES:
@@ -25,7 +25,7 @@ def made(scratch: Scratch) -> Path:
 def test_a_directory_being_put_in_place_is_whole_when_the_store_is_closed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scratch = Scratch(tmp_path / "tmp")
+    scratch = ScratchDirectory(tmp_path / "tmp")
     closing = threading.Thread(target=scratch.close)
     sync = files.sync_directory
 
@@ -43,7 +43,7 @@ def test_a_directory_being_put_in_place_is_whole_when_the_store_is_closed(
 
 
 def test_nothing_is_put_in_place_after_closing(tmp_path: Path) -> None:
-    scratch = Scratch(tmp_path / "tmp")
+    scratch = ScratchDirectory(tmp_path / "tmp")
     scratch.close()
     scratch.path.mkdir()
     fresh = made(scratch)

@@ -1,0 +1,264 @@
+"""Maintenance of a store: verify it, find and remove what nothing needs, export runs.
+
+An export is a directory that is itself a store, or an archive of one. Only regular files go in, under relative names
+built from ids and checked names, so that no archive of ours can write outside the directory it is unpacked in. Times
+and owners are left out: the same runs give the same archive.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Literal
+
+from dubio.core.errors import CorruptFile, StoreError, UserError
+from dubio.core.files import atomic_directory, open_atomic
+from dubio.core.specs import ID
+from dubio.store.locks import is_held, storing, sweep
+from dubio.store.predictions import members_of, stray_files
+from dubio.store.records import EntryKind
+from dubio.store.store import Store
+
+ENTRY_KINDS: tuple[EntryKind, ...] = ("fits", "predictions")
+
+Reason = Literal["temporary", "corrupt", "stale checkpoint", "stray file", "resolved failure", "unreferenced"]
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The earliest time a zip archive can hold."""
+
+
+@dataclass(frozen=True)
+class Litter:
+    """A file or directory that may be removed, and the reason."""
+
+    path: Path
+    reason: Reason
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A fit, prediction or manifest that is not what was written; of a benchmark run, the id is its name."""
+
+    kind: EntryKind | Literal["runs"]
+    id: str
+    error: str
+
+    def to_json(self) -> dict[str, str]:
+        """Return plain values; the key of the kind is older than its name."""
+        return {"room": self.kind, "id": self.id, "error": self.error}
+
+
+# --- verifying ------------------------------------------------------------------------------------------------------
+
+
+def verify(store: Store) -> tuple[Damage, ...]:
+    """Compare every file of a store with its record; change nothing."""
+    damages = []
+    for kind in ENTRY_KINDS:
+        for identifier in store.ids(kind):
+            try:
+                store.verify(kind, identifier)
+            except CorruptFile as fault:
+                damages.append(Damage(kind, identifier, str(fault)))
+    return (*damages, *damaged_manifests(store))
+
+
+def damaged_manifests(store: Store) -> tuple[Damage, ...]:
+    """Return the benchmark runs whose manifest cannot be read."""
+    damages = []
+    for name in store.manifests():
+        try:
+            store.manifest(name)
+        except CorruptFile as fault:
+            damages.append(Damage("runs", name, str(fault)))
+    return tuple(damages)
+
+
+# --- removing -------------------------------------------------------------------------------------------------------
+
+
+def litter(store: Store) -> tuple[Litter, ...]:
+    """Return the remains of dead processes and of replaced damage: none of it is a result."""
+    layout = store.layout
+    rows: list[tuple[Path, Reason]] = []
+    for lock in _listed(layout.scratch, "*.lock"):
+        if lock.with_suffix("").is_dir() and not is_held(lock):
+            rows.append((lock.with_suffix(""), "temporary"))
+    rows += [(path, "corrupt") for path in _listed(layout.corrupt)]
+    for path in _listed(layout.checkpoints):
+        if not ID.fullmatch(path.name) or store.has_fit(path.name):
+            rows.append((path, "stale checkpoint"))
+    for path in _listed(layout.failures, "*.json"):
+        if ID.fullmatch(path.stem) and store.has_fit(path.stem):
+            rows.append((path, "resolved failure"))
+    for directory in _listed(layout.entries("predictions")):
+        try:
+            rows += [(path, "stray file") for path in stray_files(directory)]
+        except CorruptFile:
+            continue  # `verify` reports it, and the next run makes it again
+    return tuple(Litter(path, reason, _size(path)) for path, reason in rows)
+
+
+def unreferenced(store: Store) -> tuple[Litter, ...]:
+    """Return the fits, predictions, checkpoints and pictures that no manifest of a benchmark run needs."""
+    needed = referenced(store, store.manifests())
+    paths = [
+        store.layout.directory(kind, identifier)
+        for kind in ENTRY_KINDS
+        for identifier in store.ids(kind)
+        if identifier not in needed[kind]
+    ]
+    paths += [path for path in _listed(store.layout.checkpoints) if not store.has_fit(path.name)]
+    pictured = pictured_splits(store, store.manifests())
+    paths += [path for path in _listed(store.layout.pictures) if path.name not in pictured]
+    return tuple(Litter(path, "unreferenced", _size(path)) for path in paths)
+
+
+def referenced(store: Store, manifests: Iterable[str]) -> dict[EntryKind, set[str]]:
+    """Return the fits and predictions that these runs consist of, with members of ensembles and tuning trials."""
+    fits: set[str] = set()
+    predictions: set[str] = set()
+    for name in manifests:
+        manifest = store.manifest(name)
+        for run in manifest["runs"]:
+            predictions |= {run["id"], *members_of(run["spec"])}
+            fits |= set(run["fits"])
+        for tuned in manifest.get("tuning", ()):
+            fits |= {trial["fit"] for trial in tuned["trials"]}
+    for fit_id in sorted(fits):
+        fits |= _ancestors(store, fit_id)
+    return {"fits": fits, "predictions": predictions}
+
+
+def pictured_splits(store: Store, manifests: Iterable[str]) -> set[str]:
+    """Return the fingerprints of the splits of these runs, under which pictures of their examples are stored."""
+    tasks = [task for name in manifests for task in store.manifest(name)["tasks"]]
+    fingerprints = {split["fingerprint"] for task in tasks for split in task.get("splits", ())}
+    return {fingerprint for fingerprint in fingerprints if ID.fullmatch(fingerprint)}
+
+
+def remove(store: Store, rows: Iterable[Litter]) -> int:
+    """Remove these; return the number of bytes freed.
+
+    Raises:
+        StoreError: While a run is in progress, which may be about to use what looks unneeded.
+    """
+    if any(is_held(path) for path in _listed(store.layout.locks, "*.lock")):
+        raise StoreError(f"a run is under way in {str(store.path)!r}; remove nothing until it has ended.")
+    freed = 0
+    for row in rows:
+        with storing(row.path):
+            if row.path.is_dir():
+                doomed = store.scratch.new()  # renamed first: gone at once or not at all
+                os.rename(row.path, doomed)
+                shutil.rmtree(doomed)
+            else:
+                row.path.unlink(missing_ok=True)
+        freed += row.bytes
+    sweep(store.layout.scratch)
+    for path in _listed(store.layout.locks, "*.lock"):
+        path.unlink(missing_ok=True)
+    return freed
+
+
+def _ancestors(store: Store, fit_id: str) -> set[str]:
+    """Return the fit that a fit was started from, that one's, and so on."""
+    ancestors: set[str] = set()
+    while store.has_fit(fit_id) and (start := store.spec("fits", fit_id)["start"]) is not None:
+        ancestors.add(start)
+        fit_id = start
+    return ancestors
+
+
+def _listed(directory: Path, pattern: str = "*") -> list[Path]:
+    return sorted(directory.glob(pattern)) if directory.is_dir() else []
+
+
+def _size(path: Path) -> int:
+    if path.is_dir():
+        return sum(item.stat().st_size for item in path.rglob("*") if item.is_file())
+    return path.stat().st_size if path.exists() else 0
+
+
+# --- exporting ------------------------------------------------------------------------------------------------------
+
+
+def export(store: Store, names: Sequence[str], target: Path) -> tuple[Path, ...]:
+    """Copy runs with all their fits, predictions and pictures.
+
+    Args:
+        store: The store that holds them.
+        names: The names of their manifests, in full.
+        target: A path that ends in ``.zip`` or ``.tar``, or a directory that does not exist yet.
+
+    Returns:
+        The relative paths of the copied files.
+
+    Raises:
+        UserError: When the target exists.
+        CorruptFile: When a file to be exported is not what was written.
+        StoreError: When the target cannot be written.
+    """
+    if target.exists():
+        raise UserError(f"{str(target)!r} exists already; name a new file or directory.")
+    files = tuple(_files_of_runs(store, names))
+    with storing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.suffix in (".zip", ".tar"):
+            with open_atomic(target) as sink:
+                (_write_zip if target.suffix == ".zip" else _write_tar)(store.path, files, sink)
+        else:
+            with atomic_directory(target) as directory:
+                _copy(store.path, files, directory)
+    return files
+
+
+def _files_of_runs(store: Store, names: Sequence[str]) -> Iterable[Path]:
+    """Yield every file of these runs, relative to the store, sorted; each fit and prediction is verified first."""
+    paths = [store.layout.header, *(store.layout.manifests / f"{name}.json" for name in names)]
+    for kind, identifiers in referenced(store, names).items():
+        for identifier in sorted(identifiers):
+            directory = store.layout.directory(kind, identifier)
+            if not directory.is_dir():
+                continue  # of a run that failed; its manifest says so
+            store.verify(kind, identifier)
+            paths += sorted(path for path in directory.iterdir() if path.is_file() and not path.is_symlink())
+    for fingerprint in sorted(pictured_splits(store, names)):
+        paths += _listed(store.layout.pictures / fingerprint, "*.png")
+    for path in paths:
+        relative = path.relative_to(store.path)
+        if ".." in relative.parts:
+            raise StoreError(f"{str(path)!r} lies outside the store.")
+        yield relative
+
+
+def _copy(root: Path, files: Iterable[Path], target: Path) -> None:
+    for relative in files:
+        (target / relative).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / relative, target / relative)
+
+
+def _write_zip(root: Path, files: Iterable[Path], target: BinaryIO) -> None:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for relative in files:
+            entry = zipfile.ZipInfo(str(PurePosixPath(relative)), EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            with archive.open(entry, "w", force_zip64=True) as sink, (root / relative).open("rb") as source:
+                shutil.copyfileobj(source, sink)
+
+
+def _write_tar(root: Path, files: Iterable[Path], target: BinaryIO) -> None:
+    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for relative in files:
+            content = (root / relative).read_bytes()
+            entry = tarfile.TarInfo(str(PurePosixPath(relative)))
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))

@@ -1,0 +1,342 @@
+"""The store: every fit and prediction under the hash of its specification, and the manifests of benchmark runs.
+
+A store is a directory with ``store.json`` (its schema), ``fits/``, ``predictions/``, ``checkpoints/``, ``runs/``
+(manifests), ``failures/``, ``pictures/`` and ``index.sqlite``, which is derived. :class:`Store` is the way in;
+:mod:`dubio.store.fits` and :mod:`dubio.store.predictions` know the files of a fit and of a prediction.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
+from dubio.core.predictions import Predictions
+from dubio.core.specs import ID, check_id
+from dubio.store import fits as fit_files
+from dubio.store import predictions as prediction_files
+from dubio.store.checkpoints import FitCheckpoint
+from dubio.store.fits import StoredFit, Tensors
+from dubio.store.locks import BusyError, ScratchDirectory, is_held, locked, storing
+from dubio.store.predictions import PredictionWriter, SplitKey
+from dubio.store.records import EntryKind, Layout, json_bytes, read_json, read_record, read_spec
+
+SCHEMA = 1
+"""Raised by hand when a store written by this dubio can no longer be read by an older one."""
+
+MANIFEST_LISTS = ("tasks", "methods", "runs", "failures")
+"""The lists of every manifest."""
+
+PNG = b"\x89PNG\r\n\x1a\n"
+"""The first bytes of a PNG file; other files are not pictures of a store."""
+
+
+class Store:
+    """A directory of fits and predictions, shared by any number of processes.
+
+    Open it with :meth:`open`. Reading needs nothing more; writing makes a scratch directory, which :meth:`close` (or
+    leaving the ``with`` block) removes.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self._scratch: ScratchDirectory | None = None
+
+    # --- opening and closing ----------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(cls, path: Path | str, create: bool = True) -> Store:
+        """Open the store at a path, making an empty one where there is none.
+
+        Args:
+            path: Its directory.
+            create: Whether to make it.
+
+        Raises:
+            StoreError: When it is not a store, is of a newer schema, or cannot be written.
+        """
+        layout = Layout(Path(path).absolute())
+        if not layout.header.exists():
+            if not create:
+                raise StoreError(f"there is no dubio store at {str(path)!r}.")
+            _create_header(layout)
+        _check_header(layout)
+        return cls(layout)
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+        return self.layout.root
+
+    @property
+    def scratch(self) -> ScratchDirectory:
+        """This process's scratch directory, made when first needed."""
+        if self._scratch is None:
+            self._scratch = ScratchDirectory(self.layout.scratch)
+            with storing(self.layout.locks):
+                self.layout.locks.mkdir(exist_ok=True)
+        return self._scratch
+
+    def close(self) -> None:
+        """Remove this process's scratch directory."""
+        if self._scratch is not None:
+            self._scratch.close()
+            self._scratch = None
+
+    # --- fits -------------------------------------------------------------------------------------------------------
+
+    def has_fit(self, fit_id: str) -> bool:
+        """Return whether there is a fit of that id; its content is verified when it is read."""
+        return self.layout.directory("fits", fit_id).is_dir()
+
+    def write_fit(self, spec: Mapping[str, Any], tensors: Tensors, encoder: Any, record: Mapping[str, Any]) -> str:
+        """Store a fit, remove its failure and its checkpoint, and return its id."""
+        fit_id = fit_files.write_fit(self.layout, self.scratch, spec, tensors, encoder, record)
+        self.forget_failure(fit_id)
+        self.checkpoint(fit_id).remove()
+        return fit_id
+
+    def read_fit(self, fit_id: str) -> StoredFit:
+        """Return a fit, every file of it verified.
+
+        Raises:
+            CorruptFile: When it is missing or is not what was written.
+        """
+        return fit_files.read_fit(self.layout, fit_id)
+
+    def checkpoint(self, fit_id: str, every_seconds: float = 600.0) -> FitCheckpoint:
+        """Return the checkpoint of an unfinished fit."""
+        return FitCheckpoint(self.layout, self.scratch, fit_id, every_seconds)
+
+    # --- predictions ------------------------------------------------------------------------------------------------
+
+    def prediction_writer(self, spec: Mapping[str, Any], environment: Mapping[str, Any]) -> PredictionWriter:
+        """Return a writer that collects the predictions on several splits and stores them together."""
+        return PredictionWriter(self.layout, self.scratch, spec, environment)
+
+    def write_ensemble(self, spec: Mapping[str, Any]) -> str:
+        """Store an ensemble's list of members; return its id."""
+        return prediction_files.write_ensemble(self.layout, self.scratch, spec)
+
+    def read_predictions(self, pred_id: str, split_name: str, fingerprint: str) -> Predictions:
+        """Return the predictions on one split; an ensemble's are pooled from its members' files.
+
+        Raises:
+            CorruptFile: When a file is not what was written.
+            StoreError: When there is no such prediction, or none on that split.
+        """
+        return prediction_files.read_prediction(self.layout, pred_id, split_name, fingerprint)
+
+    def missing_splits(self, pred_id: str, splits: Sequence[SplitKey]) -> tuple[SplitKey, ...]:
+        """Return the (name, fingerprint) pairs for which this prediction has no file."""
+        return prediction_files.missing_splits(self.layout, pred_id, splits)
+
+    # --- both -------------------------------------------------------------------------------------------------------
+
+    def ids(self, kind: EntryKind) -> tuple[str, ...]:
+        """Return the ids of all fits or of all predictions, sorted."""
+        directory = self.layout.entries(kind)
+        return tuple(sorted(filter(ID.fullmatch, os.listdir(directory)))) if directory.is_dir() else ()
+
+    def spec(self, kind: EntryKind, identifier: str) -> dict[str, Any]:
+        """Return the specification of a fit or prediction.
+
+        Raises:
+            CorruptFile: When its hash is not its id.
+        """
+        return read_spec(self.layout.directory(kind, identifier))
+
+    def record(self, identifier: str) -> dict[str, Any]:
+        """Return timings, environment and bytes of a fit or prediction; of an ensemble, summed over its members.
+
+        Raises:
+            StoreError: When there is nothing of that id.
+        """
+        if self.has_fit(identifier):
+            return read_record(self.layout.directory("fits", identifier))
+        directory = self.layout.directory("predictions", identifier)
+        if not directory.is_dir():
+            raise StoreError(f"the store {str(self.path)!r} has no fit or prediction {identifier}.")
+        members = prediction_files.members_of(read_spec(directory))
+        if not members:
+            return read_record(directory)
+        records = [self.record(member) for member in members]
+        return {
+            "members": list(members),
+            "bytes": sum(record["bytes"] for record in records),
+            "seconds": sum(record["seconds"] for record in records),
+            "examples": records[0]["examples"],
+            "environment": records[0]["environment"],
+            "files": {},
+        }
+
+    def verify(self, kind: EntryKind, identifier: str) -> None:
+        """Compare every file of a fit or prediction with its record.
+
+        Raises:
+            CorruptFile: When any of them is not what was written.
+        """
+        check = fit_files.verify_fit if kind == "fits" else prediction_files.verify_prediction
+        check(self.layout, identifier)
+
+    def set_aside(self, kind: EntryKind, identifier: str) -> Path | None:
+        """Move a damaged fit or prediction out of the way so that it is made again.
+
+        It is verified once more under its lock: another process may have replaced it in between.
+
+        Returns:
+            Its new path, or None when it is intact by now or another process is working on it.
+        """
+        source = self.layout.directory(kind, identifier)
+        target = self.layout.corrupt / f"{kind}-{identifier}-{uuid.uuid4().hex[:8]}"
+        try:
+            with self.lock(identifier):
+                try:
+                    self.verify(kind, identifier)
+                except CorruptFile:
+                    with storing(target):
+                        self.layout.corrupt.mkdir(exist_ok=True)
+                        if not source.is_dir():
+                            return None
+                        os.rename(source, target)
+                        return target
+        except BusyError:
+            pass
+        return None
+
+    def lock(self, identifier: str) -> AbstractContextManager[None]:
+        """Hold the lock of an id within a block; raise BusyError at once when another process has it."""
+        self.scratch  # noqa: B018  makes the directory of the locks
+        return locked(self.layout.lock(identifier))
+
+    def is_locked(self, identifier: str) -> bool:
+        """Return whether some process is making this now."""
+        return is_held(self.layout.lock(identifier))
+
+    # --- failures ---------------------------------------------------------------------------------------------------
+
+    def write_failure(self, identifier: str, failure: Mapping[str, Any]) -> None:
+        """Record a failure; it is replaced or removed when the fit or prediction is tried again."""
+        self.scratch.write_file(self.layout.failure(identifier), json_bytes(failure))
+
+    def forget_failure(self, identifier: str) -> None:
+        """Remove the record of a failure, if there is one."""
+        self.layout.failure(identifier).unlink(missing_ok=True)
+
+    def failures(self) -> tuple[dict[str, Any], ...]:
+        """Return every recorded failure, by id."""
+        paths = sorted(self.layout.failures.glob("*.json")) if self.layout.failures.is_dir() else []
+        return tuple(read_json(path) for path in paths)
+
+    # --- manifests of benchmark runs --------------------------------------------------------------------------------
+
+    def write_manifest(self, manifest: Mapping[str, Any], key: str) -> Path:
+        """Write the manifest of a benchmark run as ``runs/<name>-<id8>.json``.
+
+        Args:
+            manifest: The manifest.
+            key: The hash of the run's content; its first eight digits name the file.
+        """
+        path = self.layout.manifests / f"{manifest['name']}-{key[:8]}.json"
+        self.scratch.write_file(path, json_bytes(manifest))
+        return path
+
+    def manifests(self) -> tuple[str, ...]:
+        """Return the names of all benchmark runs in this store, sorted."""
+        directory = self.layout.manifests
+        return tuple(sorted(path.stem for path in directory.glob("*.json"))) if directory.is_dir() else ()
+
+    def full_name(self, name: str) -> str:
+        """Return the full name of a run, given that name or a beginning that fits one alone (``quick``).
+
+        Raises:
+            UserError: When no run, or more than one, fits.
+        """
+        names = self.manifests()
+        fitting = [name] if name in names else [item for item in names if item.startswith(name)]
+        if len(fitting) > 1:
+            raise UserError(f"run {name!r} may be any of: {', '.join(fitting)}. Name one in full.")
+        if not fitting:
+            raise UnknownName(f"run in {str(self.path)!r}", name, names)
+        return fitting[0]
+
+    def manifest(self, name: str | Path) -> dict[str, Any]:
+        """Return a manifest by its name (``quick-1a2b3c4d``), by a beginning that fits one alone, or by its path.
+
+        Raises:
+            UserError: When no run, or more than one, fits.
+            CorruptFile: When the file is not a manifest.
+        """
+        path = Path(name)
+        if path.suffix != ".json" or not path.is_file():
+            path = self.layout.manifests / f"{self.full_name(str(name))}.json"
+        manifest = read_json(path)
+        if not isinstance(manifest, dict) or not all(isinstance(manifest.get(key), list) for key in MANIFEST_LISTS):
+            raise CorruptFile(f"{path}: not the manifest of a run.")
+        return manifest
+
+    # --- pictures ---------------------------------------------------------------------------------------------------
+
+    def write_pictures(self, fingerprint: str, pictures: Mapping[int, bytes]) -> None:
+        """Store small copies of test images, so that a report can show them when the data set is no longer at hand.
+
+        Args:
+            fingerprint: Fingerprint of the split: its rows never change, so an existing picture stays.
+            pictures: Row → PNG.
+        """
+        for row, content in pictures.items():
+            path = self.layout.pictures / check_id(fingerprint) / f"{row}.png"
+            if not path.exists():
+                self.scratch.write_file(path, content)
+
+    def read_pictures(self, fingerprint: str) -> dict[int, bytes]:
+        """Return the pictures of a split by row, empty where there are none; files that are not PNG are ignored."""
+        directory = self.layout.pictures / check_id(fingerprint)
+        names = sorted(os.listdir(directory)) if directory.is_dir() else []
+        rows = [name[:-4] for name in names if name.endswith(".png") and name[:-4].isascii() and name[:-4].isdigit()]
+        contents = {int(row): (directory / f"{row}.png").read_bytes() for row in rows}
+        return {row: content for row, content in contents.items() if content.startswith(PNG)}
+
+
+def _create_header(layout: Layout) -> None:
+    """Make an empty directory a store, or raise a StoreError when it holds something else or cannot be written."""
+    with storing(layout.root):
+        layout.root.mkdir(parents=True, exist_ok=True)
+        others = sorted(name for name in os.listdir(layout.root) if name not in ("store.json", "tmp"))
+        if others and not layout.header.exists():
+            raise StoreError(
+                f"{str(layout.root)!r} is not a dubio store (it has no store.json) and is not empty: "
+                f"it holds {others[0]!r}. Name an empty or a new directory."
+            )
+        scratch = ScratchDirectory(layout.scratch)
+    try:
+        scratch.write_file(layout.header, json_bytes({"dubio": "store", "schema": SCHEMA}))
+    finally:
+        scratch.close()
+
+
+def _check_header(layout: Layout) -> None:
+    """Raise a StoreError when the header is damaged or of a newer schema."""
+    try:
+        header = read_json(layout.header)
+        schema = int(header["schema"])
+    except (CorruptFile, KeyError, TypeError, ValueError) as fault:
+        raise StoreError(f"{str(layout.header)!r} cannot be read: {fault}") from fault
+    if schema > SCHEMA:
+        raise StoreError(
+            f"the store {str(layout.root)!r} has schema {schema}; this dubio reads up to {SCHEMA}. "
+            "Use a newer dubio, or another --store."
+        )
