@@ -74,7 +74,7 @@ def test_wheel_holds_what_is_not_python(wheel: Path) -> None:
     beside = {path for path in (ROOT / "src" / "dubio").rglob("*") if path.is_file() and path.suffix != ".pyc"}
     assert {path.relative_to(ROOT / "src").as_posix() for path in beside} <= names
     assert "dubio/py.typed" in names
-    assert "dubio/benchmarks/quick.toml" in names
+    assert "dubio/studies/quick/benchmark.toml" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
 
 

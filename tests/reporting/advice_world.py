@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dubio.reporting import Results
 from dubio.reporting.aggregate import Score
 from dubio.reporting.cost import Cost
-from dubio.reporting.manifest import Manifest, MethodView, RunView, SplitView, TaskView
+from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
 from dubio.reporting.measures import RANKED_BY, detection_name
+from dubio.reporting.results import Results
 
 TITLES = {
     "deterministic": ("Deterministic", 1, 0),
@@ -64,7 +64,7 @@ def made(tasks: list[TaskView], values: dict[tuple[str, str, str], dict[str, tup
         for name in names
     }
     curves: Any = {(t.key, name): (object(),) for t in tasks for name in names}
-    view = Manifest("made", {}, tuple(tasks), methods, (RunView("r", tasks[0].key, names[0], 0, None, ()),), ())
+    view = Manifest("made", {}, tuple(tasks), methods, (MethodRun("r", tasks[0].key, names[0], 0, None, ()),), ())
     better: Any = {RANKED_BY: "lower", AUROC: "higher", "accuracy": "higher"}
     return Results(
         manifest=view, scores=tuple(scores), curves=curves, losses={}, costs=costs, better=better, not_ranked={},

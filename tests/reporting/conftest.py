@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dubio.reporting import Results, score_run
+from dubio.reporting.results import Results
+from dubio.reporting.scores import score_run
 from tests.reporting.text_world import make_text_world
 from tests.reporting.world import FakeStore, make_world
 

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binomtest
 
-from dubio.cli.report import document
 from dubio.core.predictions import Predictions
 from dubio.referral.needed import Needed, units_needed
 from dubio.referral.policy import Policy
 from dubio.referral.units import graded_uncertainty, independent_uncertainties
-from dubio.reporting import Results, score_run
 from dubio.reporting.capacities import CAPACITY, Referred, capacity_of, referred_by
 from dubio.reporting.capacity_tables import capacity_grid, capacity_words
 from dubio.reporting.page import render
@@ -23,6 +21,8 @@ from dubio.reporting.promise_cells import promise_cells
 from dubio.reporting.promise_limits import needed_words, unpromised_words
 from dubio.reporting.promises import Observed
 from dubio.reporting.readings import readings_of
+from dubio.reporting.results import Results
+from dubio.reporting.scores import report_of, score_run
 from dubio.statistics.resampling import units_of
 from tests.reporting.screening_world import screening_world
 from tests.reporting.world import FakeStore, make_world
@@ -137,10 +137,10 @@ def test_the_table_and_the_sentence_of_a_split_say_what_became_of_it(found: Resu
 
 
 def test_the_page_and_the_document_follow_both_policies(found: Results) -> None:
-    page = render(found)
+    page = render(report_of(found))
     assert "A promise on how much is referred" in page
     assert "Away from home, “severe”" in page
-    written = document(found)["capacities"]
+    written = report_of(found).document()["capacities"]
     assert {(each["task"], each["method"]) for each in written} == {("eyes", "deterministic"), ("eyes", "mc-dropout")}
     assert [place["split"] for place in written[0]["places"]] == ["test", "poor", "severe"]
 
@@ -194,7 +194,7 @@ def test_without_a_calibration_split_the_part_says_so(results: Results) -> None:
     task = results.manifest.tasks[1]
     assert results.capacities[task.key] == {}
     assert "no calibration split" in unpromised_words(results, task)
-    page = render(replace(results, manifest=replace(results.manifest, tasks=(task,))))
+    page = render(report_of(replace(results, manifest=replace(results.manifest, tasks=(task,)))))
     assert "this task has no calibration split" in page
     assert "how much is referred" not in page
 
@@ -209,4 +209,4 @@ def test_too_few_examples_for_a_capacity_are_said_too(eyes: World, found: Result
     assert "No policy can be fitted" in unpromised_words(bare, task)
     perfect = replace(found, promises={"eyes": {}})
     assert unpromised_words(perfect, task).startswith("No error is promised")
-    assert "A promise on how much is referred" in render(perfect)
+    assert "A promise on how much is referred" in render(report_of(perfect))

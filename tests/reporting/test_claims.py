@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dubio.reporting import Results
-from dubio.reporting.claims import Claim, Evidence, claims
 from dubio.reporting.measures import RANKED_BY
-from dubio.reporting.sections import paper_part
+from dubio.reporting.results import Results
+from dubio.reporting.sections.legacy import claims_on_texts
+from dubio.studies.text.claims import Claim, Evidence, claims
 from tests.reporting.advice_world import AUROC, made, task
 
 
@@ -43,9 +43,9 @@ def test_claims_may_be_mixed_and_need_data() -> None:
     assert found.outcome == "mixed"
     assert found.tally == "two test sets: 1 for, 1 against, 0 undecided"
     assert claim(results, "BERT").outcome == "no data"
-    part = paper_part(results)
-    assert len(part["claims"]) == 1
-    assert any("BERT" in statement for statement in part["silent"])
+    tested = claims_on_texts(results)
+    assert len([each for each in tested if each.evidence]) == 1
+    assert any("BERT" in each.statement for each in tested if not each.evidence)
 
 
 def test_a_claim_that_most_test_sets_leave_open_is_supported_in_part() -> None:
@@ -77,4 +77,4 @@ def test_domains_near_a_coin() -> None:
 
 def test_other_inputs_are_not_measured_by_a_study_of_text() -> None:
     results = made([replace(task("a", 2), inputs="image")], {("a", "test", RANKED_BY): {"deterministic": (0.5, 0.6)}})
-    assert paper_part(results) == {}
+    assert not claims_on_texts(results)

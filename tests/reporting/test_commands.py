@@ -199,7 +199,7 @@ def test_several_runs_are_reported_together(kept: Kept, tmp_path: Path) -> None:
     assert any(each["circumstance"].startswith("Few classes") for each in found["advice"])
     page = (tmp_path / "report.html").read_text()
     assert "Runs reported together" in page
-    assert 'id="mended"' in page
+    assert 'id="as-published"' in page
     assert ",ece_as_published," in (tmp_path / "results.csv").read_text()
 
 

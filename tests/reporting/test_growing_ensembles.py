@@ -10,8 +10,8 @@ import pytest
 
 from dubio.core.predictions import Predictions, pool_members
 from dubio.core.registry import METRICS
-from dubio.reporting import Results
 from dubio.reporting.figures.growing import ACCURACY, NLL, sized_of
+from dubio.reporting.results import Results
 from dubio.reporting.sizes import grow_at_home, pools_of
 from tests.reporting.text_world import subject
 from tests.reporting.world import FakeStore
@@ -62,9 +62,9 @@ def test_the_whole_ensemble_of_the_figure_is_that_of_the_table(text_world: World
     assert set(panels) == {ACCURACY, NLL, "AUROC, novel", "AUROC, blur-5", "AUROC, noise-5"}
     places = {ACCURACY: ("test", "accuracy"), NLL: ("test", "calibrated_nll"), "AUROC, novel": ("novel", "ood_auroc")}
     for title, (split, metric) in places.items():
-        assert [series.look.ensemble for series in panels[title].series] == [True] * 3
+        assert [series.style.ensemble for series in panels[title].series] == [True] * 3
         cell = scored.cells["digits", split, "mc-dropout-ensemble", metric]
-        series = next(series for series in panels[title].series if series.look.title == "MC dropout ensemble")
+        series = next(series for series in panels[title].series if series.style.title == "MC dropout ensemble")
         assert series.mean[-1] == pytest.approx(cell.mean, abs=1e-5)
         single = scored.cells["digits", split, "mc-dropout", metric]
         assert series.mean[0] == pytest.approx(single.mean, abs=1e-5)

@@ -15,14 +15,15 @@ from dubio.core.predictions import Predictions
 from dubio.metrics.as_published import mirrored_rows, ood_auroc_as_published
 from dubio.metrics.calibration_error import ece
 from dubio.metrics.ranking import auroc
-from dubio.reporting import Results, score_run, with_as_published
 from dubio.reporting.aggregate import Score, aggregate
-from dubio.reporting.as_published import at_home, away, in_tested_order, kind_of, mended, mended_grid, mended_words
-from dubio.reporting.manifest import read_manifest
+from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.merging import merge
-from dubio.reporting.published_figures import agreement_grid, agreement_words, agreements, published_figures
-from dubio.reporting.sections import mended_part, parts_words
-from dubio.reporting.words import draws
+from dubio.reporting.results import Results
+from dubio.reporting.scores import report_of, score_run, with_as_published
+from dubio.reporting.wording import draws
+from dubio.studies.text.as_published import at_home, away, in_tested_order, kind_of, mended, mended_grid, mended_words
+from dubio.studies.text.published_figures import agreement_grid, agreement_words, agreements, published_figures
+from tests.reporting.helpers import blocks, texts
 from tests.reporting.world import FakeStore
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -46,7 +47,7 @@ def test_two_runs_of_different_tasks_are_one_report(world: World) -> None:
     whole = score_run(store, part(manifest, "screening", "reviews"))
     assert [task.key for task in results.manifest.tasks] == ["screening", "reviews"]
     assert set(results.scores) == set(whole.scores)
-    told = parts_words(results)
+    told = [text for text in texts(blocks(report_of(results), "setup")) if "preset" in text]
     assert told[0].startswith("a: preset paper, six methods on screening (mlp)")
     assert told[1].startswith("b: preset small")
 
@@ -217,5 +218,5 @@ def test_mending_is_told_with_kendalls_tau(world: World, results: Results) -> No
     assert all(head.unranked for head in table.columns)
     assert {cell.place for row in table.rows for cell in row.cells} == {"unranked"}
     assert set(found.scores) == set(few.scores)
-    assert mended_part(found)
-    assert mended_part(few) == []
+    assert blocks(report_of(found), "as-published")
+    assert not blocks(report_of(few), "as-published")

@@ -12,19 +12,21 @@ from sklearn import metrics as sk
 
 from dubio.core.predictions import join, pool_members
 from dubio.metrics.quantities import uncertainty
-from dubio.reporting import Results, score_run
 from dubio.reporting.away_tables import correlation_grid, elsewhere_grid, elsewhere_summary, every_quantity_grid
-from dubio.reporting.chapters import cost_grid, elsewhere, in_domain_grid
-from dubio.reporting.grids import Grid
+from dubio.reporting.chapters import cost_grid, elsewhere
 from dubio.reporting.measures import GAP, detection_name
 from dubio.reporting.over_tasks import across_table, across_tables, comparison_over, fields
 from dubio.reporting.placements import placements
+from dubio.reporting.results import Results
+from dubio.reporting.scores import report_of, score_run
+from dubio.reporting.sections.in_domain import in_domain_table
+from dubio.reporting.tables import Table
 from tests.reporting.world import METHODS, SEEDS, FakeStore, identifier, make_world
 
 World = tuple[FakeStore, dict[str, Any]]
 
 
-def column(grid: Grid, title: str, sub: str = "") -> dict[str, str]:
+def column(grid: Table, title: str, sub: str = "") -> dict[str, str]:
     place = next(k for k, c in enumerate(grid.columns) if c.title == title and (not sub or c.sub == sub))
     return {row.title: row.cells[place].sort for row in grid.rows}
 
@@ -35,7 +37,7 @@ def runs(world: World, task: str, method: str) -> list[str]:
 
 def test_in_domain_f1_is_scikit_learns(world: World, results: Results) -> None:
     store = world[0]
-    table = in_domain_grid(results, results.manifest.tasks[0])
+    table = in_domain_table(report_of(results).run, results.manifest.tasks[0])
     shown = column(table, "Macro F1")
     assert "Micro F1" not in [head.title for head in table.columns]  # one label an example: nothing but accuracy
     for name, title, *_ in METHODS:
@@ -114,12 +116,12 @@ def test_ranks_records_and_means_over_tasks(results: Results) -> None:
     table = across_table(results, field, "accuracy")
     ranks = np.mean([stats.rankdata(-row) for row in values], axis=0)
     for place, (_, title, *_) in enumerate(METHODS):
-        assert float(column(table.grid, "Mean rank")[title]) == pytest.approx(ranks[place], abs=1e-5)
+        assert float(column(table.table, "Mean rank")[title]) == pytest.approx(ranks[place], abs=1e-5)
         others = np.delete(values, place, axis=1)
         won, lost = (values[:, [place]] > others).sum(), (values[:, [place]] < others).sum()
-        row = next(row for row in table.grid.rows if row.title == title)
+        row = next(row for row in table.table.rows if row.title == title)
         assert row.cells[1].text == f"{won}/{others.size - won - lost}/{lost}"
-        assert float(column(table.grid, "Mean")[title]) == pytest.approx(values[:, place].mean(), abs=5e-4)
+        assert float(column(table.table, "Mean")[title]) == pytest.approx(values[:, place].mean(), abs=5e-4)
     expected = stats.friedmanchisquare(*values.T)
     assert f"χ² = {expected.statistic:.2f}" in table.words
 
@@ -159,8 +161,8 @@ def test_a_method_that_lacks_a_test_set_is_shown_but_not_ranked(results: Results
     scores = tuple(s for s in results.scores if not (s.method == "mc-dropout" and s.task == "screening"))
     field = next(field for field in fields(results) if field.setting == "in-domain")
     table = across_table(replace(results, scores=scores), field, "calibrated_nll")
-    assert column(table.grid, "Mean rank")["MC dropout"] == ""
-    assert column(table.grid, "reviews")["MC dropout"] != ""
+    assert column(table.table, "Mean rank")["MC dropout"] == ""
+    assert column(table.table, "reviews")["MC dropout"] != ""
     assert "missing somewhere: MC dropout" in table.words
 
 
@@ -176,9 +178,9 @@ def test_domains_are_pairs_and_novel_classes_a_set_each() -> None:
     assert {block.title for block in found.blocks} == {
         "digits → abroad", "screening → abroad", "reviews → elsewhere", "reviews → abroad"}  # fmt: skip
     table = next(t for t in across_tables(results) if t.title == "Cross-domain: AUROC")
-    assert float(column(table.grid, "digits → abroad")["Deterministic"]) == pytest.approx(0.5)
+    assert float(column(table.table, "digits → abroad")["Deterministic"]) == pytest.approx(0.5)
     gap = next(t for t in across_tables(results) if t.title == "Cross-domain: Gap")
-    assert "Mean rank" not in [head.title for head in gap.grid.columns]
+    assert "Mean rank" not in [head.title for head in gap.table.columns]
 
 
 def test_placements_average_to_the_area_and_vary_like_delongs() -> None:

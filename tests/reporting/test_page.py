@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from dubio.core.errors import UserError
+from dubio.reporting import write_report
 from dubio.core.files import write_file
-from dubio.reporting import Results, score_run, write_report
-from dubio.reporting.manifest import read_manifest
+from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.page import render
+from dubio.reporting.results import Results
+from dubio.reporting.scores import report_of, score_run
 from dubio.reporting.setup import card_rows
 from dubio.reporting.svg import for_page
 from tests.reporting.world import FakeStore, make_world
@@ -57,7 +59,7 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def page(results: Results) -> str:
-    return render(results)
+    return render(report_of(results))
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,7 @@ def evil_page() -> str:
             store.predictions[pred, EVIL] = store.predictions[pred, name]
     for record in store.records.values():
         record["environment"] = {EVIL: EVIL}
-    return render(score_run(store, manifest))
+    return render(report_of(score_run(store, manifest)))
 
 
 def test_the_page_parses_and_every_tag_is_closed(page: str) -> None:
@@ -165,7 +167,7 @@ def test_a_task_without_a_whole_run_says_so() -> None:
     store, manifest = make_world((0,))
     runs = [run for run in manifest["runs"] if run["task"] == "screening" and run["method"] == "deterministic"]
     manifest = {**manifest, "tasks": manifest["tasks"][1:], "runs": runs}
-    text = " ".join(Outline(render(score_run(store, manifest))).words)
+    text = " ".join(Outline(render(report_of(score_run(store, manifest)))).words)
     assert "No run of this task came to its end" in text
 
 
@@ -174,7 +176,7 @@ def test_one_seed_and_one_method_make_a_page() -> None:
     runs = [run for run in manifest["runs"] if run["method"] == "deterministic" and run["member"] == 0]
     manifest = {**manifest, "tasks": manifest["tasks"][1:2], "methods": manifest["methods"][:1], "failures": []}
     manifest["runs"] = [run for run in runs if run["task"] == "screening"]
-    text = " ".join(Outline(render(score_run(store, manifest))).words)
+    text = " ".join(Outline(render(report_of(score_run(store, manifest)))).words)
     assert "it is the only method" in text
     assert "(1 run)" in text
     assert "Nothing: every run of the plan is in this report." in text
@@ -200,11 +202,11 @@ def test_figures_in_the_page_keep_text_and_get_unique_ids() -> None:
 def test_the_report_is_written_whole_beside_its_table(world: World, results: Results, tmp_path: Path) -> None:
     out = tmp_path / "new" / "report"
     small = replace(results, manifest=replace(results.manifest, tasks=results.manifest.tasks[1:2]))
-    path = write_report(*world, out, results=small)
+    path = write_report(report_of(small), out)
     assert path == out / "report.html"
     assert sorted(item.name for item in out.iterdir()) == ["report.html", "results.csv"]
     first = path.read_bytes()
-    assert write_report(*world, out, results=small).read_bytes() == first
+    assert write_report(report_of(small), out).read_bytes() == first
     assert first.rstrip().endswith(b"</html>")
 
 

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +13,16 @@ from dubio.metrics.decomposition import decompose
 from dubio.metrics.quantities import predictive_entropy
 from dubio.referral import NoGuarantee, fit_risk_policy
 from dubio.referral.units import graded_uncertainty
-from dubio.reporting import Results, score_run, write_figures
 from dubio.reporting.across import caution, comparison_of
 from dubio.reporting.chapters import promise_grid
 from dubio.reporting.figures.catalogue import plates, plates_across
-from dubio.reporting.figures.drawn_from import Subject, entropies_of, operating_of, tempered_of, worth_of
+from dubio.reporting.figures.drawn_from import Subject, entropies_of, operating_of, worth_of
 from dubio.reporting.page import render
 from dubio.reporting.promise_cells import promise_cells
 from dubio.reporting.promises import exact_interval, target_of
+from dubio.reporting.results import Results
+from dubio.reporting.scores import report_of, score_run
+from dubio.reporting.sections.in_domain import temperature
 from dubio.statistics.ensemble_equivalent import equivalent, growth_curve
 from dubio.statistics.nemenyi import critical_difference
 from tests.reporting.world import FakeStore, make_world
@@ -138,13 +138,14 @@ def test_without_a_calibration_split_nothing_is_promised(results: Results) -> No
         assert not results.promises[task.key]
         assert promise_grid(results, task) is None
         assert operating_of(Subject(results, task)) == []
-    assert "Asked of the first run" not in render(replace(results, manifest=replace(results.manifest, tasks=(task,))))
+    alone = replace(results, manifest=replace(results.manifest, tasks=(task,)))
+    assert "Asked of the first run" not in render(report_of(alone))
 
 
 def test_the_page_and_the_figures_show_the_promise(found: Results) -> None:
     task = found.manifest.tasks[0]
     assert "operating" in [plate.slug for plate in plates(found, task)]
-    page = render(replace(found, manifest=replace(found.manifest, tasks=(task,))))
+    page = render(report_of(replace(found, manifest=replace(found.manifest, tasks=(task,)))))
     assert "A promise" in page
     assert f"below {next(iter(found.promises['digits'].values())).target:g}" in page
 
@@ -154,7 +155,7 @@ def test_the_equivalent_is_read_off_the_curve_of_all_deterministic_networks(worl
     runs = [r["id"] for r in manifest["runs"] if (r["task"], r["method"]) == ("reviews", "deterministic")]
     curve = growth_curve(pool_members([store.predictions[run, "test"] for run in runs]), orders=10)
     task = next(task for task in results.manifest.tasks if task.key == "reviews")
-    shown = {row.look.title: row.range.central for row in worth_of(Subject(results, task))}
+    shown = {row.style.title: row.range.central for row in worth_of(Subject(results, task))}
     assert len(shown) == 6
     for method in results.manifest.methods:
         mean = results.cells["reviews", "test", method.name, "calibrated_nll"].mean
@@ -176,14 +177,14 @@ def test_entropy_is_the_sum_of_its_parts_at_home_and_away(world: World, results:
     task = results.manifest.tasks[0]
     panels = entropies_of(Subject(results, task))
     assert [panel.title for panel in panels] == ["in-domain", "novel", "blur, at its worst", "noise, at its worst"]
-    place = [look.title for look in panels[1].looks].index("MC dropout ensemble")
+    place = [style.title for style in panels[1].styles].index("MC dropout ensemble")
     runs = [r["id"] for r in manifest["runs"] if (r["task"], r["method"]) == ("digits", "mc-dropout-ensemble")]
     parts = [decompose(store.predictions[run, "novel"]) for run in runs]
     expected = [np.mean([p.expected_entropy for p in parts]), np.mean([p.mutual_information for p in parts])]
     assert panels[1].parts[place] == pytest.approx(expected)
     whole = np.mean([predictive_entropy(store.predictions[run, "novel"]) for run in runs])
     assert panels[1].parts[place].sum() == pytest.approx(whole, rel=1e-5)
-    single = [look.title for look in panels[0].looks].index("Deterministic")
+    single = [style.title for style in panels[0].styles].index("Deterministic")
     assert panels[0].parts[single, 1] == pytest.approx(0.0, abs=1e-9)
 
 
@@ -195,7 +196,8 @@ def test_entropies_are_drawn_where_there_is_an_elsewhere(results: Results) -> No
 def test_temperatures_shown_are_the_medians_of_those_cross_validated(world: World, results: Results) -> None:
     store, manifest = world
     task = next(task for task in results.manifest.tasks if task.key == "screening")
-    for row, method in zip(tempered_of(Subject(results, task)), results.manifest.methods, strict=True):
+    figure = next(temperature(report_of(results).run, task))
+    for row, method in zip(figure.draw.args[0], results.manifest.methods, strict=True):  # type: ignore[attr-defined]
         runs = [r["id"] for r in manifest["runs"] if (r["task"], r["method"]) == ("screening", method.name)]
         every = [t for run in runs for t in cross_validate(store.predictions[run, "test"]).temperatures]
         assert row.temperature == pytest.approx(np.median(every))
@@ -222,14 +224,8 @@ def test_one_task_or_two_methods_are_not_ranked(results: Results) -> None:
     pair = replace(results, manifest=replace(manifest, methods=manifest.methods[:2]))
     assert list(plates_across(fewer)) == []
     assert not [plate.slug for plate in plates_across(pair) if plate.slug.startswith("ranks")]
-    assert 'id="across"' not in render(fewer)
+    assert 'id="across"' not in render(report_of(fewer))
 
 
-def test_the_ranks_are_written_as_a_figure(
-    world: World, results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # By its own name, not through its packages: another test may have had it imported anew.
-    monkeypatch.setattr(sys.modules["dubio.reporting.figures.catalogue"], "plates", lambda *_: ())
-    written = [path.name for path in write_figures(*world, tmp_path, ("svg",), results=results)]
-    assert "across-ranks.svg" in written
-    assert all(name.startswith("across-") for name in written)
+def test_the_ranks_are_a_figure_across_tasks(results: Results) -> None:
+    assert "across-ranks" in [name for name, _ in report_of(results).figures()]

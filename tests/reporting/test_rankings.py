@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dubio.reporting import Results
 from dubio.reporting.across import FEWEST_SETS, ranking_words, rankings_of
+from dubio.reporting.results import Results
 
 
 def test_each_metric_ranks_over_the_test_sets_it_is_meant_for(results: Results) -> None:

@@ -11,12 +11,13 @@ from dubio.calibration.cross_validation import calibrated_nll
 from dubio.core.errors import BadFile
 from dubio.core.predictions import Predictions, join
 from dubio.core.registry import METRICS
-from dubio.reporting import Results, score_run
-from dubio.reporting.aggregate import Cell, Score, aggregate, average_over, decimals, spoken
-from dubio.reporting.manifest import read_manifest
+from dubio.reporting.aggregate import Cell, Score, aggregate, average_over, cell_text, decimals
+from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.measures import detection_name, referral_name
 from dubio.reporting.page import render
-from dubio.reporting.words import RANDOM
+from dubio.reporting.results import Results
+from dubio.reporting.scores import report_of, score_run
+from dubio.reporting.wording import RANDOM
 from tests.reporting.world import SEEDS, FakeStore, make_world
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -168,11 +169,11 @@ def test_severities_average_within_a_run_before_runs_are_averaged() -> None:
 
 
 def test_no_bare_number_where_there_is_a_spread_and_one_run_says_so() -> None:
-    assert spoken(Cell((0.5, 0.7))).replace("\N{NO-BREAK SPACE}", " ") == "0.600 ± 0.141"
-    assert spoken(Cell((0.5,))).replace("\N{NO-BREAK SPACE}", " ") == "0.500 (1 run)"
-    assert spoken(Cell((), undefined=2)) == "undefined"
-    assert spoken(Cell((float("inf"), 0.2))) == "∞ (1 of 2 runs)"
-    assert spoken(None) == "–"
+    assert cell_text(Cell((0.5, 0.7))).replace("\N{NO-BREAK SPACE}", " ") == "0.600 ± 0.141"
+    assert cell_text(Cell((0.5,))).replace("\N{NO-BREAK SPACE}", " ") == "0.500 (1 run)"
+    assert cell_text(Cell((), undefined=2)) == "undefined"
+    assert cell_text(Cell((float("inf"), 0.2))) == "∞ (1 of 2 runs)"
+    assert cell_text(None) == "–"
 
 
 @pytest.mark.parametrize(("std", "places"), [(0.05, 3), (0.002, 3), (0.0002, 4), (0.00002, 5), (1e-9, 5), (7.0, 3)])
@@ -215,7 +216,7 @@ def test_multilabel_predictions_are_scored_and_drawn() -> None:
     names = {score.metric for score in results.scores}
     assert {"accuracy", "calibrated_nll", "brier", "ece", "aurc"} <= names
     assert not any(name.startswith("referral_auc") for name in names)
-    assert "</html>" in render(results)
+    assert "</html>" in render(report_of(results))
 
 
 def test_one_test_example_leaves_what_needs_two_undefined() -> None:
@@ -223,7 +224,7 @@ def test_one_test_example_leaves_what_needs_two_undefined() -> None:
     cell = results.cells["screening", "test", "deterministic", "calibrated_nll"]
     assert (cell.n, cell.undefined) == (0, 1)
     assert results.cells["screening", "test", "deterministic", "accuracy"].n == 1
-    assert "undefined" in render(results)
+    assert "undefined" in render(report_of(results))
 
 
 def test_certain_and_wrong_is_infinite_and_said_so() -> None:
@@ -233,7 +234,7 @@ def test_certain_and_wrong_is_infinite_and_said_so() -> None:
 
     results = _with_predictions(certain)
     assert results.cells["screening", "test", "deterministic", "nll"].mean == float("inf")
-    assert "∞" in render(results)
+    assert "∞" in render(report_of(results))
 
 
 def test_one_task_under_two_networks_keeps_them_apart() -> None:
@@ -260,4 +261,4 @@ def test_multilabel_scores_at_the_thresholds_of_validation() -> None:
     values = {score.metric: score.value for score in results.scores}
     assert values["accuracy"] == 0.0
     assert values["accuracy_at_val_thresholds"] == values["micro_f1_at_val_thresholds"] == 1.0
-    assert "Micro F1, tuned" in render(results)
+    assert "Micro F1, tuned" in render(report_of(results))

@@ -15,23 +15,23 @@ from dubio.metrics.referral_curve import FRACTIONS, retained_roc
 from dubio.metrics.referral_gain import referral_gain
 from dubio.metrics.screening import best_sensitivity
 from dubio.referral.units import graded_uncertainty
-from dubio.reporting import Results, score_run
-from dubio.reporting.chapters import in_domain_grid
-from dubio.reporting.manifest import read_manifest
+from dubio.reporting.fate import fate_grid, fate_words
+from dubio.reporting.manifest_view import OTHERS, parts_of, read_manifest
 from dubio.reporting.measures import referral_name
 from dubio.reporting.page import render
 from dubio.reporting.promises import Observed, grouped_error, outcome_of
-from dubio.reporting.screening.document import gains_document, subgroups_document
-from dubio.reporting.screening.facts import OTHERS, parts_of
-from dubio.reporting.screening.fate import fate_grid, fate_words
-from dubio.reporting.screening.found import FALSE_ALARMS, Retained
-from dubio.reporting.screening.looking import gain_statistics, on_grid
-from dubio.reporting.screening.parts import gain_words
-from dubio.reporting.screening.resampled import Resampled, replicates_for
-from dubio.reporting.screening.subgroups import subgroup_grid, subgroup_words
-from dubio.reporting.screening.tables import nhs_cell, nhs_grid, over_seeds, retention_grid
+from dubio.reporting.results import Results
+from dubio.reporting.scores import report_of, score_run
+from dubio.reporting.sections.in_domain import in_domain_table
 from dubio.runner.gallery import thumbnail
 from dubio.statistics.resampling import units_of
+from dubio.studies.retina.document import gains_document, subgroups_document
+from dubio.studies.retina.found import FALSE_ALARMS, Retained
+from dubio.studies.retina.looking import gain_statistics, on_grid
+from dubio.studies.retina.parts import gain_words
+from dubio.studies.retina.resampled import Resampled, replicates_for
+from dubio.studies.retina.subgroups import subgroup_grid, subgroup_words
+from dubio.studies.retina.tables import nhs_cell, nhs_grid, over_seeds, retention_grid
 from tests.reporting.screening_world import SEEDS, screening_world
 from tests.reporting.test_page import EVIL, Outline
 from tests.reporting.world import FakeStore, identifier
@@ -117,7 +117,7 @@ def test_a_split_of_one_class_has_no_auc_and_says_why(found: Results) -> None:
     assert nhs_grid(found, task, "severe") is None
     for fraction in FRACTIONS:
         assert found.cells["eyes", "severe", "deterministic", referral_name("referral_auc", fraction)].n == 0
-    page = " ".join(Outline(render(found)).words)
+    page = " ".join(Outline(render(report_of(found))).words)
     assert "No AUC and no ROC curve is defined on “severe”: every row is class 'ill'." in page
     assert "Referral on severe" in page
     assert "ROC curves of the retained on severe" not in page
@@ -236,7 +236,7 @@ def test_pictures_are_shown_and_whatever_names_them_stays_text() -> None:
         store.predictions[made, split] = replace(run, ids=np.array([f"{EVIL}{row}" for row in range(len(run))]))
     picture = thumbnail(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
     store.pictures[identifier("eyes", "test")] = dict.fromkeys(range(120), picture)
-    page = render(score_run(store, manifest))
+    page = render(report_of(score_run(store, manifest)))
     outline = Outline(page)
     sources = [value for tag, name, value in outline.attributes if (tag, name) == ("img", "src")]
     assert 12 < len(sources) <= 24
@@ -245,7 +245,7 @@ def test_pictures_are_shown_and_whatever_names_them_stays_text() -> None:
     assert not [name for _, name, _ in outline.attributes if name.startswith("on")]
     assert '<script>alert("x")</script>' not in page
     assert "Sure, and wrong" in " ".join(outline.words)
-    without = Outline(render(score_run(*screening_world())))
+    without = Outline(render(report_of(score_run(*screening_world()))))
     assert "img" not in without.tags
     assert "Gallery" not in without.words
 
@@ -259,7 +259,7 @@ def test_grades_have_their_own_measures_and_are_screened(world: World) -> None:
         store.predictions[made, split] = replace(run, logits=logits, labels=grades, target="ordinal", classes=None)
     store.records = world[0].records
     results = score_run(store, manifest)
-    table = in_domain_grid(results, results.manifest.tasks[0])
+    table = in_domain_table(report_of(results).run, results.manifest.tasks[0])
     assert {"Kappa", "RPS", "AUC"} <= {column.title for column in table.columns}
     assert ("test", "deterministic") in results.screening["eyes"].gains
     assert results.cells["eyes", "test", "deterministic", referral_name("referral_auc", 1.0)].n == len(SEEDS)

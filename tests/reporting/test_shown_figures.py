@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from dubio.reporting import Results, score_run
-from dubio.reporting.figures.canvas import inline_svg
+from dubio.reporting.canvas import inline_svg
 from dubio.reporting.figures.catalogue import plates, plates_across
+from dubio.reporting.results import Results
+from dubio.reporting.scores import score_run
 from tests.reporting.text_world import make_text_world
 
 NEW = ("diversity", "size", "rates", "spectral", "epochs", "ridges-elsewhere", "correlation-elsewhere", "transfer")

@@ -11,20 +11,20 @@ from sklearn import metrics as sk
 from dubio.core.predictions import Predictions, join
 from dubio.core.registry import METRICS
 from dubio.metrics.quantities import uncertainty
-from dubio.reporting import Results
-from dubio.reporting.figures.architectures import architectures_of, architectures_reading
-from dubio.reporting.figures.clouds import mean_of
-from dubio.reporting.figures.correlations import correlations_across, correlations_of, correlations_reading
-from dubio.reporting.figures.diversity import diversity_of, diversity_reading
 from dubio.reporting.figures.drawn_from import Subject, densities_of
-from dubio.reporting.figures.epochs import epochs_of, epochs_reading
-from dubio.reporting.figures.likelihoods import likelihoods_of
-from dubio.reporting.figures.rates import natural, rates_figure, rates_of, rates_reading
 from dubio.reporting.figures.ridges import ridges_of
-from dubio.reporting.figures.spectral import multiplied_of, multiplied_reading
-from dubio.reporting.figures.transfer import transfer_of
 from dubio.reporting.measures import DETECTED_BY, GAP, detection_name
+from dubio.reporting.results import Results
 from dubio.reporting.sketches import CORRECT, INCORRECT, shares
+from dubio.studies.text.architectures import architectures_of, architectures_reading
+from dubio.studies.text.clouds import mean_of
+from dubio.studies.text.correlations import correlations_across, correlations_of, correlations_reading
+from dubio.studies.text.diversity import diversity_of, diversity_reading
+from dubio.studies.text.epochs import epochs_of, epochs_reading
+from dubio.studies.text.likelihoods import likelihoods_of
+from dubio.studies.text.rates import natural, rates_figure, rates_of, rates_reading
+from dubio.studies.text.spectral import multiplied_of, multiplied_reading
+from dubio.studies.text.transfer import transfer_of
 from tests.reporting.text_world import MULTIPLIERS, SITES, stored, subject
 from tests.reporting.world import FakeStore
 
@@ -71,7 +71,7 @@ def test_the_gap_is_the_accuracy_lost_under_shift_and_does_not_rank(text_world: 
 
 
 def test_densities_are_histograms_of_right_wrong_and_foreign_examples(text_world: World, scored: Results) -> None:
-    panels = {panel.look.title: panel for panel in densities_of(subject(scored, "digits"), "novel")}
+    panels = {panel.style.title: panel for panel in densities_of(subject(scored, "digits"), "novel")}
     panel, edges = panels["MC dropout"], panels["MC dropout"].edges
     home, away = (stored(text_world, "digits", "mc-dropout", split) for split in ("test", "novel"))
 
@@ -94,7 +94,7 @@ def test_ridges_hold_each_quantity_of_the_methods_that_have_it(text_world: World
     found = {ridge.title: ridge for ridge in ridges_of(subject(scored, "digits"), "novel")}
     assert set(found) == {"1 − confidence", "predictive\nentropy", "mutual\ninformation", "model\nuncertainty"}
     ridge = found["mutual\ninformation"]
-    groups = {look.title: groups for look, groups in ridge.methods}
+    groups = {style.title: groups for style, groups in ridge.methods}
     assert groups["Deterministic"] is None
     each = [uncertainty(p, "mutual_information") for p in stored(text_world, "digits", "mc-dropout", "novel")]
     expected = np.mean([np.histogram(np.clip(v, 0, ridge.edges[-1]), ridge.edges)[0] / len(v) for v in each], axis=0)
@@ -114,9 +114,9 @@ def test_diversity_is_drawn_against_accuracy_where_something_is_pooled(scored: R
     cloud = diversity_of(subject(scored, "digits"))
     assert cloud is not None
     titles = {m.title: m.name for m in scored.manifest.methods}
-    assert "Deterministic" not in {point.look.title for point in cloud.points}
+    assert "Deterministic" not in {point.style.title for point in cloud.points}
     for point in cloud.points:
-        name = titles[point.look.title]
+        name = titles[point.style.title]
         assert mean_of(point.x) == pytest.approx(scored.cells["digits", "test", name, "diversity"].mean)
         assert mean_of(point.y) == pytest.approx(scored.cells["digits", "test", name, "accuracy"].mean)
     expected = spearmanr([mean_of(p.x) for p in cloud.points], [mean_of(p.y) for p in cloud.points]).statistic
@@ -129,7 +129,7 @@ def test_detection_is_drawn_against_accuracy_only_where_shifted_data_have_labels
     assert transfer_of(subject(scored, "screening")) == []
     panels = {panel.title: panel for panel in transfer_of(subject(scored, "digits"))}
     assert set(panels) == {"digits → blur, at its worst", "digits → noise, at its worst"}
-    point = next(p for p in panels["digits → blur, at its worst"].points if p.look.title == "Deterministic")
+    point = next(p for p in panels["digits → blur, at its worst"].points if p.style.title == "Deterministic")
     home, away = (stored(text_world, "digits", "deterministic", split) for split in ("test", "blur-5"))
     areas = [
         sk.roc_auc_score(np.repeat([0, 1], [len(a), len(b)]), -np.concatenate([a.probs.max(1), b.probs.max(1)]))
@@ -144,7 +144,7 @@ def test_likelihoods_are_those_of_the_table(scored: Results) -> None:
     assert cloud is not None
     names = {m.title: m.name for m in scored.manifest.methods}
     for point in cloud.points:
-        cells = [scored.cells["screening", "test", names[point.look.title], m] for m in ("nll", "calibrated_nll")]
+        cells = [scored.cells["screening", "test", names[point.style.title], m] for m in ("nll", "calibrated_nll")]
         assert (mean_of(point.x), mean_of(point.y)) == pytest.approx([cell.mean for cell in cells])
 
 
@@ -186,7 +186,7 @@ def test_rates_are_those_of_the_records_where_they_were_learned(text_world: Worl
     found = rates_of(subject(scored, "digits"))
     assert found is not None
     assert found.sites == ("K1", "K2", "K3", "μ")
-    assert [look.title for look, _ in found.methods] == ["MC concrete dropout"]
+    assert [style.title for style, _ in found.methods] == ["MC concrete dropout"]
     runs = [r for r in manifest["runs"] if (r["task"], r["method"]) == ("digits", "mc-concrete-dropout")]
     expected = np.array([[store.records[run["fits"][0]]["rates"][site] for site in SITES] for run in runs])
     assert found.methods[0][1] == pytest.approx(expected)
@@ -214,14 +214,14 @@ def test_epochs_are_those_of_the_records_every_fit_once(text_world: World, score
     store, manifest = text_world
     found = epochs_of(subject(scored, "digits"))
     assert found is not None
-    titles = [look.title for look, _ in found.methods]
+    titles = [style.title for style, _ in found.methods]
     assert titles == ["Deterministic", "MC dropout", "MC concrete dropout"]
     fits = {fit for run in manifest["runs"] if run["task"] == "digits" for fit in run["fits"]}
     assert sum(epochs.size for _, epochs in found.methods) == len(fits)
     runs = [r for r in manifest["runs"] if (r["task"], r["method"]) == ("digits", "deterministic")]
     expected = [store.records[run["fits"][0]]["best_epoch"] for run in runs]
     assert sorted(found.methods[0][1]) == sorted(expected)
-    means = {look.title: epochs.mean() for look, epochs in found.methods}
+    means = {style.title: epochs.mean() for style, epochs in found.methods}
     assert epochs_reading([found]).startswith(min(means, key=lambda title: means[title]))
 
 
@@ -230,7 +230,7 @@ def test_the_multiplier_is_that_of_the_recipe_not_of_the_name(text_world: World,
     assert set(panels) == {"AUROC, elsewhere", "Accuracy", "Calibrated NLL"}
     (line,) = panels["Accuracy"].lines
     assert tuple(line.s) == MULTIPLIERS
-    assert line.look.title == "bounded"
+    assert line.style.title == "bounded"
     for name, values in zip(("bounded-a", "bounded-b", "bounded-c"), line.runs, strict=True):
         right = [(p.probs.argmax(axis=1) == p.labels).mean() for p in stored(text_world, "reviews", name, "test")]
         assert values == pytest.approx(right)
@@ -244,7 +244,7 @@ def test_the_multiplier_is_that_of_the_recipe_not_of_the_name(text_world: World,
 def test_networks_that_share_a_task_are_paired_by_method(text_world: World, scored: Results) -> None:
     (found,) = architectures_of(scored)
     assert (found.task, found.networks) == ("reviews", ("textcnn", "bert"))
-    assert [look.title for look in found.looks] == ["Deterministic"]
+    assert [style.title for style in found.styles] == ["Deterministic"]
     (values,) = found.columns[0].values
     for network in found.networks:
         right = [

@@ -11,18 +11,18 @@ import pytest
 
 from dubio.cli.dee_store import stored_curves
 from dubio.core.errors import UserError
-from dubio.reporting import Results
 from dubio.reporting.comparison import Verdict
-from dubio.reporting.figures.rates import Rates, rates_reading
-from dubio.reporting.figures.spectral import CAPTION
 from dubio.reporting.findings import reading
-from dubio.reporting.manifest import read_manifest
+from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.merging import merge
+from dubio.reporting.results import Results
 from dubio.reporting.setup import commands
 from dubio.reporting.standing import verdict_words
-from dubio.reporting.style import SPARE, Look
-from dubio.reporting.words import told_apart_in_digits
+from dubio.reporting.style import SPARE, Style
+from dubio.reporting.wording import told_apart_in_digits
 from dubio.store import Store
+from dubio.studies.text.rates import Rates, rates_reading
+from dubio.studies.text.spectral import CAPTION
 from tests.reporting.world import FakeStore
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -61,7 +61,7 @@ def test_nothing_spreads_over_one_seed(results: Results) -> None:
 @pytest.mark.parametrize(("count", "words"), [(1, "In one training the"), (3, "Over three trainings the")])
 def test_one_training_is_one(count: int, words: str) -> None:
     rates = np.tile([0.1, 0.2], (count, 1))
-    panel = Rates("a", ("K1", "K2"), ((Look("Concrete", *SPARE[0], False), rates),))
+    panel = Rates("a", ("K1", "K2"), ((Style("Concrete", *SPARE[0], False), rates),))
     assert rates_reading([panel]).startswith(words)
 
 

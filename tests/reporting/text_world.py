@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from dubio.core.predictions import Predictions
-from dubio.reporting import Results
 from dubio.reporting.figures.drawn_from import Subject
+from dubio.reporting.results import Results
 from tests.reporting.world import FakeStore, identifier, make_world, predictions
 
 SITES = ("K1", "K2", "K3", "mu")

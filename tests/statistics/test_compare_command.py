@@ -125,7 +125,8 @@ def test_store_scores_are_compared(tmp_path, monkeypatch):
     scored = SimpleNamespace(scores=scores, not_ranked={"nll": "why"}, better={"brier": "lower"})
     store = SimpleNamespace(manifests=lambda: ("quick-1",), manifest=lambda name: {"name": name})
     monkeypatch.setattr("dubio.store.Store.open", lambda path, create: store)
-    monkeypatch.setattr("dubio.reporting.stored_run.score_run", lambda opened, manifest: scored)
+    report = SimpleNamespace(run=SimpleNamespace(scores=scored))
+    monkeypatch.setattr("dubio.reporting.stored_run.build_report", lambda opened, manifest: report)
     found = json.loads(run("--store", tmp_path, "--kind", "shift", "--metric", "brier", "--json").stdout)
     assert found["datasets"] == ["A", "B"]
     assert found["win_draw_loss"] == {"x": [2, 0, 0], "y": [0, 0, 2]}
@@ -162,8 +163,6 @@ def test_no_two_names_of_a_diagram_overlap():
 def test_diagram_refusals(monkeypatch):
     with pytest.raises(UserError, match="two methods"):
         draw_cd_diagram({"a": 1.0}, 1.0, [])
-    for name in ("dubio.reporting.figures.canvas", "dubio.reporting.figures"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtra, match="report"):
         draw_cd_diagram({"a": 1.0, "b": 2.0}, 1.0, [])

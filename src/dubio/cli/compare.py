@@ -89,11 +89,11 @@ def _from_store(path: Path, run: str | None, kind: str) -> tuple[ResultTable, di
     """The scores of a run as a long table; the splits of that kind of one task are averaged, as they share its fits."""
     from dubio.core.errors import one_of
     from dubio.reporting.stored_run import open_run
-    from dubio.reporting.words import RANDOM
+    from dubio.reporting.wording import RANDOM
     from dubio.statistics.results import table_of
 
     one_of("--kind", kind, ("id", "shift", "ood"))
-    scored = open_run(*([] if run is None else [run]), store=path).results
+    scored = open_run(*([] if run is None else [run]), store=path).built.run.scores
     rows = [
         {"dataset": score.task, "method": score.method, "metric": score.metric, "value": score.value,
          "seed": score.seed}

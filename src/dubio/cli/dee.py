@@ -121,7 +121,7 @@ def _draw(found: dict[str, tuple[EquivalentRange, ...]], longest: int, metric: s
     from dubio.core.files import write_file
 
     try:
-        from dubio.reporting.figures.canvas import save
+        from dubio.reporting.canvas import save
         from dubio.reporting.figures.equivalents import EquivalentSeries, equivalents_figure, looks_by_name
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] == "matplotlib":

@@ -11,7 +11,7 @@ from dubio.core.errors import UnknownName, UserError
 
 if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
-    from dubio.reporting.manifest import Manifest, TaskView
+    from dubio.reporting.manifest_view import Manifest, TaskView
     from dubio.statistics.ensemble_equivalent import GrowthCurve
     from dubio.store import Store
 
@@ -44,7 +44,7 @@ def stored_curves(
         UserError: When no task has two networks of a deep ensemble.
         UnknownName: For a task or method that is not in the run.
     """
-    from dubio.reporting.manifest import read_manifest
+    from dubio.reporting.manifest_view import read_manifest
     from dubio.reporting.stored_run import open_run
     from dubio.store import Store
 

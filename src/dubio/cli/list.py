@@ -87,10 +87,11 @@ def _benchmarks() -> list[dict[str, Any]]:
     from importlib.resources import files
 
     found = []
-    for file in sorted(files("dubio").joinpath("benchmarks").iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".toml"):
+    for folder in sorted(files("dubio").joinpath("studies").iterdir(), key=lambda folder: folder.name):
+        file = folder / "benchmark.toml"
+        if file.is_file():
             summary = str(tomllib.loads(file.read_text(encoding="utf-8")).get("description", ""))
-            found.append({"name": file.name.removesuffix(".toml"), "origin": str(file), "summary": summary})
+            found.append({"name": folder.name, "origin": str(file), "summary": summary})
     return found
 
 

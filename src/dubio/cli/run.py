@@ -24,7 +24,7 @@ OWN = (
 TOLD = ("shift", "shift_data")
 """Options that speak of the data a benchmark is told alone."""
 
-SHIPPED = tuple(sorted(path.stem for path in (Path(__file__).parents[1] / "benchmarks").glob("*.toml")))
+SHIPPED = tuple(sorted(path.parent.name for path in (Path(__file__).parents[1] / "studies").glob("*/benchmark.toml")))
 """The benchmarks that come with dubio, for the help, which must not wait for the imports that reading one takes."""
 
 INTERRUPTED = 130

@@ -42,8 +42,7 @@ def _is_run(store: Store, what: str) -> bool:
 
 def _run(store: Store, what: str) -> dict[str, Any]:
     """A benchmark run: what it is made of, and its scores."""
-    from dubio.cli.report import document
-    from dubio.reporting import score_run
+    from dubio.reporting import build_report
 
     manifest = store.manifest(what)
     return {
@@ -54,7 +53,7 @@ def _run(store: Store, what: str) -> dict[str, Any]:
         "predictions": [
             {name: run[name] for name in ("id", "task", "method", "seed", "member", "fits")} for run in manifest["runs"]
         ],
-        **document(score_run(store, manifest)),
+        **build_report(store, manifest).document(),
     }
 
 

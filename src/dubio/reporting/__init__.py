@@ -1,64 +1,40 @@
 """Reports: tables, figures and one self-contained web page, from stored predictions alone.
 
-Scoring reads every prediction once; :func:`score_run` does it, and the functions below take what it gives so that a
-table, a page and a set of figures cost one reading.
+:func:`build_report` reads every prediction once; the other functions write what it found.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dubio.core.errors import MissingExtra, one_of
-from dubio.reporting.aggregate import Score
-from dubio.reporting.manifest import Source
-from dubio.reporting.results import Results
-from dubio.reporting.scores import score_run
+from dubio.reporting.build import Report, build_report
+from dubio.reporting.manifest_view import Source
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["Results", "Source", "score_run", "terminal_table", "with_as_published", "write_figures", "write_report"]
+__all__ = ["Report", "Source", "build_report", "terminal_table", "write_figures", "write_report"]
 
 PAGE = "report.html"
 TABLE = "results.csv"
 
 
-def with_as_published(store: Source, results: Results) -> Results:
-    """The same results with the published definitions that are mistaken, for a part of the report of their own.
+def terminal_table(report: Report) -> RenderableType:
+    """Return the tables and sentences that a terminal shows, as something rich can print."""
+    from dubio.reporting.terminal import results_table
+
+    return results_table(report)
+
+
+def write_report(report: Report, out_dir: Path) -> Path:
+    """Write ``report.html``, ``results.csv`` and the files of sections; each is written completely or not at all.
 
     Args:
-        store: Where the predictions are.
-        results: What :func:`score_run` gave.
-    """
-    from dubio.reporting.as_published import score_as_published
-
-    return replace(results, as_published=score_as_published(store, results.manifest))
-
-
-def terminal_table(store: Source, manifest: Mapping[str, Any], *, results: Results | None = None) -> RenderableType:
-    """The tables and sentences a terminal shows, as something rich can print.
-
-    Args:
-        store: Where the predictions are.
-        manifest: The benchmark run.
-        results: What :func:`score_run` gave for the same run, to save scoring it again.
-    """
-    from dubio.reporting.tables import results_table
-
-    return results_table(results or score_run(store, manifest))
-
-
-def write_report(store: Source, manifest: Mapping[str, Any], out_dir: Path, *, results: Results | None = None) -> Path:
-    """Write ``report.html`` and ``results.csv``, and ``tables/`` of a study; each is there whole or not at all.
-
-    Args:
-        store: Where the predictions are.
-        manifest: The benchmark run.
-        out_dir: Made where it is not there.
-        results: What :func:`score_run` gave for the same run, to save scoring it again.
+        report: The report.
+        out_dir: The folder to write to; it is created if necessary.
 
     Returns:
         The path of the page.
@@ -69,33 +45,22 @@ def write_report(store: Source, manifest: Mapping[str, Any], out_dir: Path, *, r
     _need("jinja2", "writing the report")
     _need("matplotlib", "writing the report")
     from dubio.core.files import write_file
-    from dubio.reporting.ensembles.tables import table_files
     from dubio.reporting.page import render
-    from dubio.reporting.tables import results_csv
+    from dubio.reporting.terminal import results_csv
 
-    found = results or score_run(store, manifest)
-    write_file(out_dir / TABLE, results_csv(_every_score(found)))
-    for name, content in table_files(list(found.studies.values())).items():
-        write_file(out_dir / "tables" / name, content)
-    return write_file(out_dir / PAGE, render(found))
+    write_file(out_dir / TABLE, results_csv(report.scores))
+    for name, content in report.files().items():
+        write_file(out_dir / name, content)
+    return write_file(out_dir / PAGE, render(report))
 
 
-def write_figures(
-    store: Source,
-    manifest: Mapping[str, Any],
-    out_dir: Path,
-    formats: Sequence[str] = ("png", "svg", "pdf"),
-    *,
-    results: Results | None = None,
-) -> tuple[Path, ...]:
-    """Write every figure of a run for use in papers, as ``<task>-<figure>.<format>``, those over tasks as ``across-…``.
+def write_figures(report: Report, out_dir: Path, formats: Sequence[str] = ("png", "svg", "pdf")) -> tuple[Path, ...]:
+    """Write every figure for use in papers, as ``<task>-<figure>.<format>``, those over tasks as ``across-…``.
 
     Args:
-        store: Where the predictions are.
-        manifest: The benchmark run.
-        out_dir: Made where it is not there.
+        report: The report.
+        out_dir: The folder to write to; it is created if necessary.
         formats: Among png, svg and pdf.
-        results: What :func:`score_run` gave for the same run, to save scoring it again.
 
     Returns:
         The files written.
@@ -105,30 +70,16 @@ def write_figures(
         MissingExtra: Without matplotlib.
     """
     _need("matplotlib", "drawing figures")
+    from dubio.reporting.canvas import FORMATS, save
     from dubio.core.files import write_file
-    from dubio.reporting.ensembles.plates import every_plate
-    from dubio.reporting.figures.canvas import FORMATS, save
-    from dubio.reporting.figures.catalogue import plates, plates_across
     from dubio.reporting.files import file_name
 
-    wanted = [one_of("format", kind, FORMATS) for kind in formats]
-    found = results or score_run(store, manifest)
+    kinds = [one_of("format", kind, FORMATS) for kind in formats]
     written = []
-    drawn = [(file_name(task.key), plate) for task in found.manifest.tasks for plate in plates(found, task)]
-    drawn += [("across", plate) for plate in plates_across(found)]
-    drawn += [(file_name(name), plate) for name, plate in every_plate(found)]
-    for name, plate in drawn:
-        figure = plate.draw()
-        for kind in wanted:
-            written.append(write_file(out_dir / f"{name}-{file_name(plate.slug)}.{kind}", save(figure, kind)))
+    for name, figure in report.figures():
+        drawing = figure.draw()
+        written += [write_file(out_dir / f"{file_name(name)}.{kind}", save(drawing, kind)) for kind in kinds]
     return tuple(written)
-
-
-def _every_score(results: Results) -> list[Score]:
-    """All scores once; of published definitions those that are not scored anyway."""
-    known = {(score.task, score.split, score.metric) for score in results.scores}
-    extra = [score for score in results.as_published if (score.task, score.split, score.metric) not in known]
-    return [*results.scores, *extra]
 
 
 def _need(module: str, what: str) -> None:

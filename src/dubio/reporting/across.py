@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from dubio.reporting.manifest import TaskView
+from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RANKED_BY, detection_name
 from dubio.reporting.results import Results
-from dubio.reporting.words import counted, listed, number, term
+from dubio.reporting.wording import counted, listed, number, term
 from dubio.statistics.comparison import Comparison, compare
 from dubio.statistics.results import Result, ResultTable, exact
 

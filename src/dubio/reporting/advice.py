@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from dubio.reporting.chapters import Elsewhere, elsewhere
 from dubio.reporting.comparison import against_best
-from dubio.reporting.manifest import TaskView
+from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import DETECTED_BY, HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.results import Results
 from dubio.reporting.standing import Standing, compared, metric_words, standing, title_of, verdict_words
-from dubio.reporting.words import counted, listed, number
+from dubio.reporting.wording import counted, listed, number
 
 MANY = 20
 """From so many classes on there are many."""

@@ -94,7 +94,7 @@ def decimals(cells: Iterable[Cell | None]) -> int:
     return int(np.clip(math.floor(-math.log10(float(np.median(spreads)))) + 1, 3, 5))
 
 
-def spoken(cell: Cell | None, places: int = 3) -> str:
+def cell_text(cell: Cell | None, places: int = 3) -> str:
     """A cell as text: never a bare mean where there is a spread, and one run says so."""
     if cell is None or (cell.n == 0 and not cell.undefined):
         return "–"

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dubio.reporting.aggregate import Cell, average_over
 from dubio.reporting.chapters import Elsewhere, elsewhere
 from dubio.reporting.comparison import against_best
-from dubio.reporting.grids import ARROWS, Column, Filled, Grid, filled, grid
-from dubio.reporting.manifest import TaskView
+from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import DETECTED_BY, GAP, HEADLINE, detection_name
 from dubio.reporting.results import Results
-from dubio.reporting.style import looks
-from dubio.reporting.words import term
+from dubio.reporting.style import styles_of
+from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, method_table, score_column
+from dubio.reporting.wording import term
 
 DETECTION = ("ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95")
 SIDES = {"ood_aupr": "foreign positive", "id_aupr": "in-domain positive"}
 """Which side an average precision counts as found."""
 
 
-def elsewhere_summary(results: Results, task: TaskView) -> Grid:
+def elsewhere_summary(results: Results, task: TaskView) -> Table:
     """One detection column a place away from home, and accuracy where there are labels."""
     name = detection_name("ood_auroc", HEADLINE)
     places = elsewhere(task)
@@ -34,10 +34,10 @@ def elsewhere_summary(results: Results, task: TaskView) -> Grid:
         ]
     graded = "; mean over the severities of a corruption" if task.severities else ""
     caption = f"Detection by {HEADLINE} (0.5 is a coin), accuracy under shift and what is lost of it{graded}"
-    return grid(results.methods_of(task), columns, looks(results.manifest.methods), caption=caption)
+    return method_table(results.methods_of(task), columns, styles_of(results.manifest.methods), caption=caption)
 
 
-def elsewhere_grid(results: Results, task: TaskView, place: Elsewhere) -> Grid:
+def elsewhere_grid(results: Results, task: TaskView, place: Elsewhere) -> Table:
     """One place away from home: accuracy there, and detection by confidence."""
     columns = []
     if place.kind == "shift":
@@ -46,10 +46,12 @@ def elsewhere_grid(results: Results, task: TaskView, place: Elsewhere) -> Grid:
         columns.append(_column(results, task, place, "nll", Column("NLL", "not ranked", "↓", unranked=True)))
     columns += [_detected(results, task, place, metric, HEADLINE) for metric in DETECTION]
     columns += [_detected(results, task, place, "ood_auroc", other) for other in DETECTED_BY if other != HEADLINE]
-    return grid(results.methods_of(task), columns, looks(results.manifest.methods), caption=_caption(task, place))
+    return method_table(
+        results.methods_of(task), columns, styles_of(results.manifest.methods), caption=_caption(task, place)
+    )
 
 
-def correlation_grid(results: Results, task: TaskView, place: Elsewhere) -> Grid:
+def correlation_grid(results: Results, task: TaskView, place: Elsewhere) -> Table:
     """Signed point-biserial correlation of every quantity with being foreign."""
     columns = []
     for quantity in DETECTED_BY:
@@ -60,18 +62,20 @@ def correlation_grid(results: Results, task: TaskView, place: Elsewhere) -> Grid
         f"Correlation of each quantity with being “{place.title}”, signed: confidence should fall there, every other "
         "quantity rise"
     )
-    return grid(results.methods_of(task), columns, looks(results.manifest.methods), caption=caption)
+    return method_table(results.methods_of(task), columns, styles_of(results.manifest.methods), caption=caption)
 
 
-def every_quantity_grid(results: Results, task: TaskView, place: Elsewhere) -> Grid:
+def every_quantity_grid(results: Results, task: TaskView, place: Elsewhere) -> Table:
     """Both average precisions and FPR95 by every quantity."""
     columns = [
         _detected(results, task, place, metric, quantity) for metric in DETECTION[1:] for quantity in DETECTED_BY
     ]
-    return grid(results.methods_of(task), columns, looks(results.manifest.methods), caption=_caption(task, place))
+    return method_table(
+        results.methods_of(task), columns, styles_of(results.manifest.methods), caption=_caption(task, place)
+    )
 
 
-def _detected(results: Results, task: TaskView, place: Elsewhere, metric: str, quantity: str) -> Filled:
+def _detected(results: Results, task: TaskView, place: Elsewhere, metric: str, quantity: str) -> FilledColumn:
     name = detection_name(metric, quantity)
     title = "AUPR" if metric in SIDES else term(metric).title
     sub = f"{_spoken(quantity)}, {SIDES[metric]}" if metric in SIDES else _spoken(quantity)
@@ -95,7 +99,7 @@ def _caption(task: TaskView, place: Elsewhere) -> str:
     )
 
 
-def _column(results: Results, task: TaskView, place: Elsewhere, metric: str, head: Column) -> Filled:
+def _column(results: Results, task: TaskView, place: Elsewhere, metric: str, head: Column) -> FilledColumn:
     averaged = {
         m.name: average_over(results.cells, task.key, place.splits, m.name, metric) for m in results.methods_of(task)
     }
@@ -103,4 +107,4 @@ def _column(results: Results, task: TaskView, place: Elsewhere, metric: str, hea
     losses = results.losses_of(task, place.splits[0], metric) if len(place.splits) == 1 else {}
     ranked = metric not in results.not_ranked
     verdicts = against_best(cells, results.better[metric], losses or None, results.kin) if ranked else None
-    return filled(head, cells, verdicts, places=3)
+    return score_column(head, cells, verdicts, places=3)

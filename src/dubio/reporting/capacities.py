@@ -20,7 +20,7 @@ from dubio.referral.capacity import fit_capacity_policy
 from dubio.referral.policy import Policy
 from dubio.referral.units import graded_uncertainty
 from dubio.reporting.kept import REFERRED_BY
-from dubio.reporting.manifest import RunView
+from dubio.reporting.manifest_view import MethodRun
 from dubio.reporting.promises import CONFIDENCE, LEVEL, REPLICATES, Observed, Outcome, exact_interval, observe
 from dubio.reporting.readings import Reading
 from dubio.statistics.bootstrap import percentile_interval, replicate
@@ -56,7 +56,7 @@ class Capacity:
         away: On labelled splits from elsewhere.
     """
 
-    run: RunView
+    run: MethodRun
     policy: Policy
     home: Referred
     away: tuple[Referred, ...] = ()

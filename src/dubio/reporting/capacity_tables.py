@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from dubio.reporting.capacities import CAPACITY, Capacity, Referred
-from dubio.reporting.grids import Column, Filled, Grid, GridCell, grid
-from dubio.reporting.manifest import TaskView
+from dubio.reporting.fate import error_cell, tally, warned
+from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.promises import CONFIDENCE, WARNED_BELOW
 from dubio.reporting.results import Results
-from dubio.reporting.screening.fate import error_cell, tally, warned
-from dubio.reporting.style import looks
-from dubio.reporting.words import number
+from dubio.reporting.style import styles_of
+from dubio.reporting.tables import Column, FilledColumn, Table, TableCell, method_table
+from dubio.reporting.wording import number
 
 NOTES = {
     "share": "share of examples referred, each group counting alike where there are groups; exact interval, or groups "
@@ -28,7 +28,7 @@ NOTES = {
 class Place:
     """One split: its table and what it comes to."""
 
-    table: Grid
+    table: Table
     words: str
 
 
@@ -50,23 +50,23 @@ def capacity_part(results: Results, task: TaskView) -> dict[str, Any]:
     return {"words": words, "places": places}
 
 
-def capacity_grid(results: Results, task: TaskView, split: str) -> Grid:
+def capacity_grid(results: Results, task: TaskView, split: str) -> Table:
     """Share referred, what became of the capacity, whether the shift test warns, and the error of the kept."""
     here = _at(results, task, split)
     columns = [
-        Filled(Column("Referred", "95 % interval", "", NOTES["share"]),
+        FilledColumn(Column("Referred", "95 % interval", "", NOTES["share"]),
                {name: _share(seen) for name, (_, seen) in here.items()}),
-        Filled(Column("Capacity", f"at most {CAPACITY:.0%}", "", NOTES["outcome"]),
-               {name: GridCell(made.outcome(seen)) for name, (made, seen) in here.items()}),
-        Filled(Column("Shift test", f"warns if p < {WARNED_BELOW:g}", "", NOTES["shift"]),
+        FilledColumn(Column("Capacity", f"at most {CAPACITY:.0%}", "", NOTES["outcome"]),
+               {name: TableCell(made.outcome(seen)) for name, (made, seen) in here.items()}),
+        FilledColumn(Column("Shift test", f"warns if p < {WARNED_BELOW:g}", "", NOTES["shift"]),
                {name: _warning(seen) for name, (_, seen) in here.items()}),
-        Filled(Column("Error of the kept", "95 % interval", "↓"),
+        FilledColumn(Column("Error of the kept", "95 % interval", "↓"),
                {name: error_cell(seen.seen) for name, (_, seen) in here.items()}),
     ]  # fmt: skip
     home = split == task.of_kind("id")[0].name
     caption = f"{'In-domain' if home else 'Away from home'}, “{split}”"
     methods = [method for method in results.methods_of(task) if method.name in here]
-    return grid(methods, columns, looks(results.manifest.methods), caption=caption)
+    return method_table(methods, columns, styles_of(results.manifest.methods), caption=caption)
 
 
 def capacity_words(results: Results, task: TaskView, split: str) -> str:
@@ -93,16 +93,16 @@ def _splits(found: Mapping[str, Capacity]) -> list[str]:
     return list(dict.fromkeys(seen.seen.split for made in found.values() for seen in made.places))
 
 
-def _share(referred: Referred) -> GridCell:
+def _share(referred: Referred) -> TableCell:
     reach = "" if referred.interval is None else f"[{referred.interval[0]:.0%}, {referred.interval[1]:.0%}]"
     hint = f"of all examples {1.0 - referred.seen.retained:.1%}"
-    return GridCell(f"{referred.share:.1%}", reach, f"{referred.share:.9g}", hint=hint)
+    return TableCell(f"{referred.share:.1%}", reach, f"{referred.share:.9g}", hint=hint)
 
 
-def _warning(referred: Referred) -> GridCell:
+def _warning(referred: Referred) -> TableCell:
     p = referred.seen.shift
     shown = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
-    return GridCell("warns" if warned(referred.seen) else "quiet", shown, f"{p:.9g}")
+    return TableCell("warns" if warned(referred.seen) else "quiet", shown, f"{p:.9g}")
 
 
 def capacities_document(results: Results) -> list[dict[str, Any]]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import ceil, floor
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
-from dubio.core.errors import MissingExtra, UserError
+from dubio.core.errors import UserError
 from dubio.core.files import write_file
+from dubio.reporting.canvas import blank, save, styled
 from dubio.reporting.style import INK, MUTED
 
 if TYPE_CHECKING:
@@ -53,8 +53,7 @@ def draw_cd_diagram(
     """
     if len(average_ranks) < 2:
         raise UserError(f"a critical-difference diagram needs at least two methods; given {len(average_ranks)}.")
-    figure: Figure = _canvas().styled(_drawn)(average_ranks, critical_difference, cliques, title, note)
-    return figure
+    return _drawn(average_ranks, critical_difference, cliques, title, note)
 
 
 def save_cd_diagram(figure: Figure, path: Path) -> Path:
@@ -66,20 +65,10 @@ def save_cd_diagram(figure: Figure, path: Path) -> Path:
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
         raise UserError(f"--diagram {str(path)!r}: the name must end in one of {', '.join('.' + f for f in FORMATS)}.")
-    return write_file(path, _canvas().save(figure, kind))
+    return write_file(path, save(figure, kind))
 
 
-def _canvas() -> ModuleType:
-    """The module that draws, imported when something is drawn: it needs matplotlib."""
-    try:
-        from dubio.reporting.figures import canvas
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] == "matplotlib":
-            raise MissingExtra("drawing a diagram", "report") from missing
-        raise
-    return canvas
-
-
+@styled
 def _drawn(
     ranks: Mapping[str, float], difference: float, cliques: Sequence[Sequence[str]], title: str, note: str
 ) -> Figure:
@@ -88,7 +77,7 @@ def _drawn(
     margins = [LABEL_GAP + 0.55 + LETTER * max(len(name) for name in side) for side in (left, right)]
     top, bars = 1.25 if title or note else 0.75, 0.12 + BAR_STEP * len(cliques)
     depth = bars + ROW * len(left) + 0.1
-    figure: Figure = _canvas().blank(sum(margins) + AXIS_WIDTH, top + depth)
+    figure = blank(sum(margins) + AXIS_WIDTH, top + depth)
     figure.set_layout_engine("none")
     # one unit is an inch, the origin lies at the left end of the line of ranks
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))

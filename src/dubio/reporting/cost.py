@@ -8,7 +8,7 @@ from typing import Any
 
 from dubio.core.errors import DubioError
 from dubio.reporting.aggregate import Cell
-from dubio.reporting.manifest import RunView, Source
+from dubio.reporting.manifest_view import MethodRun, Source
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Cost:
     stored_bytes: Cell
 
 
-def cost_of(store: Source, runs: Sequence[RunView], cache: dict[str, Mapping[str, Any]]) -> Cost:
+def cost_of(store: Source, runs: Sequence[MethodRun], cache: dict[str, Mapping[str, Any]]) -> Cost:
     """The cost of one method from the records of its runs; what no record tells is left out, not guessed.
 
     Args:

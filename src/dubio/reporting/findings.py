@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dubio.reporting.aggregate import Cell, average_over, decimals, spoken
+from dubio.reporting.aggregate import Cell, average_over, cell_text, decimals
 from dubio.reporting.comparison import Verdict
-from dubio.reporting.manifest import TaskView
+from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name, referral_name
 from dubio.reporting.results import Results
-from dubio.reporting.scores import reference_method
-from dubio.reporting.words import counted, listed, number, told_apart_in_digits
+from dubio.reporting.wording import counted, listed, number, told_apart_in_digits
 
 KEPT = 0.8
 """The fraction retained that the referral sentence speaks of."""
@@ -77,7 +76,7 @@ def _best(results: Results, task: TaskView) -> str:
             f"Calibrated NLL cannot rank here: with {_title(results, order[0])} no temperature has a finite optimum, "
             "because hardly anything in this test set is misclassified. Harder or more examples would tell."
         )
-    value = spoken(cells[order[0]], decimals(cells.values()))
+    value = cell_text(cells[order[0]], decimals(cells.values()))
     start = f"{_title(results, order[0])} has the lowest calibrated NLL, {value}"
     return f"{start}; it is the only method." if len(order) == 1 else f"{start}. {_standing(results, order, verdicts)}"
 
@@ -113,14 +112,14 @@ def _referral(results: Results, task: TaskView) -> str:
     if kept is None or whole is None:
         return ""
     return (
-        f"Referring its most uncertain {1 - KEPT:.0%} takes accuracy on the rest from {spoken(whole)} to "
-        f"{spoken(kept)}; referring as many at random would leave it where it is."
+        f"Referring its most uncertain {1 - KEPT:.0%} takes accuracy on the rest from {cell_text(whole)} to "
+        f"{cell_text(kept)}; referring as many at random would leave it where it is."
     )
 
 
 def _foreign(results: Results, task: TaskView) -> str:
     """How well examples from elsewhere are told from those of home, the best mean against the reference method."""
-    name, reference = detection_name("ood_auroc", HEADLINE), reference_method(results.manifest, task)
+    name, reference = detection_name("ood_auroc", HEADLINE), results.manifest.reference(task)
     parts = []
     graded = {split for splits in task.severities.values() for split in splits}
     for split in task.of_kind("ood", "shift"):
@@ -128,9 +127,9 @@ def _foreign(results: Results, task: TaskView) -> str:
         if not cells or split in graded:
             continue
         best = max(cells, key=lambda method, cells=cells: cells[method].mean)  # type: ignore[misc]
-        text = f"“{split.name}”: AUROC {spoken(cells[best])} at best ({_title(results, best)})"
+        text = f"“{split.name}”: AUROC {cell_text(cells[best])} at best ({_title(results, best)})"
         if reference in cells and reference != best:
-            text += f", {spoken(cells[reference])} with {_title(results, reference)}"
+            text += f", {cell_text(cells[reference])} with {_title(results, reference)}"
         parts.append(text)
     return f"Told from home by {HEADLINE}, where 0.5 is a coin: {'; '.join(parts)}." if parts else ""
 
@@ -144,13 +143,13 @@ def _spoilt(results: Results, task: TaskView) -> str:
     if task.many_corruptions:
         names = [splits[-1].name for splits in task.severities.values()]
         mean = average_over(results.cells, task.key, names, best, "accuracy")
-        told = f"{spoken(home)} to {spoken(mean)}, the mean over {counted(len(names), 'corruption')}"
+        told = f"{cell_text(home)} to {cell_text(mean)}, the mean over {counted(len(names), 'corruption')}"
         return "" if mean is None else f"At the worst severity its accuracy falls from {told}."
     worst: dict[str, Cell | None] = {
         base: results.cells_of(task, splits[-1].name, "accuracy").get(best) for base, splits in task.severities.items()
     }
-    parts = [f"{spoken(cell)} under {base}" for base, cell in worst.items() if cell is not None]
-    return f"At the worst severity its accuracy falls from {spoken(home)} to {listed(parts)}." if parts else ""
+    parts = [f"{cell_text(cell)} under {base}" for base, cell in worst.items() if cell is not None]
+    return f"At the worst severity its accuracy falls from {cell_text(home)} to {listed(parts)}." if parts else ""
 
 
 def _across(results: Results) -> list[Finding]:

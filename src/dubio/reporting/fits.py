@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dubio.core.errors import DubioError
-from dubio.reporting.manifest import Manifest, Source
+from dubio.reporting.manifest_view import Manifest, Source
 
 SPECTRAL = "spectral_norm"
 """The part of a recipe that bounds how far a layer stretches its inputs."""

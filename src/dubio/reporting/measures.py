@@ -22,7 +22,7 @@ from dubio.metrics.quantities import QUANTITIES, applicable_quantities, uncertai
 from dubio.metrics.ranking import auroc, average_precision, correlation, fpr_at_tpr
 from dubio.metrics.referral_curve import FRACTIONS, referral_curve
 from dubio.reporting.kept import REFERRED_BY, kept_accuracy
-from dubio.reporting.manifest import RunView, Source, TaskView
+from dubio.reporting.manifest_view import MethodRun, Source, TaskView
 from dubio.reporting.results import BINS, REJECTED, RETAINED, RunCurves
 
 RANKED_BY = "calibrated_nll"
@@ -53,7 +53,7 @@ AT_THRESHOLDS = tuple(f"{name}{TUNED}" for name in ("accuracy", "micro_f1", "mac
 """Multi-label scores where validation says each label is cut best; higher is better."""
 
 
-def at_thresholds(store: Source, task: TaskView, run: RunView, predictions: Predictions) -> dict[str, float]:
+def at_thresholds(store: Source, task: TaskView, run: MethodRun, predictions: Predictions) -> dict[str, float]:
     """Scores at the thresholds of the run's own validation predictions, where the benchmark asks for them.
 
     Raises:
@@ -155,7 +155,7 @@ def values_at_fractions(accuracy: FloatArray, auc: FloatArray | None) -> dict[st
     return values
 
 
-def curves_of(task: TaskView, run: RunView, predictions: Predictions) -> RunCurves:
+def curves_of(task: TaskView, run: MethodRun, predictions: Predictions) -> RunCurves:
     """The few numbers that figures need of one run on its in-domain test set."""
     known = predictions.labelled
     bins = reliability(known, bins=BINS)

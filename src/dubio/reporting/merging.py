@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dubio.core.errors import BadFile, UserError
-from dubio.reporting.manifest import SCHEMA, Source
+from dubio.reporting.manifest_view import SCHEMA, Source
 
 Raw = Mapping[str, Any]
 

@@ -17,12 +17,12 @@ from typing import Literal
 import numpy as np
 
 from dubio.reporting.aggregate import Cell
-from dubio.reporting.grids import ARROWS, Column, Filled, Grid, GridCell, filled, grid
-from dubio.reporting.manifest import MethodView, TaskView
+from dubio.reporting.manifest_view import MethodView, TaskView
 from dubio.reporting.measures import GAP, HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.results import Results
-from dubio.reporting.style import looks
-from dubio.reporting.words import counted, listed, term
+from dubio.reporting.style import styles_of
+from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, TableCell, method_table, score_column
+from dubio.reporting.wording import counted, listed, term
 from dubio.statistics.comparison import Comparison, compare
 from dubio.statistics.results import Result, ResultTable, exact
 
@@ -75,7 +75,7 @@ class AcrossTable:
     """A table over test sets with what is to be said about it."""
 
     title: str
-    grid: Grid
+    table: Table
     words: str
 
 
@@ -178,33 +178,35 @@ def across_table(results: Results, field: Field, metric: str) -> AcrossTable:
         head = Column(block.title, "", ARROWS[results.better[metric]], unranked=not ranked)
         cells = {name: cell for name, found in values.items() if (cell := found[place]) is not None}
         verdicts = results.verdicts(block.task, block.split, metric)
-        columns.append(filled(head, cells, verdicts or None, places=DIGITS))
+        columns.append(score_column(head, cells, verdicts or None, places=DIGITS))
     base = metric.partition("(")[0]
     caption = f"{term(base).title}: {term(base).note}"
     title = f"{field.title}: {term(base).title}"
-    return AcrossTable(title, grid(methods, columns, looks(results.manifest.methods), caption=caption),
+    return AcrossTable(title, method_table(methods, columns, styles_of(results.manifest.methods), caption=caption),
                        _words(results, field, metric, comparison))  # fmt: skip
 
 
-def _standing(comparison: Comparison) -> list[Filled]:
+def _standing(comparison: Comparison) -> list[FilledColumn]:
     ranks = comparison.average_ranks
     best = min(ranks.values())
     near = best + comparison.critical_difference
     apart = max(ranks.values()) > near
     made = {
-        name: GridCell(f"{value:.2f}", sort=f"{value:.6g}", place=_place(value, best, near, apart=apart))
+        name: TableCell(f"{value:.2f}", sort=f"{value:.6g}", place=_place(value, best, near, apart=apart))
         for name, value in ranks.items()
     }
     note = "one is best; shaded: not told from the best by Nemenyi's critical difference"
     return [
-        Filled(Column("Mean rank", "", "↓", note), made),
+        FilledColumn(Column("Mean rank", "", "↓", note), made),
         _record(Column("Won/drawn/lost", f"{DIGITS} decimals", "↑", "against every other method"), comparison),
     ]
 
 
-def _record(head: Column, comparison: Comparison) -> Filled:
+def _record(head: Column, comparison: Comparison) -> FilledColumn:
     records = comparison.win_draw_loss.items()
-    return Filled(head, {name: GridCell("/".join(map(str, each)), sort=str(each.wins)) for name, each in records})
+    return FilledColumn(
+        head, {name: TableCell("/".join(map(str, each)), sort=str(each.wins)) for name, each in records}
+    )
 
 
 def _place(value: float, best: float, near: float, *, apart: bool) -> str:
@@ -213,7 +215,7 @@ def _place(value: float, best: float, near: float, *, apart: bool) -> str:
     return "tied" if apart and value < near else ""
 
 
-def _mean(results: Results, metric: str, values: dict[str, list[Cell | None]]) -> Filled:
+def _mean(results: Results, metric: str, values: dict[str, list[Cell | None]]) -> FilledColumn:
     """The mean over test sets with its standard deviation over them, of methods that have a value on all."""
     head = Column("Mean", "± over test sets", ARROWS[results.better[metric]], unranked=True)
     shown = {}
@@ -221,8 +223,8 @@ def _mean(results: Results, metric: str, values: dict[str, list[Cell | None]]) -
         means = [cell.mean for cell in cells if cell is not None]
         if len(means) == len(cells):
             mean, spread = float(np.mean(means)), float(np.std(means, ddof=1))
-            shown[name] = GridCell(f"{mean:.{DIGITS}f}", f"± {spread:.{DIGITS}f}", f"{mean:.9g}", "unranked")
-    return Filled(head, shown)
+            shown[name] = TableCell(f"{mean:.{DIGITS}f}", f"± {spread:.{DIGITS}f}", f"{mean:.9g}", "unranked")
+    return FilledColumn(head, shown)
 
 
 def _words(results: Results, field: Field, metric: str, comparison: Comparison | None) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dubio.reporting.capacities import Capacity, capacity_of
-from dubio.reporting.manifest import RunView, Source, TaskView
+from dubio.reporting.manifest_view import MethodRun, Source, TaskView
 from dubio.reporting.promises import Promise, promise_of, target_of
 from dubio.reporting.readings import readings_of
 
 
 def policies_of(
-    store: Source, task: TaskView, runs: Mapping[str, RunView], error: float
+    store: Source, task: TaskView, runs: Mapping[str, MethodRun], error: float
 ) -> tuple[dict[str, Promise], dict[str, Capacity]]:
     """Method → its promise, and its capacity; both empty without a calibration split.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from dubio.reporting.grids import Column, GridCell
 from dubio.reporting.promises import Observed, Promise
+from dubio.reporting.tables import Column, TableCell
 
 PROMISE_NOTES = {
     "away": "error among the kept and share kept away from home, where nothing is promised; p of the test that "
@@ -27,51 +27,53 @@ PROMISE_COLUMNS: dict[str, Column] = {
 """Cell key → head of its column; splits away from home are keyed by their names."""
 
 
-def promise_cells(promise: Promise) -> dict[str, GridCell]:
+def promise_cells(promise: Promise) -> dict[str, TableCell]:
     """The cells of one method by key of their column; a method without a policy says what could be guaranteed."""
     if promise.policy is None or promise.home is None:
-        none = GridCell("none", place="unranked")
+        none = TableCell("none", place="unranked")
         return {".threshold": none, ".outcome": _offer(promise), ".needed": _needed(promise)}
     policy, home = promise.policy, promise.home
     limit = "keeps all" if policy.threshold == inf else f"{policy.threshold:.3g}"
     coverage = policy.evidence["coverage"]
     return {
-        ".threshold": GridCell(limit, sort=f"{policy.threshold:.9g}"),
-        ".calibration": GridCell(f"{coverage:.1%}", sort=f"{coverage:.9g}"),
-        ".kept": GridCell(f"{home.retained:.1%}", sort=f"{home.retained:.9g}"),
+        ".threshold": TableCell(limit, sort=f"{policy.threshold:.9g}"),
+        ".calibration": TableCell(f"{coverage:.1%}", sort=f"{coverage:.9g}"),
+        ".kept": TableCell(f"{home.retained:.1%}", sort=f"{home.retained:.9g}"),
         ".error": _error(home),
-        ".outcome": GridCell(promise.outcome or ""),
+        ".outcome": TableCell(promise.outcome or ""),
         **{seen.split: _away(seen) for seen in promise.away},
     }
 
 
-def _offer(promise: Promise) -> GridCell:
+def _offer(promise: Promise) -> TableCell:
     upper, coverage = promise.best or (1.0, 0.0)
     if upper >= 1.0:
-        return GridCell("none can be made", place="unranked")
+        return TableCell("none can be made", place="unranked")
     spread = f"best: below {upper:.2g}, {coverage:.0%} kept"
-    return GridCell("none;", spread, place="unranked", hint="what the calibration set could guarantee instead")
+    return TableCell("none;", spread, place="unranked", hint="what the calibration set could guarantee instead")
 
 
-def _needed(promise: Promise) -> GridCell:
+def _needed(promise: Promise) -> TableCell:
     needed = promise.needed
     if needed is None:
-        return GridCell("more alone would not do", place="unranked", hint="the kept err too often whatever is referred")
+        return TableCell(
+            "more alone would not do", place="unranked", hint="the kept err too often whatever is referred"
+        )
     hint = f"with {needed.kept:.0%} of them kept, {needed.error:.2g} of those wrong"
     what = "examples" if promise.rows == promise.units else "groups"
-    return GridCell(f"{needed.units:,}", what, str(needed.units), hint=hint)
+    return TableCell(f"{needed.units:,}", what, str(needed.units), hint=hint)
 
 
-def _error(seen: Observed) -> GridCell:
+def _error(seen: Observed) -> TableCell:
     if seen.error is None:
-        return GridCell("–", place="unranked")
+        return TableCell("–", place="unranked")
     reach = "" if seen.interval is None else f"[{seen.interval[0]:.3f}, {seen.interval[1]:.3f}]"
-    return GridCell(f"{seen.error:.3f}", reach, f"{seen.error:.9g}")
+    return TableCell(f"{seen.error:.3f}", reach, f"{seen.error:.9g}")
 
 
-def _away(seen: Observed) -> GridCell:
+def _away(seen: Observed) -> TableCell:
     """Error, share kept and shift; without labels there is no error."""
     shift = "p < 0.001" if seen.shift < 0.001 else f"p = {seen.shift:.2g}"
     if seen.error is None:
-        return GridCell(f"{seen.retained:.0%},", shift, f"{seen.retained:.9g}")
-    return GridCell(f"{seen.error:.3f}", f"{seen.retained:.0%}, {shift}", f"{seen.error:.9g}")
+        return TableCell(f"{seen.retained:.0%},", shift, f"{seen.retained:.9g}")
+    return TableCell(f"{seen.error:.3f}", f"{seen.retained:.0%}, {shift}", f"{seen.error:.9g}")

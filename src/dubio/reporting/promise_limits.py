@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dubio.referral.needed import Needed, fewest_units
-from dubio.reporting.manifest import TaskView
+from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.promises import CONFIDENCE, Promise
 from dubio.reporting.results import Results
-from dubio.reporting.words import listed
+from dubio.reporting.wording import listed
 
 
 def unpromised_words(results: Results, task: TaskView) -> str:

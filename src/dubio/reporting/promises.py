@@ -26,7 +26,7 @@ from dubio.referral.risk import NoGuarantee, fit_risk_policy
 from dubio.referral.shift import shift_test
 from dubio.referral.units import graded_uncertainty
 from dubio.reporting.kept import REFERRED_BY, kept_accuracy
-from dubio.reporting.manifest import RunView
+from dubio.reporting.manifest_view import MethodRun
 from dubio.reporting.readings import Reading
 from dubio.statistics.bootstrap import percentile_interval, replicate
 from dubio.statistics.resampling import Weights, units_of
@@ -90,7 +90,7 @@ class Promise:
         units: How many of them are independent: groups where there are any.
     """
 
-    run: RunView
+    run: MethodRun
     target: float
     curve: FloatArray
     policy: Policy | None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dubio.core.errors import DubioError
 from dubio.core.predictions import Predictions
-from dubio.reporting.manifest import RunView, Source, SplitView, TaskView
+from dubio.reporting.manifest_view import MethodRun, Source, SplitView, TaskView
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,14 +23,14 @@ class Reading:
     """
 
     method: str
-    run: RunView
+    run: MethodRun
     calibration: Predictions
     home: Predictions
     away: Mapping[str, Predictions]
 
 
 def readings_of(
-    store: Source, task: TaskView, runs: Mapping[str, RunView], places: tuple[SplitView, ...]
+    store: Source, task: TaskView, runs: Mapping[str, MethodRun], places: tuple[SplitView, ...]
 ) -> Iterator[Reading]:
     """The readings of a task, one a method; none without a calibration split.
 
@@ -50,7 +50,7 @@ def readings_of(
             yield Reading(method, run, calibration, home, known)
 
 
-def _read(store: Source, run: RunView, split: SplitView) -> Predictions | None:
+def _read(store: Source, run: MethodRun, split: SplitView) -> Predictions | None:
     """The predictions; None where they are not there, which scoring has already said of all but calibration."""
     try:
         return store.read_predictions(run.id, split.name, split.fingerprint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +15,13 @@ from dubio.reporting.aggregate import Cell, Key, Score, aggregate
 from dubio.reporting.capacities import Capacity
 from dubio.reporting.comparison import Losses, Verdict, against_best
 from dubio.reporting.cost import Cost
-from dubio.reporting.ensembles.study import Study
 from dubio.reporting.fits import FitFacts
-from dubio.reporting.manifest import Failure, Manifest, MethodView, RunView, TaskView
+from dubio.reporting.manifest_view import Failure, Manifest, MethodRun, MethodView, TaskView
 from dubio.reporting.promises import Promise
-from dubio.reporting.screening.found import Gallery, Screening
 from dubio.reporting.sizes import Growth
 from dubio.statistics.ensemble_equivalent import GrowthCurve
+from dubio.studies.ensembles.study import Study
+from dubio.studies.retina.found import Gallery, Screening
 
 BINS = 15
 """Bins of the reliability diagram, as of the expected calibration error."""
@@ -51,7 +52,7 @@ class RunCurves:
             members.
     """
 
-    run: RunView
+    run: MethodRun
     count: Values
     confidence: Values
     correct: Values
@@ -118,6 +119,7 @@ class Results:
     galleries: Mapping[str, Gallery] = field(default_factory=dict)
     studies: Mapping[str, Study] = field(default_factory=dict)
     capacities: Mapping[str, Mapping[str, Capacity]] = field(default_factory=dict)
+    report: Any = None
 
     @cached_property
     def cells(self) -> dict[Key, Cell]:

@@ -6,36 +6,12 @@ import json
 import shlex
 from collections.abc import Mapping
 
-from dubio.reporting.chapters import COLUMNS
-from dubio.reporting.manifest import Manifest, TaskView
+from dubio.reporting.manifest_view import Manifest, TaskView
 from dubio.reporting.results import Results
-from dubio.reporting.words import TERMS, named, number, term
+from dubio.reporting.sections.in_domain import COLUMNS
+from dubio.reporting.wording import TERMS, named, term
 
 CARD = ("source", "revision", "licence", "citation")
-
-
-def task_summary(task: TaskView) -> str:
-    """Inputs, network, classes and sizes in one sentence."""
-    sizes = {kind: sum(s.examples for s in task.of_kind(kind)) for kind in ("train", "val", "id")}
-    classes = task.classes if len(task.classes) <= 12 else (*task.classes[:10], f"and {len(task.classes) - 10} more")
-    return (
-        f"{task.inputs.capitalize()} inputs, network {task.network}, {task.target} with {number(len(task.classes))} "
-        f"classes ({', '.join(classes)}). {sizes['train']:,} examples to train on, {sizes['val']:,} to choose the "
-        f"epoch, {sizes['id']:,} to test in-domain."
-    )
-
-
-def unsettled_words(results: Results, task: TaskView) -> str:
-    """A warning where temperatures had no optimum, so that the calibrated score hangs on few examples."""
-    counts = [count for (key, _), count in results.unsettled.items() if key == task.key]
-    hits, fits = sum(hit for hit, _ in counts), sum(fit for _, fit in counts)
-    if not hits:
-        return ""
-    return (
-        f"{hits} of {fits} temperatures behind the calibrated NLL of this task have no optimum: the half of the test "
-        "set they were fitted on is answered so well that ever sharper predictions fit it better. The calibrated NLL "
-        "then hangs on a few examples of the other half; read the Brier score beside it, or use a larger test set."
-    )
 
 
 def card_rows(task: TaskView) -> list[dict[str, str]]:

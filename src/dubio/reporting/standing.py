@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from dubio.reporting.aggregate import Cell, average_over, decimals, spoken
+from dubio.reporting.aggregate import Cell, average_over, cell_text, decimals
 from dubio.reporting.comparison import Losses, Verdict, against_best, told_apart
-from dubio.reporting.manifest import TaskView
+from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.results import Results
-from dubio.reporting.words import term, told_apart_in_digits
+from dubio.reporting.wording import term, told_apart_in_digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Standing:
 
     def told(self, name: str) -> str:
         """A method's value with its spread."""
-        return spoken(self.cells[name], decimals(self.cells.values()))
+        return cell_text(self.cells[name], decimals(self.cells.values()))
 
 
 def standing(

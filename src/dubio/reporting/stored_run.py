@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from dubio.core.errors import UserError
 from dubio.formats.data_frame import data_frame
-from dubio.reporting import terminal_table, with_as_published, write_figures, write_report
+from dubio.reporting import Report, build_report, terminal_table, write_figures, write_report
 from dubio.reporting.merging import merge
-from dubio.reporting.results import Results
-from dubio.reporting.scores import score_run
 from dubio.store import Store
 
 if TYPE_CHECKING:
@@ -42,9 +40,9 @@ class Run:
     store: Path
 
     @cached_property
-    def results(self) -> Results:
-        """Every score, computed from the stored predictions when first used."""
-        return score_run(self._opened, self.manifest)
+    def built(self) -> Report:
+        """Every score and section, computed from the stored predictions when first used."""
+        return build_report(self._opened, self.manifest)
 
     @property
     def failures(self) -> tuple[Mapping[str, Any], ...]:
@@ -67,7 +65,7 @@ class Run:
         Raises:
             UserError: If pandas is not installed.
         """
-        return data_frame(asdict(score) for score in self.results.scores)
+        return data_frame(asdict(score) for score in self.built.run.scores.scores)
 
     def report(
         self,
@@ -88,19 +86,19 @@ class Run:
         Raises:
             MissingExtra: Without jinja2 and matplotlib.
         """
-        results = with_as_published(self._opened, self.results) if as_published else self.results
-        page = write_report(self._opened, self.manifest, Path(out), results=results)
-        files: tuple[Path, ...] = ()
-        if figures is not None:
-            files = write_figures(self._opened, self.manifest, Path(figures), formats, results=results)
-        return WrittenReport(page, page.with_name("results.csv"), files, results)
+        built = self.built
+        if as_published:
+            built = build_report(self._opened, self.manifest, options=("as-published",))
+        page = write_report(built, Path(out))
+        files = () if figures is None else write_figures(built, Path(figures), formats)
+        return WrittenReport(page, page.with_name("results.csv"), files, built)
 
     @cached_property
     def _opened(self) -> Store:
         return Store.open(self.store, create=False)
 
     def __rich__(self) -> Any:
-        return terminal_table(self._opened, self.manifest, results=self.results)
+        return terminal_table(self.built)
 
     def __str__(self) -> str:
         return self._printed().export_text().rstrip()
@@ -127,13 +125,13 @@ class WrittenReport:
         page: ``report.html``.
         table: ``results.csv``.
         figures: The files of the figures.
-        results: What they show.
+        report: What they show.
     """
 
     page: Path
     table: Path
     figures: tuple[Path, ...]
-    results: Results
+    report: Report
 
     def __str__(self) -> str:
         return str(self.page)

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dubio.reporting.ensembles.twins import twins_of
-from dubio.reporting.manifest import MethodView
+from dubio.reporting.manifest_view import MethodView, twins_of
 
 INK = "#1f2430"
 MUTED = "#6b7280"
@@ -130,7 +129,7 @@ OUTLINES: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class Look:
+class Style:
     """How a method is drawn; ``augmented`` are those that predict random views and have a twin that does not."""
 
     title: str
@@ -167,10 +166,10 @@ class Look:
         }
 
 
-def looks(methods: Sequence[MethodView]) -> dict[str, Look]:
+def styles_of(methods: Sequence[MethodView]) -> dict[str, Style]:
     """The look of each method by name; an ensemble shares colour and marker with its family, a twin with its base."""
     spare: dict[str, tuple[str, str]] = {}
-    found: dict[str, Look] = {}
+    found: dict[str, Style] = {}
     base, families = twins_of(methods), {method.name: method.family for method in methods}
     known = FAMILIES | ENSEMBLING
     taken = {known[family][0] for family in families.values() if family in known}
@@ -181,5 +180,5 @@ def looks(methods: Sequence[MethodView]) -> dict[str, Look]:
             colour, marker = known[family]
         else:
             colour, marker = spare.setdefault(family, free[len(spare) % len(free)])
-        found[method.name] = Look(method.title, colour, marker, method.ensemble, method.name in base)
+        found[method.name] = Style(method.title, colour, marker, method.ensemble, method.name in base)
     return found

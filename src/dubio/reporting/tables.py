@@ -1,112 +1,176 @@
-"""Tables outside the page: the terminal's, and the long table as CSV."""
+"""Tables as data: methods down, metrics across, ready to be printed or set on a page."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from dubio.reporting.aggregate import Cell, decimals
+from dubio.reporting.comparison import Place, Verdict
+from dubio.reporting.manifest_view import MethodView
+from dubio.reporting.style import Style
 
-from dubio.reporting.aggregate import Score
-from dubio.reporting.away_tables import elsewhere_summary
-from dubio.reporting.chapters import elsewhere, in_domain_grid
-from dubio.reporting.findings import findings
-from dubio.reporting.grids import Column, Grid, GridCell
-from dubio.reporting.results import Results
+ARROWS = {"higher": "↑", "lower": "↓"}
 
-COLUMNS = ("task", "split", "kind", "method", "seed", "member", "metric", "value")
-
-STYLES = {"best": "bold cyan", "tied": "cyan", "leading": "bold", "unranked": "dim"}
-
-_ONE_LINE = str.maketrans({"\n": " ", "↑": "", "↓": ""})
-
-GAP = 2
-"""Blanks between two columns."""
-
-
-def results_csv(scores: Iterable[Score]) -> str:
-    """The long table: one row a value; ``member`` is empty for ensembles, ``value`` where it is not defined."""
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for score in scores:
-        member = "" if score.member is None else score.member
-        value = "" if math.isnan(score.value) else repr(score.value)
-        writer.writerow((score.task, score.split, score.kind, score.method, score.seed, member, score.metric, value))
-    return sink.getvalue()
-
-
-def results_table(results: Results) -> RenderableType:
-    """What a terminal shows at the end of a run: a table a task, and what came out in words."""
-    parts: list[RenderableType] = []
-    for task in results.manifest.tasks:
-        if not results.methods_of(task):
-            parts.append(Text(f"{task.key}: no run came to its end", style="red"))
-            continue
-        parts.append(TerminalTable(in_domain_grid(results, task), task.key))
-        if elsewhere(task):
-            parts.append(TerminalTable(elsewhere_summary(results, task), f"{task.key}, away from home"))
-    for finding in findings(results):
-        parts.append(Padding(Text.assemble((f"{finding.head}  ", "bold"), finding.texts[0]), (0, 0, 1, 0)))
-    return Group(*parts)
+SPOKEN_PLACE: dict[Place, str] = {
+    "best": "best mean",
+    "tied": "not distinguishable from the best",
+    "behind": "behind the best",
+    "unjudged": "one run: not judged",
+}
 
 
 @dataclass(frozen=True)
-class TerminalTable:
-    """A grid that shows as many whole columns as the terminal is wide, and names those it has no room for."""
+class Column:
+    """The head of a column; ``words`` marks a column of text, which is set left-aligned."""
 
-    grid: Grid
     title: str
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Lay the grid out for this console."""
-        kept = columns_that_fit(self.grid, options.max_width)
-        note = self.grid.caption
-        if kept < len(self.grid.columns):
-            left_out = [
-                " ".join(_head(column).plain.translate(_ONE_LINE).split()) for column in self.grid.columns[kept:]
-            ]
-            note += f"; the report also has {', '.join(left_out)}"
-        yield Text(self.title, style="bold")
-        yield _rich_table(self.grid, kept)
-        yield Padding(Text(note, style="dim"), (0, 0, 1, 0))
+    sub: str = ""
+    arrow: str = ""
+    note: str = ""
+    unranked: bool = False
+    words: bool = False
 
 
-def columns_that_fit(grid: Grid, width: int) -> int:
-    """How many columns, from the left, fit beside the methods' names; always at least one."""
-    used = max(len(row.title) for row in grid.rows)
-    for place, column in enumerate(grid.columns):
-        cells = [len(row.cells[place].plain) for row in grid.rows]
-        used += GAP + max(*cells, *(len(line) for line in _head(column).plain.split("\n")))
-        if used > width:
-            return max(1, place)
-    return len(grid.columns)
+@dataclass(frozen=True)
+class TableCell:
+    """One value: its text, its spread, and where the method stands; ``sort`` is what to order by, "" for nothing."""
+
+    text: str
+    spread: str = ""
+    sort: str = ""
+    place: str = ""
+    hint: str = ""
+
+    @property
+    def plain(self) -> str:
+        """Text and spread together."""
+        return f"{self.text} {self.spread}".strip()
 
 
-def _rich_table(grid: Grid, kept: int) -> Table:
-    """The first columns of a grid; texts are never read as markup."""
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
-    table.add_column(Text("method"), no_wrap=True)
-    for column in grid.columns[:kept]:
-        table.add_column(_head(column), justify="right", no_wrap=True)
-    for row in grid.rows:
-        name = Text(row.title, style="italic dim" if row.control else "")
-        table.add_row(name, *(_shown(cell) for cell in row.cells[:kept]))
-    return table
+@dataclass(frozen=True)
+class Row:
+    """One method's values."""
+
+    title: str
+    cells: tuple[TableCell, ...]
+    style: Style | None = None
+    control: bool = False
 
 
-def _head(column: Column) -> Text:
-    title = f"{column.title} {column.arrow}".strip().replace("Calibrated ", "Calibrated\n")
-    head = Text(title, style="dim" if column.unranked else "bold")
-    return Text.assemble(head, "\n", (column.sub, "dim")) if column.sub and column.sub != "not ranked" else head
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        columns: The heads of the columns.
+        rows: One per method, mostly.
+        caption: What it shows.
+        first: The head of the column of the rows' titles.
+        title: Where given, the table is shown below it on demand.
+        shown: Whether a table with a title is shown from the start.
+        terminal: Where given, the terminal prints the table too, below this title.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    caption: str = ""
+    first: str = "Method"
+    title: str = ""
+    shown: bool = False
+    terminal: str = ""
 
 
-def _shown(cell: GridCell) -> Text:
-    spread = f" {cell.spread}" if cell.spread else ""
-    return Text.assemble((cell.text, STYLES.get(cell.place, "")), (spread, "dim"))
+@dataclass(frozen=True)
+class FilledColumn:
+    """A column with its cells by method."""
+
+    column: Column
+    cells: Mapping[str, TableCell]
+
+
+UNDECIDED = {"best": "leading", "tied": ""}
+"""Places in a column in which no method is told from another."""
+
+EMPTY = TableCell("–", place="unranked")
+
+
+def score_column(
+    column: Column, cells: Mapping[str, Cell], verdicts: Mapping[str, Verdict] | None = None, places: int | None = None
+) -> FilledColumn:
+    """A column of means with their spread.
+
+    Args:
+        column: Its head.
+        cells: Method → values.
+        verdicts: Method → where it stands, where the column ranks.
+        places: Decimals; chosen from the spreads by default.
+    """
+    shown = decimals(cells.values()) if places is None else places
+    judged = verdicts or {}
+    made = {name: score_cell(cell, shown, judged.get(name), column) for name, cell in cells.items()}
+    if not any(verdict.place == "behind" for verdict in judged.values()):
+        # Nothing is told from the best: to mark every method would say less than to mark none.
+        made = {name: replace(cell, place=UNDECIDED.get(cell.place, cell.place)) for name, cell in made.items()}
+    return FilledColumn(column, made)
+
+
+def score_cell(cell: Cell, places: int, verdict: Verdict | None, column: Column) -> TableCell:
+    """A value with its spread: never a bare mean where there are several runs, and one run says so."""
+    if cell.n == 0:
+        return TableCell("undefined", place="unranked", hint=f"not defined in any of {cell.undefined} runs")
+    if math.isinf(cell.mean):
+        return TableCell("∞", f"({cell.n} runs)", f"{cell.mean}", "unranked" if column.unranked else "behind")
+    spread = "(1 run)" if cell.std is None else f"± {cell.std:.{places}f}"
+    hints = [f"mean {cell.mean:.6g} over {cell.n} run{'s' if cell.n > 1 else ''}"]
+    if cell.undefined:
+        hints.append(f"not defined in {cell.undefined} more")
+    if verdict is not None:
+        hints.append(_spoken_verdict(verdict))
+    place = "unranked" if column.unranked else (verdict.place if verdict else "")
+    return TableCell(f"{cell.mean:.{places}f}", spread, f"{cell.mean:.9g}", place, "; ".join(hints))
+
+
+def _spoken_verdict(verdict: Verdict) -> str:
+    words = SPOKEN_PLACE[verdict.place]
+    if verdict.place == "best" or verdict.resolves is None:
+        return words
+    return f"{words}: {verdict.difference:.3g} away, resolved from {verdict.resolves:.3g} on"
+
+
+def method_table(
+    methods: Sequence[MethodView],
+    columns: Iterable[FilledColumn],
+    styles: Mapping[str, Style],
+    *,
+    caption: str = "",
+    controls: Mapping[str, str] | None = None,
+    terminal: str = "",
+) -> Table:
+    """Columns side by side, one row a method, controls last.
+
+    Args:
+        methods: The rows, in order.
+        columns: The columns; one that no row has a value in is left out.
+        styles: How each method is drawn.
+        caption: What the table is.
+        controls: Names of control rows → their titles.
+        terminal: The title below which a terminal prints the table too, if it does.
+    """
+    kept = [column for column in columns if any(column.cells.get(method.name) for method in methods)]
+    rows = [Row(m.title, tuple(column.cells.get(m.name, EMPTY) for column in kept), styles[m.name]) for m in methods]
+    for name, title in (controls or {}).items():
+        rows.append(Row(title, tuple(column.cells.get(name, EMPTY) for column in kept), control=True))
+    return Table(tuple(column.column for column in kept), tuple(rows), caption, terminal=terminal)
+
+
+def folded(table: Table, title: str, *, shown: bool = False) -> Table:
+    """Return a table that the page shows on demand, below a title."""
+    return replace(table, title=title, shown=shown)
+
+
+def plain_table(first: str, columns: tuple[Column, ...], rows: Mapping[str, Iterable[str]]) -> Table:
+    """Return a table of texts: row title → its cells."""
+    made = tuple(Row(title, tuple(TableCell(text) for text in texts)) for title, texts in rows.items())
+    return Table(columns, made, first=first)

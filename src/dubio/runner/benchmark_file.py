@@ -234,9 +234,8 @@ class Benchmark:
 
 def benchmark_files() -> dict[str, Traversable]:
     """Return name → TOML file of the benchmarks that come with dubio."""
-    folder = files("dubio") / "benchmarks"
-    names = sorted(item.name for item in folder.iterdir() if item.name.endswith(".toml"))
-    return {name.removesuffix(".toml"): folder / name for name in names}
+    studies = sorted((files("dubio") / "studies").iterdir(), key=lambda folder: folder.name)
+    return {study.name: file for study in studies if (file := study / "benchmark.toml").is_file()}
 
 
 def load_benchmark(name: str, preset: str | None = None, methods: Sequence[str] = ()) -> Benchmark:

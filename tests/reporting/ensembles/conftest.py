@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from dubio.reporting import Results, score_run
-from dubio.reporting.ensembles.study import Study
+from dubio.reporting.results import Results
+from dubio.reporting.scores import score_run
+from dubio.studies.ensembles.study import Study
 from tests.reporting.ensembles.study_world import make_study
 from tests.reporting.world import FakeStore
 

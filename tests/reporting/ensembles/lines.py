@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from dubio.reporting.ensembles.prefixes import MEASURES
-from dubio.reporting.ensembles.study import Line, Role, Study
-from dubio.reporting.ensembles.thresholded import SETTINGS
-from dubio.reporting.manifest import MethodView, SplitView, TaskView
+from dubio.reporting.manifest_view import MethodView, SplitView, TaskView
 from dubio.statistics.ensemble_equivalent import SCORES, GrowthCurve
+from dubio.studies.ensembles.prefixes import MEASURES
+from dubio.studies.ensembles.study import Line, Role, Study
+from dubio.studies.ensembles.thresholded import SETTINGS
 
 NETWORKS = 20
 

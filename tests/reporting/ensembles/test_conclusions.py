@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dubio.reporting.claims import Evidence
-from dubio.reporting.ensembles.closeness import closeness_of, families_of
-from dubio.reporting.ensembles.conclusions import (
+from dubio.studies.ensembles.closeness import closeness_of, families_of
+from dubio.studies.ensembles.conclusions import (
     LITTLE,
     accuracy_and_likelihood,
     against_networks,
@@ -21,10 +20,11 @@ from dubio.reporting.ensembles.conclusions import (
     reordering,
     saturation,
 )
-from dubio.reporting.ensembles.gains import NOTHING, gains_of, margin
-from dubio.reporting.ensembles.saturating import slope_of
-from dubio.reporting.ensembles.scatters import beside_of
-from dubio.reporting.ensembles.study import Line, Study
+from dubio.studies.ensembles.gains import NOTHING, gains_of, margin
+from dubio.studies.ensembles.saturating import slope_of
+from dubio.studies.ensembles.scatters import beside_of
+from dubio.studies.ensembles.study import Line, Study
+from dubio.studies.text.claims import Evidence
 from tests.reporting.ensembles.lines import line, study, worth
 
 Told = Callable[[Study], Iterable[Evidence]]

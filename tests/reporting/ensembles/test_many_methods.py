@@ -9,16 +9,15 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dubio.reporting.ensembles.conclusions import conclusions
-from dubio.reporting.ensembles.panels import study_looks
-from dubio.reporting.ensembles.paper_tables import sample_tables
-from dubio.reporting.ensembles.plates import CAPTIONS
-from dubio.reporting.ensembles.study import Study
-from dubio.reporting.ensembles.summary import summary_grid
-from dubio.reporting.ensembles.twins import twins_of
-from dubio.reporting.ensembles.worths import worths_figure, worths_of
-from dubio.reporting.manifest import MethodView, read_manifest
-from dubio.reporting.style import looks
+from dubio.reporting.manifest_view import MethodView, read_manifest, twins_of
+from dubio.reporting.style import styles_of
+from dubio.studies.ensembles.conclusions import conclusions
+from dubio.studies.ensembles.panels import study_looks
+from dubio.studies.ensembles.paper_tables import sample_tables
+from dubio.studies.ensembles.plates import CAPTIONS
+from dubio.studies.ensembles.study import Study
+from dubio.studies.ensembles.summary import summary_grid
+from dubio.studies.ensembles.worths import worths_figure, worths_of
 from tests.reporting.ensembles.lines import line, study, worth
 from tests.reporting.world import FakeStore
 
@@ -26,7 +25,7 @@ from tests.reporting.world import FakeStore
 @pytest.fixture(scope="module")
 def methods() -> list[MethodView]:
     """The methods of ensembles.toml as a manifest of them reads."""
-    table = tomllib.loads((files("dubio.benchmarks") / "ensembles.toml").read_text(encoding="utf-8"))
+    table = tomllib.loads((files("dubio.studies.ensembles") / "benchmark.toml").read_text(encoding="utf-8"))
     rows = []
     for name in table["methods"]:
         own = dict(table["variant"].get(name, {}))
@@ -56,7 +55,7 @@ def lab(colour: str) -> np.ndarray:
 
 
 def test_ways_to_an_ensemble_differ_in_colour_and_in_marker(methods: list[MethodView]) -> None:
-    drawn = looks(methods)
+    drawn = styles_of(methods)
     ways = {method.family: drawn[method.name] for method in methods if not method.views}
     assert {"swa", "laplace-last", "csghmc"} < set(ways)
     for one, other in combinations(ways.values(), 2):

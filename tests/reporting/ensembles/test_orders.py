@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from dubio.reporting.ensembles.orders import Reordering, Taces, agreement_of, reordering_of, taces_of
-from dubio.reporting.ensembles.rankings import taces_figure
-from dubio.reporting.ensembles.study import Study
-from dubio.reporting.ensembles.thresholded import SETTINGS
-from dubio.reporting.ensembles.told import reordering_words, taces_words
-from dubio.reporting.style import Look
+from dubio.reporting.style import Style
+from dubio.studies.ensembles.orders import Reordering, Taces, agreement_of, reordering_of, taces_of
+from dubio.studies.ensembles.rankings import taces_figure
+from dubio.studies.ensembles.study import Study
+from dubio.studies.ensembles.thresholded import SETTINGS
+from dubio.studies.ensembles.told import reordering_words, taces_words
 from tests.reporting.ensembles.lines import line
 
 LINES = tuple(line(name, [[1.0] * 5]) for name in ("a", "b", "c"))
@@ -67,8 +67,8 @@ def test_a_missing_error_neither_leads_nor_hides_the_leader() -> None:
     least = found.least_agreement
     assert least is not None
     assert least[0] == 1.0
-    looks = {each.name: Look(each.name, "#000000", "o", True) for each in LINES}
-    assert taces_figure(found, looks).axes
+    styles = {each.name: Style(each.name, "#000000", "o", True) for each in LINES}
+    assert taces_figure(found, styles).axes
 
 
 def test_where_all_are_tied_no_method_leads_and_no_two_settings_agree_least() -> None:

@@ -12,11 +12,11 @@ from dubio.calibration.halves import random_halves
 from dubio.calibration.temperature import fit_evidence
 from dubio.core.predictions import Predictions
 from dubio.metrics.calibration_error import tace
-from dubio.reporting.ensembles.orders import Reordering, taces_of
-from dubio.reporting.ensembles.prefixes import MEASURES, fixed_order, prefix_evidence, prefix_scores, sizes_of
-from dubio.reporting.ensembles.scatters import beside_of
-from dubio.reporting.ensembles.study import Study
-from dubio.reporting.ensembles.thresholded import SETTINGS, thresholded_errors
+from dubio.studies.ensembles.orders import Reordering, taces_of
+from dubio.studies.ensembles.prefixes import MEASURES, fixed_order, prefix_evidence, prefix_scores, sizes_of
+from dubio.studies.ensembles.scatters import beside_of
+from dubio.studies.ensembles.study import Study
+from dubio.studies.ensembles.thresholded import SETTINGS, thresholded_errors
 
 
 def sampled(seed: int = 0, samples: int = 6, rows: int = 120, classes: int = 3) -> Predictions:

@@ -15,8 +15,9 @@ from dubio.core.registry import METHODS
 from dubio.networks.preresnet import preresnet, preresnet_164
 from dubio.networks.vgg import vgg16_bn
 from dubio.networks.wide_resnet import wrn
-from dubio.reporting.ensembles.document import published_document
-from dubio.reporting.ensembles.published import (
+from dubio.reporting.style import Style
+from dubio.studies.ensembles.document import published_document
+from dubio.studies.ensembles.published import (
     CLOSE,
     NETWORKS,
     agreements,
@@ -25,7 +26,7 @@ from dubio.reporting.ensembles.published import (
     published_figures,
     whole,
 )
-from dubio.reporting.ensembles.published_tables import (
+from dubio.studies.ensembles.published_tables import (
     numbers_grid,
     numbers_words,
     order_grid,
@@ -33,9 +34,8 @@ from dubio.reporting.ensembles.published_tables import (
     published_part,
     unlike_words,
 )
-from dubio.reporting.ensembles.study import Study
-from dubio.reporting.ensembles.tables import table_files
-from dubio.reporting.style import Look
+from dubio.studies.ensembles.study import Study
+from dubio.studies.ensembles.tables import table_files
 from tests.reporting.ensembles.lines import line, study, task
 
 ALL = (45_000, 5_000, 10_000)
@@ -58,8 +58,8 @@ def ours(values: dict[str, float], wobble: float = 0.001, **about: Any) -> Study
     return study(*lines, of=task(about.pop("network", "vgg16-bn"), "cifar10", about.pop("images", ALL), **about))
 
 
-def looks(found: Study) -> dict[str, Look]:
-    return {each.name: Look(each.name, "#000000", "o", True) for each in found.lines}
+def styles(found: Study) -> dict[str, Style]:
+    return {each.name: Style(each.name, "#000000", "o", True) for each in found.lines}
 
 
 def test_the_shipped_numbers_are_those_of_tables_4_and_5() -> None:
@@ -100,7 +100,7 @@ def test_ours_stand_beside_theirs_on_the_whole_data(factor: float, outcome: str)
     assert [each.outcome for each in told] == [outcome] * 9
     assert {each.line.name: each.difference for each in told}["swag"] == pytest.approx((factor - 1) * 0.152)
     assert {each.published.metric for each in agreements(found)} == {"error", "calibrated_nll"}
-    table = numbers_grid(found, looks(found))
+    table = numbers_grid(found, styles(found))
     assert table is not None
     assert len(table.rows) == 9
     swag = next(row for row in table.rows if row.title == "swag")
@@ -123,7 +123,7 @@ def test_ours_stand_beside_theirs_on_the_whole_data(factor: float, outcome: str)
 def test_a_part_of_the_data_or_another_network_has_no_number_beside_theirs(about: dict[str, Any]) -> None:
     found = ours(P_ORDER, **about)
     assert agreements(found) == ()
-    assert numbers_grid(found, looks(found)) is None
+    assert numbers_grid(found, styles(found)) is None
     assert "No number of it stands beside P's" in unlike_words(found)
     assert order_of(found) is not None
 
@@ -159,7 +159,7 @@ def test_orders_are_compared_by_kendalls_tau_and_say_which_pairs_are_surely_reve
         for pair in [("swag", "csgld"), ("swag", "fge"), ("laplace", "mc-dropout"), ("laplace", "deterministic")]
     }
     assert set(order.surely) == set(order.reversed)  # a spread of 0.001
-    table = order_grid(found, order, looks(found))
+    table = order_grid(found, order, styles(found))
     assert [row.title for row in table.rows] == list(P_ORDER)
     assert table.rows[4].cells[0].text == "5"
     assert table.rows[4].cells[1].text == "3"
@@ -177,9 +177,9 @@ def test_other_data_and_few_methods_have_no_order_to_compare() -> None:
     other = replace(found, task=task("vgg16-bn", "pictures"))
     assert order_of(other) is None
     assert unlike_words(other) == ""
-    assert published_part([other], {"pictures": looks(other)}) == []
+    assert published_part([other], {"pictures": styles(other)}) == []
     assert order_of(ours({"swag": 0.1, "fge": 0.2})) is None
-    (shown,) = published_part([found], {"cifar10": looks(found)})
+    (shown,) = published_part([found], {"cifar10": styles(found)})
     assert shown["numbers"] is not None
     assert shown["order"] is not None
 

@@ -12,24 +12,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dubio.reporting import Results, score_run, write_figures, write_report
+from dubio.reporting import write_figures, write_report
 from dubio.reporting.chapters import elsewhere
-from dubio.reporting.ensembles.conclusions import conclusions
-from dubio.reporting.ensembles.document import study_document
-from dubio.reporting.ensembles.gathering import has_study, random_orders
-from dubio.reporting.ensembles.paper_tables import augmentation_tables, sample_tables
-from dubio.reporting.ensembles.part import ensembles_part
-from dubio.reporting.ensembles.plates import averaged_plates, study_plates
-from dubio.reporting.ensembles.prefixes import MEASURES, fixed_order, prefix_scores
-from dubio.reporting.ensembles.severities import averaged_series, severity_plates
-from dubio.reporting.ensembles.shifted import TEMPERED
-from dubio.reporting.ensembles.study import SCORED, Study
-from dubio.reporting.ensembles.tables import table_files
-from dubio.reporting.ensembles.twins import twins_of
-from dubio.reporting.ensembles.worths import averaged_worths
 from dubio.reporting.figures.drawn_from import Subject
-from dubio.reporting.manifest import read_manifest
-from dubio.reporting.style import looks
+from dubio.reporting.figures.severities import averaged_series, severity_plates
+from dubio.reporting.manifest_view import read_manifest, twins_of
+from dubio.reporting.results import Results
+from dubio.reporting.scores import report_of, score_run
+from dubio.reporting.shifted import TEMPERED
+from dubio.reporting.style import styles_of
+from dubio.studies.ensembles.conclusions import conclusions
+from dubio.studies.ensembles.document import study_document
+from dubio.studies.ensembles.gathering import has_study, random_orders
+from dubio.studies.ensembles.paper_tables import augmentation_tables, sample_tables
+from dubio.studies.ensembles.part import ensembles_part
+from dubio.studies.ensembles.plates import averaged_plates, study_plates
+from dubio.studies.ensembles.prefixes import MEASURES, fixed_order, prefix_scores
+from dubio.studies.ensembles.study import SCORED, Study
+from dubio.studies.ensembles.tables import table_files
+from dubio.studies.ensembles.worths import averaged_worths
 from tests.reporting.ensembles.study_world import NETWORKS, SAMPLES, make_study
 from tests.reporting.world import FakeStore
 
@@ -72,7 +73,7 @@ def test_twins_differ_in_views_alone_and_share_their_colour(study_world: World) 
         "deterministic-views": "deterministic", "deep-ensemble-views": "deep-ensemble", "swag-views": "swag",
         "swa-views": "swa", "laplace-last-views": "laplace-last",
     }  # fmt: skip
-    drawn = looks(view.methods)
+    drawn = styles_of(view.methods)
     assert drawn["swag-views"].colour == drawn["swag"].colour
     assert drawn["swag-views"].line["linestyle"] != drawn["swag"].line["linestyle"]
     other = [replace(m, settings='{"lr": 1}') if m.name == "swag-views" else m for m in view.methods]
@@ -191,7 +192,7 @@ def test_figures_page_and_document(scored: Results, study_world: World, tmp_path
     slugs = [plate.slug for plate in study_plates(scored.manifest, study)]
     assert slugs == ["worth", "curves", "likelihood", "order", "beside", "tace", "worth-pooled", "curves-pooled"]
     known = replace(study, task=replace(study.task, corpus="cifar10"))  # P has published numbers of that
-    page = write_report(*study_world, tmp_path, results=replace(scored, studies={"pictures": known})).read_text("utf-8")
+    page = write_report(report_of(replace(scored, studies={"pictures": known})), tmp_path).read_text("utf-8")
     assert "Beside the published numbers" in page
     assert "vgg-small is none of P's networks" in html.unescape(page)
     assert "in P (VGG16, CIFAR-10, 100 samples)" in page
@@ -202,7 +203,7 @@ def test_figures_page_and_document(scored: Results, study_world: World, tmp_path
     json.dumps(document, allow_nan=False)
     assert document["tasks"][0]["compared_with_samples"] == study.equal
     lone = replace(scored, manifest=replace(scored.manifest, tasks=()))
-    written = write_figures(*study_world, tmp_path / "figures", ["svg"], results=lone)
+    written = write_figures(report_of(lone), tmp_path / "figures", ["svg"])
     assert {path.name for path in written} >= {f"pictures-ensembles-{slug}.svg" for slug in slugs}
 
 

@@ -8,7 +8,6 @@ from functools import partial
 from dubio.reporting.across import ranking_words, rankings_of
 from dubio.reporting.cd_diagram import draw_cd_diagram
 from dubio.reporting.chapters import Elsewhere, elsewhere
-from dubio.reporting.ensembles.severities import severity_plates
 from dubio.reporting.figures.densities import densities_figure, densities_reading
 from dubio.reporting.figures.drawn_from import (
     Subject,
@@ -19,21 +18,22 @@ from dubio.reporting.figures.drawn_from import (
     graded_of,
     operating_of,
     random_referral,
-    reliability_of,
-    spreads_of,
-    tempered_of,
-    variance_of,
     worth_of,
 )
 from dubio.reporting.figures.entropies import entropies_figure
 from dubio.reporting.figures.operating import operating_figure
-from dubio.reporting.figures.parts import tempered_figure, variance_figure
-from dubio.reporting.figures.plate import Chapter, Plate, slug_of
-from dubio.reporting.figures.quality import cost_figure, ranking_figure
+from dubio.reporting.figures.quality import cost_figure
 from dubio.reporting.figures.referral import referral_figure, rejection_figure
-from dubio.reporting.figures.reliability import reliability_figure
+from dubio.reporting.figures.severities import severity_plates
 from dubio.reporting.figures.severity import severity_figure
-from dubio.reporting.figures.study import (
+from dubio.reporting.figures.worth import worth_figure
+from dubio.reporting.manifest_view import TaskView
+from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.plate import Chapter, Plate, slug_of
+from dubio.reporting.results import REJECTED, RETAINED, Results
+from dubio.reporting.wording import term
+from dubio.studies.retina.plates import screening_plates
+from dubio.studies.text.study import (
     converged,
     detected,
     learned,
@@ -43,34 +43,17 @@ from dubio.reporting.figures.study import (
     spread_out,
     transferred,
 )
-from dubio.reporting.figures.study_across import across_tasks
-from dubio.reporting.figures.worth import worth_figure
-from dubio.reporting.manifest import TaskView
-from dubio.reporting.measures import RANKED_BY
-from dubio.reporting.results import BINS, REJECTED, RETAINED, Results
-from dubio.reporting.scores import reference_method
-from dubio.reporting.screening.plates import screening_plates
-from dubio.reporting.words import term
+from dubio.studies.text.study_across import across_tasks
 
 __all__ = ["Chapter", "Plate", "plates", "plates_across"]
 
 RANKED_LABEL = f"{term(RANKED_BY).title} (lower is better)"
 
 CAPTIONS = {
-    "ranking": "Lower is better. Every tick is one run, the marker their mean, the bar one standard deviation. In bold "
-    "the best mean; in full ink those that cannot be told from it; the rest is grey.",
-    "reliability": f"Accuracy against confidence in {BINS} bins, all runs together; the area of a dot is its share of "
-    "predictions. Below the diagonal: surer than right. It shows one method's calibration; it does not rank methods.",
-    "temperature": "Mean over runs. The longer the line, the more of a method's likelihood was a matter of how sharp "
-    "its probabilities happen to be, which one number repairs; methods are ranked by the full dots. At the right the "
-    "median of the fitted temperatures: above 1 the method was too sure of itself, below 1 not sure enough.",
     "worth": "How many independently trained deterministic networks, pooled, have the calibrated NLL of the method. "
     "Bars: the same against the curve of growing ensembles raised and lowered by its standard deviation over random "
     "orders. {longest} networks were trained; what is better than all of them together is worth more than {longest}, "
     "and how much more is not guessed. What is worse than one network is worth 1.",
-    "variance": "Mean over runs of the total variance of the predictive, mean p(1 − p) over classes. Grey: what every "
-    "single sample says about itself. Blue: what the noise samples of one training disagree on. Orange: what "
-    "independent trainings disagree on. It describes methods and ranks none.",
     "referral": "What is retained when the most uncertain examples, by predictive entropy, go to someone who knows. "
     "Read from left to right: more and more is referred. Bands are one standard deviation over runs. Dotted: examples "
     "referred at random, the control that any useful uncertainty must beat.",
@@ -125,21 +108,11 @@ def plates_across(results: Results) -> Iterator[Plate]:
 
 
 def _in_domain(subject: Subject) -> Iterator[Plate]:
-    spreads, rows, worth = spreads_of(subject), tempered_of(subject), worth_of(subject)
-    if spreads:
-        title, draw = f"{term(RANKED_BY).title} of each method", partial(ranking_figure, spreads, label=RANKED_LABEL)
-        yield Plate("ranking", "in_domain", title, CAPTIONS["ranking"], draw)
+    worth = worth_of(subject)
     if worth:
         longest = worth[0].range.central.longest
         draw, caption = partial(worth_figure, worth, longest=longest), CAPTIONS["worth"].format(longest=longest)
         yield Plate("worth", "in_domain", "Deep-ensemble equivalent", caption, draw)
-    draw, few = partial(reliability_figure, reliability_of(subject)), len(subject.methods) < 3
-    yield Plate("reliability", "in_domain", "Reliability", CAPTIONS["reliability"], draw, narrow=few)
-    if rows:
-        title, draw = "Likelihood before and after temperature", partial(tempered_figure, rows)
-        yield Plate("temperature", "in_domain", title, CAPTIONS["temperature"], draw)
-    draw = partial(variance_figure, variance_of(subject))
-    yield Plate("variance", "in_domain", "Where the uncertainty comes from", CAPTIONS["variance"], draw)
     yield from (*spread_out(subject), *sized(subject), *learned(subject), *multiplied(subject))
 
 
@@ -167,7 +140,7 @@ def _away(subject: Subject) -> Iterator[Plate]:
 
 def _referral(subject: Subject) -> Plate:
     names = [method.name for method in subject.methods]
-    reference = reference_method(subject.results.manifest, subject.task)
+    reference = subject.results.manifest.reference(subject.task)
     at = names.index(reference) if reference in names else 0
     accuracy = curves_of(subject, "referral_accuracy", RETAINED)
     area = curves_of(subject, "referral_auc", RETAINED) if subject.task.screened else []

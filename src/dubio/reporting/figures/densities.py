@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from dubio.core.types import FloatArray
-from dubio.reporting.figures.canvas import panel_title, small_multiples, styled
+from dubio.reporting.canvas import panel_title, small_multiples, styled
 from dubio.reporting.figures.series import Density
 from dubio.reporting.style import INK, INSIDE, MUTED, OUTSIDE
 
@@ -42,7 +42,7 @@ def densities_figure(panels: Sequence[Density], *, quantity: str, outside: str) 
     figure, axes = small_multiples(len(panels), panel_height=1.6, extra=0.3)
     for axis, panel in zip(axes, panels, strict=True):
         _draw(axis, panel)
-        axis.set_title(panel_title(panel.look.title), pad=14)
+        axis.set_title(panel_title(panel.style.title), pad=14)
         axis.annotate(panel.note, (0, 1), (0, 3), "axes fraction", "offset points", fontsize=7.2, color=MUTED)
         axis.set(xlim=(float(panel.edges[0]), float(panel.edges[-1])), ylim=(0, float(np.sqrt(1.15 * tallest))))
         axis.set_yticks(np.sqrt(ticks), [f"{round(100 * tick)}%" for tick in ticks])
@@ -74,7 +74,9 @@ def densities_reading(panels: Sequence[Density]) -> str:
     """Mean uncertainty of the three groups where foreign examples stand out most, and where they do least."""
     apart = [_mean(panel, panel.groups.outside) - _mean(panel, panel.groups.correct) for panel in panels]
     most, least = panels[int(np.argmax(apart))], panels[int(np.argmin(apart))]
-    first = f"{most.look.title} sets them apart most" if max(apart) >= FAINT else f"None stands out; {most.look.title}"
+    first = (
+        f"{most.style.title} sets them apart most" if max(apart) >= FAINT else f"None stands out; {most.style.title}"
+    )
     told = (
         f"{first}: {_mean(most, most.groups.correct):.2f} on average where it is right"
         f"{_wrong(most)}, {_mean(most, most.groups.outside):.2f} on foreign examples"
@@ -82,7 +84,7 @@ def densities_reading(panels: Sequence[Density]) -> str:
     if most is least:
         return f"{told}."
     low = f"{_mean(least, least.groups.correct):.2f}{_wrong(least)} and {_mean(least, least.groups.outside):.2f}"
-    return f"{told}; {least.look.title} least: {low}."
+    return f"{told}; {least.style.title} least: {low}."
 
 
 def _wrong(panel: Density) -> str:

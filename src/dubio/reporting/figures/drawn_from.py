@@ -10,15 +10,14 @@ import numpy as np
 from dubio.core.types import FloatArray
 from dubio.reporting.figures.entropies import Entropies
 from dubio.reporting.figures.operating import Operating
-from dubio.reporting.figures.parts import Tempered, VarianceParts
-from dubio.reporting.figures.series import CostPoint, Density, Groups, Reliability, Series, Spread
+from dubio.reporting.figures.series import CostPoint, Density, Groups, Series
 from dubio.reporting.figures.worth import Worth
-from dubio.reporting.manifest import MethodView, TaskView
+from dubio.reporting.manifest_view import MethodView, TaskView
 from dubio.reporting.measures import RANKED_BY, detection_name
 from dubio.reporting.promises import KEPT
-from dubio.reporting.results import BINS, DENSITY_EDGES, Results
+from dubio.reporting.results import DENSITY_EDGES, Results
 from dubio.reporting.sketches import CORRECT, INCORRECT, shares
-from dubio.reporting.style import Look, looks
+from dubio.reporting.style import Style, styles_of
 from dubio.reporting.worth import equivalents
 
 
@@ -35,9 +34,9 @@ class Subject:
         return self.results.methods_of(self.task)
 
     @cached_property
-    def looks(self) -> dict[str, Look]:
+    def styles(self) -> dict[str, Style]:
         """How each is drawn."""
-        return looks(self.results.manifest.methods)
+        return styles_of(self.results.manifest.methods)
 
     @property
     def home(self) -> str:
@@ -50,13 +49,13 @@ def curves_of(subject: Subject, name: str, x: FloatArray) -> list[Series]:
     found = []
     for method in subject.methods:
         runs = [getattr(curves, name) for curves in subject.results.curves[subject.task.key, method.name]]
-        found.append(Series(subject.looks[method.name], x, np.array(runs, dtype=float)))
+        found.append(Series(subject.styles[method.name], x, np.array(runs, dtype=float)))
     return found
 
 
 def random_referral(series: Series) -> Series:
     """Referral at random: the value of all examples at every fraction."""
-    return Series(series.look, series.x, np.repeat(series.runs[:, -1:], len(series.x), axis=1))
+    return Series(series.style, series.x, np.repeat(series.runs[:, -1:], len(series.x), axis=1))
 
 
 def graded_of(subject: Subject, base: str, metric: str) -> list[Series]:
@@ -71,20 +70,7 @@ def graded_of(subject: Subject, base: str, metric: str) -> list[Series]:
         for column, cell in enumerate(cells):
             if cell is not None:
                 table[: cell.n, column] = cell.values
-        found.append(Series(subject.looks[method.name], levels, table))
-    return found
-
-
-def reliability_of(subject: Subject) -> list[Reliability]:
-    """The reliability bins of every method, all its runs together."""
-    found = []
-    for method in subject.methods:
-        runs = subject.results.curves[subject.task.key, method.name]
-        count = np.sum([run.count for run in runs], axis=0)
-        confidence = np.sum([run.confidence for run in runs], axis=0) / np.maximum(count, 1)
-        accuracy = np.sum([run.correct for run in runs], axis=0) / np.maximum(count, 1)
-        edges = np.linspace(0, 1, BINS + 1)
-        found.append(Reliability(subject.looks[method.name], edges, count, confidence, accuracy))
+        found.append(Series(subject.styles[method.name], levels, table))
     return found
 
 
@@ -108,52 +94,8 @@ def densities_of(subject: Subject, split: str) -> list[Density]:
                 for each in sketches
             ]
             note = f"AUROC {area.mean:.3f}{spread}"
-            found.append(Density(subject.looks[method.name], DENSITY_EDGES, Groups(*groups), note))
+            found.append(Density(subject.styles[method.name], DENSITY_EDGES, Groups(*groups), note))
     return found
-
-
-def spreads_of(subject: Subject) -> list[Spread]:
-    """The ranking metric of every method; one whose value is infinite cannot be drawn and is left to the table."""
-    cells = subject.results.cells_of(subject.task, subject.home, RANKED_BY)
-    places = subject.results.verdicts(subject.task, subject.home, RANKED_BY)
-    return [
-        Spread(
-            look=subject.looks[method.name],
-            values=np.array(cells[method.name].values),
-            tied=places[method.name].place != "behind",
-            best=places[method.name].place == "best",
-        )
-        for method in subject.methods
-        if method.name in places and np.isfinite(cells[method.name].mean)
-    ]
-
-
-def tempered_of(subject: Subject) -> list[Tempered]:
-    """Likelihood at temperature 1 and at the cross-validated one, of every method for which both are finite."""
-    plain = subject.results.cells_of(subject.task, subject.home, "nll")
-    calibrated = subject.results.cells_of(subject.task, subject.home, RANKED_BY)
-    return [
-        Tempered(
-            subject.looks[m.name],
-            np.array(plain[m.name].values),
-            np.array(calibrated[m.name].values),
-            float(np.median(subject.results.temperatures[subject.task.key, m.name])),
-        )
-        for m in subject.methods
-        if m.name in plain and m.name in calibrated
-        and np.isfinite(plain[m.name].mean) and np.isfinite(calibrated[m.name].mean)
-    ]  # fmt: skip
-
-
-def variance_of(subject: Subject) -> list[VarianceParts]:
-    """The parts of the total variance of every method, averaged over its runs."""
-    return [
-        VarianceParts(
-            subject.looks[m.name],
-            np.mean([run.variance for run in subject.results.curves[subject.task.key, m.name]], axis=0),
-        )
-        for m in subject.methods
-    ]
 
 
 def operating_of(subject: Subject) -> list[Operating]:
@@ -167,7 +109,7 @@ def operating_of(subject: Subject) -> list[Operating]:
         point = (home.retained, home.error) if home is not None and home.error is not None else None
         note = f"keeps {home.retained:.0%}" if home is not None else "no guarantee"
         interval = home.interval if home is not None else None
-        found.append(Operating(subject.looks[method.name], KEPT, promise.curve, point, interval, note))
+        found.append(Operating(subject.styles[method.name], KEPT, promise.curve, point, interval, note))
     return found
 
 
@@ -177,7 +119,7 @@ def entropies_of(subject: Subject) -> list[Entropies]:
     graded = {splits[-1].name: base for base, splits in subject.task.severities.items()}
     names = [subject.home, *(split.name for split in subject.task.farthest)]
     whole = [m.name for m in subject.methods if all((key, name, m.name) in found for name in names)]
-    drawn = tuple(subject.looks[name] for name in whole)
+    drawn = tuple(subject.styles[name] for name in whole)
     titles = ["in-domain", *(f"{graded[name]}, at its worst" if name in graded else name for name in names[1:])]
     if not whole:
         return []
@@ -193,7 +135,7 @@ def worth_of(subject: Subject) -> list[Worth]:
     if curve is None:
         return []
     found = equivalents(curve, subject.results.cells_of(subject.task, subject.home, RANKED_BY))
-    return [Worth(subject.looks[m.name], found[m.name]) for m in subject.methods if m.name in found]
+    return [Worth(subject.styles[m.name], found[m.name]) for m in subject.methods if m.name in found]
 
 
 def costs_of(subject: Subject) -> list[CostPoint]:
@@ -205,5 +147,5 @@ def costs_of(subject: Subject) -> list[CostPoint]:
         if cost is None or cell is None or not cost.training_seconds.n or not np.isfinite(cell.mean):
             continue
         if cost.training_seconds.mean > 0:
-            found.append(CostPoint(subject.looks[method.name], cost.training_seconds.mean, np.array(cell.values)))
+            found.append(CostPoint(subject.styles[method.name], cost.training_seconds.mean, np.array(cell.values)))
     return found

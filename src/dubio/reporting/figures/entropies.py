@@ -9,9 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from dubio.core.types import FloatArray
-from dubio.reporting.figures.canvas import panel_title, small_multiples, styled
-from dubio.reporting.figures.parts import label_rows
-from dubio.reporting.style import MODEL, NOISE, Look
+from dubio.reporting.canvas import label_rows, panel_title, small_multiples, styled
+from dubio.reporting.style import MODEL, NOISE, Style
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +18,7 @@ class Entropies:
     """One place: its title, the methods and ``[methods, 2]`` expected entropy and mutual information."""
 
     title: str
-    looks: tuple[Look, ...]
+    styles: tuple[Style, ...]
     parts: FloatArray
 
 
@@ -30,7 +29,7 @@ def entropies_figure(panels: Sequence[Entropies]) -> Figure:
     Args:
         panels: The in-domain test set first; the same methods in each.
     """
-    rows = len(panels[0].looks)
+    rows = len(panels[0].styles)
     figure, axes = small_multiples(len(panels), panel_height=0.19 * rows + 0.6, extra=0.45)
     longest = max(float(panel.parts.sum(axis=1).max()) for panel in panels)
     for axis, panel in zip(axes, panels, strict=True):
@@ -38,7 +37,7 @@ def entropies_figure(panels: Sequence[Entropies]) -> Figure:
         axis.barh(range(rows), noise, height=0.64, color=NOISE, linewidth=0, zorder=2)
         axis.barh(range(rows), model, left=noise, height=0.64, color=MODEL, linewidth=0, zorder=2)
         axis.set_title(panel_title(panel.title))
-        label_rows(axis, panel.looks)
+        label_rows(axis, panel.styles)
         axis.set_xlim(0, 1.04 * longest)
     handles = [
         Patch(color=NOISE, label="expected entropy (data)"),

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from dubio.reporting.figures.canvas import WIDTH, blank, legend_height, method_legend, styled
-from dubio.reporting.style import CONTROL, FAMILIES, MUTED, SPARE, Look
+from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled
+from dubio.reporting.style import CONTROL, FAMILIES, MUTED, SPARE, Style
 from dubio.statistics.ensemble_equivalent import EquivalentRange
 
 SHADE = 0.16
@@ -23,14 +23,14 @@ LOG_FROM = 20
 class EquivalentSeries:
     """One method's equivalents with 1, 2, … samples."""
 
-    look: Look
+    style: Style
     ranges: tuple[EquivalentRange, ...]
 
 
-def looks_by_name(names: Sequence[str]) -> dict[str, Look]:
+def looks_by_name(names: Sequence[str]) -> dict[str, Style]:
     """A look for each system: that of the family of its name, else a spare one."""
     spare = iter(SPARE * (1 + len(names) // len(SPARE)))
-    return {name: Look(name, *(FAMILIES[name] if name in FAMILIES else next(spare)), False) for name in names}
+    return {name: Style(name, *(FAMILIES[name] if name in FAMILIES else next(spare)), False) for name in names}
 
 
 @styled
@@ -64,7 +64,7 @@ def equivalents_figure(series: Sequence[EquivalentSeries], *, longest: int, scor
     axes.set_ylim(min(0.8, 1 - 0.03 * longest), top + 0.1)
     axes.set_xlabel("samples of the method")
     axes.set_ylabel(f"deep-ensemble equivalent, {score}")
-    method_legend(figure, [one.look for one in series], control="a deep ensemble itself", columns=3)
+    method_legend(figure, [one.style for one in series], control="a deep ensemble itself", columns=3)
     return figure
 
 
@@ -74,11 +74,11 @@ def _draw(axes: Axes, one: EquivalentSeries, longest: int, top: float) -> None:
     lower, centre, upper = (
         np.array([getattr(each, part).size for each in one.ranges]) for part in ("lower", "central", "upper")
     )
-    line = {**one.look.line, "markersize": 3.6, "markevery": max(1, len(x) // 12)}
-    axes.fill_between(x, np.minimum(lower, longest), np.minimum(upper, longest), color=one.look.colour, alpha=SHADE,
+    line = {**one.style.line, "markersize": 3.6, "markevery": max(1, len(x) // 12)}
+    axes.fill_between(x, np.minimum(lower, longest), np.minimum(upper, longest), color=one.style.colour, alpha=SHADE,
                       linewidth=0)  # fmt: skip
     axes.plot(x, np.where(np.isfinite(centre), centre, np.nan), **line)
     beyond = x[~np.isfinite(centre)]
     if len(beyond):
         axes.plot(beyond, np.full(len(beyond), (longest + top) / 2), linestyle="none", marker=6, markersize=5,
-                  color=one.look.colour, markevery=max(1, len(beyond) // 12))  # fmt: skip
+                  color=one.style.colour, markevery=max(1, len(beyond) // 12))  # fmt: skip

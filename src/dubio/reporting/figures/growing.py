@@ -10,10 +10,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from dubio.reporting.figures.canvas import WIDTH, blank, label_below, legend_height, method_legend, styled
+from dubio.reporting.canvas import WIDTH, blank, label_below, legend_height, method_legend, styled
 from dubio.reporting.figures.drawn_from import Subject
 from dubio.reporting.figures.series import Series
-from dubio.reporting.words import number
+from dubio.reporting.wording import number
 
 CAPTION = (
     "Ensembles of the first 1, 2, … members, the members taken round a circle so that each is once the first. Lines "
@@ -45,7 +45,7 @@ def sized_of(subject: Subject) -> list[Sized]:
         Sized(
             title,
             tuple(
-                Series(subject.looks[method.name], np.arange(1, parts[0].shape[1] + 1.0), np.concatenate(parts))
+                Series(subject.styles[method.name], np.arange(1, parts[0].shape[1] + 1.0), np.concatenate(parts))
                 for method, parts in zip(whole, runs, strict=True)
             ),
         )
@@ -61,22 +61,22 @@ def sized_figure(panels: Sequence[Sized]) -> Figure:
     Args:
         panels: Accuracy, calibrated nll, and detection; the same methods in each.
     """
-    looks = [series.look for series in panels[0].series]
+    styles = [series.style for series in panels[0].series]
     columns = min(3, len(panels))
     rows = math.ceil(len(panels) / columns)
-    figure = blank(WIDTH, 2.3 * rows + legend_height(len(looks), 3) + 0.15)
+    figure = blank(WIDTH, 2.3 * rows + legend_height(len(styles), 3) + 0.15)
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     for unused in axes[len(panels) :]:
         unused.remove()
     for axis, panel in zip(axes[: len(panels)], panels, strict=True):
         for series in panel.series:
-            axis.fill_between(series.x, series.mean - series.std, series.mean + series.std, color=series.look.colour,
+            axis.fill_between(series.x, series.mean - series.std, series.mean + series.std, color=series.style.colour,
                               alpha=0.10, linewidth=0)  # fmt: skip
-            axis.plot(series.x, series.mean, **{**series.look.line, "linewidth": 1.4, "markersize": 4.2})
+            axis.plot(series.x, series.mean, **{**series.style.line, "linewidth": 1.4, "markersize": 4.2})
         axis.set_title(panel.title)
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     label_below(axes[: len(panels)], columns, "members")
-    method_legend(figure, looks, columns=3)
+    method_legend(figure, styles, columns=3)
     return figure
 
 

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from dubio.core.types import FloatArray
-from dubio.reporting.figures.canvas import panel_title, small_multiples, styled
-from dubio.reporting.style import CONTROL, MUTED, Look
+from dubio.reporting.canvas import panel_title, small_multiples, styled
+from dubio.reporting.style import CONTROL, MUTED, Style
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +20,7 @@ class Operating:
     """One method's curve on the test set and the point at which its policy works.
 
     Attributes:
-        look: How the method is drawn.
+        style: How the method is drawn.
         kept: ``[X]`` fractions kept.
         error: ``[X]`` error among the kept.
         point: (share kept, error among the kept) of the policy; None where there is none, or nothing is kept.
@@ -28,7 +28,7 @@ class Operating:
         note: What is said of it in the panel.
     """
 
-    look: Look
+    style: Style
     kept: FloatArray
     error: FloatArray
     point: tuple[float, float] | None
@@ -50,9 +50,9 @@ def operating_figure(panels: Sequence[Operating], *, target: float) -> Figure:
     top = 1.12 * max(2 * target, *shown, *(panel.interval[1] for panel in panels if panel.interval))
     for axis, panel in zip(axes, panels, strict=True):
         axis.axhline(target, color=CONTROL, linestyle="dotted", linewidth=1.4)
-        axis.plot(panel.kept, panel.error, **{**panel.look.line, "marker": "none"})
+        axis.plot(panel.kept, panel.error, **{**panel.style.line, "marker": "none"})
         _point(axis, panel)
-        axis.set_title(panel_title(panel.look.title), pad=14)
+        axis.set_title(panel_title(panel.style.title), pad=14)
         axis.annotate(panel.note, (0, 1), (0, 3), "axes fraction", "offset points", fontsize=7.2, color=MUTED)
         axis.set(xlim=(1.0, low), ylim=(0.0, top))
         axis.set_xticks([1, (1 + low) / 2, low], [f"{100 * tick:.0f}%" for tick in (1, (1 + low) / 2, low)])
@@ -74,6 +74,6 @@ def _point(axis: Axes, panel: Operating) -> None:
         return
     kept, error = panel.point
     if panel.interval is not None:
-        axis.vlines(kept, *panel.interval, color=panel.look.colour, linewidth=1.3, zorder=3)
-    point = {**panel.look.point, "markersize": 6.5, "markerfacecolor": panel.look.colour}
+        axis.vlines(kept, *panel.interval, color=panel.style.colour, linewidth=1.3, zorder=3)
+    point = {**panel.style.point, "markersize": 6.5, "markerfacecolor": panel.style.colour}
     axis.plot([kept], [error], linestyle="none", zorder=4, clip_on=False, **point)

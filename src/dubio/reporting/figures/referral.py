@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dubio.reporting.figures.canvas import WIDTH, blank, finite_limits, legend_height, method_legend, styled
+from dubio.reporting.canvas import WIDTH, blank, finite_limits, legend_height, method_legend, styled
 from dubio.reporting.figures.series import Series
 from dubio.reporting.style import CONTROL
 
@@ -24,7 +24,7 @@ def rejection_figure(accuracy: Sequence[Series]) -> Figure:
     _draw(axis, accuracy, every=10)
     axis.set(xlabel="fraction rejected, least confident first", ylabel="accuracy of the kept", xlim=(0, 0.95))
     _fit(axis, accuracy)
-    method_legend(figure, [series.look for series in accuracy])
+    method_legend(figure, [series.style for series in accuracy])
     return figure
 
 
@@ -40,7 +40,7 @@ def referral_figure(
         random_accuracy: What referral at random gives for the reference method.
         random_area: The same for the area under the ROC curve.
     """
-    control = f"random referral ({random_accuracy.look.title})"
+    control = f"random referral ({random_accuracy.style.title})"
     figure = blank(WIDTH, 2.9 + legend_height(len(accuracy) + 1))
     axes = figure.subplots(1, 2, sharex=True) if area else [figure.subplots()]
     panels = [("accuracy of the retained", accuracy, random_accuracy), ("AUC of the retained", area, random_area)]
@@ -52,7 +52,7 @@ def referral_figure(
             drawn.append(random)
         axis.set(xlabel="fraction retained", ylabel=label, xlim=(1.0, 0.5))
         _fit(axis, drawn)
-    method_legend(figure, [series.look for series in accuracy], control=control)
+    method_legend(figure, [series.style for series in accuracy], control=control)
     return figure
 
 
@@ -60,9 +60,9 @@ def _draw(axis: Axes, series: Sequence[Series], *, every: int) -> None:
     """Means with a band of one standard deviation over the runs."""
     for index, one in enumerate(series):
         mean, std = one.mean, one.std
-        axis.fill_between(one.x, mean - std, mean + std, color=one.look.colour, alpha=0.09, linewidth=0)
+        axis.fill_between(one.x, mean - std, mean + std, color=one.style.colour, alpha=0.09, linewidth=0)
         offset = (index * every) // max(len(series), 1)
-        axis.plot(one.x, mean, markevery=(offset, every), zorder=3 if one.look.ensemble else 2, **one.look.line)
+        axis.plot(one.x, mean, markevery=(offset, every), zorder=3 if one.style.ensemble else 2, **one.style.line)
 
 
 def _fit(axis: Axes, series: Sequence[Series]) -> None:

@@ -10,13 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dubio.core.types import FloatArray
-from dubio.reporting.figures.canvas import WIDTH, blank, styled
+from dubio.reporting.canvas import WIDTH, blank, label_rows, styled
 from dubio.reporting.figures.densities import group_handles
 from dubio.reporting.figures.drawn_from import Subject
-from dubio.reporting.figures.parts import label_rows
 from dubio.reporting.figures.series import Groups
 from dubio.reporting.sketches import CORRECT, INCORRECT, shares
-from dubio.reporting.style import INK, INSIDE, MUTED, OUTSIDE, Look
+from dubio.reporting.style import INK, INSIDE, MUTED, OUTSIDE, Style
 
 SHOWN = {
     "confidence": "1 − confidence",
@@ -45,7 +44,7 @@ class Ridge:
 
     title: str
     edges: FloatArray
-    methods: tuple[tuple[Look, Groups | None], ...]
+    methods: tuple[tuple[Style, Groups | None], ...]
 
 
 def ridges_of(subject: Subject, split: str) -> list[Ridge]:
@@ -61,7 +60,7 @@ def ridges_of(subject: Subject, split: str) -> list[Ridge]:
             continue
         edges = _edges(np.concatenate([each.ravel() for each in whole]))
         rows = tuple(
-            (subject.looks[m.name], Groups(*(shares(p, edges) if p is not None else np.zeros(BINS) for p in parts))
+            (subject.styles[m.name], Groups(*(shares(p, edges) if p is not None else np.zeros(BINS) for p in parts))
              if _whole(parts) else None)
             for m, parts in zip(subject.methods, groups, strict=True)
         )  # fmt: skip
@@ -87,11 +86,11 @@ def ridges_figure(ridges: Sequence[Ridge], *, outside: str) -> Figure:
         ridges: One a quantity, the same methods in each.
         outside: What the foreign examples are called.
     """
-    looks = [look for look, _ in ridges[0].methods]
-    figure = blank(WIDTH, 0.34 * len(looks) + 1.0)
+    styles = [style for style, _ in ridges[0].methods]
+    figure = blank(WIDTH, 0.34 * len(styles) + 1.0)
     axes = figure.subplots(1, len(ridges), sharey=True, squeeze=False)[0]
     for axis, ridge in zip(axes, ridges, strict=True):
-        label_rows(axis, looks)
+        label_rows(axis, styles)
         for place, (_, groups) in enumerate(ridge.methods):
             if groups is None:
                 middle = float(ridge.edges[-1]) / 2
@@ -99,7 +98,7 @@ def ridges_figure(ridges: Sequence[Ridge], *, outside: str) -> Figure:
             else:
                 _hill(axis, place + 0.38, groups, ridge.edges)
         axis.set_title(ridge.title)
-        axis.set(xlim=(0.0, float(ridge.edges[-1])), ylim=(len(looks) - 0.45, -0.6))
+        axis.set(xlim=(0.0, float(ridge.edges[-1])), ylim=(len(styles) - 0.45, -0.6))
         axis.set_xticks([0.0, float(ridge.edges[-1])], ["0", f"{ridge.edges[-1]:.2g}"])
         axis.grid(visible=False)
         axis.spines["left"].set_visible(False)
@@ -125,9 +124,9 @@ def _hill(axis: Axes, base: float, groups: Groups, edges: FloatArray) -> None:
 def ridges_reading(ridges: Sequence[Ridge]) -> str:
     """The hills that overlap least: right at home against foreign, over all quantities and methods."""
     overlaps = [
-        (float(np.minimum(groups.correct, groups.outside).sum()), ridge.title.replace("\n", " "), look.title)
+        (float(np.minimum(groups.correct, groups.outside).sum()), ridge.title.replace("\n", " "), style.title)
         for ridge in ridges
-        for look, groups in ridge.methods
+        for style, groups in ridge.methods
         if groups is not None
     ]
     least, most = min(overlaps), max(overlaps)

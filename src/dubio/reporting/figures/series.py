@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.types import FloatArray as Values
-from dubio.reporting.style import Look
+from dubio.reporting.style import Style
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,12 +16,12 @@ class Series:
     """One method's values over a common axis.
 
     Attributes:
-        look: How the method is drawn.
+        style: How the method is drawn.
         x: ``[X]``, the axis.
         runs: ``[R, X]``, one row a run; NaN where the value is not defined.
     """
 
-    look: Look
+    style: Style
     x: Values
     runs: Values
 
@@ -46,25 +46,6 @@ class Series:
 
 
 @dataclass(frozen=True, eq=False)
-class Reliability:
-    """One method's reliability bins, summed over its runs.
-
-    Attributes:
-        look: How the method is drawn.
-        edges: ``[M + 1]``, the bins of confidence.
-        count: ``[M]``, how many predictions fell in each.
-        confidence: ``[M]``, their mean confidence.
-        accuracy: ``[M]``, their accuracy.
-    """
-
-    look: Look
-    edges: Values
-    count: Values
-    confidence: Values
-    accuracy: Values
-
-
-@dataclass(frozen=True, eq=False)
 class Groups:
     """Shares of examples per bin of an uncertainty: of those that are right, of those that are wrong, of foreign ones.
 
@@ -80,26 +61,16 @@ class Groups:
 class Density:
     """One method's uncertainty over three groups of examples, as shares of each per bin."""
 
-    look: Look
+    style: Style
     edges: Values
     groups: Groups
     note: str
 
 
 @dataclass(frozen=True, eq=False)
-class Spread:
-    """One method's values over its runs, for a dot with its spread."""
-
-    look: Look
-    values: Values
-    tied: bool
-    best: bool
-
-
-@dataclass(frozen=True, eq=False)
 class CostPoint:
     """One method's cost and quality, each over its runs."""
 
-    look: Look
+    style: Style
     cost: float
     quality: Values

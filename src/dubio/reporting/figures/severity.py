@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from dubio.reporting.figures.canvas import WIDTH, blank, legend_height, method_legend, styled
+from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled
 from dubio.reporting.figures.series import Series
 
 
@@ -27,12 +27,12 @@ def severity_figure(accuracy: Mapping[str, Sequence[Series]], nll: Mapping[str, 
     for row, (label, panels) in enumerate((("accuracy", accuracy), ("nll", nll))):
         for axis, (base, series) in zip(axes[row], panels.items(), strict=True):
             for one in series:
-                axis.errorbar(one.x, one.mean, yerr=one.std, elinewidth=0.7, capsize=0, alpha=0.95, **one.look.line)
+                axis.errorbar(one.x, one.mean, yerr=one.std, elinewidth=0.7, capsize=0, alpha=0.95, **one.style.line)
                 axis.set_xticks(one.x)
             if row == 0:
                 axis.set_title(base)
         axes[row][0].set_ylabel(label)
     for axis in axes[1]:
         axis.set_xlabel("severity (0: untouched)")
-    method_legend(figure, [series.look for series in drawn], columns=legend_columns)
+    method_legend(figure, [series.style for series in drawn], columns=legend_columns)
     return figure

@@ -1,0 +1,166 @@
+"""Build a report: read every stored prediction once, score it, and show it to every section."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dubio.core.errors import DubioError
+from dubio.core.predictions import Predictions
+from dubio.reporting.aggregate import Score
+from dubio.reporting.manifest_view import Failure, MethodRun, Source, TaskView, read_manifest
+from dubio.reporting.run_view import RunView
+from dubio.reporting.scoring import Scorer, empty_table
+from dubio.reporting.section import SECTIONS, Block, Figure, InDomain, Part, Section, Visit
+from dubio.reporting.worth import growth_of, networks_of
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A section in its place on the page."""
+
+    name: str
+    part: Part
+    section: Section
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """A benchmark run with all its sections, ready to be shown."""
+
+    run: RunView
+    sections: tuple[Placed, ...]
+
+    def of_part(self, part: Part) -> tuple[Placed, ...]:
+        """Return the sections of a part, in their order."""
+        return tuple(placed for placed in self.sections if placed.part == part)
+
+    @cached_property
+    def _blocks(self) -> dict[tuple[str, str | None], tuple[Block, ...]]:
+        return {}
+
+    def blocks(self, placed: Placed, task: TaskView | None = None) -> tuple[Block, ...]:
+        """Return what a section shows of a task, or of the whole run; computed once."""
+        key = placed.name, None if task is None else task.key
+        if key not in self._blocks:
+            self._blocks[key] = tuple(placed.section.blocks(self.run, task))
+        return self._blocks[key]
+
+    @property
+    def tasks(self) -> tuple[TaskView, ...]:
+        """The tasks with at least one scored run."""
+        return tuple(task for task in self.run.tasks if self.run.methods_of(task))
+
+    def figures(self) -> Iterator[tuple[str, Figure]]:
+        """Yield the name of every figure's file with the figure: after its task, ``across`` tasks, or its own name."""
+        for task in self.tasks:
+            for placed in self.of_part("task"):
+                blocks = self.blocks(placed, task)
+                yield from ((f"{task.key}-{block.name}", block) for block in blocks if isinstance(block, Figure))
+        for placed in self.sections:
+            prefix = "across-" if placed.part == "task" else ""
+            yield from ((f"{prefix}{block.name}", block) for block in self.blocks(placed) if isinstance(block, Figure))
+
+    def document(self) -> dict[str, Any]:
+        """Return everything as one JSON document."""
+        found: dict[str, Any] = {
+            "run": self.run.manifest.name,
+            "parts": [vars(part) for part in self.run.manifest.parts],
+            "scores": [
+                {
+                    "task": task,
+                    "split": split,
+                    "method": method,
+                    "metric": metric,
+                    "mean": cell.mean,
+                    "std": cell.std,
+                    "runs": cell.n,
+                    "undefined": cell.undefined,
+                }
+                for (task, split, method, metric), cell in self.run.scores.cells.items()
+            ],
+        }
+        for placed in self.sections:
+            found |= placed.section.document(self.run)
+        return {
+            **found,
+            "not_ranked": dict(self.run.scores.not_ranked),
+            "failures": [vars(failure) for failure in self.run.failures],
+            "skipped": [vars(skipped) for skipped in self.run.manifest.skipped],
+        }
+
+    @property
+    def scores(self) -> list[Score]:
+        """All scores once; sections add those that are not in the table."""
+        known = {(score.task, score.split, score.metric) for score in self.run.scores.scores}
+        extra = [score for placed in self.sections for score in placed.section.scores(self.run)]
+        return [
+            *self.run.scores.scores,
+            *(score for score in extra if (score.task, score.split, score.metric) not in known),
+        ]
+
+    def files(self) -> dict[str, str]:
+        """Return the text files that sections write beside the page."""
+        return {name: text for placed in self.sections for name, text in placed.section.files(self.run).items()}
+
+
+def build_report(source: Source, manifest: Mapping[str, Any], *, options: Iterable[str] = ()) -> Report:
+    """Score every run of a manifest from its stored predictions and gather all sections.
+
+    Args:
+        source: The store with predictions and records.
+        manifest: The benchmark run.
+        options: Sections that are made only on request, such as ``as-published``.
+
+    Raises:
+        BadFile: When the manifest is of another schema or lacks a field.
+    """
+    view = read_manifest(manifest)
+    run = RunView(view, source, empty_table(view), options=frozenset(options))
+    report, scorer = Report(run, registered_sections()), Scorer()
+    for task in view.tasks:
+        networks: list[Predictions] = []
+        for method_run in view.runs_of(task.key):
+            _visit_run(report, task, method_run, scorer, networks)
+        curve = growth_of(networks)
+        if curve is not None:
+            run.growth[task.key] = curve
+        for placed in report.sections:
+            placed.section.finish(run, task)
+    return report
+
+
+def registered_sections() -> tuple[Placed, ...]:
+    """Make every registered section, in the order of the page."""
+    entries = sorted(SECTIONS.entries(), key=lambda entry: entry.facts["order"])
+    placed = [Placed(entry.name, entry.facts["part"], entry.factory()) for entry in entries]
+    parts: tuple[Part, ...] = ("opening", "task", "closing")
+    return tuple(each for part in parts for each in placed if each.part == part)
+
+
+def _visit_run(
+    report: Report, task: TaskView, method_run: MethodRun, scorer: Scorer, networks: list[Predictions]
+) -> None:
+    """Show one run on every test split; predictions that cannot be read are reported as failures."""
+    run, in_domain = report.run, None
+    single = networks_of(run.manifest, task)
+    for split in (*task.of_kind("id"), *task.of_kind("shift", "ood")):
+        try:
+            predictions = run.source.read_predictions(method_run.id, split.name, split.fingerprint)
+            item = Visit(run, task, split, method_run, predictions, in_domain)
+            scorer.score(item)
+        except DubioError as fault:
+            run.missing.append(
+                Failure(f"predictions on {split.name}", task.key, method_run.method, str(fault), method_run.id)
+            )
+            continue
+        for placed in report.sections:
+            placed.section.visit(item)
+        run.scores.add(task, split, method_run, item.values)
+        if item.is_in_domain_test:
+            grouped = predictions.labelled.group is not None
+            in_domain = InDomain(item.uncertainties, dict(item.values), item.temperature, grouped)
+            if method_run.id in single:
+                networks.append(predictions)

@@ -1,0 +1,201 @@
+"""Draw figures without global state, and write them to files.
+
+matplotlib is imported by the functions that draw: tables and scores do without it.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+from dubio.core.errors import MissingExtra
+from dubio.reporting.style import CONTROL, INK, MUTED, RC, Style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+P = ParamSpec("P")
+
+WIDTH = 7.4
+"""Inches: the text width of the page, and of two columns in print."""
+
+ENTRY, LETTER = 0.62, 0.06
+"""Inches of a legend's entry without its name, with the gap to the next column, and of a letter of the name."""
+
+FORMATS = ("png", "svg", "pdf")
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draw in dubio's style, whatever the user's own matplotlib settings are.
+
+    Raises:
+        MissingExtra: When the figure is drawn without matplotlib installed.
+    """
+
+    @wraps(draw)
+    def inner(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        try:
+            import matplotlib
+        except ModuleNotFoundError as missing:
+            raise MissingExtra("drawing a figure", "report") from missing
+        with matplotlib.rc_context():
+            matplotlib.rcdefaults()
+            matplotlib.rcParams.update(RC)
+            return draw(*args, **kwargs)
+
+    return inner
+
+
+def blank(width: float, height: float) -> Figure:
+    """An empty figure of this size in inches, on the Agg canvas."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(w_pad=0.06, h_pad=0.05, wspace=0.04, hspace=0.06)  # type: ignore[union-attr, call-arg]
+    return figure
+
+
+def small_multiples(
+    count: int, *, columns: int = 4, panel_height: float = 1.75, extra: float = 0.0
+) -> tuple[Figure, list[Axes]]:
+    """A grid of panels on shared axes; the unused ones are taken away.
+
+    Args:
+        count: How many panels are needed.
+        columns: At most this many a row.
+        panel_height: Inches a row.
+        extra: Inches for a legend beside the panels.
+    """
+    rows = math.ceil(count / columns)
+    columns = math.ceil(count / rows)
+    width = WIDTH if columns > 2 else 2.6 * columns
+    figure = blank(width, panel_height * rows + extra)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    panels = list(grid.flat)
+    for unused in panels[count:]:
+        unused.remove()
+    for index, panel in enumerate(panels[:count]):
+        # The lowest panel of a column keeps its numbers even where the last row is not full.
+        panel.tick_params(labelbottom=index + columns >= count, labelleft=index % columns == 0)
+    return figure, panels[:count]
+
+
+def label_below(axes: Sequence[Axes], columns: int, words: str) -> None:
+    """Name the horizontal axis under the lowest panel of every column; a legend below leaves no room for a common name.
+
+    Args:
+        axes: The panels that are used, row by row.
+        columns: How many there are in a row.
+        words: What the axis is.
+    """
+    for axis in axes[-columns:]:
+        axis.set_xlabel(words)
+
+
+def label_rows(axis: Axes, styles: Sequence[Style]) -> None:
+    """Label one row per method, the first on top, at the left."""
+    axis.set_yticks(range(len(styles)), [style.title for style in styles])
+    axis.set_ylim(len(styles) - 0.4, -0.6)
+    axis.tick_params(axis="y", length=0, labelcolor=INK)
+    axis.grid(axis="y", visible=False)
+    axis.spines["left"].set_visible(False)
+    axis.spines["bottom"].set_color(MUTED)
+
+
+def panel_title(title: str) -> str:
+    """A method's title over a small panel, in two lines where it is long."""
+    return textwrap.fill(title, 21, break_long_words=False)
+
+
+def method_legend(figure: Figure, drawn: Sequence[Style], *, control: str | None = None, columns: int = 4) -> None:
+    """A legend under the panels: each method once, in the benchmark's order.
+
+    Args:
+        figure: Made higher where names are too long for that many columns.
+        drawn: The methods.
+        control: What the dotted line is, where there is one.
+        columns: At most so many, and no more than fit beside each other.
+    """
+    from matplotlib.lines import Line2D
+
+    handles = [Line2D([], [], **style.line) for style in drawn]
+    if control is not None:
+        handles.append(Line2D([], [], color=CONTROL, linestyle="dotted", linewidth=1.4, label=control))
+    width, height = (float(side) for side in figure.get_size_inches())
+    fitting = _columns_that_fit([str(handle.get_label()) for handle in handles], width, columns)
+    more = legend_height(len(handles), fitting) - legend_height(len(handles), columns)
+    figure.set_size_inches(width, height + more)
+    figure.legend(
+        handles=handles,
+        loc="outside lower center",
+        ncols=fitting,
+        handlelength=3.0,
+        columnspacing=1.6,
+    )
+
+
+def _columns_that_fit(names: Sequence[str], width: float, most: int) -> int:
+    """How many columns of a legend fit into so many inches, filled one after the other."""
+    for columns in range(min(most, len(names)), 1, -1):
+        rows, longer = divmod(len(names), columns)
+        sizes = [rows + (place < longer) for place in range(columns)]
+        starts = [sum(sizes[:place]) for place in range(columns)]
+        longest = [max(map(len, names[start : start + size])) for start, size in zip(starts, sizes, strict=True)]
+        if sum(ENTRY + LETTER * letters for letters in longest) <= width:
+            return columns
+    return 1
+
+
+def legend_height(entries: int, columns: int = 4) -> float:
+    """Inches that a legend of so many entries takes."""
+    return 0.19 * math.ceil(entries / columns) + 0.12
+
+
+def save(figure: Figure, kind: str) -> bytes:
+    """The figure as a file of this kind, the same bytes every time.
+
+    Args:
+        figure: What to write.
+        kind: ``png``, ``svg`` or ``pdf``.
+    """
+    dates: dict[str, dict[str, Any]] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    opaque: dict[str, Any] = {"facecolor": "white"} if kind == "png" else {}
+    return _written(figure, kind, {"svg.fonttype": "path"}, metadata=dates[kind], **opaque)
+
+
+def inline_svg(figure: Figure) -> str:
+    """The figure as SVG whose words stay text, to be placed inside a page.
+
+    It is laid out in DejaVu Sans, which comes with matplotlib and is wider than what browsers use: nothing is cut off.
+    """
+    return _written(
+        figure, "svg", {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}, metadata={"Date": None}
+    ).decode()
+
+
+def _written(figure: Figure, kind: str, settings: Any, **options: Any) -> bytes:
+    import matplotlib
+
+    sink = io.BytesIO()
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update({**RC, **settings})
+        figure.savefig(sink, format=kind, **options)
+    return sink.getvalue()
+
+
+def finite_limits(values: Iterable[float], *, pad: float = 0.06) -> tuple[float, float] | None:
+    """Limits that hold all finite values with some air, or None where there are none."""
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return None
+    low, high = min(finite), max(finite)
+    air = pad * (high - low) or 0.05 * max(abs(high), 1e-3)
+    return low - air, high + air

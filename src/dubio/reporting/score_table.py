@@ -1,0 +1,142 @@
+"""The long table of scores: one value per run, split and metric, with means, spreads and verdicts over runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dubio.core.types import Direction, FloatArray, StrArray
+from dubio.reporting.aggregate import Cell, Key, Score, aggregate, average_over
+from dubio.reporting.comparison import Losses, Verdict, against_best
+from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
+
+
+@dataclass
+class _Sum:
+    """Losses of the runs of a method added up."""
+
+    total: FloatArray
+    runs: int = 1
+
+
+@dataclass
+class TemperatureFits:
+    """All temperatures behind a method's calibrated scores on a task.
+
+    Attributes:
+        values: One for each half of the test set, repetition and run.
+        at_bound: How many of them hit the end of their range: that half has no best temperature, mostly because every
+            example in it is classified correctly.
+    """
+
+    values: list[float] = field(default_factory=list)
+    at_bound: int = 0
+
+
+class ScoreTable:
+    """Scores of a benchmark run."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        better: Mapping[str, Direction] | None = None,
+        not_ranked: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make an empty table.
+
+        Args:
+            manifest: The benchmark run.
+            better: Metric → which direction is better.
+            not_ranked: Metric → why it must not rank methods.
+        """
+        self.manifest = manifest
+        self.better: dict[str, Direction] = dict(better or {})
+        self.not_ranked = dict(not_ranked or {})
+        self.temperatures: dict[tuple[str, str], TemperatureFits] = {}
+        self.scores: list[Score] = []
+        self._losses: dict[Key, _Sum] = {}
+        self._groups: dict[tuple[str, str], StrArray | None] = {}
+        self._cells: dict[Key, Cell] | None = None
+        self._scored: set[tuple[str, str]] = set()
+
+    def add(self, task: TaskView, split: SplitView, run: MethodRun, values: Mapping[str, float]) -> None:
+        """Add the values of one run on one split."""
+        self.extend(
+            Score(task.key, split.name, split.kind, run.method, run.seed, run.member, metric, float(value))
+            for metric, value in values.items()
+        )
+        if split == task.in_domain:
+            self._scored.add((task.key, run.method))
+
+    def extend(self, scores: Iterable[Score]) -> None:
+        """Add scores."""
+        self.scores.extend(scores)
+        self._cells = None
+
+    def add_losses(
+        self, task: TaskView, split: SplitView, run: MethodRun, losses: Mapping[str, FloatArray], group: StrArray | None
+    ) -> None:
+        """Add the per-example losses of one run, which paired comparisons use; runs of a method are averaged."""
+        self._groups[task.key, split.name] = group
+        for metric, loss in losses.items():
+            key = task.key, split.name, run.method, metric
+            if key in self._losses:
+                self._losses[key].total += loss
+                self._losses[key].runs += 1
+            else:
+                self._losses[key] = _Sum(np.array(loss, dtype=float))
+
+    @property
+    def cells(self) -> Mapping[Key, Cell]:
+        """(task, split, method, metric) → the values of its runs."""
+        if self._cells is None:
+            self._cells = aggregate(self.scores)
+        return self._cells
+
+    def cell(self, task: TaskView, split: str, method: str, metric: str) -> Cell | None:
+        """Return the values of a method's runs, or None where there are none."""
+        return self.cells.get((task.key, split, method, metric))
+
+    def average(self, task: TaskView, splits: Sequence[str], method: str, metric: str) -> Cell | None:
+        """Return each run's mean over several splits; None where a split lacks a value."""
+        return average_over(self.cells, task.key, splits, method, metric)
+
+    def methods_of(self, task: TaskView) -> tuple[MethodView, ...]:
+        """Return the methods with at least one scored run on a task, in the benchmark's order."""
+        return tuple(method for method in self.manifest.methods if (task.key, method.name) in self._scored)
+
+    def row(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Cell]:
+        """Return method → cell on a split, or on several averaged, for the methods that have one."""
+        names = (splits,) if isinstance(splits, str) else splits
+        if len(names) == 1:
+            cells = {m.name: self.cell(task, names[0], m.name, metric) for m in self.methods_of(task)}
+        else:
+            cells = {m.name: self.average(task, names, m.name, metric) for m in self.methods_of(task)}
+        return {name: cell for name, cell in cells.items() if cell is not None}
+
+    def losses(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Losses]:
+        """Return method → per-example losses on a split, averaged over runs; empty for several splits."""
+        names = (splits,) if isinstance(splits, str) else splits
+        if len(names) != 1:
+            return {}
+        sums = {m.name: self._losses.get((task.key, names[0], m.name, metric)) for m in self.methods_of(task)}
+        group = self._groups.get((task.key, names[0]))
+        return {name: Losses(each.total / each.runs, group) for name, each in sums.items() if each is not None}
+
+    def ranks(self, metric: str) -> bool:
+        """Whether a metric may rank methods."""
+        return metric in self.better and metric not in self.not_ranked
+
+    def verdicts(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Verdict]:
+        """Return method → its verdict against the best; empty for a metric that must not rank."""
+        if not self.ranks(metric):
+            return {}
+        losses = self.losses(task, splits, metric) or None
+        return against_best(self.row(task, splits, metric), self.better[metric], losses, self.variance_groups)
+
+    @property
+    def variance_groups(self) -> dict[str, int]:
+        """Method → number of members: methods with the same number share their variance over runs."""
+        return {method.name: method.members for method in self.manifest.methods}

@@ -1,0 +1,256 @@
+"""A section of the report: what it notes while predictions are read, what it shows, and what it adds to the JSON.
+
+To write a section, make one file in ``reporting/sections`` (or in a study, or in a plugin)::
+
+    @section("calibration", part="task", order=35)
+    class Calibration(Section):
+        title = "Calibration"
+
+        def __init__(self) -> None:
+            self.bins: dict[tuple[str, str], list[FloatArray]] = {}
+
+        def visit(self, item: Visit) -> None:
+            if item.is_in_domain_test:
+                self.bins.setdefault((item.task.key, item.run.method), []).append(reliability(item.predictions))
+
+        def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+            if task is not None:
+                yield Table(...)
+                draw = partial(reliability_figure, self._panels(run, task))
+                yield Figure("reliability", "Reliability", CAPTION, draw)
+
+and one test that calls ``blocks``. The builder (:mod:`dubio.reporting.build`) reads every stored prediction once and
+shows it to all sections in their order; then it calls ``finish`` for the task. The page, the terminal, the figure files
+and the JSON document are loops over what sections return.
+
+Rules:
+
+- Scores that several sections read are in ``run.scores`` (:class:`~dubio.reporting.score_table.ScoreTable`); a section
+  adds further ones to ``item.values`` in ``visit``, and they enter ``results.csv``.
+- Everything else that a section needs from predictions it stores in itself. Sections never import each other.
+- A figure stands in its section's file: a function that computes its data, a function that draws it, its caption and
+  its reading. matplotlib is imported inside the function that draws, because tables work without it.
+- ``blocks`` is called once for every task with results, then once with None for what spans tasks. Sections of the part
+  "task" show the former below their title within the task, the latter under "All tasks". Sections of the parts
+  "opening" and "closing" are called with None alone and make a chapter of their own, before or after the tasks.
+- A section without data yields nothing, and then the page has no such heading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from dubio.core.predictions import Predictions
+from dubio.core.registry import Registry
+from dubio.core.types import FloatArray
+from dubio.reporting.aggregate import Score
+from dubio.reporting.manifest_view import MethodRun, SplitView, TaskView
+from dubio.reporting.measures import uncertainties
+from dubio.reporting.run_view import RunView
+from dubio.reporting.tables import Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+Json = dict[str, Any]
+
+Part = Literal["opening", "task", "closing"]
+"""Where a section stands: before the tasks, within each of them, or after them."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A heading within a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph, or a list where there are several texts.
+
+    Attributes:
+        text: The paragraph, or the items of a list.
+        kind: How it is set; "code" keeps line breaks.
+        title: Where given, the text is folded below this title.
+    """
+
+    text: str | tuple[str, ...]
+    kind: Literal["plain", "small", "note", "warning", "code"] = "plain"
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure that can be drawn.
+
+    Attributes:
+        name: The name of its file, after the task's.
+        title: Its title.
+        caption: How to read it.
+        draw: Draws it.
+        narrow: Whether it is less wide than the text.
+        folded: Whether the page shows it only on demand.
+        reading: The result it shows, in a sentence with numbers.
+    """
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[], Drawing]
+    narrow: bool = False
+    folded: bool = False
+    reading: str = ""
+
+
+@dataclass(frozen=True)
+class Card:
+    """A titled statement with the evidence behind it.
+
+    Attributes:
+        title: What it is about.
+        texts: The statement, the most important sentence first.
+        evidence: Sentences that support it, shown on demand.
+        source: Where the statement was published, if it was.
+        aside: Whether it is set apart from the others.
+    """
+
+    title: str
+    texts: tuple[str, ...]
+    evidence: tuple[str, ...] = ()
+    source: str = ""
+    aside: bool = False
+
+
+@dataclass(frozen=True)
+class Cards:
+    """Cards side by side ("cards") or one below the other ("list")."""
+
+    cards: tuple[Card, ...]
+    kind: Literal["cards", "list"] = "cards"
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Terms with their explanations."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One picture of a test example with its caption."""
+
+    source: str
+    caption: str
+    id: str
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Pictures of test examples, in titled rows."""
+
+    rows: Mapping[str, tuple[Example, ...]]
+
+
+Block = Headline | Text | Table | Figure | Cards | Definitions | Examples
+
+
+@dataclass(frozen=True, eq=False)
+class InDomain:
+    """Facts of a run on its in-domain test set that its other splits are compared with.
+
+    Attributes:
+        uncertainties: Quantity → its value for every example.
+        values: Metric → its score.
+        temperature: The median of the cross-validated temperatures, where there are any.
+        grouped: Whether its examples come in groups, such as patients.
+    """
+
+    uncertainties: Mapping[str, FloatArray] = field(default_factory=dict)
+    values: Mapping[str, float] = field(default_factory=dict)
+    temperature: float | None = None
+    grouped: bool = False
+
+
+@dataclass(eq=False)
+class Visit:
+    """One set of stored predictions, shown to every section once.
+
+    Attributes:
+        report: The benchmark run; its score table is complete only after all visits.
+        task: The task.
+        split: The test split; the in-domain test splits come first.
+        run: The run of a method, and its seed and member.
+        predictions: Its predictions on the split.
+        in_domain: The same run on the in-domain test set; None while that is visited, or where it cannot be read.
+        values: Metric → score on this split; a section may add to it.
+        temperature: The median of the temperatures cross-validated on it, where there are any.
+    """
+
+    report: RunView
+    task: TaskView
+    split: SplitView
+    run: MethodRun
+    predictions: Predictions
+    in_domain: InDomain | None = None
+    values: dict[str, float] = field(default_factory=dict)
+    temperature: float | None = None
+
+    @property
+    def is_in_domain_test(self) -> bool:
+        """Whether the split is the task's (first) in-domain test split."""
+        return self.split == self.task.in_domain
+
+    @cached_property
+    def uncertainties(self) -> dict[str, FloatArray]:
+        """Quantity → uncertainty of every example, higher = more uncertain."""
+        return uncertainties(self.predictions)
+
+
+class Section:
+    """A section of the report; every method may be left out."""
+
+    title: str = ""
+    """The heading: a chapter's, or within each task."""
+
+    def visit(self, item: Visit) -> None:
+        """Note what is needed of one set of predictions; it is not shown again."""
+
+    def finish(self, run: RunView, task: TaskView) -> None:
+        """Complete a task after all its predictions were visited."""
+
+    def blocks(self, run: RunView, task: TaskView | None) -> Iterable[Block]:
+        """Return what the page shows for a task, or, with None, for the whole run."""
+        return ()
+
+    def document(self, run: RunView) -> Json:
+        """Return the section's keys of the JSON document."""
+        return {}
+
+    def scores(self, run: RunView) -> Iterable[Score]:
+        """Return scores that enter ``results.csv`` but no comparison."""
+        return ()
+
+    def files(self, run: RunView) -> Mapping[str, str]:
+        """Return further text files to write beside the page: relative path → contents."""
+        return {}
+
+
+SECTIONS: Registry[Section] = Registry("section", "dubio.reporting.sections", "dubio.studies")
+
+Made = TypeVar("Made", bound=type[Section])
+
+
+def section(name: str, *, part: Part = "task", order: int) -> Callable[[Made], Made]:
+    """Register a section.
+
+    Args:
+        name: Its unique name, which is also its anchor on the page.
+        part: Where it stands.
+        order: Its place within the part, ascending; built-in sections leave gaps.
+    """
+    return SECTIONS.register(name, part=part, order=order)

@@ -1,0 +1,1 @@
+"""The sections of the report, one per file; each registers itself."""

@@ -1,0 +1,141 @@
+"""What the report calls things: methods in a sentence each, metrics in a few words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dubio.reporting.manifest_view import MethodView, SplitView
+
+RANDOM = "random-referral"
+"""The control's name in the long table."""
+
+SENTENCES: dict[str, str] = {
+    "deterministic": "One network, one pass, no regularisation: what most systems in use do.",
+    "regularised": "One network trained with dropout and weight decay; dropout is off when it predicts.",
+    "mc-dropout": "The regularised network with dropout left on when it predicts; several passes are averaged.",
+    "heteroscedastic": "The network also predicts the noise of its own logits, and averages over it.",
+    "mc-heteroscedastic": "A network that predicts the noise of its logits, with dropout left on when it predicts.",
+    "concrete-dropout": "Dropout whose rate every layer learns from the data; off when it predicts.",
+    "mc-concrete-dropout": "Dropout with learned rates, left on when it predicts; several passes are averaged.",
+    "heteroscedastic-concrete-dropout": "Learned dropout rates and predicted logit noise; dropout off to predict.",
+    "mc-heteroscedastic-concrete-dropout": "Learned dropout rates and predicted logit noise, dropout left on.",
+}
+"""Single-fit methods dubio knows by name."""
+
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+@dataclass(frozen=True)
+class Term:
+    """How a metric is shown: its title, and what a reader needs to know."""
+
+    title: str
+    note: str
+
+
+TERMS: dict[str, Term] = {
+    "accuracy": Term("Accuracy", "share of test examples whose class is right"),
+    "calibrated_nll": Term(
+        "Calibrated NLL",
+        "negative log-likelihood after a temperature fitted on the other half of the test set (test-time "
+        "cross-validation): compares what the methods know, not how they happen to be scaled",
+    ),
+    "nll": Term("NLL", "negative log-likelihood as the method gives it, at temperature 1"),
+    "brier": Term("Brier", "squared distance of the probabilities from the truth, between 0 and 2"),
+    "macro_f1": Term("Macro F1", "F1 averaged over classes, or labels"),
+    "accuracy_at_val_thresholds": Term("Accuracy, tuned", "exact match at each label's best threshold on validation"),
+    "macro_f1_at_val_thresholds": Term("Macro F1, tuned", "at each label's best threshold on validation"),
+    "micro_f1_at_val_thresholds": Term("Micro F1, tuned", "at each label's best threshold on validation"),
+    "micro_f1": Term("Micro F1", "several labels: F1 over all decisions together"),
+    "quadratic_kappa": Term("Kappa", "agreement of grades beyond chance, squared distances (Cohen)"),
+    "rps": Term("RPS", "ranked probability score: squared distance of the cumulated probabilities, between 0 and 1"),
+    "auc_from_grade": Term("AUC", "area under the ROC curve for grade 2 or more"),
+    "ece": Term("ECE", "expected calibration error in 15 bins of equal width"),
+    "aurc": Term("AURC", "error rate of the kept examples, averaged over how many are kept"),
+    "diversity": Term("Diversity", "how far members, or samples, stand from their mean (KL divergence)"),
+    "referral_accuracy": Term("Accuracy", "accuracy of the retained part, most uncertain referred first"),
+    "referral_auc": Term("AUC", "area under the ROC curve of the retained part, most uncertain referred first"),
+    "ood_auroc": Term("AUROC", "chance that a foreign example is more uncertain than an in-domain one; 0.5 is a coin"),
+    "ood_aupr": Term("AUPR", "average precision with foreign examples as the positives; its floor is their prevalence"),
+    "ood_fpr95": Term("FPR95", "share of in-domain examples flagged when 95 % of the foreign ones are"),
+    "id_aupr": Term("AUPR, in-domain", "average precision with in-domain examples as the positives"),
+    "ood_correlation": Term("Correlation", "signed, of the uncertainty with being foreign"),
+    "generalisation_gap": Term("Gap", "accuracy in-domain minus accuracy under shift"),
+}
+
+QUANTITIES: dict[str, str] = {
+    "confidence": "confidence",
+    "predictive_entropy": "predictive entropy",
+    "mutual_information": "mutual information",
+}
+"""The uncertainties that detection is reported for."""
+
+
+def term(metric: str) -> Term:
+    """How a metric is shown; one that dubio does not know by name shows its name."""
+    return TERMS.get(metric, Term(metric, ""))
+
+
+def named(text: str) -> str:
+    """A sentence with metrics called by their titles, not by their registered names."""
+    return re.sub(r"\b[a-z]+(?:_[a-z]+)*\b", lambda match: _within(match[0]), text)
+
+
+def _within(word: str) -> str:
+    """A metric's title within a sentence; Brier was a person, acronyms stay as they are."""
+    title = TERMS[word].title if word in TERMS else word
+    return title if title == "Brier" or title.isupper() else title[:1].lower() + title[1:]
+
+
+def sentence(method: MethodView) -> str:
+    """What a method does, in one sentence."""
+    if method.summary:
+        return method.summary
+    if method.ensemble:
+        return f"{number(method.members).capitalize()} independently trained fits of {method.family}, pooled."
+    return SENTENCES.get(method.name, f"{method.title}, a method of the benchmark's own.")
+
+
+def draws(method: MethodView) -> str:
+    """How many predictions are pooled for one answer."""
+    if method.pools:
+        return method.pools
+    each = f"{method.samples} samples" if method.samples else "one pass"
+    return f"{method.members} × {each}" if method.ensemble else each
+
+
+def number(value: int) -> str:
+    """A small number as a word."""
+    return NUMBERS[value] if 0 <= value < len(NUMBERS) else f"{value:,}".replace(",", " ")
+
+
+def counted(value: int, noun: str) -> str:
+    """A number with its noun: ``three seeds``, ``one seed``."""
+    return f"{number(value)} {noun}" if value == 1 else f"{number(value)} {noun}s"
+
+
+def told_apart_in_digits(first: float, second: float) -> tuple[str, str]:
+    """Two numbers with as many digits, from two to seven, as it takes to tell one from the other."""
+    for digits in range(2, 8):
+        told = f"{first:.{digits}g}", f"{second:.{digits}g}"
+        if told[0] != told[1]:
+            return told
+    return f"{first:.2g}", f"{second:.2g}"
+
+
+def listed(words: list[str]) -> str:
+    """Words as a sentence lists them: ``a, b and c``."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def split_role(split: SplitView) -> str:
+    """What a split is for, in words."""
+    return {
+        "train": "trained on",
+        "val": "chose the epoch",
+        "cal": "kept aside for guarantees",
+        "id": "in-domain test",
+        "shift": "shifted test",
+        "ood": "novel classes",
+    }[split.kind]

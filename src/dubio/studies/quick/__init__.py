@@ -1,0 +1,1 @@
+"""The quick benchmark: small tasks and methods that finish in minutes on a laptop."""

@@ -1,0 +1,1 @@
+"""The study of text classification (T): its benchmark, published numbers, claims and figures."""

@@ -1,0 +1,36 @@
+"""Helpers of the report's tests: blocks of a section by its name."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from dubio.reporting.build import Report
+from dubio.reporting.manifest_view import TaskView
+from dubio.reporting.section import Block, Cards, Figure, Text
+
+Kind = TypeVar("Kind")
+
+
+def blocks(report: Report, section: str, task: TaskView | None = None) -> tuple[Block, ...]:
+    placed = next(placed for placed in report.sections if placed.name == section)
+    return report.blocks(placed, task)
+
+
+def of_kind(found: tuple[Block, ...], kind: type[Kind]) -> list[Kind]:
+    return [block for block in found if isinstance(block, kind)]
+
+
+def texts(found: tuple[Block, ...]) -> list[str]:
+    """Every paragraph and list item, and the texts of cards."""
+    lines = []
+    for block in found:
+        if isinstance(block, Text):
+            lines += [block.text] if isinstance(block.text, str) else list(block.text)
+        if isinstance(block, Cards):
+            lines += [text for card in block.cards for text in (card.title, *card.texts, *card.evidence)]
+    return lines
+
+
+def figure_names(report: Report, task: TaskView | None = None) -> list[str]:
+    found = [block for placed in report.of_part("task") for block in report.blocks(placed, task)]
+    return [block.name for block in found if isinstance(block, Figure)]
