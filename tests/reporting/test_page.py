@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dubio.core.errors import UserError
-from dubio.reporting import write_report
 from dubio.core.files import write_file
+from dubio.reporting import write_report
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.page import render
 from dubio.reporting.results import Results

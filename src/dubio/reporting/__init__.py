@@ -70,8 +70,8 @@ def write_figures(report: Report, out_dir: Path, formats: Sequence[str] = ("png"
         MissingExtra: Without matplotlib.
     """
     _need("matplotlib", "drawing figures")
-    from dubio.reporting.canvas import FORMATS, save
     from dubio.core.files import write_file
+    from dubio.reporting.canvas import FORMATS, save
     from dubio.reporting.files import file_name
 
     kinds = [one_of("format", kind, FORMATS) for kind in formats]
