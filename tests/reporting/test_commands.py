@@ -185,7 +185,7 @@ def test_several_runs_are_reported_together(kept: Kept, tmp_path: Path) -> None:
         second = {**first, "name": "again", "benchmark": {"name": "again", "preset": "paper"}}
         store.write_manifest(second, "fedcba9876543210")
         names = store.manifests()
-    with pytest.raises(UserError, match="or several with --run"):
+    with pytest.raises(UserError, match="2 runs"):
         command(report, "--store", path, "--out", tmp_path)
     options = [word for name in names for word in ("--run", name)]
     found = json.loads(command(report, *options, "--store", path, "--out", tmp_path, "--as-published", "--json"))
