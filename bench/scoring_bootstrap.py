@@ -10,7 +10,7 @@ import numpy as np
 from bench.scoring import made_up
 from bench.timing import cpu_in_turns
 from dubio.core.predictions import Predictions
-from dubio.metrics.naming import metric_named
+from dubio.metrics.metric import metric_named
 from dubio.statistics.bootstrap import bootstrap
 
 ROWS, CLASSES = 50_000, 100

@@ -10,9 +10,8 @@ from scipy.optimize import minimize
 
 from bench.scoring import made_up
 from bench.timing import cpu_in_turns, line
-from dubio.calibration.cross_validation import REPEATS, cross_validate, fit_folds
-from dubio.calibration.halves import random_halves
-from dubio.calibration.likelihood import evidence_of
+from dubio.calibration.cross_validation import REPEATS, cross_validate, fit_folds, random_halves
+from dubio.calibration.temperature import evidence_of
 from dubio.core.predictions import Predictions
 from dubio.statistics.ensemble_equivalent import growth_curve
 

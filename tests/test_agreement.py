@@ -17,10 +17,10 @@ from torchmetrics.functional import classification as tm
 
 from dubio.calibration.conformal import fit_conformal, prediction_sets, summarise_sets
 from dubio.evaluation import evaluate
-from dubio.metrics.naming import metric_named
-from dubio.metrics.outcomes import correct
-from dubio.statistics.comparison import compare
-from dubio.statistics.results import table_of
+from dubio.metrics.decisions import correct
+from dubio.metrics.metric import metric_named
+from dubio.statistics.ranks import compare
+from dubio.statistics.result_table import table_of
 
 CLOSE = 1e-6
 

@@ -6,9 +6,8 @@ import pytest
 from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS
 from dubio.evaluation import STANDARD
-from dubio.metrics.naming import metric_named
+from dubio.metrics.metric import metric_named, score_each
 from dubio.metrics.quantities import QUANTITIES, uncertainty
-from dubio.metrics.table import score_each
 
 ANY = (
     "accuracy", "error", "nll", "brier", "brier_per_class", "ece", "ece_adaptive", "ece_smooth", "sce", "classwise_ece",

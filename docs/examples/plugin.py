@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dubio import Examples, Metric, Predictions, SourceCard, Split, Task, method, metric, network, task
+from dubio import Examples, Predictions, SourceCard, Split, Task, method, metric, network, task
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Dense, Network
 from dubio.networks.noise import DropoutEdit
@@ -94,26 +94,13 @@ def light_dropout(*, p: float = 0.1, samples: int = 20, epochs: int = 30) -> Rec
     return Recipe("light-dropout", "Light dropout", edits=(DropoutEdit(p),), objective=objective, samples=samples)
 
 
-def sure_errors(predictions: Predictions, threshold: float) -> np.ndarray:
-    """1 for a labelled row that is wrong and surer than the threshold, else 0."""
-    known = predictions.labelled  # rows without a label cannot be judged
-    wrong = known.probs.argmax(axis=1) != known.labels
-    return (wrong & (known.probs.max(axis=1) > threshold)).astype(float)
-
-
-@metric("sure-errors")
-def sure_errors_metric(*, threshold: float = 0.9) -> Metric:
+@metric("sure-errors", better="lower", needs={"labels"}, targets={"multiclass", "ordinal"}, mean=True)
+def sure_errors(p: Predictions, *, threshold: float = 0.9) -> np.ndarray:
     """Share of examples that are wrong although the predictor is sure.
 
     Args:
-        threshold: Surer than this is sure.
+        p: The labelled rows; the metric is the mean of what is returned for each.
+        threshold: Confidence above which a predictor is sure.
     """
-    return Metric(
-        "sure-errors",
-        "lower",
-        lambda predictions: float(sure_errors(predictions, threshold).mean()),
-        lambda predictions: sure_errors(predictions, threshold),
-        needs=frozenset({"labels"}),
-        targets=frozenset({"multiclass", "ordinal"}),
-        summary="Share of examples that are wrong although the predictor is sure.",
-    )
+    wrong = p.probs.argmax(axis=1) != p.labels
+    return (wrong & (p.probs.max(axis=1) > threshold)).astype(float)

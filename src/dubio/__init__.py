@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dubio.core.predictions import pool_members as pool_members
     from dubio.core.registry import load_plugin as load_plugin
     from dubio.core.registry import method as method
-    from dubio.core.registry import metric as metric
     from dubio.core.registry import network as network
     from dubio.core.registry import task as task
     from dubio.core.types import Examples as Examples
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from dubio.evaluation import evaluate as evaluate
     from dubio.formats import read_predictions as read_predictions
     from dubio.formats import write_predictions as write_predictions
+    from dubio.metrics.metric import metric as metric
     from dubio.referral import Policy as Policy
     from dubio.referral import apply_policy as apply_policy
     from dubio.referral import fit_capacity_policy as fit_capacity_policy

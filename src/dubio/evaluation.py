@@ -18,9 +18,8 @@ from dubio.formats.arrays import predictions_from_arrays
 from dubio.formats.predictions import read_predictions
 from dubio.formats.values import TOLERANCE, Values
 from dubio.metrics.detection import Detection, detect
-from dubio.metrics.naming import metric_named
+from dubio.metrics.metric import metric_named, score_each
 from dubio.metrics.quantities import applicable_quantities
-from dubio.metrics.table import score_each
 from dubio.statistics.bootstrap import bootstrap, guarded
 
 STANDARD = (

@@ -12,7 +12,7 @@ from dubio.calibration.temperature import fit_temperature
 from dubio.calibration.vector import apply_vector, fit_vector
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.metrics.outcomes import correct
+from dubio.metrics.decisions import correct
 from dubio.metrics.quantities import confidence
 from dubio.metrics.scoring import nll
 

@@ -13,17 +13,16 @@ from dubio.cli.app import app
 from dubio.core.registry import REGISTRIES
 
 PLUGIN = '''
-from dubio.core.registry import metric
-from dubio.core.types import Metric
+from dubio import Predictions, metric
 
 
-@metric("always-half")
-def always_half(*, value: float = 0.5, needed: int) -> Metric:
+@metric("always-half", better="higher")
+def always_half(p: Predictions, *, value: float = 0.5, needed: int) -> float:
     """A metric that is always the same.
 
     More words.
     """
-    return Metric("always-half", "higher", lambda predictions: value)
+    return value
 '''
 
 

@@ -15,8 +15,7 @@ from dubio.core.errors import UnknownName, UserError
 from dubio.estimators import Bench, RandomReferral
 from dubio.evaluation import evaluate
 from dubio.metrics.selective import au_arc
-from dubio.statistics.paired import holm
-from dubio.statistics.side_by_side import side_by_side
+from dubio.statistics.paired import holm, side_by_side
 from tests.estimators.bench_world import made, softmax
 
 
@@ -40,7 +39,7 @@ def test_a_comparison_tests_every_pair_and_everyone_against_chance(cancer, logis
     weak = make_pipeline(StandardScaler(), LogisticRegression(C=1e-3)).fit(*cancer.train)
     found = cancer.compare({"mine": logistic, "weak": weak, **cancer.baselines()}, replicates=100, seed=2)
     systems = {name: found.scores[name].answers["test"].predictions for name in ("mine", "weak", "class prior")}
-    wanted = side_by_side(systems, [dubio.metrics.naming.metric_named("accuracy")], replicates=100, seed=2)
+    wanted = side_by_side(systems, [dubio.metrics.metric.metric_named("accuracy")], replicates=100, seed=2)
     assert found.verdicts["test"]["accuracy"] == wanted.verdicts["accuracy"]
     assert {verdict.better for verdict in found.verdicts["test"]["accuracy"]} <= {"mine", "weak", None}
     pairs = [row for row in found.pairs if row["metric"] == 'au_arc(quantity="own")']

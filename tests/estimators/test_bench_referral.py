@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from dubio.core.predictions import Predictions
+from dubio.core.weights import Weights
 from dubio.estimators import Bench
 from dubio.estimators.figures import detection_figures, referral_figures
 from dubio.metrics.detection import detect
 from dubio.metrics.quantities import uncertainty
 from dubio.metrics.referral_curve import FRACTIONS, referral_curve
 from dubio.metrics.selective import au_arc
-from dubio.statistics.resampling import Weights
 from tests.estimators.bench_world import made, softmax
 
 

@@ -23,7 +23,7 @@ from dubio.reporting.promises import Observed
 from dubio.reporting.readings import readings_of
 from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
-from dubio.statistics.resampling import units_of
+from dubio.statistics.bootstrap import units_of
 from tests.reporting.screening_world import screening_world
 from tests.reporting.world import FakeStore, make_world
 

@@ -108,20 +108,19 @@ def test_report_as_json_holds_means_spreads_and_costs(kept: Kept, tmp_path: Path
 
 
 HALF = '''
-from dubio.core.registry import metric
-from dubio.core.types import Metric
+from dubio import Predictions, metric
 
 
-@metric("half")
-def half(*, value: float = 0.5) -> Metric:
+@metric("half", better="higher")
+def half(p: Predictions, *, value: float = 0.5) -> float:
     """Always a half."""
-    return Metric("half", "higher", lambda predictions: value)
+    return value
 
 
-@metric("needy")
-def needy(*, value: float) -> Metric:
+@metric("needy", better="higher")
+def needy(p: Predictions, *, value: float) -> float:
     """Cannot be made without an argument."""
-    return Metric("needy", "higher", lambda predictions: value)
+    return value
 '''
 
 

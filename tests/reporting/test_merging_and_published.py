@@ -12,9 +12,9 @@ from scipy import stats
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
+from dubio.metrics.areas import auroc
 from dubio.metrics.as_published import mirrored_rows, ood_auroc_as_published
 from dubio.metrics.calibration_error import ece
-from dubio.metrics.ranking import auroc
 from dubio.reporting.aggregate import Score, aggregate
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.merging import merge

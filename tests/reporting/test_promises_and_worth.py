@@ -24,7 +24,7 @@ from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
 from dubio.reporting.sections.in_domain import temperature
 from dubio.statistics.ensemble_equivalent import equivalent, growth_curve
-from dubio.statistics.nemenyi import critical_difference
+from dubio.statistics.ranks import critical_difference
 from tests.reporting.world import FakeStore, make_world
 
 World = tuple[FakeStore, dict[str, Any]]

@@ -48,7 +48,7 @@ def test_long_table_holds_the_registered_metric_of_that_run(
 def test_calibrated_nll_is_that_of_test_time_cross_validation(world: World, results: Results) -> None:
     store, manifest = world
     predictions = store.predictions[run_of(manifest, "screening", "deterministic", 0, 0), "test"]
-    expected = calibrated_nll().compute(predictions)
+    expected = calibrated_nll(predictions)
     assert value_of(results, "screening", "test", "deterministic", 0, 0, "calibrated_nll") == pytest.approx(expected)
 
 

@@ -10,10 +10,9 @@ import pytest
 from dubio.core.errors import BadFile
 from dubio.core.predictions import Predictions
 from dubio.metrics.calibration_error import ece
-from dubio.metrics.outcomes import correct
-from dubio.metrics.referral_curve import FRACTIONS, retained_roc
-from dubio.metrics.referral_gain import referral_gain
-from dubio.metrics.screening import best_sensitivity
+from dubio.metrics.decisions import correct
+from dubio.metrics.referral_curve import FRACTIONS, best_sensitivity, retained_roc
+from dubio.metrics.selective import referral_gain
 from dubio.referral.units import graded_uncertainty
 from dubio.reporting.fate import fate_grid, fate_words
 from dubio.reporting.manifest_view import OTHERS, parts_of, read_manifest
@@ -24,7 +23,7 @@ from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
 from dubio.reporting.sections.in_domain import in_domain_table
 from dubio.runner.gallery import thumbnail
-from dubio.statistics.resampling import units_of
+from dubio.statistics.bootstrap import units_of
 from dubio.studies.retina.document import gains_document, subgroups_document
 from dubio.studies.retina.found import FALSE_ALARMS, Retained
 from dubio.studies.retina.looking import gain_statistics, on_grid

@@ -8,7 +8,7 @@ import numpy as np
 from dubio.core.errors import StoreError
 from dubio.core.predictions import Predictions
 from dubio.core.types import Examples, SourceCard, Split, Task
-from dubio.metrics.extremes import extreme_rows
+from dubio.metrics.quantities import extreme_rows
 from dubio.reporting.manifest_view import read_facts
 from dubio.runner.gallery import SHOWN, store_thumbnails, thumbnail
 from dubio.runner.manifest import subgroup_columns

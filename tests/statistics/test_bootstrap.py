@@ -1,6 +1,8 @@
 """The bootstrap against scipy, closed forms, repeated rows and simulated coverage."""
 
 import warnings
+from itertools import pairwise, product
+from math import factorial
 
 import numpy as np
 import pytest
@@ -10,19 +12,21 @@ from scipy import stats
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import Metric
-from dubio.metrics.naming import metric_named
+from dubio.core.weights import Weights
+from dubio.metrics.metric import metric_named
 from dubio.statistics.bootstrap import (
-    bca_interval,
+    UNDECIDED,
+    ShortPoisson,
+    Units,
     bootstrap,
     centred_interval,
     mean_statistic,
+    metric_statistic,
     percentile_interval,
     replicate,
     resolvable,
+    units_of,
 )
-from dubio.statistics.resampling import Units, Weights, units_of
-from dubio.statistics.weighted_forms import weighted_form
 
 
 def made(rows=200, classes=3, seed=0, coarse=False, **more):
@@ -34,56 +38,10 @@ def made(rows=200, classes=3, seed=0, coarse=False, **more):
     return Predictions(logits.astype(np.float32), labels, **more)
 
 
-FORMS = ["aurc", "au_arc", "augrc", "misclassification_auroc", "ece", "ece(bins=4)",
-         'aurc(quantity="predictive_entropy")', "ood_auroc", "ood_aupr", "id_aupr", "class_auroc"]
-
-
-@pytest.mark.parametrize("name", FORMS)
-@pytest.mark.parametrize("coarse", [False, True])
-def test_weighted_forms_equal_the_metric_on_repeated_rows(name, coarse):
-    rng = np.random.default_rng(1)
-    predictions = made(rows=60, coarse=coarse, ood=np.arange(60) % 3 == 0)
-    metric = metric_named(name)
-    form = weighted_form(metric, predictions)
-    assert form is not None
-    weights = rng.multinomial(60, np.full(60, 1 / 60), size=12).astype(float)
-    expected = [metric.compute(predictions.take(np.repeat(np.arange(60), row.astype(int)))) for row in weights]
-    np.testing.assert_allclose(form(Weights.of(weights)), expected, atol=1e-12)
-
-
-def test_weighted_ece_of_labels():
-    rng = np.random.default_rng(2)
-    logits = rng.normal(size=(1, 40, 3)).astype(np.float32)
-    predictions = Predictions(logits, rng.integers(0, 2, (40, 3)), target="multilabel")
-    metric = metric_named("ece")
-    weights = rng.multinomial(40, np.full(40, 1 / 40), size=5).astype(float)
-    expected = [metric.compute(predictions.take(np.repeat(np.arange(40), row.astype(int)))) for row in weights]
-    np.testing.assert_allclose(weighted_form(metric, predictions)(Weights.of(weights)), expected, atol=1e-12)
-    area = metric_named("class_auroc")
-    expected = [area.compute(predictions.take(np.repeat(np.arange(40), row.astype(int)))) for row in weights]
-    np.testing.assert_allclose(weighted_form(area, predictions)(Weights.of(weights)), expected, atol=1e-12)
-
-
-def test_weighted_areas_are_undefined_where_a_side_is_missing():
-    predictions = made(rows=6, ood=np.arange(6) < 3)
-    weights = np.array([[2.0, 2, 2, 0, 0, 0], [0, 0, 0, 1, 2, 3], [1, 1, 1, 1, 1, 1]])
-    for name in ("ood_auroc", "ood_aupr", "id_aupr"):
-        found = weighted_form(metric_named(name), predictions)(Weights.of(weights))
-        assert np.isnan(found).tolist() == [True, True, False]
-    labels = np.array([0, 0, 1, 1, 2, 2])
-    predictions = Predictions(predictions.logits, labels)
-    found = weighted_form(metric_named("class_auroc"), predictions)(Weights.of(weights))
-    assert np.isnan(found).tolist() == [True, True, False]
-
-
-def test_a_metric_of_the_same_name_but_another_meaning_gets_no_form():
-    assert weighted_form(Metric("aurc", "lower", lambda p: 0.123), made()) is None
-    assert weighted_form(Metric("aurc(depth=3)", "lower", lambda p: 0.0), made()) is None
-    assert weighted_form(metric_named("ece_smooth"), made()) is None
-
-
-def test_metrics_without_a_form_are_computed_again():
-    found = bootstrap({"m": metric_named("ece_smooth")}, made(rows=40), replicates=20)["m"]
+def test_metrics_without_weights_are_computed_again():
+    metric = metric_named("sensitivity_at_specificity")
+    assert metric.weighted is None
+    found = bootstrap({"m": metric}, made(rows=40, classes=2), replicates=20)["m"]
     assert found.low <= found.high
     assert found.error > 0
 
@@ -93,10 +51,9 @@ def test_mean_interval_agrees_with_scipy():
     units = Units(np.arange(400), 400)
     draws = replicate({"m": mean_statistic(values)}, units, replicates=4000, seed=0)["m"]
     assert draws.std() == pytest.approx(values.std() / 20, rel=0.05)
-    for kind, ours in (("percentile", percentile_interval(values.mean(), draws)),
-                       ("BCa", bca_interval(values, units, draws))):
-        reference = stats.bootstrap((values,), np.mean, method=kind, n_resamples=4000, rng=1).confidence_interval
-        assert (ours.low, ours.high) == pytest.approx((reference.low, reference.high), abs=0.012)
+    ours = percentile_interval(values.mean(), draws)
+    reference = stats.bootstrap((values,), np.mean, method="percentile", n_resamples=4000, rng=1).confidence_interval
+    assert (ours.low, ours.high) == pytest.approx((reference.low, reference.high), abs=0.012)
 
 
 def test_percentile_interval_covers_at_its_level():
@@ -125,7 +82,7 @@ def test_seeded_shared_and_independent_of_blocks(monkeypatch):
     units, form = Units(np.arange(30), 30), mean_statistic(values)
     both = replicate({"a": form, "b": form}, units, replicates=50, seed=9)
     np.testing.assert_array_equal(both["a"], both["b"])
-    monkeypatch.setattr("dubio.statistics.resampling.BLOCK_CELLS", 30 * 7)
+    monkeypatch.setattr("dubio.statistics.bootstrap.BLOCK_CELLS", 30 * 7)
     np.testing.assert_allclose(replicate({"a": form}, units, replicates=50, seed=9)["a"], both["a"], rtol=1e-12)
     assert not np.array_equal(replicate({"a": form}, units, replicates=50, seed=10)["a"], both["a"])
 
@@ -164,14 +121,12 @@ def test_interval_holds_most_replicates_and_the_value(seed):
 
 def test_refusals_and_the_resolvable_difference():
     assert resolvable(0.5) == pytest.approx(1.959964 * 0.5, abs=1e-6)
-    with pytest.raises(UserError, match="percentile"):
-        bootstrap({"a": metric_named("aurc")}, made(), replicates=5, kind="bca")
     with pytest.raises(UserError, match="level"):
         resolvable(1.0, level=95)
     with pytest.raises(UserError, match="replicates"):
         bootstrap({"a": metric_named("brier")}, made(), replicates=1)
     with pytest.raises(UserError, match="NaN"):
-        mean_statistic(np.array([1.0, np.nan]))
+        mean_statistic(np.array([1.0, np.nan]))(Weights.of(np.array([[2, 0], [1, 1]])))
 
 
 def test_a_centred_interval_has_the_spread_of_the_replicates_around_the_estimate():
@@ -211,7 +166,8 @@ def test_centred_intervals_of_ece_cover_what_the_estimator_gives_on_average():
         p = rng.uniform(0.5, 1.0, rows)
         labels = (rng.random(rows) > p).astype(np.int64)
         predictions = Predictions(np.log(np.c_[p, 1 - p])[None].astype(np.float32), labels)
-        draws = replicate({"x": weighted_form(metric, predictions)}, units_of(predictions), replicates=200, seed=1)["x"]
+        statistics = {"x": metric_statistic(metric, predictions)}
+        draws = replicate(statistics, units_of(predictions), replicates=200, seed=1)["x"]
         values.append(metric.compute(predictions))
         centred.append(centred_interval(values[-1], draws))
         percentile.append(percentile_interval(values[-1], draws))
@@ -219,3 +175,101 @@ def test_centred_intervals_of_ece_cover_what_the_estimator_gives_on_average():
     covered = np.mean([each.low <= expected <= each.high for each in centred])
     assert covered > 0.88
     assert np.mean([each.low <= expected <= each.high for each in percentile]) < covered - 0.1
+
+
+def drawn(units, replicates, seed=0):
+    """``[R, N]``."""
+    return np.concatenate([weights.counts.T for weights in units.weights(replicates, seed)]).astype(np.int64)
+
+
+def examples(count):
+    return Units(np.arange(count), count)
+
+
+@pytest.fixture(params=[0, 1 << 20])
+def few(request, monkeypatch):
+    """Counts from the table of bytes wherever they can be, and nowhere."""
+    monkeypatch.setattr("dubio.statistics.bootstrap.FEW", request.param)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 9, 10, 11, 40, 257, 3000])
+def test_every_replicate_draws_as_many_as_there_are(few, count):
+    assert (drawn(examples(count), 50).sum(axis=1) == count).all()
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_all_outcomes_of_a_few_units_have_their_probabilities(few, count, monkeypatch):
+    """Σ over all outcomes: n! / (Π w_i! nⁿ)."""
+    monkeypatch.setattr("dubio.statistics.bootstrap.SHORTFALL", 0.5)  # some of so few come from the table as well
+    outcomes = [w for w in product(range(count + 1), repeat=count) if sum(w) == count]
+    chance = [factorial(count) / np.prod([factorial(k) for k in w]) / count**count for w in outcomes]
+    found = drawn(examples(count), 12_000)
+    times = dict.fromkeys(outcomes, 0)
+    for row in map(tuple, found.tolist()):
+        times[row] += 1
+    assert stats.chisquare(list(times.values()), np.array(chance) * len(found)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("count", [12, 30, 1000])
+def test_parts_of_many_units_are_multinomial(few, count):
+    """Counts of three parts of the units, of most of which the Poisson table decides: chi-square over all cells."""
+    cuts = np.array([0, 2, count // 3, count])
+    replicates = 4000
+    found = drawn(examples(count), replicates)
+    parts = np.stack([found[:, low:high].sum(axis=1) for low, high in pairwise(cuts)], axis=1)
+    one = parts[:, 0]
+    edges = np.arange(6)
+    expected = stats.binom.pmf(edges, count, 2 / count)
+    cells = np.append(np.bincount(np.minimum(one, 6), minlength=7)[:6], (one > 5).sum())
+    assert stats.chisquare(cells, np.append(expected, 1 - expected.sum()) * replicates).pvalue > 1e-4
+    share = np.diff(cuts) / count
+    covariance = count * (np.diag(share) - np.outer(share, share))
+    assert np.abs(parts.mean(axis=0) - count * share).max() < 5 * np.sqrt(covariance.max() / replicates)
+    np.testing.assert_allclose(np.cov(parts.T), covariance, atol=6 * covariance.max() / np.sqrt(replicates))
+
+
+def test_single_units_have_the_binomial_law_far_into_the_tail():
+    found = drawn(examples(2500), 400, seed=3)
+    times = np.bincount(found.ravel(), minlength=8)
+    expected = stats.binom.pmf(np.arange(7), 2500, 1 / 2500) * found.size
+    # units of one replicate are nearly independent: their correlation is −1/(n − 1)
+    seen, rest = np.append(times[:7], times[7:].sum()), found.size - expected.sum()
+    assert stats.chisquare(seen, np.append(expected, rest)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("count", [1, 9, 10, 50, 50_000])
+def test_the_table_and_its_remainder_make_up_a_poisson_law(monkeypatch, count):
+    monkeypatch.setattr("dubio.statistics.bootstrap.FEW", 0)
+    law = ShortPoisson.of(count)
+    mean = max(0.0, 1 - 3 / np.sqrt(count))
+    assert law.mean == pytest.approx(mean)
+    table = np.frombuffer(law.table, dtype=np.uint8)
+    settled = np.bincount(table[table != UNDECIDED], minlength=40)[:40]
+    share = np.diff(law.remainder, prepend=0.0) * (table == UNDECIDED).sum()
+    np.testing.assert_allclose((settled + share) / 256, stats.poisson.pmf(np.arange(40), mean), atol=1e-15)
+
+
+def test_seeded_and_independent_of_blocks(few, monkeypatch):
+    units = examples(30)
+    one = drawn(units, 25, seed=4)
+    monkeypatch.setattr("dubio.statistics.bootstrap.BLOCK_CELLS", 30 * 7)
+    np.testing.assert_array_equal(drawn(units, 25, seed=4), one)
+    np.testing.assert_array_equal(drawn(units, 9, seed=4), one[:9])
+    assert (drawn(units, 25, seed=5) != one).any()
+
+
+def test_a_group_has_one_weight():
+    names = np.array(["a", "b", "a", "c", "c", "c"])
+    units = units_of(Predictions(np.zeros((1, 6, 2), dtype=np.float32), np.zeros(6, dtype=np.int64), group=names))
+    found = drawn(units, 100)
+    assert (found[:, 0] == found[:, 2]).all()
+    assert (found[:, 3:] == found[:, 3:4]).all()
+    assert (found[:, 0] + found[:, 1] + found[:, 3] == 3).all()
+    weights = Weights.of(found)
+    np.testing.assert_array_equal(weights.totals, found.sum(axis=1))
+    assert [list(rows) for rows in weights.replicates()] == [list(np.repeat(np.arange(6), row)) for row in found]
+
+
+def test_weights_beyond_a_byte_are_kept():
+    weights = Weights.of(np.array([[300, 0], [1, 70_000]]))
+    np.testing.assert_array_equal(weights.totals, [300, 70_001])

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from dubio.cli.compare import compare
 from dubio.core.errors import MissingExtra, UserError
 from dubio.reporting.cd_diagram import draw_cd_diagram, save_cd_diagram
-from dubio.statistics.guard import choose, known_metric, parse_direction
+from dubio.statistics.choose_metrics import choose, known_metric, parse_direction
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "text_in_domain.csv"
 

@@ -11,12 +11,18 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from dubio.core.errors import UserError
-from dubio.statistics.friedman import friedman
-from dubio.statistics.nemenyi import cliques, critical_difference, critical_value
-from dubio.statistics.pairwise import signed_rank_tests
-from dubio.statistics.ranks import Ranks, mid_ranks, rank
-from dubio.statistics.results import Grid
-from dubio.statistics.wins import win_draw_loss
+from dubio.statistics.ranks import (
+    Ranks,
+    cliques,
+    critical_difference,
+    critical_value,
+    friedman,
+    mid_ranks,
+    rank,
+    signed_rank_tests,
+    win_draw_loss,
+)
+from dubio.statistics.result_table import Grid
 
 
 def grid_of(values, better="lower", metric="m"):

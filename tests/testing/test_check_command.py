@@ -16,14 +16,13 @@ from dubio.core.registry import REGISTRIES
 EXAMPLE = Path(__file__).resolve().parents[2] / "docs" / "examples" / "plugin.py"
 
 GOOD = '''
-from dubio.core.registry import metric
-from dubio.core.types import Metric
+from dubio import Predictions, metric
 
 
-@metric("half")
-def half() -> Metric:
+@metric("half", better="higher")
+def half(p: Predictions) -> float:
     """Always a half."""
-    return Metric("half", "higher", lambda predictions: 0.5)
+    return 0.5
 '''
 
 
@@ -54,11 +53,11 @@ def test_the_example_plugin_passes() -> None:
 
 
 def test_a_failing_plugin(tmp_path: Path) -> None:
-    done = run(written(tmp_path, GOOD.replace("0.5", "1")))
+    done = run(written(tmp_path, GOOD.replace("0.5", "float('nan')")))
     assert done.exit_code == 1
     assert "  ✗ its value is a number" in done.stdout
-    assert "On multiclass predictions it gives a int." in done.stdout
-    assert "→ Return float(…)." in done.stdout
+    assert "multiclass predictions it is NaN" in done.stdout
+    assert "→ Give a number" in done.stdout
     assert "more rules were not looked at" in done.stdout
 
 

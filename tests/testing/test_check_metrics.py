@@ -14,7 +14,7 @@ import pytest
 from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS, Entry
 from dubio.core.types import Metric
-from dubio.metrics.naming import metric_named
+from dubio.metrics.metric import metric_named
 from dubio.testing import assert_ok, check_metric
 
 CLASSES = frozenset({"multiclass", "ordinal"})
@@ -110,6 +110,14 @@ BROKEN: dict[str, tuple[Metric, str]] = {
     "undeclared variance": (computing(variance), "With other data_variance (multiclass), which needs does not name"),
     "undeclared ood": (
         computing(lambda p: float(p.labelled.probs[p.labelled.ood].max())), "With other ood (multiclass)",
+    ),
+    "weights": (
+        replace(GOOD, weighted=lambda predictions, weights: weights.totals),
+        "With every row counted once it is",
+    ),
+    "columns": (
+        replace(GOOD, weighted=lambda predictions, weights: np.zeros(1)),
+        "For two columns of weights it gives shape (1,)",
     ),
 }  # fmt: skip
 

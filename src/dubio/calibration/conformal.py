@@ -3,31 +3,37 @@
 A score s(x, y) says how badly class y fits; on n calibration examples the threshold q̂ is their ⌈(n + 1)(1 − α)⌉-th
 smallest score (infinite where that exceeds n), and the set of a new example is {y : s(x, y) ≤ q̂}. If calibration and
 new examples are exchangeable, the set contains the truth with probability at least 1 − α. With the classes of a row
-sorted by p̄, most probable first, and r(y) the place of y from one:
+sorted by p̄, most probable first, and r(y) the rank of y from one:
 
     lac    s = 1 − p̄_y                                              smallest sets on average
     aps    s = Σ_{j ≤ r(y)} p̄_(j)                                    adapts to the difficulty of the example
     raps   s = aps + penalty · max(0, r(y) − free_rank)              aps with small sets favoured
 
 These are the deterministic forms: no random number decides about the class at the threshold, and a set may be empty.
-Equally probable classes take the sum and the place of the last of them, so the order of classes never matters.
+Equally probable classes take the sum and the rank of the last of them, so the order of classes never matters.
 Where groups are given, one example of each, drawn by seed, is used to calibrate: examples of one group are not
 exchangeable.
+
+As metrics of one set of predictions, coverage and size come from random halves: each half's sets use the threshold of
+the other, and the two are averaged by size, five times, as in test-time cross-validation.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import ceil, inf
 from typing import Literal, get_args
 
 import numpy as np
 
+from dubio.calibration.cross_validation import random_halves
 from dubio.core.errors import UserError, one_of
 from dubio.core.passes import row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, IntArray
-from dubio.metrics.needs import labelled
+from dubio.metrics.metric import metric
+from dubio.metrics.requirements import labelled
 
 ScoreName = Literal["lac", "aps", "raps"]
 
@@ -42,10 +48,10 @@ class Conformal:
     Attributes:
         score: Which score.
         alpha: The allowed share of sets that miss the truth.
-        threshold: q̂; infinite where there are too few calibration examples for this α, and then every class is kept.
-        calibrated_on: How many examples (one a group) the threshold was taken from.
-        penalty: What every place past ``free_rank`` adds (raps).
-        free_rank: How many places cost nothing (raps).
+        threshold: q̂; infinite where there are too few calibration examples for this α: every set holds all classes.
+        calibrated_on: The number of examples (one per group) the threshold comes from.
+        penalty: What every rank past ``free_rank`` adds (raps).
+        free_rank: The number of ranks without a penalty (raps).
     """
 
     score: ScoreName
@@ -58,7 +64,7 @@ class Conformal:
 
 @dataclass(frozen=True)
 class SetSummary:
-    """How prediction sets did on labelled examples.
+    """Coverage and size of prediction sets on labelled examples.
 
     Attributes:
         coverage: Share of sets that contain the truth.
@@ -107,22 +113,22 @@ def fit_conformal(
     if calibration.kind in ("train", "val") and not allow_selected:
         raise UserError(f"conformal sets need a split that training and selection have not seen; this one is "
                         f"{calibration.kind!r}. Use a 'cal' split, or allow_selected=True without the guarantee.")
-    known = one_per_group(labelled(calibration, "a conformal threshold"), seed)
+    rows = one_per_group(labelled(calibration, "a conformal threshold"), seed)
     shape = (penalty, free_rank) if score == "raps" else (0.0, 0)
-    scores = np.take_along_axis(conformity(known, score, *shape), known.labels[:, None], axis=1)[:, 0]
-    place = ceil((len(scores) + 1) * (1 - alpha) - SLACK)
-    threshold = float(np.sort(scores)[place - 1]) if place <= len(scores) else inf
+    scores = np.take_along_axis(conformity(rows, score, *shape), rows.labels[:, None], axis=1)[:, 0]
+    rank = ceil((len(scores) + 1) * (1 - alpha) - SLACK)
+    threshold = float(np.sort(scores)[rank - 1]) if rank <= len(scores) else inf
     return Conformal(score, alpha, threshold, len(scores), *shape)
 
 
 def prediction_sets(conformal: Conformal, predictions: Predictions) -> BoolArray:
-    """Which classes each example's set holds, ``[N, K]``."""
+    """Return which classes each example's set holds, ``[N, K]``."""
     scores = conformity(predictions, conformal.score, conformal.penalty, conformal.free_rank)
     return np.asarray(scores <= conformal.threshold + SLACK)
 
 
 def summarise_sets(sets: BoolArray, labels: IntArray) -> SetSummary:
-    """Coverage and size of sets on labelled examples.
+    """Return coverage and size of sets on labelled examples.
 
     Args:
         sets: ``[N, K]``.
@@ -135,14 +141,14 @@ def summarise_sets(sets: BoolArray, labels: IntArray) -> SetSummary:
         raise UserError("coverage needs a label for every example; leave out the unlabelled ones.")
     sizes = sets.sum(axis=1)
     covered = np.take_along_axis(sets, labels[:, None], axis=1)[:, 0]
-    alike = {int(size): covered[sizes == size] for size in np.unique(sizes)}
-    by_size = {size: (float(hits.mean()), len(hits)) for size, hits in alike.items()}
+    of_size = {int(size): covered[sizes == size] for size in np.unique(sizes)}
+    by_size = {size: (float(hits.mean()), len(hits)) for size, hits in of_size.items()}
     return SetSummary(float(covered.mean()), float(sizes.mean()), float((sizes == 0).mean()),
                       float((sizes == 1).mean()), by_size)
 
 
 def conformity(predictions: Predictions, score: ScoreName, penalty: float = 0.0, free_rank: int = 0) -> FloatArray:
-    """s(x, y) of every class, ``[N, K]``; higher fits worse.
+    """Return s(x, y) of every class, ``[N, K]``; higher fits worse.
 
     Raises:
         UserError: For multi-label predictions.
@@ -158,7 +164,7 @@ def conformity(predictions: Predictions, score: ScoreName, penalty: float = 0.0,
 
 
 def one_per_group(predictions: Predictions, seed: int) -> Predictions:
-    """One example of each group, drawn at random; all examples where there are no groups."""
+    """Return one example of each group, drawn at random; all examples where there are no groups."""
     if predictions.group is None:
         return predictions
     order = np.random.default_rng(seed).permutation(len(predictions))
@@ -171,10 +177,45 @@ def _cumulative(probs: FloatArray, penalty: float, free_rank: int) -> FloatArray
     descending = np.take_along_axis(probs, order, axis=1)
     scores = np.cumsum(descending, axis=1) + penalty * np.maximum(0, np.arange(1, probs.shape[1] + 1) - free_rank)
     # a class tied with the next shares the score of the last of them
-    places = np.broadcast_to(np.arange(probs.shape[1]), probs.shape).copy()
-    places[:, :-1][descending[:, :-1] - descending[:, 1:] <= SLACK] = probs.shape[1]
-    ends = np.minimum.accumulate(places[:, ::-1], axis=1)[:, ::-1]
+    ranks = np.broadcast_to(np.arange(probs.shape[1]), probs.shape).copy()
+    ranks[:, :-1][descending[:, :-1] - descending[:, 1:] <= SLACK] = probs.shape[1]
+    ends = np.minimum.accumulate(ranks[:, ::-1], axis=1)[:, ::-1]
     scores = np.take_along_axis(scores, ends, axis=1)
     result = np.empty_like(probs)
     np.put_along_axis(result, order, scores, axis=1)
     return result
+
+
+REPEATS = 5
+"""How often the examples are halved for ``conformal_coverage`` and ``conformal_set_size``."""
+
+_conformal_metric = partial(metric, needs={"labels", "probs"}, targets={"multiclass", "ordinal"})
+
+
+@_conformal_metric(
+    "conformal_coverage",
+    better="higher",
+    why_not="Every model is set to the same coverage; conformal_set_size tells what it costs.",
+    summary="Share of conformal sets that contain the truth.",
+)
+def conformal_coverage(p: Predictions, *, alpha: float = 0.1, score: ScoreName = "lac") -> float:
+    """Share of split conformal sets that contain the truth; should be close to 1 − alpha."""
+    return _halved(p, "coverage", alpha, score)
+
+
+@_conformal_metric("conformal_set_size", better="lower", summary="Mean size of conformal sets.")
+def conformal_set_size(p: Predictions, *, alpha: float = 0.1, score: ScoreName = "lac") -> float:
+    """Mean number of classes in a split conformal set of coverage 1 − alpha."""
+    return _halved(p, "size", alpha, score)
+
+
+def _halved(p: Predictions, figure: Literal["coverage", "size"], alpha: float, score: ScoreName) -> float:
+    """Return coverage or mean size of sets whose thresholds were fitted on the other half."""
+    total = 0.0
+    for half in random_halves(p, repeats=REPEATS, seed=0):
+        for fitted in (half, ~half):
+            conformal = fit_conformal(p.take(fitted), alpha=alpha, score=score, allow_selected=True)
+            others = p.take(~fitted)
+            summary = summarise_sets(prediction_sets(conformal, others), others.labels)
+            total += getattr(summary, figure) * float(np.mean(~fitted))
+    return total / REPEATS

@@ -1,35 +1,36 @@
 """Test-time cross-validation (P §3.5): scores at the best temperature, without a validation set of their own.
 
-The test set is cut into random halves, groups kept together; each half is scored with the temperature fitted on the
-other, and the two are averaged, weighted by their sizes; all this five times. What comes out compares models rather
-than the temperatures they happened to be trained to (P §3.1): the registered metrics ``calibrated_nll``,
-``calibrated_brier`` and ``calibrated_aurc``. They are defined on the averaged probabilities, and tempering those first
-changes nothing.
+The test set is cut into random halves, groups together; each half is scored with the temperature fitted on the other,
+and the two are averaged, weighted by their sizes; all this five times. The result compares models rather than the
+temperatures they happened to be trained to (P §3.1): the registered metrics ``calibrated_nll``, ``calibrated_brier``
+and ``calibrated_aurc``. They are defined on the averaged probabilities, and tempering those first changes nothing.
+
+A half is drawn over what the examples *are*, never over what was predicted for them, so that two methods scored on the
+same test set are cut alike. With groups the groups are drawn; with ids the draw is over the sorted ids and does not
+depend on the order of rows; without either, the position of a row is its identity. A bootstrap replicate has the halves
+of all examples, so that the copies of an example are never divided between what a temperature is fitted on and what it
+scores.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from dubio.calibration.halves import random_halves
-from dubio.calibration.likelihood import Evidence, Scores, evidence_of
-from dubio.calibration.temperature import HIGHEST, LOWEST, Bound, newton_step, solve
+from dubio.calibration.likelihood_curves import Curves, WeightedLikelihood
+from dubio.calibration.temperature import HIGHEST, LOWEST, Bound, Evidence, evidence_of, newton_step, solve
+from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.registry import metric
-from dubio.core.types import BoolArray, FloatArray, IntArray, Metric, Need
-from dubio.metrics.naming import written
-from dubio.metrics.selective import expected_errors
+from dubio.core.types import BoolArray, FloatArray, IntArray
+from dubio.core.weights import ONCE, Values, Weights
+from dubio.metrics.areas import area_under_risk, risk_area
+from dubio.metrics.metric import metric, prepared
+from dubio.metrics.ranking import Marked
 
 REPEATS = 5
-
-Score = Literal["nll", "brier", "aurc"]
-
-_LABELS: frozenset[Need] = frozenset({"labels"})
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class CrossValidated:
         nll: Calibrated negative log-likelihood.
         brier: Calibrated Brier score.
         aurc: Calibrated area under the risk–coverage curve.
-        temperatures: The fitted temperatures, two a repeat.
+        temperatures: The fitted temperatures, two per repeat.
         bound_hits: How many of them lie at an end of the allowed range: that half had no optimum inside it.
     """
 
@@ -67,6 +68,54 @@ class CrossValidated:
     aurc: Spread
     temperatures: tuple[float, ...]
     bound_hits: int
+
+
+def random_halves(predictions: Predictions, *, repeats: int, seed: int) -> tuple[BoolArray, ...]:
+    """Return one mask per repeat: True where the example lies in the first half.
+
+    Groups stay together; they are drawn in random order and cut where the two sides are most nearly equal.
+
+    Args:
+        predictions: What to halve.
+        repeats: How many times.
+        seed: Draw r comes from ``SeedSequence([seed, r])``, whatever ``repeats`` is.
+
+    Raises:
+        UserError: When there are not two examples (groups) to divide, or ``repeats`` is below one.
+    """
+    if repeats < 1:
+        raise UserError(f"repeats must be at least 1; given {repeats}.")
+    unit = _units(predictions)
+    sizes = np.bincount(unit)
+    if len(sizes) < 2:
+        units = "examples" if predictions.group is None else "groups"
+        raise UserError(
+            f"test-time cross-validation needs at least two {units} to divide into halves; "
+            f"given {len(sizes)} ({len(predictions)} labelled examples)."
+        )
+    return tuple(_first_half(sizes, np.random.SeedSequence([seed, index]))[unit] for index in range(repeats))
+
+
+def _first_half(sizes: IntArray, seed: np.random.SeedSequence) -> BoolArray:
+    """Return which units lie in the first half."""
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    filled = np.cumsum(sizes[order])[:-1]
+    cut = 1 + int(np.argmin(np.abs(2 * filled - sizes.sum())))
+    first = np.zeros(len(sizes), dtype=bool)
+    first[order[:cut]] = True
+    return first
+
+
+def _units(predictions: Predictions) -> IntArray:
+    """Return the unit of each example: its group, else its rank among the sorted ids, else its row."""
+    if predictions.group is not None:
+        return np.unique(predictions.group, return_inverse=True)[1].astype(np.int64)
+    rows = np.arange(len(predictions), dtype=np.int64)
+    if predictions.ids is None:
+        return rows
+    unit = np.empty_like(rows)
+    unit[np.argsort(predictions.ids, kind="stable")] = rows
+    return unit
 
 
 def cross_validate(predictions: Predictions, *, repeats: int = REPEATS, seed: int = 0) -> CrossValidated:
@@ -81,11 +130,11 @@ def cross_validate(predictions: Predictions, *, repeats: int = REPEATS, seed: in
         UserError: When there are fewer than two labelled examples (groups).
     """
     evidence = evidence_of(predictions)
-    return score_folds(evidence, _remembered(predictions, evidence, repeats, seed))
+    return score_folds(evidence, _folds(predictions, evidence, repeats, seed))
 
 
 def fit_folds(evidence: Evidence, halves: tuple[BoolArray, ...], *, start: float = 1.0) -> tuple[Fold, ...]:
-    """The temperature of every half, to be used on the other.
+    """Fit the temperature of every half, to be used on the other.
 
     One fit to all examples comes first. Its slopes and curvatures, example by example, give each half its first Newton
     step without another pass, so that a half is solved in one or two evaluations.
@@ -116,7 +165,7 @@ def score_folds(evidence: Evidence, folds: tuple[Fold, ...]) -> CrossValidated:
     for index, fold in enumerate(folds):
         scores = evidence.take(fold.rows).scores(fold.b)
         nll[index], brier[index] = scores.nll.mean(), scores.brier.mean()
-        aurc[index] = area_under_risk(scores, wrong[fold.rows])
+        aurc[index] = area_under_risk(scores.doubt, wrong[fold.rows])
     return CrossValidated(
         nll=_spread(nll, shares),
         brier=_spread(brier, shares),
@@ -126,73 +175,123 @@ def score_folds(evidence: Evidence, folds: tuple[Fold, ...]) -> CrossValidated:
     )
 
 
-def contributions(
-    predictions: Predictions, *, score: Literal["nll", "brier"], repeats: int = REPEATS, seed: int = 0
-) -> FloatArray:
-    """Each labelled example's part in a calibrated score, ``[N]``: its mean over the repeats."""
-    evidence = evidence_of(predictions)
-    total = np.zeros(len(evidence))
-    for fold in _remembered(predictions, evidence, repeats, seed):
-        total[fold.rows] += getattr(evidence.take(fold.rows).scores(fold.b), score)
-    return total / repeats
-
-
 _FOLDS: WeakKeyDictionary[Predictions, dict[tuple[int, int], tuple[Fold, ...]]] = WeakKeyDictionary()
 """Temperatures already fitted: three metrics share them, and predictions never change."""
 
 
-def _remembered(predictions: Predictions, evidence: Evidence, repeats: int, seed: int) -> tuple[Fold, ...]:
-    known = _FOLDS.setdefault(predictions, {})
-    if (repeats, seed) not in known:
-        halves = random_halves(predictions.labelled, repeats=repeats, seed=seed)
-        known[repeats, seed] = fit_folds(evidence, halves)
-    return known[repeats, seed]
-
-
-def area_under_risk(scores: Scores, wrong: BoolArray) -> float:
-    """AURC when the most doubtful are left out first: the mean error of the k least doubtful, over all k."""
-    errors = expected_errors(scores.doubt, wrong)
-    return float(np.mean(errors / np.arange(1, len(errors) + 1)))
+def _folds(predictions: Predictions, evidence: Evidence, repeats: int, seed: int) -> tuple[Fold, ...]:
+    rows = predictions.labelled
+    fitted = _FOLDS.setdefault(rows, {})
+    if (repeats, seed) not in fitted:
+        fitted[repeats, seed] = fit_folds(evidence, random_halves(rows, repeats=repeats, seed=seed))
+    return fitted[repeats, seed]
 
 
 def _spread(values: FloatArray, shares: list[float]) -> Spread:
-    """Fold values to the mean over repeats, the two halves of each weighted by their sizes."""
+    """Average fold values over repeats, the two halves of each weighted by their sizes."""
     repeats = (values * np.array(shares)).reshape(-1, 2).sum(axis=1)
     with np.errstate(invalid="ignore"):
         std = float(repeats.std(ddof=1)) if len(repeats) > 1 else float("nan")
     return Spread(float(repeats.mean()), std, tuple(float(value) for value in repeats))
 
 
-def _calibrated(predictions: Predictions, *, score: Score, repeats: int, seed: int) -> float:
-    spread: Spread = getattr(cross_validate(predictions, repeats=repeats, seed=seed), score)
-    return spread.mean
-
-
-def _name(score: Score, repeats: int, seed: int) -> str:
-    return written(f"calibrated_{score}", repeats=(repeats, REPEATS), seed=(seed, 0))
-
-
-@metric("calibrated_nll")
-def calibrated_nll(*, repeats: int = REPEATS, seed: int = 0) -> Metric:
+@metric(
+    "calibrated_nll",
+    better="lower",
+    needs={"labels", "probs"},
+    mean=True,
+    summary="Negative log-likelihood at cross-validated temperature.",
+)
+def calibrated_nll(p: Predictions, *, repeats: int = REPEATS, seed: int = 0) -> FloatArray:
     """Negative log-likelihood at temperatures fitted on the other half, repeated (P §3.5)."""
-    return Metric(_name("nll", repeats, seed), "lower",
-                  partial(_calibrated, score="nll", repeats=repeats, seed=seed),
-                  partial(contributions, score="nll", repeats=repeats, seed=seed), _LABELS,
-                  summary="Negative log-likelihood at cross-validated temperature.")
+    return _contributions(p, "nll", repeats, seed)
 
 
-@metric("calibrated_brier")
-def calibrated_brier(*, repeats: int = REPEATS, seed: int = 0) -> Metric:
+@metric(
+    "calibrated_brier",
+    better="lower",
+    needs={"labels", "probs"},
+    mean=True,
+    summary="Brier score at cross-validated temperature.",
+)
+def calibrated_brier(p: Predictions, *, repeats: int = REPEATS, seed: int = 0) -> FloatArray:
     """Brier score at temperatures fitted on the other half, repeated (P §3.5)."""
-    return Metric(_name("brier", repeats, seed), "lower",
-                  partial(_calibrated, score="brier", repeats=repeats, seed=seed),
-                  partial(contributions, score="brier", repeats=repeats, seed=seed), _LABELS,
-                  summary="Brier score at cross-validated temperature.")
+    return _contributions(p, "brier", repeats, seed)
 
 
-@metric("calibrated_aurc")
-def calibrated_aurc(*, repeats: int = REPEATS, seed: int = 0) -> Metric:
-    """Area under the risk–coverage curve at temperatures fitted on the other half, repeated (P §3.5)."""
-    return Metric(_name("aurc", repeats, seed), "lower",
-                  partial(_calibrated, score="aurc", repeats=repeats, seed=seed), None, _LABELS,
-                  summary="Area under the risk–coverage curve at cross-validated temperature.")
+def _contributions(p: Predictions, score: Literal["nll", "brier"], repeats: int, seed: int) -> FloatArray:
+    """Return each example's part in a calibrated score, ``[N]``: its mean over the repeats."""
+    evidence = evidence_of(p)
+    total = np.zeros(len(evidence))
+    for fold in _folds(p, evidence, repeats, seed):
+        total[fold.rows] += getattr(evidence.take(fold.rows).scores(fold.b), score)
+    return total / repeats
+
+
+@metric(
+    "calibrated_aurc",
+    better="lower",
+    needs={"labels", "probs"},
+    summary="Area under the risk–coverage curve at cross-validated temperature.",
+)
+def calibrated_aurc(p: Predictions, *, repeats: int = REPEATS, seed: int = 0, weights: Weights = ONCE) -> Values:
+    """Area under the risk–coverage curve at temperatures fitted on the other half, repeated (P §3.5).
+
+    With weights, every half's temperature is fitted again and its rows are ordered again; NaN where a half has none.
+    """
+    if weights.each_once:
+        return np.array([cross_validate(p, repeats=repeats, seed=seed).aurc.mean])
+    return _weighted_halves(p, repeats, seed).values(weights)
+
+
+class _WeightedHalves:
+    """Cross-validation of weighted rows."""
+
+    def __init__(self, p: Predictions, repeats: int, seed: int) -> None:
+        evidence = evidence_of(p)
+        self._halves = random_halves(p, repeats=repeats, seed=seed)
+        self._curves = Curves.of(evidence, _units(p))
+        self._wrong = evidence.wrong()
+
+    def values(self, weights: Weights) -> Values:
+        """Return the calibrated AURC of every replicate, ``[R]``."""
+        series = self._curves.series[:2]
+        every = series @ weights.real
+        first = [(series * half) @ weights.real for half in self._halves]
+        columns = range(len(weights))
+        return np.array([self._replicate(weights, r, every[..., r], [sums[..., r] for sums in first]) for r in columns])
+
+    def _replicate(self, weights: Weights, column: int, every: FloatArray, first: list[FloatArray]) -> float:
+        """Fit each half's b, then average the area of the other half at it, weighted by what that half weighs.
+
+        Args:
+            weights: Of all replicates.
+            column: Which replicate.
+            every: The sums of :class:`WeightedLikelihood` over all rows.
+            first: The same over the first half of every repeat.
+        """
+        curves, own = self._curves, weights.real[:, column]
+        centre = solve(WeightedLikelihood(curves, every, own), start=curves.centre).b
+        scored: list[BoolArray] = []
+        fitted: list[float] = []
+        for half, sums in zip(self._halves, first, strict=True):
+            for rows, side_sums in ((half, sums), (~half, every - sums)):
+                if not own[rows].any():
+                    return float("nan")
+                side = WeightedLikelihood(curves, side_sums, own * rows)
+                terms = side.terms(centre)
+                start = float(np.clip(newton_step(centre, terms.slope[0], terms.curvature[0]), LOWEST, HIGHEST))
+                fitted.append(solve(side, start=start).b)
+                scored.append(~rows)
+        counts, areas = weights.counts[:, column], 0.0
+        for rows, doubts in zip(scored, curves.doubts(np.array(fitted)), strict=True):
+            drawn = np.flatnonzero(rows & (counts > 0))
+            side_weights = Weights(counts[drawn, None])
+            area = risk_area(Marked.fewer(doubts[drawn], self._wrong[drawn]), side_weights)
+            areas += float(area[0] * side_weights.totals[0])
+        return areas / (len(self._halves) * float(own.sum()))
+
+
+@prepared
+def _weighted_halves(p: Predictions, repeats: int, seed: int) -> _WeightedHalves:
+    return _WeightedHalves(p, repeats, seed)

@@ -19,9 +19,9 @@ from dubio.calibration.vector import pooled_as
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
-from dubio.metrics.needs import labelled
-from dubio.metrics.outcomes import correct
+from dubio.metrics.decisions import correct
 from dubio.metrics.quantities import confidence
+from dubio.metrics.requirements import labelled
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,7 @@ from dubio.core.validate import (
     entries,
     read_json,
 )
-from dubio.metrics.needs import labelled
+from dubio.metrics.requirements import labelled
 from dubio.metrics.scoring import nll
 
 Likelihood = Annotated[float, NullAs(math.inf)]

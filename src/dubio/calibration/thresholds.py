@@ -7,12 +7,17 @@ that hardly any validation row carries keeps one half: the best F1 of one row th
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import BoolArray, FloatArray, Metric, Need, Target
-from dubio.metrics.needs import labelled
+from dubio.core.types import BoolArray, FloatArray, Metric
+from dubio.core.weights import Values, Weights
+from dubio.metrics.requirements import labelled
+from dubio.metrics.scoring import counts_of_labels
 
 HALF = 0.5
 
@@ -21,9 +26,6 @@ LEAST = 5
 
 TUNED = "_at_val_thresholds"
 """What the name of a metric ends in that is computed at fitted thresholds."""
-
-_LABELS: frozenset[Need] = frozenset({"labels"})
-_MULTILABEL: frozenset[Target] = frozenset({"multilabel"})
 
 
 def fit_thresholds(validation: Predictions, least: int = LEAST) -> FloatArray:
@@ -85,39 +87,33 @@ def metrics_at(thresholds: FloatArray) -> tuple[Metric, ...]:
     Their names are those of the metrics at one half with :data:`TUNED` behind.
     """
 
-    def matches(predictions: Predictions) -> FloatArray:
-        known = labelled(predictions, "accuracy")
-        return np.asarray((asserted(known, thresholds) == known.labels.astype(bool)).all(axis=1), dtype=float)
+    def exact(predictions: Predictions) -> FloatArray:
+        rows = labelled(predictions, "accuracy")
+        return np.asarray((asserted(rows, thresholds) == rows.labels.astype(bool)).all(axis=1), dtype=np.float64)
 
-    def counts(predictions: Predictions) -> tuple[FloatArray, FloatArray]:
-        known = labelled(predictions, "F1")
-        said, truth = asserted(known, thresholds), known.labels.astype(bool)
-        return (said & truth).sum(axis=0).astype(float), (said != truth).sum(axis=0).astype(float)
+    def of(name: str, figure: Callable[[BoolArray, BoolArray, Weights], Values], summary: str) -> Metric:
+        def values(predictions: Predictions, weights: Weights) -> Values:
+            rows = labelled(predictions, name)
+            return figure(asserted(rows, thresholds), rows.labels.astype(bool), weights)
 
-    def micro(predictions: Predictions) -> float:
-        hits, misses = counts(predictions)
-        total = 2 * hits.sum() + misses.sum()
-        return float(2 * hits.sum() / total) if total else float("nan")
+        def value(predictions: Predictions) -> float:
+            return float(values(predictions, Weights.once(len(predictions)))[0])
 
-    def macro(predictions: Predictions) -> float:
-        hits, misses = counts(predictions)
-        totals = 2 * hits + misses
-        seen = totals > 0
-        return float((2 * hits[seen] / totals[seen]).mean()) if seen.any() else float("nan")
-
-    where = "at the thresholds of validation."
-    return (
-        Metric(
-            f"accuracy{TUNED}",
+        return Metric(
+            f"{name}{TUNED}",
             "higher",
-            lambda predictions: float(matches(predictions).mean()),
-            matches,
-            _LABELS,
-            _MULTILABEL,
-            summary=f"Exact match {where}",
-        ),
-        Metric(f"micro_f1{TUNED}", "higher", micro, None, _LABELS, _MULTILABEL, summary=f"Micro F1 {where}"),
-        Metric(f"macro_f1{TUNED}", "higher", macro, None, _LABELS, _MULTILABEL, summary=f"Macro F1 {where}"),
+            value,
+            needs=frozenset({"labels", "probs"}),
+            targets=frozenset({"multilabel"}),
+            summary=f"{summary} at the thresholds of validation.",
+            weighted=values,
+        )
+
+    match = of("accuracy", lambda said, truth, weights: weights.mean((said == truth).all(axis=1)), "Exact match")
+    return (
+        replace(match, per_example=exact),
+        of("micro_f1", lambda said, truth, weights: counts_of_labels(said, truth, weights).micro_f1(), "Micro F1"),
+        of("macro_f1", lambda said, truth, weights: counts_of_labels(said, truth, weights).macro_f1(), "Macro F1"),
     )
 
 

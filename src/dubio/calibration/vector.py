@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import optimize
 
-from dubio.calibration.likelihood import FLOOR, LOG_FLOOR
+from dubio.calibration.temperature import FLOOR, LOG_FLOOR
 from dubio.core.errors import UserError
 from dubio.core.passes import log_sigmoid, log_softmax
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray, IntArray
-from dubio.metrics.needs import labelled
+from dubio.metrics.requirements import labelled
 
 WEIGHT_RANGE = (0.01, 100.0)
 BIAS_RANGE = (-100.0, 100.0)

@@ -13,9 +13,9 @@ from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
     from dubio.core.types import Direction
-    from dubio.statistics.comparison import Comparison
-    from dubio.statistics.guard import Chosen
-    from dubio.statistics.results import Columns, ResultTable
+    from dubio.statistics.choose_metrics import Chosen
+    from dubio.statistics.ranks import Comparison
+    from dubio.statistics.result_table import Columns, ResultTable
 
 
 STORE_METRIC = {"id": "calibrated_nll", "shift": "accuracy", "ood": "ood_auroc"}
@@ -55,10 +55,11 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Compare methods over datasets: average ranks, Friedman, Nemenyi, wins, draws and losses."""
-    from dubio.statistics import comparison, guard
-    from dubio.statistics.results import Columns
+    from dubio.statistics.choose_metrics import choose, parse_direction
+    from dubio.statistics.ranks import compare as compare_methods
+    from dubio.statistics.result_table import Columns
 
-    given = dict(guard.parse_direction(text) for text in better or ())
+    given = dict(parse_direction(text) for text in better or ())
     if results is not None and store is None and run is None:
         table, refused = _from_file(results, Columns(dataset_col, method_col, metric_col, value_col, seed_col))
     elif store is not None and results is None:
@@ -67,8 +68,8 @@ def compare(
         metric = metric or [STORE_METRIC[kind]]
     else:
         raise UserError("give either --results TABLE or --store DIR [RUN].")
-    chosen = guard.choose(table.metrics, metric or (), given, refused)
-    found = comparison.compare(table, chosen.metrics, digits=round_to, alpha=alpha)
+    chosen = choose(table.metrics, metric or (), given, refused)
+    found = compare_methods(table, chosen.metrics, digits=round_to, alpha=alpha)
     for name, reason in chosen.cautions.items():
         say(f"caution: {name} was asked for and is ranked, but should not rank models. {reason}")
     if diagram is not None:
@@ -80,7 +81,7 @@ def compare(
 
 
 def _from_file(path: Path, columns: Columns) -> tuple[ResultTable, dict[str, str]]:
-    from dubio.statistics.results import read_results
+    from dubio.statistics.result_table import read_results
 
     return read_results(path, columns), {}
 
@@ -90,7 +91,7 @@ def _from_store(path: Path, run: str | None, kind: str) -> tuple[ResultTable, di
     from dubio.core.errors import one_of
     from dubio.reporting.stored_run import open_run
     from dubio.reporting.wording import RANDOM
-    from dubio.statistics.results import table_of
+    from dubio.statistics.result_table import table_of
 
     one_of("--kind", kind, ("id", "shift", "ood"))
     scored = open_run(*([] if run is None else [run]), store=path).built.run.scores

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
     from dubio.core.types import Metric
     from dubio.evaluation import Evaluation
-    from dubio.statistics.side_by_side import SideBySide
+    from dubio.statistics.paired import SideBySide
 
 
 def evaluate(
@@ -117,8 +117,8 @@ def _compared(
 ) -> SideBySide:
     """Every pair of systems under the metrics that were computed for all of them, the same way for all."""
     from dubio.calibration.thresholds import TUNED
-    from dubio.metrics.naming import metric_named
-    from dubio.statistics.side_by_side import side_by_side
+    from dubio.metrics.metric import metric_named
+    from dubio.statistics.paired import side_by_side
 
     first, *others = results.values()
     shared = [name for name in first.scores if all(name in each.scores for each in others)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dubio.evaluation import Evaluation, Score
-    from dubio.statistics.side_by_side import SideBySide, Verdict
+    from dubio.statistics.paired import SideBySide, Verdict
 
 FEW = 3
 """Up to this many systems every pair is printed; of more, those with the best one of each metric."""

@@ -277,11 +277,6 @@ def _ensemble_of(function: Callable[..., Any], name: str, ensemble: Ensemble) ->
     return make
 
 
-def metric(name: str) -> Callable[[Factory], Factory]:
-    """Register a function ``(*, …) -> Metric``."""
-    return METRICS.register(name)
-
-
 def load_plugin(path: Path) -> types.ModuleType:
     """Import a user's file so that what it registers is known under its names.
 

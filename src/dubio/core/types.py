@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dubio.core.errors import UnknownName, UserError, one_of
 from dubio.core.lazy_rows import LazyRows
+from dubio.core.weights import Values, Weights
 
 if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
@@ -27,7 +28,8 @@ Kind = Literal["train", "val", "cal", "id", "shift", "ood"]
 Target = Literal["multiclass", "multilabel", "ordinal"]
 Modality = Literal["text", "image", "table"]
 Direction = Literal["higher", "lower"]
-Need = Literal["labels", "samples", "ood", "data_variance", "model_variance", "two_classes"]
+Need = Literal["probs", "labels", "samples", "ood", "data_variance", "model_variance", "two_classes"]
+"""What a metric may need of predictions; ``probs`` are probabilities of all classes."""
 
 FloatArray = NDArray[np.floating]
 IntArray = NDArray[np.int64]
@@ -224,6 +226,8 @@ class Metric:
         summary: One line for ``dubio list metrics``.
         interval: ``percentile``, or ``centred`` for an estimate that resampling itself pushes up or down, such as a sum
             of absolute differences: its bootstrap interval takes the spread of the replicates, not their place.
+        weighted: The values under several columns of weights; None for what depends on the order of rows or on a
+            random split of them, and is computed again on the rows of every replicate.
     """
 
     name: str
@@ -237,3 +241,4 @@ class Metric:
     version: int = 1
     summary: str = ""
     interval: Literal["percentile", "centred"] = "percentile"
+    weighted: Callable[[Predictions, Weights], Values] | None = None

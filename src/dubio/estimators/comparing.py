@@ -12,11 +12,9 @@ from dubio.estimators.asking import Answers
 from dubio.estimators.figures import Figure, detection_figures, quantity_name, referral_figures
 from dubio.estimators.results import Scores, aligned, as_json, headlines, referrals
 from dubio.estimators.scoring import against, both_columns
-from dubio.metrics.naming import metric_named
-from dubio.statistics.bootstrap import percentile_interval, replicate
-from dubio.statistics.paired import bootstrap_p, holm, pairs_of_draws
-from dubio.statistics.resampling import units_of
-from dubio.statistics.side_by_side import Verdict, better_of, side_by_side
+from dubio.metrics.metric import metric_named
+from dubio.statistics.bootstrap import percentile_interval, replicate, units_of
+from dubio.statistics.paired import Verdict, better_of, bootstrap_p, holm, pairs_of_draws, side_by_side
 
 OWN = "own"
 """Each system's own quantity: the uncertainty it gives, else its predictive entropy."""

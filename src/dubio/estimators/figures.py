@@ -12,24 +12,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from dubio.core.predictions import Predictions
-from dubio.core.types import BoolArray, Direction, FloatArray
+from dubio.core.registry import METRICS
+from dubio.core.types import BoolArray, Direction, FloatArray, Metric
+from dubio.core.weights import Weights
 from dubio.evaluation import Score
-from dubio.metrics import ranking
-from dubio.metrics.auc import LOG_ODDS, contests
-from dubio.metrics.naming import written
-from dubio.metrics.outcomes import correct
+from dubio.metrics.areas import (
+    correlations,
+    false_positive_rate,
+    precision_area,
+    retained_weights,
+    risk_area,
+    roc_area,
+)
+from dubio.metrics.decisions import LOG_ODDS, binary_problems, correct
 from dubio.metrics.quantities import QUANTITIES
+from dubio.metrics.ranking import Marked, ordered
 from dubio.metrics.referral_curve import FRACTIONS
-from dubio.statistics.bootstrap import percentile_interval, replicate
-from dubio.statistics.resampling import Units, Weights
-from dubio.statistics.weighted import Weighted, weighted_aurc, weighted_auroc, weighted_precision
+from dubio.statistics.bootstrap import Statistic, Units, percentile_interval, replicate
 
 OWN_MISTAKES = "Each system is judged on its own mistakes; it describes one system and ranks none."
-CONFIDENCE = "confidence"
 
 ROUNDING = 1e-12
 """Differences of means of zeros and ones below this are none."""
@@ -49,7 +55,7 @@ class Figure:
 
     name: str
     better: Direction
-    weighted: Weighted
+    weighted: Statistic
     comparable: bool = True
     why_not: str = ""
 
@@ -94,7 +100,7 @@ def referral_figures(
         fractions: Fractions retained.
     """
     right = correct(known)
-    area = weighted_aurc(uncertainty, ~right)
+    area = partial(risk_area, Marked.fewer(uncertainty, ~right))
     figures = [
         Figure(
             referral_name("referral_accuracy", quantity, fraction),
@@ -103,7 +109,7 @@ def referral_figures(
         )
         for fraction in fractions
     ]
-    questions = contests(known)
+    questions = binary_problems(known)
     if len(questions) == 1:
         _, scores, positive = questions[0]
         figures += [
@@ -127,12 +133,12 @@ def referral_figures(
     return figures
 
 
-def _gain(area: Weighted, right: BoolArray) -> Weighted:
+def _gain(area: Statistic, right: BoolArray) -> Statistic:
     """What the area above leaves of the accuracy of all rows; rounding, where all rows are tied, is no gain."""
     hits = right.astype(np.float64)
 
     def value(weights: Weights) -> FloatArray:
-        gain = 1.0 - area(weights) - weights.sums(hits) / weights.totals
+        gain = 1.0 - area(weights) - weights.mean(hits)
         return np.where(np.abs(gain) < ROUNDING, 0.0, gain)
 
     return value
@@ -147,44 +153,41 @@ def detection_figures(uncertainty: FloatArray, strange: BoolArray, quantity: str
         quantity: What it is called; the correlation is that of the quantity as it is defined.
     """
     falls = quantity in QUANTITIES and not QUANTITIES[quantity].higher_is_more_uncertain
-    sign, together = -1.0 if falls else 1.0, strange_correlation(uncertainty, strange)
-    return [
-        Figure(quantity_name("ood_auroc", quantity), "higher", weighted_auroc(uncertainty, strange)),
-        Figure(quantity_name("ood_aupr", quantity), "higher", weighted_precision(uncertainty, strange)),
-        Figure(quantity_name("id_aupr", quantity), "higher", weighted_precision(-uncertainty, ~strange)),
-        Figure(quantity_name("ood_fpr95", quantity), "lower", strange_fpr(uncertainty, strange)),
-        Figure(
-            quantity_name("ood_correlation", quantity),
+    sign = -1.0 if falls else 1.0
+    first = Marked(ordered(-uncertainty), strange)
+    forms: list[tuple[str, Direction, Statistic]] = [
+        ("ood_auroc", "higher", partial(roc_area, Marked.fewer(uncertainty, strange))),
+        ("ood_aupr", "higher", partial(precision_area, first)),
+        ("id_aupr", "higher", partial(precision_area, Marked(ordered(uncertainty), ~strange))),
+        ("ood_fpr95", "lower", partial(false_positive_rate, first)),
+        (
+            "ood_correlation",
             "lower" if falls else "higher",
-            lambda weights: sign * together(weights),
+            lambda weights: sign * correlations(uncertainty, strange, weights),
         ),
     ]
+    return [Figure(quantity_name(name, quantity), better, form) for name, better, form in forms]
 
 
 def quantity_name(metric: str, quantity: str) -> str:
-    """How a metric of a quantity is written."""
-    return written(metric, quantity=(quantity, CONFIDENCE))
+    """Return how a metric of a quantity is written."""
+    named: Metric = METRICS.make(metric, quantity=quantity)
+    return named.name
 
 
 def referral_name(metric: str, quantity: str, fraction: float) -> str:
-    """How a referral metric of a quantity at a fraction retained is written."""
-    return written(metric, quantity=(quantity, CONFIDENCE), retained=(fraction, 0.8))
+    """Return how a referral metric of a quantity at a fraction retained is written."""
+    named: Metric = METRICS.make(metric, quantity=quantity, retained=fraction)
+    return named.name
 
 
-def kept_accuracy(uncertainty: FloatArray, right: BoolArray, fraction: float) -> Weighted:
+def kept_accuracy(uncertainty: FloatArray, right: BoolArray, fraction: float) -> Statistic:
     """Accuracy of the kept, as a function of weights."""
-    order = ranking.ordered(uncertainty)
-
-    def value(weights: Weights) -> FloatArray:
-        counts = weights.real[order.order]
-        share, keep = _shares(np.add.reduceat(counts, order.starts, axis=0), weights.totals, fraction)
-        hits = np.add.reduceat(counts * right[order.order, None], order.starts, axis=0)
-        return np.asarray((share * hits).sum(axis=0) / keep)
-
-    return value
+    ordering = ordered(uncertainty)
+    return lambda weights: retained_weights(ordering, weights, fraction).mean(right)
 
 
-def kept_auc(uncertainty: FloatArray, scores: FloatArray, positive: BoolArray, fraction: float) -> Weighted:
+def kept_auc(uncertainty: FloatArray, scores: FloatArray, positive: BoolArray, fraction: float) -> Statistic:
     """Area under the ROC curve of the kept, as a function of weights; NaN where they are of one side.
 
     Args:
@@ -193,68 +196,5 @@ def kept_auc(uncertainty: FloatArray, scores: FloatArray, positive: BoolArray, f
         positive: ``[N]``, which rows are on it.
         fraction: Retained.
     """
-    order, places = ranking.ordered(uncertainty), ranking.ordered(scores, unit=LOG_ODDS)
-
-    def value(weights: Weights) -> FloatArray:
-        counts = weights.real
-        blocks = np.add.reduceat(counts[order.order], order.starts, axis=0)
-        share, _ = _shares(blocks, weights.totals, fraction)
-        kept = np.empty_like(counts)
-        kept[order.order] = counts[order.order] * share[order.block]
-        sides = [kept * side[:, None] for side in (positive, ~positive)]
-        ups, downs = (np.add.reduceat(side[places.order], places.starts, axis=0) for side in sides)
-        pairs = ups.sum(axis=0) * downs.sum(axis=0)
-        below = (ups * (np.cumsum(downs, axis=0) - downs / 2)).sum(axis=0)
-        return np.asarray(np.divide(below, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0))
-
-    return value
-
-
-def _shares(blocks: FloatArray, totals: FloatArray, fraction: float) -> tuple[FloatArray, FloatArray]:
-    """How much of every block of ties is kept ``[B, R]``, and how many rows together ``[R]``.
-
-    Args:
-        blocks: ``[B, R]`` rows in every block of every replicate, the least uncertain first.
-        totals: ``[R]`` rows of every replicate.
-        fraction: Retained.
-    """
-    keep = np.maximum(1.0, np.floor(fraction * totals + 0.5))
-    before = np.cumsum(blocks, axis=0) - blocks
-    parts = np.divide(keep - before, blocks, out=np.zeros_like(blocks), where=blocks > 0)
-    return np.clip(parts, 0.0, 1.0), keep
-
-
-def strange_correlation(scores: FloatArray, flag: BoolArray) -> Weighted:
-    """Signed point-biserial correlation, as a function of weights; NaN where the score or the flag does not vary."""
-    varies = len(ranking.ordered(scores).starts) > 1
-    centred = scores - scores.mean()
-    scale = float(np.abs(centred).max())
-    marks, moved = flag.astype(np.float64), centred / scale if scale > 0 else centred
-
-    def value(weights: Weights) -> FloatArray:
-        total, up, first = weights.totals, weights.sums(marks), weights.sums(moved)
-        spread = total * weights.sums(moved * moved) - first * first
-        product = spread * up * (total - up)
-        defined = varies & (product > 0)
-        shared = total * weights.sums(moved * marks) - first * up
-        found = np.divide(shared, np.sqrt(np.abs(product)), out=np.full(len(total), np.nan), where=defined)
-        return np.asarray(np.clip(found, -1.0, 1.0))
-
-    return value
-
-
-def strange_fpr(scores: FloatArray, flag: BoolArray, level: float = 0.95) -> Weighted:
-    """Share of ordinary rows flagged where at least ``level`` of the strange ones are, as a function of weights."""
-    order = ranking.ordered(-scores)
-
-    def value(weights: Weights) -> FloatArray:
-        counts, strange = weights.real[order.order], flag[order.order, None]
-        ups = np.cumsum(np.add.reduceat(counts * strange, order.starts, axis=0), axis=0)
-        downs = np.cumsum(np.add.reduceat(counts * ~strange, order.starts, axis=0), axis=0)
-        # Counts are whole numbers: a hair of slack keeps level * total from missing its own count by rounding.
-        first = np.argmax(ups >= level * ups[-1] - 1e-9, axis=0)
-        flagged = np.take_along_axis(downs, first[None], axis=0)[0]
-        both = (ups[-1] > 0) & (downs[-1] > 0)
-        return np.asarray(np.divide(flagged, downs[-1], out=np.full(len(both), np.nan), where=both))
-
-    return value
+    ordering, ranks = ordered(uncertainty), Marked.fewer(scores, positive, unit=LOG_ODDS)
+    return lambda weights: roc_area(ranks, retained_weights(ordering, weights, fraction))

@@ -12,8 +12,8 @@ from dubio.core.types import BoolArray, FloatArray, Kind, Split
 from dubio.estimators.asking import ENTROPY, GIVEN, Answers
 from dubio.estimators.figures import Figure, detection_figures, referral_figures, scored
 from dubio.evaluation import REPLICATES, STANDARD, Evaluation, Score, evaluate_predictions
-from dubio.metrics.naming import metric_named
-from dubio.statistics.resampling import units_of
+from dubio.metrics.metric import metric_named
+from dubio.statistics.bootstrap import units_of
 
 REFERRED_BY = (ENTROPY, "mutual_information")
 """What rows are referred by, beside an estimator's own uncertainty."""

@@ -1,4 +1,4 @@
-"""What published numbers were made with, where a paper's formula or code is wrong: for reproducing, never for ranking.
+"""Metrics as published, where a paper's formula or code is wrong: for reproducing, never for ranking.
 
 Every metric here has a plain counterpart that does the right thing. None is computed or shown unless it is named, and
 none may rank models. T is the study of text classification, P the study of ensembling, R the retina benchmark.
@@ -7,9 +7,9 @@ none may rank models. T is the study of text classification, P the study of ense
 ``nll_as_published``                 T, multi-label: rows divided by their sum, negatives ignored,
                                      −mean_i Σ_k y_k log(p̄_k / Σ_j p̄_j)
 ``ece_as_published``                 T: 100 bins
-``ood_auroc_as_published``           T: in-distribution rows taken at the *mirrored* places n − 1 − i of the strange
-                                     ones i (an index inverted bit by bit)
-``ood_aupr_as_published``            T: the same rows, and 1 − average precision of confidence, strange rows positive
+``ood_auroc_as_published``           T: in-distribution rows at the *mirrored* positions n − 1 − i of the OOD rows i
+                                     (an index inverted bit by bit)
+``ood_aupr_as_published``            T: the same rows, and 1 − average precision of confidence, OOD rows positive
 ``ood_correlation_as_published``     T: absolute; "entropy" is the expected entropy, "model_uncertainty" one of three
 ``mean_model_uncertainty_as_…``      T: by kind of method √Σ_k Var_s p_k (dropout), mean_k Var_s of the logits
                                      (heteroscedastic), or a variance over *classes* (ensemble): sharpness
@@ -17,32 +17,42 @@ none may rank models. T is the study of text classification, P the study of ense
 ``tace_as_published``                P eq. 2: divided by the number of bins once more
 ``aurc_as_published``                P: every ⌊n/1000⌋-th coverage summed by trapezoids and divided by 1000, whatever
                                      the number of coverages; defined from 1000 rows, right only where n ≈ 1000 k
+``referral_…_as_published``          R: the retained fractions pooled, see below
 ===================================  ==============================================================================
+
+R's metric objects were never reset between retained fractions, so the value at a fraction also counts the rows of every
+smaller one: with the fractions 0.5, 0.6, …, 1.0 in this order and c_j right of n_j = ⌊f_j N⌋ retained rows,
+
+    accuracy at f_i = Σ_{j ≤ i} c_j / Σ_{j ≤ i} n_j
+
+and the AUC is that of all those rows together, each as often as it was retained, by trapezoids over 200 thresholds.
+:mod:`dubio.metrics.referral_curve` computes each fraction on its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from dubio.core.errors import UserError
 from dubio.core.passes import log_sigmoid, log_softmax, row_blocks
 from dubio.core.predictions import Predictions
-from dubio.core.registry import metric
-from dubio.core.types import BoolArray, Direction, FloatArray, Metric, Need, Target
+from dubio.core.types import BoolArray, FloatArray
+from dubio.core.weights import ONCE, Values, Weights
+from dubio.metrics.areas import auroc, average_precision, correlation
 from dubio.metrics.calibration_error import ece, tace
+from dubio.metrics.decisions import REFERABLE, correct
 from dubio.metrics.decomposition import decompose
-from dubio.metrics.naming import written
-from dubio.metrics.needs import labelled, require
-from dubio.metrics.outcomes import correct
-from dubio.metrics.quantities import confidence, doubt, mutual_information
-from dubio.metrics.ranking import auroc, average_precision, correlation
+from dubio.metrics.metric import metric
+from dubio.metrics.quantities import CONFIDENCE, Quantity, confidence, doubt, mutual_information, uncertainty
+from dubio.metrics.ranking import ordered
+from dubio.metrics.referral_curve import FRACTIONS
+from dubio.metrics.requirements import require
 from dubio.metrics.scoring import brier
 from dubio.metrics.selective import expected_errors
 
-SUFFIX = "_as_published"
 WHY_NOT = "It repeats a published mistake, to trace published numbers; use its plain counterpart."
 
 MethodKind = Literal["dropout", "heteroscedastic", "ensemble"]
@@ -51,53 +61,97 @@ PublishedQuantity = Literal["confidence", "entropy", "model_uncertainty", "mutua
 STEPS = 1000
 """How many coverages P's code divides by, and meant to sum."""
 
+THRESHOLDS = 200
+"""Thresholds of R's area under the ROC curve."""
 
-def published(
-    name: str,
-    better: Direction,
-    compute: Callable[[Predictions], float],
-    summary: str,
-    *,
-    needs: frozenset[Need] = frozenset({"labels"}),
-    targets: frozenset[Target] = frozenset({"multiclass", "ordinal"}),
-) -> Metric:
-    """A metric that ranks nothing."""
-    interval: Literal["percentile", "centred"] = "centred" if name.startswith(("ece", "tace")) else "percentile"
-    return Metric(name, better, compute, None, needs, targets, False, WHY_NOT, summary=summary, interval=interval)
+EDGE = 1e-7
+"""How far the first and last threshold lie outside [0, 1]."""
+
+_of_classes = partial(metric, why_not=WHY_NOT, needs={"labels"}, targets={"multiclass", "ordinal"})
+_of_ood = partial(metric, why_not=WHY_NOT, needs={"ood"}, better="higher")
 
 
-def nll_as_published(predictions: Predictions) -> float:
-    """T, multi-label: −mean_i Σ_k y_k log(p̄_k / Σ_j p̄_j); +inf where a true label has probability zero."""
-    known = labelled(predictions, "nll_as_published")
-    truth = known.labels.astype(bool)
+@metric(
+    "nll_as_published",
+    better="lower",
+    needs={"labels"},
+    targets={"multilabel"},
+    why_not=WHY_NOT,
+    mean=True,
+    summary="As T's code: renormalised rows, no negatives.",
+)
+def nll_as_published(p: Predictions) -> FloatArray:
+    """Multi-label likelihood of renormalised rows, negatives ignored (T's code).
+
+    −mean_i Σ_k y_k log(p̄_k / Σ_j p̄_j); +inf where a true label has probability zero.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        logs = np.where(truth, known.log_probs - np.log(known.probs.sum(axis=1, keepdims=True)), 0.0)
-    return float(-logs.sum(axis=1).mean())
+        logs = np.where(p.labels.astype(bool), p.log_probs - np.log(p.probs.sum(axis=1, keepdims=True)), 0.0)
+    return np.asarray(-logs.sum(axis=1))
+
+
+@_of_classes("ece_as_published", better="lower", interval="centred", summary="As T's code: 100 bins.")
+def ece_as_published(p: Predictions, *, weights: Weights = ONCE) -> Values:
+    """Expected calibration error with 100 bins (T's code)."""
+    return np.asarray(ece(p, bins=100, weights=weights))
+
+
+@_of_classes("brier_as_published", better="lower", mean=True, summary="As P's text: divided by K.")
+def brier_as_published(p: Predictions) -> FloatArray:
+    """Brier score divided by the number of classes (P's text; its tables are not)."""
+    return brier.per_example(p) / p.class_count
+
+
+@_of_classes("tace_as_published", better="lower", interval="centred", summary="As P eq. 2: averaged over bins twice.")
+def tace_as_published(
+    p: Predictions, *, bins: int = 15, threshold: float = 1e-3, weights: Weights = ONCE
+) -> Values:
+    """Thresholded adaptive calibration error divided by the number of bins once more (P eq. 2)."""
+    return np.asarray(tace(p, bins=bins, threshold=threshold, weights=weights)) / bins
+
+
+@_of_classes("aurc_as_published", better="lower", summary="As P's code: divided by 1000 steps.")
+def aurc_as_published(p: Predictions) -> float:
+    """Area under the risk–coverage curve with a wrong step (P's code).
+
+    1 − trapezoids over every ⌊n/1000⌋-th accuracy of the retained, divided by 1000.
+
+    Raises:
+        UserError: With fewer than 1000 rows, where the step is zero.
+    """
+    step = len(p) // STEPS
+    if step == 0:
+        raise UserError(f"aurc_as_published cannot be computed: it needs at least {STEPS} rows; given {len(p)}.")
+    errors = expected_errors(doubt(p), ~correct(p))
+    retained = len(errors) - np.arange(1, len(errors), step)  # the least certain row is always left out
+    accuracies = 1.0 - errors[retained - 1] / retained
+    area = accuracies.sum() - (accuracies[0] + accuracies[-1]) / 2
+    return 1.0 - float(area) / STEPS
 
 
 def mirrored_rows(ood: BoolArray) -> tuple[BoolArray, FloatArray]:
-    """(which of the compared rows are strange, the place of each): strange rows i against the rows n − 1 − i."""
-    strange = np.flatnonzero(ood)
-    places = np.concatenate([len(ood) - 1 - strange, strange])
-    return np.arange(len(places)) >= len(strange), places
+    """Return which of the compared rows are OOD, and the row of each: OOD rows i against the rows n − 1 − i."""
+    flagged = np.flatnonzero(ood)
+    rows = np.concatenate([len(ood) - 1 - flagged, flagged])
+    return np.arange(len(rows)) >= len(flagged), rows
 
 
-def ood_auroc_as_published(predictions: Predictions) -> float:
-    """T: AUROC by confidence of the strange rows i against the rows n − 1 − i; depends on the order of rows."""
-    require(predictions, {"ood"}, "ood_auroc_as_published")
-    flag, places = mirrored_rows(predictions.ood)
-    return auroc(doubt_of_highest(predictions)[places], flag)
+@_of_ood("ood_auroc_as_published", summary="As T's code: rows at mirrored positions.")
+def ood_auroc_as_published(p: Predictions) -> float:
+    """AUROC by confidence of the OOD rows i against the rows n − 1 − i (T's code); depends on the order of rows."""
+    flag, rows = mirrored_rows(p.ood)
+    return auroc(doubt_of_highest(p)[rows], flag)
 
 
-def ood_aupr_as_published(predictions: Predictions) -> float:
-    """T: 1 − average precision of *confidence* with strange rows positive, on the rows of the AUROC above."""
-    require(predictions, {"ood"}, "ood_aupr_as_published")
-    flag, places = mirrored_rows(predictions.ood)
-    return 1.0 - average_precision(-doubt_of_highest(predictions)[places], flag)
+@_of_ood("ood_aupr_as_published", summary="As T's code: 1 − average precision.")
+def ood_aupr_as_published(p: Predictions) -> float:
+    """One minus the average precision of *confidence* with OOD rows positive, on the same rows (T's code)."""
+    flag, rows = mirrored_rows(p.ood)
+    return 1.0 - average_precision(-doubt_of_highest(p)[rows], flag)
 
 
 def doubt_of_highest(predictions: Predictions) -> FloatArray:
-    """1 − max_k p̄_k, for several labels too (T's code takes the maximum there as well)."""
+    """Return 1 − max_k p̄_k, for several labels too (T's code takes the maximum there as well)."""
     if predictions.target != "multilabel":
         return doubt(predictions)
     highest = predictions.log_probs.argmax(axis=1)[:, None]
@@ -105,7 +159,7 @@ def doubt_of_highest(predictions: Predictions) -> FloatArray:
 
 
 def model_uncertainty_as_published(predictions: Predictions, *, kind: MethodKind) -> FloatArray:
-    """T's three quantities of one name, ``[N]``.
+    """Return one of T's three quantities of one name, ``[N]``.
 
     Args:
         predictions: With at least two samples.
@@ -115,127 +169,99 @@ def model_uncertainty_as_published(predictions: Predictions, *, kind: MethodKind
     require(predictions, {"samples"}, "model_uncertainty_as_published")
     if kind == "dropout":
         return np.sqrt(decompose(predictions).sample_variance * predictions.class_count)
-    found = np.empty(len(predictions))
+    values = np.empty(len(predictions))
     for rows in row_blocks(predictions.samples, len(predictions), predictions.class_count):
         logits = predictions.logits[:, rows].astype(np.float64)
         if kind == "heteroscedastic":
             if not np.isfinite(logits).all():
                 raise UserError("model_uncertainty_as_published(kind=heteroscedastic) needs finite logits.")
-            found[rows] = logits.var(axis=0).mean(axis=-1)
+            values[rows] = logits.var(axis=0).mean(axis=-1)
         else:
             probs = np.exp(log_sigmoid(logits) if predictions.target == "multilabel" else log_softmax(logits))
             spread = probs.var(axis=-1) + probs.mean(axis=-1) ** 2
-            found[rows] = spread.mean(axis=0) - probs.mean(axis=(0, -1)) ** 2
-    return found
+            values[rows] = spread.mean(axis=0) - probs.mean(axis=(0, -1)) ** 2
+    return values
 
 
+@_of_ood(
+    "ood_correlation_as_published", summary="As T's code: absolute, with its own entropy and model uncertainty."
+)
 def ood_correlation_as_published(
-    predictions: Predictions, *, quantity: PublishedQuantity, kind: MethodKind = "dropout"
+    p: Predictions, *, quantity: PublishedQuantity = "entropy", kind: MethodKind = "dropout"
 ) -> float:
-    """T Figs 8 and 23: |point-biserial correlation| of a quantity with the flag."""
-    require(predictions, {"ood"}, "ood_correlation_as_published")
+    """Absolute point-biserial correlation of one of T's quantities with the OOD flag (T Figs 8 and 23)."""
     if quantity == "model_uncertainty":
-        values = model_uncertainty_as_published(predictions, kind=kind)
+        values = model_uncertainty_as_published(p, kind=kind)
     elif quantity == "mutual_information":
-        require(predictions, {"samples"}, "ood_correlation_as_published")
-        values = mutual_information(predictions)
+        require(p, {"samples"}, "ood_correlation_as_published")
+        values = mutual_information(p)
     elif quantity == "entropy":
-        values = decompose(predictions).expected_entropy
+        values = decompose(p).expected_entropy
     else:
-        values = confidence(predictions)
-    return abs(correlation(values, predictions.ood))
+        values = confidence(p)
+    return abs(correlation(values, p.ood))
 
 
-def aurc_as_published(predictions: Predictions) -> float:
-    """P: 1 − trapezoids over every ⌊n/1000⌋-th accuracy of the kept, divided by 1000.
+@metric(
+    "mean_model_uncertainty_as_published",
+    better="lower",
+    needs={"samples"},
+    why_not=WHY_NOT,
+    mean=True,
+    summary="As T's code: one of three quantities.",
+)
+def mean_model_uncertainty_as_published(p: Predictions, *, kind: MethodKind = "dropout") -> FloatArray:
+    """Mean of one of T's three model uncertainties."""
+    return model_uncertainty_as_published(p, kind=kind)
+
+
+def pooled_weights(predictions: Predictions, *, quantity: Quantity, retained: float, name: str) -> FloatArray:
+    """Return how often each labelled row was counted up to a fraction, ``[N]``; tied rows share alike.
 
     Raises:
-        UserError: With fewer than 1000 rows, where the step is zero.
+        UserError: For a fraction that R did not use, or where no row is retained.
     """
-    known = labelled(predictions, "aurc_as_published")
-    step = len(known) // STEPS
-    if step == 0:
-        raise UserError(f"aurc_as_published cannot be computed: it needs at least {STEPS} rows; given {len(known)}.")
-    errors = expected_errors(doubt(known), ~correct(known))
-    kept = len(errors) - np.arange(1, len(errors), step)  # the least certain row is always left out
-    accuracies = 1.0 - errors[kept - 1] / kept
-    area = accuracies.sum() - (accuracies[0] + accuracies[-1]) / 2
-    return 1.0 - float(area) / STEPS
+    if retained not in FRACTIONS:
+        raise UserError(f"{name}: retained must be one of {', '.join(map(str, FRACTIONS))}; given {retained}.")
+    ordering = ordered(uncertainty(predictions, quantity))
+    weights = np.zeros(len(predictions))
+    for fraction in FRACTIONS[: FRACTIONS.index(retained) + 1]:
+        number = int(len(predictions) * fraction)
+        weights += ordering.by_row(np.clip((number - ordering.starts) / ordering.sizes, 0.0, 1.0))
+    if weights.sum() == 0:
+        raise UserError(f"{name} cannot be computed: of {len(predictions)} rows none is retained.")
+    return weights
 
 
-@metric("nll_as_published")
-def nll_as_published_metric() -> Metric:
-    """Multi-label likelihood of renormalised rows, negatives ignored (T's code)."""
-    return published("nll_as_published", "lower", nll_as_published, "As T's code: renormalised rows, no negatives.",
-                     targets=frozenset({"multilabel"}))  # fmt: skip
+@_of_classes("referral_accuracy_as_published", better="higher", summary="As R's code: pooled with smaller fractions.")
+def referral_accuracy_as_published(
+    p: Predictions, *, quantity: Quantity = CONFIDENCE, retained: float = 0.8
+) -> float:
+    """Accuracy of all rows retained at this or a smaller fraction, each as often as it was retained (R's code)."""
+    weights = pooled_weights(p, quantity=quantity, retained=retained, name="referral_accuracy_as_published")
+    return float(weights @ correct(p) / weights.sum())
 
 
-@metric("ece_as_published")
-def ece_as_published_metric() -> Metric:
-    """Expected calibration error with 100 bins (T's code)."""
-    return published("ece_as_published", "lower", lambda p: ece(p, bins=100), "As T's code: 100 bins.")
+@_of_classes("referral_auc_as_published", better="higher", summary="As R's code: pooled with smaller fractions.")
+def referral_auc_as_published(p: Predictions, *, quantity: Quantity = CONFIDENCE, retained: float = 0.8) -> float:
+    """AUC of the same rows, by trapezoids over 200 thresholds (R's code); zero where a side is missing.
+
+    Of class 1; R has two classes. With more: of P(grade ≥ 2) where they are ordered, else the mean over classes.
+    """
+    weights = pooled_weights(p, quantity=quantity, retained=retained, name="referral_auc_as_published")
+    count = p.class_count
+    if p.target == "ordinal" and count > REFERABLE:
+        return threshold_auc(p.probs[:, REFERABLE:].sum(axis=1), p.labels >= REFERABLE, weights)
+    sides = (1,) if count == 2 else range(count)
+    return float(np.mean([threshold_auc(p.probs[:, k], p.labels == k, weights) for k in sides]))
 
 
-@metric("brier_as_published")
-def brier_as_published_metric() -> Metric:
-    """Brier score divided by the number of classes (P's text; its tables are not)."""
-    return published("brier_as_published", "lower", lambda p: brier(p) / p.class_count, "As P's text: divided by K.")
-
-
-@metric("tace_as_published")
-def tace_as_published_metric(*, bins: int = 15, threshold: float = 1e-3) -> Metric:
-    """Thresholded adaptive calibration error divided by the number of bins once more (P eq. 2)."""
-    return published(
-        written("tace_as_published", bins=(bins, 15), threshold=(threshold, 1e-3)),
-        "lower",
-        lambda p: tace(p, bins=bins, threshold=threshold) / bins,
-        "As P eq. 2: averaged over bins twice.",
-    )
-
-
-@metric("aurc_as_published")
-def aurc_as_published_metric() -> Metric:
-    """Area under the risk–coverage curve with a wrong step (P's code)."""
-    return published("aurc_as_published", "lower", aurc_as_published, "As P's code: divided by 1000 steps.")
-
-
-def _of_ood(name: str, compute: Callable[[Predictions], float], summary: str) -> Metric:
-    kinds: dict[str, Any] = {"needs": frozenset({"ood"}), "targets": frozenset({"multiclass", "ordinal", "multilabel"})}
-    return published(name, "higher", compute, summary, **kinds)
-
-
-@metric("ood_auroc_as_published")
-def ood_auroc_as_published_metric() -> Metric:
-    """AUROC of strange rows against the rows at mirrored places (T's code)."""
-    return _of_ood("ood_auroc_as_published", ood_auroc_as_published, "As T's code: rows at mirrored places.")
-
-
-@metric("ood_aupr_as_published")
-def ood_aupr_as_published_metric() -> Metric:
-    """One minus an average precision (T's code)."""
-    return _of_ood("ood_aupr_as_published", ood_aupr_as_published, "As T's code: 1 − average precision.")
-
-
-@metric("ood_correlation_as_published")
-def ood_correlation_as_published_metric(
-    *, quantity: PublishedQuantity = "entropy", kind: MethodKind = "dropout"
-) -> Metric:
-    """Absolute correlation of one of T's quantities with the out-of-distribution flag."""
-    return _of_ood(
-        written("ood_correlation_as_published", quantity=(quantity, "entropy"), kind=(kind, "dropout")),
-        lambda p: ood_correlation_as_published(p, quantity=quantity, kind=kind),
-        "As T's code: absolute, with its own entropy and model uncertainty.",
-    )
-
-
-@metric("mean_model_uncertainty_as_published")
-def mean_model_uncertainty_as_published_metric(*, kind: MethodKind = "dropout") -> Metric:
-    """Mean of one of T's three model uncertainties."""
-    return published(
-        written("mean_model_uncertainty_as_published", kind=(kind, "dropout")),
-        "lower",
-        lambda p: float(model_uncertainty_as_published(p, kind=kind).mean()),
-        "As T's code: one of three quantities.",
-        needs=frozenset({"samples"}),
-        targets=frozenset({"multiclass", "ordinal", "multilabel"}),
-    )
+def threshold_auc(scores: FloatArray, positive: BoolArray, weights: FloatArray) -> float:
+    """Return trapezoids under the ROC curve at 200 equally spaced thresholds; a rate of nothing counts as zero."""
+    inner = np.arange(1, THRESHOLDS - 1) / (THRESHOLDS - 1)
+    thresholds = np.concatenate([[-EDGE], inner, [1.0 + EDGE]])
+    above = scores[None, :] > thresholds[:, None]
+    ups, downs = above @ (weights * positive), above @ (weights * ~positive)
+    tpr = ups / ups[0] if ups[0] > 0 else np.zeros_like(ups)
+    fpr = downs / downs[0] if downs[0] > 0 else np.zeros_like(downs)
+    return float(np.sum((fpr[:-1] - fpr[1:]) * (tpr[:-1] + tpr[1:]) / 2))

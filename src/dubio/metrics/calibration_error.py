@@ -1,4 +1,4 @@
-"""Calibration error: how far stated confidence is from observed accuracy, bin by bin.
+"""Calibration error: how far stated confidence is from observed accuracy.
 
 None of these ranks models: each depends on its bins and is estimated with a bias that differs between models (P §3.4).
 With B a bin, n rows and K classes (P eqs 1–2)::
@@ -8,30 +8,63 @@ With B a bin, n rows and K classes (P eqs 1–2)::
     classwise_ece = 1/K Σ_k Σ_B |B|/n · |share of class k in B − mean p̄_k in B|     (also called sce)
     ace, tace     = the same over bins of equal mass; tace only over p̄_k > threshold, still divided by n K
 
-Multi-label: ``ece`` and ``ece_adaptive`` are taken per label and averaged; ``ece_pooled`` bins all decisions together.
+Multi-label: ``ece`` and ``ece_adaptive`` are means over labels; ``ece_pooled`` bins all decisions together.
+
+``ece_smooth`` has a kernel in place of bins, its bandwidth chosen by the data (Błasiok and Nakkiran, 2023). With
+residuals r_i = truth_i − stated_i and K_σ the Gaussian kernel reflected at 0 and 1::
+
+    smece(σ) = ∫_0^1 | 1/n Σ_i r_i K_σ(stated_i, t) | dt,       ece_smooth = smece(σ*) where smece(σ*) = σ*
+
+smece(σ) never rises with σ, so σ* exists and is unique. The reflected Gaussian is the heat kernel of the unit interval,
+diagonal in cosines: on a grid of cells the smoothing is one discrete cosine transform there and back.
+
+With weights, a row's bin of equal width does not change. Its bin of equal mass does: a bin is the next n/M rows in
+order, with every row repeated as often as it weighs. Within a block of ties all rows share their gaps truth − stated,
+so that the sum of gaps up to a position is linear within the block, and a bin that begins inside a block is cut there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.fft import dct, idct
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import FloatArray
-from dubio.metrics.needs import labelled
-from dubio.metrics.outcomes import correct
-from dubio.metrics.ranking import ordered
+from dubio.core.types import BoolArray, FloatArray, IntArray
+from dubio.core.weights import ONCE, Values, Weights
+from dubio.metrics.decisions import correct
+from dubio.metrics.metric import metric, prepared
+from dubio.metrics.ranking import PrefixSums, ordered
+from dubio.metrics.requirements import labelled
 
 EDGE = 5e-7
-"""Values this close to a bin's edge are on it: predictions are kept as float32 logarithms, which move p by 1e-7."""
+"""Values this close to a bin's edge are on it: predictions are stored as float32 logarithms, which move p by 1e-7."""
+
+CELLS = 4096
+"""Cells of the grid of ``ece_smooth``; residuals move by at most half a cell, 1.3e-4."""
+
+HALVINGS = 40
+"""Bisections of the bandwidth of ``ece_smooth``."""
+
+WHY_NOT = (
+    "Calibration errors depend on the binning and are estimated with a bias that differs between models; "
+    "compare calibrated_nll or brier instead."
+)
+
+# Resampled rows add noise, which the absolute value of every bin turns into bias: the intervals are centred.
+_calibration_metric = partial(metric, better="lower", why_not=WHY_NOT, interval="centred")
 
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """A reliability diagram's data, one entry a bin; empty bins have NaN for confidence and accuracy.
+    """A reliability diagram's data, one entry per bin; empty bins have NaN for confidence and accuracy.
 
     Attributes:
         lower: ``[M]`` lower edges, not in the bin (but 0 is in the first).
@@ -49,44 +82,22 @@ class Reliability:
 
 
 def reliability(predictions: Predictions, *, bins: int = 15) -> Reliability:
-    """Confidence against accuracy in equal-width bins; multi-label: every decision p̄_k against its label, pooled."""
-    known = labelled(predictions, "the reliability diagram")
-    stated, truth = _pooled_labels(known) if known.target == "multilabel" else _decisions(known)
-    count, stated_sum, true_sum = _width_sums(stated, truth, bins)
+    """Return confidence against accuracy in equal-width bins; multi-label: every p̄_k against its label, pooled."""
+    rows = labelled(predictions, "the reliability diagram")
+    pooled = rows.target == "multilabel"
+    stated, truth = (rows.probs.ravel(), rows.labels.ravel()) if pooled else _decisions(rows)
+    which = _width_bins(stated, bins)
+    count = np.bincount(which, minlength=bins).astype(np.float64)
     with np.errstate(invalid="ignore"):
-        edges = np.linspace(0.0, 1.0, bins + 1)
-        return Reliability(edges[:-1], edges[1:], stated_sum / count, true_sum / count, count)
+        confidence, accuracy = (np.bincount(which, side, minlength=bins) / count for side in (stated, truth))
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    return Reliability(edges[:-1], edges[1:], confidence, accuracy, count)
 
 
-def width_error(stated: FloatArray, truth: FloatArray, bins: int) -> float:
-    """Σ_B |Σ_{i in B} (truth_i − stated_i)| / n over equal-width, right-closed bins of ``stated``."""
-    _, stated_sum, true_sum = _width_sums(stated, truth, bins)
-    return float(np.abs(true_sum - stated_sum).sum() / len(stated))
-
-
-def mass_error(stated: FloatArray, truth: FloatArray, bins: int) -> float:
-    """Σ_B |Σ_{i in B} (truth_i − stated_i)| / n over bins of equal mass; rows that state the same share their truth.
-
-    Bins differ in size by at most one; with fewer rows than bins every row is its own bin; without rows it is zero.
-    """
+def _width_bins(stated: FloatArray, bins: int) -> IntArray:
+    """Return the equal-width, right-closed bin of each value."""
     _check_bins(bins)
-    if len(stated) == 0:
-        return 0.0
-    ordering = ordered(stated)
-    gaps = ordering.averaged(truth) - ordering.averaged(stated)
-    used = min(bins, len(gaps))
-    starts = (np.arange(used) * len(gaps)) // used
-    return float(np.abs(np.add.reduceat(gaps, starts)).sum() / len(gaps))
-
-
-def _width_sums(stated: FloatArray, truth: FloatArray, bins: int) -> tuple[FloatArray, FloatArray, FloatArray]:
-    _check_bins(bins)
-    which = np.clip(np.ceil((stated - EDGE) * bins) - 1, 0, bins - 1).astype(np.int64)
-    return (
-        np.bincount(which, minlength=bins).astype(np.float64),
-        np.asarray(np.bincount(which, stated, minlength=bins), dtype=np.float64),
-        np.asarray(np.bincount(which, truth, minlength=bins), dtype=np.float64),
-    )
+    return np.asarray(np.clip(np.ceil((stated - EDGE) * bins) - 1, 0, bins - 1), dtype=np.int64)
 
 
 def _check_bins(bins: int) -> None:
@@ -94,65 +105,240 @@ def _check_bins(bins: int) -> None:
         raise UserError(f"bins must be at least 1; given {bins}.")
 
 
-def _decisions(known: Predictions) -> tuple[FloatArray, FloatArray]:
-    return known.summary.top, correct(known).astype(np.float64)
+@dataclass(frozen=True, eq=False)
+class Gaps:
+    """Gaps truth − stated of rows, each in one of several bins that do not depend on the weights.
+
+    Attributes:
+        which: ``[N · C]``, the bin of each cell, row by row; C cells per row.
+        gaps: ``[N · C]``, its gap.
+        bins: The number of bins.
+        rows: N.
+    """
+
+    which: IntArray
+    gaps: FloatArray
+    bins: int
+    rows: int
+
+    @classmethod
+    def of(cls, stated: FloatArray, truth: NDArray[Any], bins: int) -> Gaps:
+        """Put ``[N]`` or ``[N, C]`` stated probabilities into equal-width bins."""
+        return cls(_width_bins(stated.ravel(), bins), (truth - stated).ravel(), bins, len(stated))
+
+    @cached_property
+    def _matrix(self) -> Any:
+        rows = np.repeat(np.arange(self.rows), len(self.which) // self.rows)
+        return sparse.csr_array((self.gaps, (self.which, rows)), shape=(self.bins, self.rows))
+
+    def sums(self, weights: Weights) -> FloatArray:
+        """Return the weighted sum of gaps in each bin, divided by the weight of all cells, ``[bins, R]``."""
+        if weights.each_once:  # building the matrix takes longer than one sum
+            sums = np.bincount(self.which, self.gaps, minlength=self.bins)[:, None]
+        else:
+            sums = self._matrix @ weights.real
+        return np.asarray(sums / (weights.totals * (len(self.which) // self.rows)))
+
+    def error(self, weights: Weights) -> Values:
+        """Return Σ_B |Σ_{i in B} gap_i| / n, ``[R]``."""
+        return np.asarray(np.abs(self.sums(weights)).sum(axis=0))
 
 
-def _pooled_labels(known: Predictions) -> tuple[FloatArray, FloatArray]:
-    return known.probs.ravel(), known.labels.ravel().astype(np.float64)
+@dataclass(frozen=True, eq=False)
+class MassBins:
+    """Gaps truth − stated in order of the stated probability; small, because there may be a thousand of them.
+
+    Attributes:
+        rows: The rows that count at all, lowest stated first.
+        opens: Which of them begin a block of ties.
+        gaps: Their gaps, in the same order.
+    """
+
+    rows: IntArray
+    opens: BoolArray
+    gaps: FloatArray
+
+    @classmethod
+    def of(cls, stated: FloatArray, truth: FloatArray, threshold: float = -1.0) -> MassBins:
+        """Order the rows that state more than a threshold."""
+        rows = np.flatnonzero(stated > threshold)
+        opens = np.zeros(len(rows), dtype=bool)
+        if len(rows):
+            ordering = ordered(stated[rows])
+            rows, opens[ordering.starts] = rows[ordering.order], True
+        return cls(rows.astype(np.int32), opens, (truth[rows] - stated[rows]).astype(np.float64))
+
+    def error(self, bins: int, weights: Weights) -> Values:
+        """Return Σ_B |Σ_{i in B} gap_i| / n over bins of equal mass, n the weight of all rows, ``[R]``.
+
+        Bins differ in size by at most one; with fewer rows than bins every row is its own bin; without rows it is zero.
+        """
+        _check_bins(bins)
+        if len(self.rows) == 0:
+            return np.zeros(len(weights))
+        sums = PrefixSums(self.rows, replicates=len(weights))
+        counted = sums.weights(weights)
+        in_slots = np.zeros((len(counted), 1))
+        in_slots[sums.slots(np.arange(sums.count))] = self.gaps[:, None]
+        gaps = sums.sums(in_slots * weights.real.take(sums.rows, axis=0))
+        last = sums.slots(np.array([sums.count - 1]))
+        sizes, all_gaps = counted[last].astype(np.int64), gaps[last]
+        used = np.minimum(sizes, bins)
+        number = np.arange(bins)[:, None]
+        begins = np.where(number < used, number * sizes // np.maximum(used, 1), sizes)
+        first, following = self._blocks(_positions(begins, counted, sums))
+        low, high = _before(first, counted, sums), _before(following, counted, sums)
+        low_gaps, high_gaps = _before(first, gaps, sums), _before(following, gaps, sums)
+        inside = (begins - low) / np.maximum(high - low, 1)
+        up_to = np.where(begins < sizes, low_gaps + inside * (high_gaps - low_gaps), all_gaps)
+        return np.asarray(np.abs(np.diff(up_to, axis=0, append=all_gaps)).sum(axis=0) / weights.totals)
+
+    def _blocks(self, positions: IntArray) -> tuple[IntArray, IntArray]:
+        """Return where the block of ties of each position begins, and where the next one does."""
+        starts = np.flatnonzero(self.opens)
+        block = np.searchsorted(starts, positions, side="right") - 1
+        return starts[block], np.append(starts[1:], len(self.rows))[block]
 
 
-def _by_column(known: Predictions, error: Callable[[FloatArray, FloatArray], float]) -> float:
-    """The mean over classes (labels) of an error of p̄_k against "is class k"."""
-    parts = []
-    for column in range(known.class_count):
-        truth = known.labels[:, column] if known.target == "multilabel" else known.labels == column
-        parts.append(error(np.ascontiguousarray(known.probs[:, column]), truth.astype(np.float64)))
-    return float(np.mean(parts))
+def _positions(begins: IntArray, counted: NDArray[Any], sums: PrefixSums) -> IntArray:
+    """Return the first position up to which the weight exceeds ``begins``, else the last, in every replicate."""
+    low, high = np.zeros_like(begins), np.full_like(begins, sums.count - 1)
+    replicate = np.arange(begins.shape[1])
+    while bool((low < high).any()):
+        middle = (low + high) // 2
+        past = counted[sums.slots(middle), replicate] > begins
+        low, high = np.where(past, low, np.minimum(middle + 1, high)), np.where(past, middle, high)
+    return low
 
 
-def ece(predictions: Predictions, *, bins: int = 15) -> float:
+def _before(positions: IntArray, up_to: NDArray[Any], sums: PrefixSums) -> NDArray[Any]:
+    """Return the sums of everything before a position, from sums up to and including every position."""
+    found = up_to[sums.slots(np.maximum(positions - 1, 0)), np.arange(positions.shape[1])]
+    return np.where(positions > 0, found, 0)
+
+
+def _decisions(p: Predictions) -> tuple[FloatArray, FloatArray]:
+    return p.summary.top, correct(p).astype(np.float64)
+
+
+def _columns(p: Predictions) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield every class's stated probability, and whether it is the class (one of the labels)."""
+    for k in range(p.class_count):
+        truth = p.labels[:, k] if p.target == "multilabel" else p.labels == k
+        yield np.ascontiguousarray(p.probs[:, k]), truth.astype(np.float64)
+
+
+def _mean_over_columns(errors: Iterator[Values]) -> Values:
+    return np.asarray(np.mean(list(errors), axis=0))
+
+
+@prepared
+def _gaps_of_decisions(p: Predictions, bins: int) -> Gaps:
+    return Gaps.of(*_decisions(p), bins)
+
+
+@prepared
+def _gaps_of_classes(p: Predictions, bins: int) -> tuple[Gaps, ...]:
+    return tuple(Gaps.of(stated, truth, bins) for stated, truth in _columns(p))
+
+
+@prepared
+def _ranked_decisions(p: Predictions) -> MassBins:
+    return MassBins.of(*_decisions(p))
+
+
+@prepared
+def _ranked_classes(p: Predictions, threshold: float) -> tuple[MassBins, ...]:
+    return tuple(MassBins.of(stated, truth, threshold) for stated, truth in _columns(p))
+
+
+@_calibration_metric("ece", needs={"labels", "probs"}, summary="Confidence against accuracy, in bins.")
+def ece(p: Predictions, *, bins: int = 15, weights: Weights = ONCE) -> Values:
     """Expected calibration error over equal-width, right-closed bins of the highest probability."""
-    known = labelled(predictions, "ece")
-    if known.target == "multilabel":
-        return _by_column(known, lambda stated, truth: width_error(stated, truth, bins))
-    return width_error(*_decisions(known), bins)
+    if p.target == "multilabel":
+        return _mean_over_columns(gaps.error(weights) for gaps in _gaps_of_classes(p, bins))
+    return _gaps_of_decisions(p, bins).error(weights)
 
 
-def ece_pooled(predictions: Predictions, *, bins: int = 15) -> float:
+@prepared
+def _gaps_of_labels(p: Predictions, bins: int) -> Gaps:
+    return Gaps.of(p.probs, p.labels, bins)
+
+
+@_calibration_metric(
+    "ece_pooled",
+    needs={"labels", "probs"},
+    targets={"multilabel"},
+    summary="Calibration error of all decisions together.",
+)
+def ece_pooled(p: Predictions, *, bins: int = 15, weights: Weights = ONCE) -> Values:
     """Multi-label expected calibration error with the decisions of all labels in the same bins."""
-    known = labelled(predictions, "ece_pooled")
-    if known.target != "multilabel":
-        raise UserError(f"ece_pooled is defined for multilabel predictions; these are {known.target}.")
-    return width_error(*_pooled_labels(known), bins)
+    return _gaps_of_labels(p, bins).error(weights)
 
 
-def ece_adaptive(predictions: Predictions, *, bins: int = 15) -> float:
+@_calibration_metric(
+    "ece_adaptive", needs={"labels", "probs"}, summary="Confidence against accuracy, in bins of equal mass."
+)
+def ece_adaptive(p: Predictions, *, bins: int = 15, weights: Weights = ONCE) -> Values:
     """Expected calibration error over bins of equal mass of the highest probability."""
-    known = labelled(predictions, "ece_adaptive")
-    if known.target == "multilabel":
-        return _by_column(known, lambda stated, truth: mass_error(stated, truth, bins))
-    return mass_error(*_decisions(known), bins)
+    if p.target == "multilabel":
+        return _mean_over_columns(ranked.error(bins, weights) for ranked in _ranked_classes(p, -1.0))
+    return _ranked_decisions(p).error(bins, weights)
 
 
-def classwise_ece(predictions: Predictions, *, bins: int = 15) -> float:
+@_calibration_metric("classwise_ece", needs={"labels", "probs"}, summary="Calibration error of every class, averaged.")
+def classwise_ece(p: Predictions, *, bins: int = 15, weights: Weights = ONCE) -> Values:
     """Calibration error of each class's probability over equal-width bins, averaged over classes (sce)."""
-    known = labelled(predictions, "classwise_ece")
-    return _by_column(known, lambda stated, truth: width_error(stated, truth, bins))
+    return _mean_over_columns(gaps.error(weights) for gaps in _gaps_of_classes(p, bins))
 
 
-def ace(predictions: Predictions, *, bins: int = 15) -> float:
+@_calibration_metric("sce", needs={"labels", "probs"}, summary="Another name of classwise_ece.")
+def sce(p: Predictions, *, bins: int = 15, weights: Weights = ONCE) -> Values:
+    """Static calibration error: another name of classwise_ece."""
+    return np.asarray(classwise_ece(p, bins=bins, weights=weights))
+
+
+@_calibration_metric("ace", needs={"labels", "probs"}, summary="Calibration error of every class, bins of equal mass.")
+def ace(p: Predictions, *, bins: int = 15, weights: Weights = ONCE) -> Values:
     """Calibration error of each class's probability over bins of equal mass, averaged over classes."""
-    known = labelled(predictions, "ace")
-    return _by_column(known, lambda stated, truth: mass_error(stated, truth, bins))
+    return _mean_over_columns(ranked.error(bins, weights) for ranked in _ranked_classes(p, -1.0))
 
 
-def tace(predictions: Predictions, *, bins: int = 15, threshold: float = 1e-3) -> float:
+@_calibration_metric("tace", needs={"labels", "probs"}, summary="As ace, over probabilities above a threshold.")
+def tace(p: Predictions, *, bins: int = 15, threshold: float = 1e-3, weights: Weights = ONCE) -> Values:
     """As :func:`ace` over the probabilities above the threshold, weights |B|/(n K); zero where none is above it."""
-    known = labelled(predictions, "tace")
+    return _mean_over_columns(ranked.error(bins, weights) for ranked in _ranked_classes(p, threshold))
 
-    def above(stated: FloatArray, truth: FloatArray) -> float:
-        kept = stated > threshold
-        return mass_error(stated[kept], truth[kept], bins) * float(kept.mean())
 
-    return _by_column(known, above)
+@_calibration_metric(
+    "ece_smooth", needs={"labels", "probs"}, summary="Confidence against accuracy, smoothed by a kernel."
+)
+def ece_smooth(p: Predictions, *, weights: Weights = ONCE) -> Values:
+    """Smooth calibration error of the highest probability; multi-label: of each label, averaged."""
+    if p.target == "multilabel":
+        return _mean_over_columns(smooth_error(stated, truth, weights) for stated, truth in _columns(p))
+    return smooth_error(*_decisions(p), weights)
+
+
+def smooth_error(stated: FloatArray, truth: FloatArray, weights: Weights) -> Values:
+    """Return the fixed point smece(σ*) = σ*, by bisection in σ, ``[R]``."""
+    smece = smoothed_gaps(stated, truth, weights)
+    low, high = np.zeros(len(weights)), np.ones(len(weights))
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        above = smece(middle) > middle
+        low, high = np.where(above, middle, low), np.where(above, high, middle)
+    return high
+
+
+def smoothed_gaps(stated: FloatArray, truth: FloatArray, weights: Weights) -> Callable[[FloatArray], Values]:
+    """Return smece as a function of one bandwidth σ per replicate."""
+    cells = np.clip((stated * CELLS).astype(np.int64), 0, CELLS - 1)
+    waves = dct(Gaps(cells, truth - stated, CELLS, len(stated)).sums(weights), axis=0)
+    numbers = np.arange(CELLS)[:, None]
+
+    def smece(bandwidths: FloatArray) -> Values:
+        decay = np.exp(-0.5 * (np.pi * bandwidths * numbers) ** 2)
+        return np.asarray(np.abs(idct(waves * decay, axis=0)).sum(axis=0))
+
+    return smece

@@ -1,4 +1,10 @@
-"""Where the uncertainty of sampled predictions comes from: entropies and the parts of the total variance.
+"""The passes behind :func:`dubio.metrics.decomposition.decompose`: one block of rows at a time.
+
+The fast pass takes one exponential a value and no logarithm: H(p_s) = log t − Σ_k e_k z_k / t, Σ_k p² = Σ_k e²/t².
+Where these differences would lose digits (a nearly certain row, samples that nearly agree) the row is done again by the
+plain pass, which takes the logarithm of every probability and centres before it squares.
+
+Where the uncertainty of sampled predictions comes from: entropies and the parts of the total variance.
 
 All parts describe the samples as they were drawn, before any temperature. With p_s the predictive of sample s and p̄ the
 mean over samples (T §II-C, eq. 3)::
@@ -11,15 +17,179 @@ mean over samples (T §II-C, eq. 3)::
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dubio.core.passes import Scratch, over_rows, row_blocks
+from dubio.core.passes import (
+    Exponentials,
+    Scratch,
+    exponentials,
+    log_sigmoid,
+    log_softmax,
+    mean_over_samples,
+    over_rows,
+    row_blocks,
+    row_products,
+)
 from dubio.core.predictions import Predictions
-from dubio.core.registry import metric
-from dubio.core.types import FloatArray, Metric
-from dubio.metrics.decomposition_passes import Moments, Parts, members_of, plain_parts
+from dubio.core.types import FloatArray, IntArray
+
+ROUNDING = 1e-12
+"""Differences of entropies and variances below this are rounding error of the pooling, and are zero."""
+
+SMALL_ENTROPY = 1e-6
+SMALL_VARIANCE = 1e-8
+"""Below these the fast pass, whose rounding error is about 1e-15, is not trusted with seven digits."""
+
+_FLOOR = float(np.finfo(np.float64).tiny)
+
+Parts = dict[str, FloatArray]
+Members = list[IntArray]
+"""Which samples each member has."""
+
+
+def members_of(member: IntArray) -> Members:
+    """The samples of each member, from the member ``[S]`` of each sample."""
+    return [np.flatnonzero(member == which) for which in np.unique(member)]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What the fast pass finds of each row, every array ``[N]``; sums are over classes.
+
+    Attributes:
+        expected: mean_s H(p_s).
+        pooled: H(p̄).
+        total: Σ p̄(1 − p̄).
+        squares: mean_s Σ p_s².
+        of_mean: Σ p̄².
+        of_centres: Σ_m share_m Σ p̄_m², where members have several samples.
+    """
+
+    expected: FloatArray
+    pooled: FloatArray
+    total: FloatArray
+    squares: FloatArray
+    of_mean: FloatArray
+    of_centres: FloatArray
+
+    @classmethod
+    def empty(cls, rows: int) -> Moments:
+        """Return moments of zero for a number of rows."""
+        return cls(*(np.zeros(rows) for _ in range(6)))
+
+    def fill(self, rows: slice, block: NDArray[Any], members: Members, scratch: Scratch) -> None:
+        """Find the moments of these rows from their softmax logits [S, n, K]."""
+        found = exponentials(block, scratch)
+        samples = len(found.totals)
+        self.expected[rows] = (np.log(found.totals) - _weighted_logits(found) / found.totals).mean(axis=0)
+        self.squares[rows] = (row_products(found.values, found.values) / np.square(found.totals)).mean(axis=0)
+        mean = mean_over_samples(found)
+        self.total[rows] = row_products(mean, 1.0 - mean)
+        if samples == 1:
+            return
+        self.of_mean[rows] = row_products(mean, mean)
+        if 1 < len(members) < samples:
+            for own in members:
+                centre = mean_over_samples(Exponentials(found.logits, found.values[own], found.totals[own]))
+                self.of_centres[rows] += len(own) / samples * row_products(centre, centre)
+        logs = np.maximum(mean, _FLOOR)  # zero times a finite logarithm; a p that is not zero is above the floor
+        self.pooled[rows] = -row_products(mean, np.log(logs, out=logs))
+
+    def parts(self, classes: int, members: Members) -> Parts:
+        """The parts of the uncertainty of every row."""
+        samples = sum(len(own) for own in members)
+        between, within = np.zeros_like(self.squares), np.zeros_like(self.squares)
+        if 1 < len(members) < samples:
+            between, within = self.of_centres - self.of_mean, self.squares - self.of_centres
+        elif len(members) > 1:
+            between = self.squares - self.of_mean
+        elif samples > 1:
+            within = self.squares - self.of_mean
+        pooled = self.expected.copy() if samples == 1 else self.pooled
+        return {
+            "pooled_entropy": pooled,
+            "expected_entropy": self.expected,
+            "mutual_information": _information(pooled, self.expected),
+            "total_variance": self.total / classes,
+            "expected_variance": (1.0 - self.squares) / classes,
+            "sample_variance": (between + within) / classes,
+            "between_members": between / classes,
+            "within_members": within / classes,
+        }
+
+    def doubtful(self, parts: Parts, classes: int, members: Members) -> IntArray:
+        """The rows of which some part is too near to nothing to have seven right digits."""
+        least = SMALL_VARIANCE * self.squares / classes
+        found = (self.expected < SMALL_ENTROPY) | (parts["expected_variance"] < SMALL_VARIANCE / classes)
+        if len(members) > 1:
+            found |= parts["between_members"] < least
+        if any(len(own) > 1 for own in members):
+            found |= parts["within_members"] < least
+        return np.flatnonzero(found)
+
+
+def _weighted_logits(found: Exponentials) -> FloatArray:
+    """Σ_k e_k z_k, ``[S, n]``; a logit of −inf has e = 0 and adds nothing."""
+    with np.errstate(invalid="ignore"):
+        products = row_products(found.values, found.logits)
+    if not np.isfinite(products).all():
+        np.copyto(found.logits, 0.0, where=found.values == 0.0)
+        products = row_products(found.values, found.logits)
+    return products
+
+
+def plain_parts(logits: FloatArray, members: Members, *, per_label: bool) -> Parts:
+    """The parts of a block [S, n, K] from the logarithm of every probability; softmax, or one sigmoid a label."""
+    sides = [log_sigmoid(logits), log_sigmoid(-logits)] if per_label else [log_softmax(logits)]
+    total, expected = np.zeros(logits.shape[1]), np.zeros(logits.shape[1])
+    for logs in sides:
+        probs = np.exp(logs)
+        mean = probs.mean(axis=0)
+        with np.errstate(divide="ignore"):
+            total += _minus_p_log_p(mean, np.log(mean)).sum(axis=-1)
+        expected += _minus_p_log_p(probs, logs).sum(axis=-1).mean(axis=0)
+    return {
+        "pooled_entropy": total,
+        "expected_entropy": expected,
+        "mutual_information": _information(total, expected),
+    } | _variances(np.exp(sides[0]), members)
+
+
+def _information(total: FloatArray, expected: FloatArray) -> FloatArray:
+    information = total - expected
+    information[information < ROUNDING] = 0.0
+    return information
+
+
+def _variances(probs: FloatArray, members: Members) -> Parts:
+    """The parts of the total variance of a block [S, n, K], averaged over classes."""
+    mean = probs.mean(axis=0)
+    between = np.zeros(probs.shape[1])
+    within = np.zeros(probs.shape[1])
+    for which in members:
+        own = probs[which]
+        centre = own.mean(axis=0)
+        share = len(own) / len(probs)
+        between += share * ((centre - mean) ** 2).mean(axis=-1)
+        within += share * ((own - centre) ** 2).mean(axis=0).mean(axis=-1)
+    between[between < ROUNDING**2] = 0.0  # squares: the rounding error of a probability, squared
+    within[within < ROUNDING**2] = 0.0
+    return {
+        "total_variance": (mean * (1 - mean)).mean(axis=-1),
+        "expected_variance": (probs * (1 - probs)).mean(axis=0).mean(axis=-1),
+        "sample_variance": between + within,
+        "between_members": between,
+        "within_members": within,
+    }
+
+
+def _minus_p_log_p(probs: FloatArray, logs: FloatArray) -> FloatArray:
+    """−p log p, zero where p is; the floor is below the log of the smallest double and only replaces −inf."""
+    return -probs * np.maximum(logs, -1e4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +239,7 @@ def _plain(predictions: Predictions) -> Parts:
     members = members_of(predictions.member)
     parts: Parts = {field.name: np.empty(len(predictions)) for field in fields(Decomposition)}
 
-    def work(rows: slice, room: Scratch) -> None:
+    def work(rows: slice, scratch: Scratch) -> None:
         found = plain_parts(predictions.logits[:, rows].astype(np.float64), members, per_label=True)
         for name, values in parts.items():
             values[rows] = found[name]
@@ -83,7 +253,7 @@ def _fast(predictions: Predictions) -> Parts:
     members = members_of(predictions.member)
     moments = Moments.empty(len(predictions))
     over_rows(
-        predictions.logits, lambda rows, room: moments.fill(rows, predictions.logits[:, rows], members, room)
+        predictions.logits, lambda rows, scratch: moments.fill(rows, predictions.logits[:, rows], members, scratch)
     )
     parts = moments.parts(predictions.class_count, members)
     again = moments.doubtful(parts, predictions.class_count, members)
@@ -92,46 +262,3 @@ def _fast(predictions: Predictions) -> Parts:
         for name, values in parts.items():
             values[again[block]] = found[name]
     return parts
-
-
-def _mean_of(part: str, summary: str) -> Metric:
-    """The mean of one part over rows, as a descriptive metric: it says what a model is like, not how good."""
-    return Metric(
-        name=f"mean_{part}",
-        better="lower",
-        compute=lambda predictions: float(getattr(decompose(predictions), part).mean()),
-        per_example=lambda predictions: np.asarray(getattr(decompose(predictions), part)),
-        comparable=False,
-        why_not="It describes how uncertain a model is, and neither more nor less of it is better by itself.",
-        summary=summary,
-    )
-
-
-@metric("mean_total_variance")
-def mean_total_variance() -> Metric:
-    """Mean over rows of mean_k p̄(1 − p̄), the total variance."""
-    return _mean_of("total_variance", "Mean total variance of the predictive.")
-
-
-@metric("mean_expected_variance")
-def mean_expected_variance() -> Metric:
-    """Mean over rows of mean_s mean_k p_s(1 − p_s), the part that averaging cannot remove."""
-    return _mean_of("expected_variance", "Mean variance within a single sample's predictive.")
-
-
-@metric("mean_sample_variance")
-def mean_sample_variance() -> Metric:
-    """Mean over rows of mean_k Var_s p_s, the part that samples disagree on."""
-    return _mean_of("sample_variance", "Mean variance between samples.")
-
-
-@metric("mean_between_members")
-def mean_between_members() -> Metric:
-    """Mean over rows of the variance between members."""
-    return _mean_of("between_members", "Mean variance between members.")
-
-
-@metric("mean_within_members")
-def mean_within_members() -> Metric:
-    """Mean over rows of the variance within members."""
-    return _mean_of("within_members", "Mean variance within members.")

@@ -1,4 +1,4 @@
-"""Out-of-distribution detection: does uncertainty tell strange examples from ordinary ones?
+"""Out-of-distribution detection: is uncertainty higher on out-of-distribution examples than on in-distribution ones?
 
 The input is one set of predictions with ``ood`` flags (:func:`dubio.core.predictions.join` of an in-distribution and
 an OOD set). Positive = out of distribution, score = uncertainty, unless the name says otherwise. Areas under
@@ -9,33 +9,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.registry import metric
-from dubio.core.types import BoolArray, FloatArray, Metric
-from dubio.metrics import ranking
-from dubio.metrics.naming import written
-from dubio.metrics.needs import labelled, require
-from dubio.metrics.outcomes import correct
-from dubio.metrics.quantities import needs_with, quantity_named, uncertainty
+from dubio.core.types import BoolArray, Direction, FloatArray
+from dubio.core.weights import ONCE, Values, Weights
+from dubio.metrics.areas import (
+    auroc,
+    average_precision,
+    correlation,
+    correlations,
+    false_positive_rate,
+    fpr_at_tpr,
+    precision_area,
+    ratio,
+    roc_area,
+)
+from dubio.metrics.decisions import correct
+from dubio.metrics.metric import metric, prepared
+from dubio.metrics.quantities import CONFIDENCE, QUANTITIES, Quantity, uncertainty
+from dubio.metrics.ranking import Marked, ordered
+from dubio.metrics.requirements import require
 
 
 @dataclass(frozen=True)
 class Detection:
-    """How well one quantity tells out-of-distribution rows from in-distribution ones.
+    """How well one quantity detects out-of-distribution rows.
 
     Attributes:
         quantity: Which quantity.
         auroc: Area under the ROC curve.
-        aupr_ood: Average precision, strange rows positive, score = uncertainty.
-        aupr_id: Average precision, ordinary rows positive, score = −uncertainty.
+        aupr_ood: Average precision, OOD rows positive, score = uncertainty.
+        aupr_id: Average precision, in-distribution rows positive, score = −uncertainty.
         fpr95: False-positive rate at a true-positive rate of at least 95 %.
         correlation: Signed point-biserial correlation of the quantity *as defined* with the flag (so that of
             ``confidence`` is negative where detection works); NaN where the quantity does not vary.
-        prevalence: Share of strange rows.
+        prevalence: Share of OOD rows.
     """
 
-    quantity: str
+    quantity: Quantity
     auroc: float
     aupr_ood: float
     aupr_id: float
@@ -44,8 +57,8 @@ class Detection:
     prevalence: float
 
 
-def detect(predictions: Predictions, quantity: str = "confidence", *, seed: int = 0) -> Detection:
-    """Every detection figure of one quantity.
+def detect(predictions: Predictions, quantity: Quantity = CONFIDENCE, *, seed: int = 0) -> Detection:
+    """Return every detection figure of one quantity.
 
     Args:
         predictions: With ``ood`` flags of both kinds.
@@ -55,136 +68,104 @@ def detect(predictions: Predictions, quantity: str = "confidence", *, seed: int 
     Raises:
         UserError: When all rows are of one kind or the quantity is not defined for them.
     """
-    scores, flag = _scored(predictions, quantity, "out-of-distribution detection", seed)
+    require(predictions, {"ood"}, "out-of-distribution detection")
+    return detection_of(uncertainty(predictions, quantity, seed=seed), predictions.ood, quantity)
+
+
+def detection_of(scores: FloatArray, ood: BoolArray, quantity: Quantity) -> Detection:
+    """Return every detection figure of an uncertainty.
+
+    Args:
+        scores: ``[N]``, higher = more uncertain.
+        ood: ``[N]``, which rows are out of distribution.
+        quantity: Which quantity the scores are of.
+    """
     return Detection(
         quantity,
-        ranking.auroc(scores, flag),
-        ranking.average_precision(scores, flag),
-        ranking.average_precision(-scores, ~flag),
-        ranking.fpr_at_tpr(scores, flag),
-        _correlation(scores, flag, quantity),
-        float(flag.mean()),
+        auroc(scores, ood),
+        average_precision(scores, ood),
+        average_precision(-scores, ~ood),
+        fpr_at_tpr(scores, ood),
+        _sign(quantity) * correlation(scores, ood),
+        float(ood.mean()),
     )
 
 
-def _scored(predictions: Predictions, quantity: str, name: str, seed: int = 0) -> tuple[FloatArray, BoolArray]:
-    require(predictions, {"ood"}, name)
-    return uncertainty(predictions, quantity, seed=seed), predictions.ood
+def _sign(quantity: Quantity) -> float:
+    """Return −1 for a quantity that falls with uncertainty, else 1."""
+    return -1.0 if quantity in QUANTITIES and not QUANTITIES[quantity].higher_is_more_uncertain else 1.0
 
 
-def _correlation(scores: FloatArray, flag: BoolArray, quantity: str) -> float:
-    sign = 1.0 if quantity_named(quantity).higher_is_more_uncertain else -1.0
-    return sign * ranking.correlation(scores, flag)
+@prepared
+def _ood(p: Predictions, quantity: Quantity) -> Marked:
+    """Order rows by uncertainty and mark those out of distribution."""
+    return Marked.fewer(uncertainty(p, quantity), p.ood)
 
 
-def ood_auroc(predictions: Predictions, *, quantity: str = "confidence") -> float:
-    """Chance that a strange row is more uncertain than an ordinary one, ties counting one half."""
-    return ranking.auroc(*_scored(predictions, quantity, "ood_auroc"))
+@prepared
+def _ood_first(p: Predictions, quantity: Quantity) -> Marked:
+    """Order rows by uncertainty, the most uncertain first, and mark those out of distribution."""
+    return Marked(ordered(-uncertainty(p, quantity)), p.ood)
 
 
-def ood_aupr(predictions: Predictions, *, quantity: str = "confidence") -> float:
+@prepared
+def _id_first(p: Predictions, quantity: Quantity) -> Marked:
+    """Order rows by uncertainty and mark those in distribution."""
+    return Marked(ordered(uncertainty(p, quantity)), ~p.ood)
+
+
+@metric("ood_auroc", better="higher", needs={"ood"}, summary="Detection of OOD rows: AUROC.")
+def ood_auroc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
+    """AUROC of OOD detection: the chance that an OOD row is more uncertain than an in-distribution one."""
+    return roc_area(_ood(p, quantity), weights)
+
+
+@metric("ood_aupr", better="higher", needs={"ood"}, summary="Detection of OOD rows: average precision.")
+def ood_aupr(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Average precision with out-of-distribution rows positive."""
-    return ranking.average_precision(*_scored(predictions, quantity, "ood_aupr"))
+    return precision_area(_ood_first(p, quantity), weights)
 
 
-def id_aupr(predictions: Predictions, *, quantity: str = "confidence") -> float:
+@metric("id_aupr", better="higher", needs={"ood"}, summary="Detection of in-distribution rows: average precision.")
+def id_aupr(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Average precision with in-distribution rows positive and certainty as the score."""
-    scores, flag = _scored(predictions, quantity, "id_aupr")
-    return ranking.average_precision(-scores, ~flag)
+    return precision_area(_id_first(p, quantity), weights)
 
 
-def ood_fpr95(predictions: Predictions, *, quantity: str = "confidence") -> float:
-    """Share of ordinary rows flagged at the threshold that flags at least 95 % of the strange ones."""
-    return ranking.fpr_at_tpr(*_scored(predictions, quantity, "ood_fpr95"))
+@metric("ood_fpr95", better="lower", needs={"ood"}, summary="False alarms where 95 % of OOD rows are detected.")
+def ood_fpr95(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
+    """Share of in-distribution rows flagged at the threshold that flags at least 95 % of the OOD ones."""
+    return false_positive_rate(_ood_first(p, quantity), weights)
 
 
-def ood_correlation(predictions: Predictions, *, quantity: str = "confidence") -> float:
+def _correlation_direction(quantity: Quantity) -> Direction:
+    return "higher" if _sign(quantity) > 0 else "lower"
+
+
+@metric(
+    "ood_correlation",
+    better=_correlation_direction,
+    needs={"ood"},
+    summary="Signed correlation of the quantity with the OOD flag.",
+)
+def ood_correlation(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Signed point-biserial correlation of the quantity as defined with the out-of-distribution flag."""
-    return _correlation(*_scored(predictions, quantity, "ood_correlation"), quantity)
+    return _sign(quantity) * correlations(uncertainty(p, quantity), p.ood, weights)
 
 
-def generalisation_gap(predictions: Predictions) -> float:
+@metric(
+    "generalisation_gap",
+    better="lower",
+    needs={"labels", "ood"},
+    why_not="A model that is bad everywhere has no gap; read it beside accuracy.",
+    summary="Accuracy lost out of distribution.",
+)
+def generalisation_gap(p: Predictions, *, weights: Weights = ONCE) -> Values:
     """Accuracy in distribution − accuracy out of distribution, over labelled rows of each (T Fig. 4)."""
-    require(predictions, {"ood"}, "generalisation_gap")
-    known = labelled(predictions, "generalisation_gap")
-    right, flag = correct(known), known.ood
-    if flag.all() or not flag.any():
+    if p.ood.all() or not p.ood.any():
         raise UserError(
             "generalisation_gap cannot be computed: it needs labelled rows both in and out of distribution."
         )
-    return float(right[~flag].mean() - right[flag].mean())
-
-
-@metric("ood_auroc")
-def ood_auroc_metric(*, quantity: str = "confidence") -> Metric:
-    """AUROC of telling out-of-distribution rows from in-distribution ones."""
-    return Metric(
-        written("ood_auroc", quantity=(quantity, "confidence")),
-        "higher",
-        lambda p: ood_auroc(p, quantity=quantity),
-        needs=needs_with(quantity, "ood"),
-        summary="Telling strange rows from ordinary ones: AUROC.",
-    )
-
-
-@metric("ood_aupr")
-def ood_aupr_metric(*, quantity: str = "confidence") -> Metric:
-    """Average precision of finding out-of-distribution rows."""
-    return Metric(
-        written("ood_aupr", quantity=(quantity, "confidence")),
-        "higher",
-        lambda p: ood_aupr(p, quantity=quantity),
-        needs=needs_with(quantity, "ood"),
-        summary="Finding strange rows: average precision.",
-    )
-
-
-@metric("id_aupr")
-def id_aupr_metric(*, quantity: str = "confidence") -> Metric:
-    """Average precision of finding in-distribution rows."""
-    return Metric(
-        written("id_aupr", quantity=(quantity, "confidence")),
-        "higher",
-        lambda p: id_aupr(p, quantity=quantity),
-        needs=needs_with(quantity, "ood"),
-        summary="Finding ordinary rows: average precision.",
-    )
-
-
-@metric("ood_fpr95")
-def ood_fpr95_metric(*, quantity: str = "confidence") -> Metric:
-    """False-positive rate where 95 % of out-of-distribution rows are found."""
-    return Metric(
-        written("ood_fpr95", quantity=(quantity, "confidence")),
-        "lower",
-        lambda p: ood_fpr95(p, quantity=quantity),
-        needs=needs_with(quantity, "ood"),
-        summary="False alarms where 95 % of strange rows are found.",
-    )
-
-
-@metric("ood_correlation")
-def ood_correlation_metric(*, quantity: str = "confidence") -> Metric:
-    """Signed correlation of a quantity with the out-of-distribution flag."""
-    higher = quantity_named(quantity).higher_is_more_uncertain
-    return Metric(
-        written("ood_correlation", quantity=(quantity, "confidence")),
-        "higher" if higher else "lower",
-        lambda p: ood_correlation(p, quantity=quantity),
-        needs=needs_with(quantity, "ood"),
-        summary="Signed correlation of the quantity with strangeness.",
-    )
-
-
-@metric("generalisation_gap")
-def generalisation_gap_metric() -> Metric:
-    """Accuracy in distribution minus accuracy out of distribution."""
-    return Metric(
-        "generalisation_gap",
-        "lower",
-        generalisation_gap,
-        needs=frozenset({"labels", "ood"}),
-        comparable=False,
-        why_not="A model that is bad everywhere has no gap; read it beside accuracy.",
-        summary="Accuracy lost out of distribution.",
-    )
+    right = correct(p)
+    inside, outside = (ratio(weights.sums(right & side), weights.sums(side)) for side in (~p.ood, p.ood))
+    return np.asarray(inside - outside)

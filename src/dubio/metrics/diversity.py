@@ -1,4 +1,4 @@
-"""Diversity: how much the members of an ensemble, or else the samples of one model, differ (T §IV-D1).
+"""Descriptions of uncertainty: how much members or samples differ (T §IV-D1), and the parts of the total variance.
 
 Units are members where there are several (each the mean of its samples), else samples. With weights w_u (a unit's share
 of the samples) and p̄ = Σ_u w_u p_u::
@@ -7,51 +7,99 @@ of the samples) and p̄ = Σ_u w_u p_u::
     pairwise_kl   = mean_i mean_{u ≠ v} KL(p_u ‖ p_v)            +inf where one gives zero to what another does not
     disagreement  = mean_i mean_{u ≠ v} 1[decision of u ≠ decision of v]
 
-Multi-label: KL is summed over labels, disagreement averaged over them.
+Multi-label: KL is summed over labels, disagreement averaged over them. The parts of the variance are those of
+:func:`dubio.metrics.decomposition.decompose`, averaged over rows. None of these says how good a model is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 
-from dubio.core.passes import log_mean_exp, log_sigmoid, log_softmax, row_blocks
+from dubio.core.passes import TIE, log_mean_exp, log_sigmoid, log_softmax, row_blocks
 from dubio.core.predictions import Predictions
-from dubio.core.registry import metric
-from dubio.core.types import FloatArray, Metric
-from dubio.metrics.needs import require
-from dubio.metrics.outcomes import TIE
+from dubio.core.types import FloatArray
+from dubio.metrics.decomposition import decompose
+from dubio.metrics.metric import metric
+
+_diversity_metric = partial(
+    metric,
+    better="higher",
+    needs={"samples"},
+    mean=True,
+    why_not="Members may differ because they are good at different things or because they are bad; "
+    "read it beside accuracy.",
+)
+_variance_metric = partial(
+    metric,
+    better="lower",
+    mean=True,
+    why_not="It describes how uncertain a model is, and neither more nor less of it is better by itself.",
+)
 
 
-def diversity_per_example(predictions: Predictions) -> FloatArray:
-    """Σ_u w_u KL(p_u ‖ p̄) of each row."""
-    return _by_rows(predictions, "diversity", _to_mean)
+@_diversity_metric("diversity", summary="Mean KL of members to their mean.")
+def diversity(p: Predictions) -> FloatArray:
+    """Mean KL from each member (or sample) to their mean, Σ_u w_u KL(p_u ‖ p̄)."""
+    return _by_rows(p, _to_mean)
 
 
-def pairwise_kl_per_example(predictions: Predictions) -> FloatArray:
-    """Mean KL over ordered pairs of units, of each row."""
-    return _by_rows(predictions, "pairwise_kl", _between_pairs)
+@_diversity_metric("pairwise_kl", summary="Mean KL between pairs of members.")
+def pairwise_kl(p: Predictions) -> FloatArray:
+    """Mean KL over ordered pairs of members (or samples)."""
+    return _by_rows(p, _between_pairs)
 
 
-def disagreement_per_example(predictions: Predictions) -> FloatArray:
-    """Share of pairs of units whose decisions differ, of each row."""
-    return _by_rows(predictions, "disagreement", _differing)
+@_diversity_metric("disagreement", summary="Share of pairs that decide differently.")
+def disagreement(p: Predictions) -> FloatArray:
+    """Share of pairs of members (or samples) that decide differently."""
+    return _by_rows(p, _differing)
+
+
+@_variance_metric("mean_total_variance", summary="Mean total variance of the predictive.")
+def mean_total_variance(p: Predictions) -> FloatArray:
+    """Mean over rows of mean_k p̄(1 − p̄), the total variance."""
+    return decompose(p).total_variance
+
+
+@_variance_metric("mean_expected_variance", summary="Mean variance within a single sample's predictive.")
+def mean_expected_variance(p: Predictions) -> FloatArray:
+    """Mean over rows of mean_s mean_k p_s(1 − p_s), the part that averaging cannot remove."""
+    return decompose(p).expected_variance
+
+
+@_variance_metric("mean_sample_variance", summary="Mean variance between samples.")
+def mean_sample_variance(p: Predictions) -> FloatArray:
+    """Mean over rows of mean_k Var_s p_s, the part that samples disagree on."""
+    return decompose(p).sample_variance
+
+
+@_variance_metric("mean_between_members", summary="Mean variance between members.")
+def mean_between_members(p: Predictions) -> FloatArray:
+    """Mean over rows of the variance between members."""
+    return decompose(p).between_members
+
+
+@_variance_metric("mean_within_members", summary="Mean variance within members.")
+def mean_within_members(p: Predictions) -> FloatArray:
+    """Mean over rows of the variance within members."""
+    return decompose(p).within_members
 
 
 def _by_rows(
-    predictions: Predictions, name: str, measure: Callable[[list[FloatArray], FloatArray], FloatArray]
+    predictions: Predictions, measure: Callable[[list[FloatArray], FloatArray], FloatArray]
 ) -> FloatArray:
-    require(predictions, {"samples"}, name)
-    found = np.empty(len(predictions))
+    values = np.empty(len(predictions))
     for rows, sides, weights in _units(predictions):
-        found[rows] = measure(sides, weights)
-    return found
+        values[rows] = measure(sides, weights)
+    return values
 
 
 def _units(predictions: Predictions) -> Iterator[tuple[slice, list[FloatArray], FloatArray]]:
-    """Blocks of rows with the log-probabilities [U, n, K] of each unit (multi-label: of yes and of no) and weights."""
+    """Yield blocks of rows with log-probabilities [U, n, K] of units (multi-label: of yes and of no), and weights."""
     members = np.unique(predictions.member)
     for rows in row_blocks(predictions.samples, len(predictions), predictions.class_count):
         logits = predictions.logits[:, rows].astype(np.float64)
@@ -73,15 +121,13 @@ def _to_mean(sides: list[FloatArray], weights: FloatArray) -> FloatArray:
         probs = np.exp(logs)
         mean = np.einsum("u,unk->nk", weights, probs)
         with np.errstate(divide="ignore"):
-            pooled = np.maximum(
-                np.log(mean), -1e4
-            )  # only where every unit says zero, and then it is multiplied by zero
+            pooled = np.maximum(np.log(mean), -1e4)  # where every unit says zero it is multiplied by zero
         total += np.einsum("u,unk,unk->n", weights, probs, np.maximum(logs, -1e4) - pooled)
     return np.maximum(total, 0.0)
 
 
 def _between_pairs(sides: list[FloatArray], weights: FloatArray) -> FloatArray:
-    """Σ_{u≠v} Σ_k p_u (log p_u − log p_v) = U Σ_u Σ_k p_u log p_u − Σ_k (Σ_u p_u)(Σ_v log p_v), linear in U."""
+    """Return Σ_{u≠v} Σ_k p_u (log p_u − log p_v) = U Σ_u Σ_k p_u log p_u − Σ_k (Σ_u p_u)(Σ_v log p_v), linear in U."""
     units = len(weights)
     total = np.zeros(sides[0].shape[1])
     for logs in sides:
@@ -102,45 +148,9 @@ def _differing(sides: list[FloatArray], weights: FloatArray) -> FloatArray:
     logs = sides[0]
     chosen = np.argmax(logs >= logs.max(axis=-1, keepdims=True) - TIE, axis=-1)
     in_order = np.sort(chosen, axis=0)
-    # Pairs that agree: every place in a run of equal decisions agrees with those before it in the run.
+    # Pairs that agree: every position in a run of equal decisions agrees with those before it in the run.
     agreeing, run = np.zeros(chosen.shape[1]), np.zeros(chosen.shape[1])
     for before, after in pairwise(in_order):
         run = np.where(before == after, run + 1, 0)
         agreeing += run
     return np.asarray(1.0 - agreeing / (units * (units - 1) / 2))
-
-
-_WHY_NOT = (
-    "Members may differ because they are good at different things or because they are bad; read it beside accuracy."
-)
-
-
-def _described(name: str, per_example: Callable[[Predictions], FloatArray], summary: str) -> Metric:
-    return Metric(
-        name,
-        "higher",
-        lambda p: float(per_example(p).mean()),
-        per_example,
-        frozenset({"samples"}),
-        comparable=False,
-        why_not=_WHY_NOT,
-        summary=summary,
-    )
-
-
-@metric("diversity")
-def diversity_metric() -> Metric:
-    """Mean KL from each member (or sample) to their mean."""
-    return _described("diversity", diversity_per_example, "Mean KL of members to their mean.")
-
-
-@metric("pairwise_kl")
-def pairwise_kl_metric() -> Metric:
-    """Mean KL between pairs of members (or samples)."""
-    return _described("pairwise_kl", pairwise_kl_per_example, "Mean KL between pairs of members.")
-
-
-@metric("disagreement")
-def disagreement_metric() -> Metric:
-    """Share of pairs of members (or samples) that decide differently."""
-    return _described("disagreement", disagreement_per_example, "Share of pairs that decide differently.")

@@ -14,15 +14,21 @@ import numpy as np
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.passes import row_blocks
 from dubio.core.predictions import Predictions
-from dubio.core.types import FloatArray, Need
+from dubio.core.types import FloatArray, IntArray, Need
+from dubio.metrics.decisions import correct, predicted_labels
 from dubio.metrics.decomposition import decompose
-from dubio.metrics.needs import lacking
-from dubio.metrics.outcomes import predicted_labels
+from dubio.metrics.requirements import lacking
+
+Quantity = str
+"""The name of an uncertainty quantity: a key of :data:`QUANTITIES`."""
+
+CONFIDENCE: Quantity = "confidence"
+"""The quantity that every metric orders rows by unless another is named."""
 
 
 @dataclass(frozen=True)
-class Quantity:
-    """A number a row that says how uncertain a prediction is.
+class UncertaintyQuantity:
+    """One number per row that says how uncertain a prediction is.
 
     Attributes:
         name: What users write.
@@ -33,7 +39,7 @@ class Quantity:
         summary: One line.
     """
 
-    name: str
+    name: Quantity
     compute: Callable[[Predictions], FloatArray]
     higher_is_more_uncertain: bool = True
     needs: frozenset[Need] = frozenset()
@@ -41,7 +47,7 @@ class Quantity:
     summary: str = ""
 
     def why_not(self, predictions: Predictions) -> str | None:
-        """Why the quantity is not defined for these predictions, as a clause, or None when it is."""
+        """Return why the quantity is not defined for these predictions, as a clause, or None when it is."""
         reason = lacking(predictions, self.needs)
         if reason is None or (self.instead and lacking(predictions, self.instead) is None):
             return None
@@ -49,14 +55,14 @@ class Quantity:
 
 
 def confidence(predictions: Predictions) -> FloatArray:
-    """max_k p̄_k; multi-label: the mean of p̄ over the asserted labels (p̄ > 1/2), else the highest p̄."""
+    """Return max_k p̄_k; multi-label: the mean of p̄ over the asserted labels (p̄ > 1/2), else the highest p̄."""
     if predictions.target != "multilabel":
         return predictions.summary.top
     return _mean_over_asserted(predictions, predictions.log_probs)
 
 
 def doubt(predictions: Predictions) -> FloatArray:
-    """1 − confidence, without losing digits where confidence is near one."""
+    """Return 1 − confidence, without losing digits where confidence is near one."""
     if predictions.target != "multilabel":
         return predictions.summary.complement
     return _mean_over_asserted(predictions, predictions.log_complements)
@@ -74,7 +80,7 @@ def _mean_over_asserted(predictions: Predictions, logs: FloatArray) -> FloatArra
 
 
 def predictive_entropy(predictions: Predictions) -> FloatArray:
-    """H(p̄) in nats; multi-label: Σ_k of the Bernoulli entropies of p̄_k."""
+    """Return H(p̄) in nats; multi-label: Σ_k of the Bernoulli entropies of p̄_k."""
     if predictions.temperature == 1.0:
         return decompose(predictions).pooled_entropy
     entropy = np.empty(len(predictions))
@@ -87,24 +93,24 @@ def predictive_entropy(predictions: Predictions) -> FloatArray:
 
 
 def expected_entropy(predictions: Predictions) -> FloatArray:
-    """mean_s H(p_s)."""
+    """Return mean_s H(p_s)."""
     return decompose(predictions).expected_entropy
 
 
 def mutual_information(predictions: Predictions) -> FloatArray:
-    """H(p̄) − mean_s H(p_s) ≥ 0, what the samples disagree on."""
+    """Return H(p̄) − mean_s H(p_s) ≥ 0, what the samples disagree on."""
     return decompose(predictions).mutual_information
 
 
 def model_uncertainty(predictions: Predictions) -> FloatArray:
-    """mean_k Var_s p_s,k; of a single draw from a GP head: the head's own variance."""
+    """Return mean_k Var_s p_s,k; of a single draw from a GP head: the head's own variance."""
     if predictions.samples == 1 and predictions.model_variance is not None:
         return np.asarray(predictions.model_variance[0], dtype=np.float64)
     return decompose(predictions).sample_variance
 
 
 def data_uncertainty(predictions: Predictions) -> FloatArray:
-    """mean_s mean_k σ²_s,k of a heteroscedastic head."""
+    """Return mean_s mean_k σ²_s,k of a heteroscedastic head."""
     variance = predictions.data_variance
     if variance is None:
         raise UserError("data_uncertainty cannot be computed: it needs data_variance.")
@@ -115,53 +121,62 @@ def data_uncertainty(predictions: Predictions) -> FloatArray:
 
 
 def total_variance(predictions: Predictions) -> FloatArray:
-    """mean_k p̄_k(1 − p̄_k)."""
+    """Return mean_k p̄_k(1 − p̄_k)."""
     return decompose(predictions).total_variance
 
 
 def expected_variance(predictions: Predictions) -> FloatArray:
-    """mean_s mean_k p_s,k(1 − p_s,k), the part of the total variance that no averaging removes."""
+    """Return mean_s mean_k p_s,k(1 − p_s,k), the part of the total variance that no averaging removes."""
     return decompose(predictions).expected_variance
 
 
 def random_scores(predictions: Predictions, *, seed: int = 0) -> FloatArray:
-    """Independent uniform numbers: the control every quantity must beat. The only one that knows the order of rows."""
+    """Return independent uniform numbers: the control that every quantity must beat.
+
+    It is the only quantity that depends on the order of rows.
+    """
     return np.random.default_rng(seed).random(len(predictions))
 
 
 _ALL = (
-    Quantity("confidence", confidence, False, summary="The highest pooled probability (softmax score)."),
-    Quantity("predictive_entropy", predictive_entropy, summary="Entropy of the pooled prediction."),
-    Quantity("expected_entropy", expected_entropy, summary="Mean entropy of the samples."),
-    Quantity(
+    UncertaintyQuantity(
+        CONFIDENCE,
+        confidence,
+        higher_is_more_uncertain=False,
+        needs=frozenset({"probs"}),
+        summary="The highest pooled probability (softmax score).",
+    ),
+    UncertaintyQuantity("predictive_entropy", predictive_entropy, summary="Entropy of the pooled prediction."),
+    UncertaintyQuantity("expected_entropy", expected_entropy, summary="Mean entropy of the samples."),
+    UncertaintyQuantity(
         "mutual_information",
         mutual_information,
         needs=frozenset({"samples"}),
         summary="Entropy of the mean minus mean entropy: what samples disagree on.",
     ),
-    Quantity(
+    UncertaintyQuantity(
         "model_uncertainty",
         model_uncertainty,
         needs=frozenset({"samples"}),
         instead=frozenset({"model_variance"}),
         summary="Variance of the probabilities between samples.",
     ),
-    Quantity(
+    UncertaintyQuantity(
         "data_uncertainty",
         data_uncertainty,
         needs=frozenset({"data_variance"}),
         summary="Mean variance predicted by a heteroscedastic head.",
     ),
-    Quantity("total_variance", total_variance, summary="Variance of the pooled prediction."),
-    Quantity("expected_variance", expected_variance, summary="Mean variance of the samples' own predictions."),
-    Quantity("random", random_scores, summary="Random numbers, as a control."),
+    UncertaintyQuantity("total_variance", total_variance, summary="Variance of the pooled prediction."),
+    UncertaintyQuantity("expected_variance", expected_variance, summary="Mean variance of the single samples."),
+    UncertaintyQuantity("random", random_scores, summary="Random numbers, as a control."),
 )
 
-QUANTITIES: dict[str, Quantity] = {quantity.name: quantity for quantity in _ALL}
+QUANTITIES: dict[str, UncertaintyQuantity] = {quantity.name: quantity for quantity in _ALL}
 
 
-def quantity_named(name: str) -> Quantity:
-    """The quantity of that name.
+def quantity_named(name: Quantity) -> UncertaintyQuantity:
+    """Return the quantity of that name.
 
     Raises:
         UnknownName: With the nearest name, when there is none.
@@ -171,14 +186,8 @@ def quantity_named(name: str) -> Quantity:
     return QUANTITIES[name]
 
 
-def needs_with(name: str, *further: Need) -> frozenset[Need]:
-    """What a metric needs that orders rows by this quantity; a quantity with alternatives checks them itself."""
-    quantity = quantity_named(name)
-    return frozenset(further) if quantity.instead else quantity.needs | frozenset(further)
-
-
-def uncertainty(predictions: Predictions, name: str = "confidence", *, seed: int = 0) -> FloatArray:
-    """A quantity turned so that higher means more uncertain, ``[N]``; ``confidence`` becomes 1 − confidence.
+def uncertainty(predictions: Predictions, name: Quantity = CONFIDENCE, *, seed: int = 0) -> FloatArray:
+    """Return a quantity turned so that higher means more uncertain, ``[N]``; ``confidence`` becomes 1 − confidence.
 
     Args:
         predictions: Any predictions.
@@ -195,9 +204,46 @@ def uncertainty(predictions: Predictions, name: str = "confidence", *, seed: int
         raise UserError(f"{name} cannot be computed: {reason}.")
     if name == "random":
         return random_scores(predictions, seed=seed)
-    return doubt(predictions) if name == "confidence" else quantity.compute(predictions)
+    return doubt(predictions) if name == CONFIDENCE else quantity.compute(predictions)
 
 
-def applicable_quantities(predictions: Predictions) -> tuple[str, ...]:
-    """The names of the quantities that these predictions have what it takes for, the control last."""
+def applicable_quantities(predictions: Predictions) -> tuple[Quantity, ...]:
+    """Return the names of the quantities that are defined for these predictions, the control last."""
     return tuple(name for name, quantity in QUANTITIES.items() if quantity.why_not(predictions) is None)
+
+
+@dataclass(frozen=True, eq=False)
+class Extremes:
+    """The most and the least certain rows, among the right and among the wrong; each list begins with its extreme."""
+
+    sure_right: IntArray
+    sure_wrong: IntArray
+    unsure_right: IntArray
+    unsure_wrong: IntArray
+
+    @property
+    def rows(self) -> IntArray:
+        """Return all of them, each once, in ascending order."""
+        return np.unique(np.concatenate([self.sure_right, self.sure_wrong, self.unsure_right, self.unsure_wrong]))
+
+
+def extreme_rows(predictions: Predictions, *, count: int, quantity: Quantity = "predictive_entropy") -> Extremes:
+    """Return the labelled rows of highest and of lowest certainty, of equally certain ones the first.
+
+    Where there are fewer than 2 · ``count`` right (or wrong) rows, the sure and the unsure share them.
+
+    Args:
+        predictions: Of any target; rows without a label are left out.
+        count: The number of rows in each list.
+        quantity: The measure of certainty.
+    """
+    rows = np.flatnonzero(np.ones(len(predictions)) if predictions.target == "multilabel" else predictions.labels >= 0)
+    if len(rows) == 0:
+        return Extremes(*(np.empty(0, dtype=np.int64) for _ in range(4)))
+    labelled = predictions.labelled
+    order = np.argsort(uncertainty(labelled, quantity), kind="stable")
+    right = correct(labelled)[order]
+    sides = [rows[order[right]], rows[order[~right]]]
+    sure = [side[: min(count, (len(side) + 1) // 2)] for side in sides]
+    unsure = [side[max(len(side) - count, (len(side) + 1) // 2) :][::-1] for side in sides]
+    return Extremes(sure[0], sure[1], unsure[0], unsure[1])

@@ -1,9 +1,14 @@
 """Ordering rows by a score so that ties never make a result depend on the order of the rows.
 
-Rows whose scores agree form a *block*. Every ranking metric here treats a block as a whole, which equals the
-expectation over all orders within the block. Scores come from logits kept in float32, so that two rows given the same
-probability may differ in the seventh digit: neighbours in order that differ by less than that are in one block, unless
-the block would grow wider than a few such steps.
+Rows whose scores agree form a *block*. Every ranking metric treats a block as a whole, which equals the expectation
+over all orders within the block. Scores come from logits stored in float32, so that two rows with the same probability
+may differ in the seventh digit: neighbours in order that differ by less than that are in one block, unless the block
+would grow wider than a few such steps.
+
+With weights, a metric needs sums of the weights of all rows up to a row, for many replicates at once. A prefix sum goes
+from row to row, one addition waiting for the other, unless many sums run side by side: here the order is cut into about
+√N stretches, and row j of every stretch lies beside row j of the others, so that the j-th step adds one long contiguous
+vector, all stretches of all replicates, to the next.
 """
 
 from __future__ import annotations
@@ -16,12 +21,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.types import BoolArray, FloatArray, IntArray
+from dubio.core.weights import Values, Weights
 
 STEP = 4e-7
 """Relative difference below which two scores are equal: what rounding log p to float32 does to sums of p."""
 
 WIDEST = 4
 """How many steps a block may span; a longer run of close scores is cut into pieces of that width."""
+
+SMALL = 1 << 30
+"""Whole sums below this are held in 32 bits, and so are sums of two of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +39,7 @@ class Ordering:
 
     Attributes:
         order: ``[N]`` the rows, lowest score first; the order within a block means nothing.
-        starts: ``[B]`` the first place of each block.
+        starts: ``[B]`` the first position of each block.
     """
 
     order: IntArray
@@ -38,25 +47,29 @@ class Ordering:
 
     @cached_property
     def block(self) -> IntArray:
-        """``[N]`` which block each place of ``order`` belongs to, from 0."""
+        """``[N]`` the block of each position of ``order``, from 0."""
         return np.repeat(np.arange(len(self.starts)), np.diff(np.append(self.starts, len(self.order))))
 
-    def sums(self, values: NDArray[Any]) -> FloatArray:
-        """The sum of row-wise values in each block, ``[B]``."""
-        placed = np.asarray(values, dtype=np.float64)[self.order]
-        return placed if len(self.starts) == len(placed) else np.add.reduceat(placed, self.starts)
-
-    def averaged(self, values: NDArray[Any]) -> FloatArray:
-        """Row-wise values in this order, each replaced by the mean of its block, ``[N]``."""
-        means = self.sums(values) / self.sizes
-        return means if len(means) == len(self.order) else means[self.block]
+    @cached_property
+    def ends(self) -> IntArray:
+        """``[B]`` the position after the last of each block."""
+        return np.append(self.starts[1:], len(self.order))
 
     @property
-    def sizes(self) -> FloatArray:
-        """How many rows each block has, ``[B]``."""
-        ends = np.empty(len(self.starts))
-        ends[:-1], ends[-1] = self.starts[1:], len(self.order)
-        return ends - self.starts
+    def sizes(self) -> IntArray:
+        """The number of rows of each block, ``[B]``."""
+        return self.ends - self.starts
+
+    def sums(self, values: NDArray[Any]) -> FloatArray:
+        """Return the sum of row-wise values ``[N]`` or ``[N, R]`` in each block, ``[B]`` or ``[B, R]``."""
+        in_order = np.asarray(values, dtype=np.float64)[self.order]
+        return in_order if len(self.starts) == len(in_order) else np.add.reduceat(in_order, self.starts, axis=0)
+
+    def by_row(self, values: FloatArray) -> FloatArray:
+        """Return a value of each block ``[B, …]`` for each of its rows, ``[N, …]``."""
+        rows = np.empty((len(self.order), *values.shape[1:]))
+        rows[self.order] = values[self.block]
+        return rows
 
 
 def ordered(scores: FloatArray, *, unit: float = 0.0) -> Ordering:
@@ -84,7 +97,7 @@ def ordered(scores: FloatArray, *, unit: float = 0.0) -> Ordering:
 
 
 def _cut(runs: FloatArray, starts: IntArray, opens: BoolArray, unit: float) -> bool:
-    """Cut every run of close scores that spans too much, counted from its lowest score; whether there was one."""
+    """Cut runs of close scores that span too much, counted from their lowest score; return whether there was one."""
     ends = np.append(starts[1:], len(runs)) - 1
     several = np.flatnonzero(ends > starts)
     if not _too_wide(runs[starts[several]], runs[ends[several]], unit).any():
@@ -99,74 +112,108 @@ def _cut(runs: FloatArray, starts: IntArray, opens: BoolArray, unit: float) -> b
 
 
 def _too_wide(low: FloatArray, high: FloatArray, unit: float) -> BoolArray:
-    """Which runs of more than one score span more than a block may."""
+    """Return which runs of more than one score span more than a block may."""
     with np.errstate(invalid="ignore"):
         gap = high - low
         return np.asarray(gap >= WIDEST * STEP * np.maximum(np.maximum(np.abs(low), np.abs(high)), unit)) & (gap > 0)
 
 
-def auroc(scores: FloatArray, positive: BoolArray, weights: FloatArray | None = None, *, unit: float = 0.0) -> float:
-    """Area under the ROC curve: the chance that a positive scores above a negative, ties counting one half.
+class PrefixSums:
+    """Sums over rows in a fixed order, for many replicates at once.
 
-    Args:
-        scores: ``[N]``, higher = more likely positive.
-        positive: ``[N]``, which rows are positive.
-        weights: ``[N]``, how much each row counts; all alike by default.
-        unit: As for :func:`ordered`.
-
-    Returns:
-        The area, or NaN where there is no positive or no negative.
+    Attributes:
+        count: The number of positions of the order.
+        rows: ``[depth · stretches]``, the row at every slot; any row at the slots past the last position.
     """
-    ordering = ordered(scores, unit=unit)
-    ups = ordering.sums(positive if weights is None else weights * positive)
-    downs = ordering.sizes - ups if weights is None else ordering.sums(weights * ~positive)
-    total = ups.sum() * downs.sum()
-    if total == 0:
-        return float("nan")
-    return float(ups @ (np.cumsum(downs) - downs / 2) / total)
+
+    def __init__(self, order: IntArray, *, replicates: int) -> None:
+        """Lay out an order; a single replicate has one stretch per position, which makes a plain cumulative sum."""
+        self.count = len(order)
+        self._depth = max(1, int(np.sqrt(self.count))) if replicates > 1 else 1
+        self._stretches = -(-self.count // self._depth)
+        padded = np.zeros(self._depth * self._stretches, dtype=np.int64)
+        padded[: self.count] = order
+        self.rows = np.ascontiguousarray(padded.reshape(self._stretches, self._depth).T).ravel()
+        self._past = self.slots(np.arange(self.count, len(padded)))
+
+    def slots(self, positions: IntArray) -> IntArray:
+        """Return the slots of positions in the order."""
+        return (positions % self._depth) * self._stretches + positions // self._depth
+
+    def sums(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Turn values by slot, ``[slots, R]``, into their sums up to and including every position, in place."""
+        values[self._past] = 0
+        steps = values.reshape(self._depth, self._stretches, *values.shape[1:])
+        totals = steps.sum(axis=0, dtype=values.dtype)
+        steps[0, 1:] += np.cumsum(totals[:-1], axis=0, dtype=values.dtype)
+        for step in range(1, self._depth):
+            np.add(steps[step], steps[step - 1], out=steps[step])
+        return values
+
+    def weights(self, weights: Weights) -> NDArray[Any]:
+        """Return the weight of all rows up to and including every position, by slot ``[slots, R]``."""
+        in_slots = weights.counts.take(self.rows, axis=0)
+        if in_slots.dtype.kind == "f":
+            return self.sums(in_slots)
+        return self.sums(in_slots.astype(np.int32 if float(weights.totals.max()) < SMALL else np.int64))
 
 
-def average_precision(scores: FloatArray, positive: BoolArray) -> float:
-    """Area under the precision–recall curve as average precision, Σ_b (R_b − R_{b−1}) P_b over blocks of ties.
+class Marked:
+    """The marked rows of an ordering, and the weight that lies below and beside each of them.
 
-    Returns:
-        The area, or NaN where there is no positive or no negative (the value would not say anything about scores).
+    Attributes:
+        ordering: All rows.
+        marks: ``[N]``, which rows are marked.
+        rows: ``[M]``, the marked rows, lowest score first.
+        tied: Positions in ``rows`` of those that share their block with another row, marked or not.
+        flipped: Whether the rows that were not meant are marked, because they are fewer.
     """
-    ordering = ordered(-np.asarray(scores, dtype=np.float64))
-    ups = ordering.sums(positive)
-    if ups.sum() == 0 or ups.sum() == len(scores):
-        return float("nan")
-    precision = np.cumsum(ups) / np.cumsum(ordering.sizes)
-    return float(np.sum(ups * precision) / ups.sum())
 
+    def __init__(self, ordering: Ordering, marks: BoolArray, *, flipped: bool = False) -> None:
+        """Find the marked rows and the blocks they are in."""
+        at = np.flatnonzero(marks[ordering.order])
+        own = ordering.block[at]
+        self.ordering, self.marks, self.flipped = ordering, marks, flipped
+        self.rows = ordering.order[at]
+        self._start, self._end = ordering.starts[own], ordering.ends[own]
+        self._marked_end = np.searchsorted(at, self._end)
+        self.tied = np.flatnonzero(self._end - self._start > 1)
+        self._layouts: dict[bool, tuple[PrefixSums, PrefixSums]] = {}
 
-def fpr_at_tpr(scores: FloatArray, positive: BoolArray, level: float = 0.95) -> float:
-    """The lowest false-positive rate of a threshold whose true-positive rate is at least ``level``.
+    @classmethod
+    def fewer(cls, scores: FloatArray, marks: BoolArray, *, unit: float = 0.0) -> Marked:
+        """Order rows by a score and mark these rows, or the others where those are fewer."""
+        flipped = bool(marks.mean() > 0.5)
+        return cls(ordered(scores, unit=unit), ~marks if flipped else marks, flipped=flipped)
 
-    A threshold never splits a block of ties and nothing is interpolated.
+    def total(self, weights: Weights) -> Values:
+        """Return the weight of the marked rows, ``[R]``."""
+        return weights.sums(self.marks)
 
-    Returns:
-        The rate, or NaN where there is no positive or no negative.
-    """
-    ordering = ordered(-np.asarray(scores, dtype=np.float64))
-    ups = np.cumsum(ordering.sums(positive))
-    downs = np.cumsum(ordering.sums(~positive))
-    if ups[-1] == 0 or downs[-1] == 0:
-        return float("nan")
-    # Counts are whole numbers: a hair of slack keeps level * total from missing its own count by rounding.
-    first = int(np.argmax(ups >= level * ups[-1] - 1e-9))
-    return float(downs[first] / downs[-1])
+    def own(self, weights: Weights) -> NDArray[Any]:
+        """Return the weight of each marked row, ``[M, R]``."""
+        return np.asarray(weights.counts.take(self.rows, axis=0))
 
+    def beside(self, weights: Weights) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return all weight in the blocks below each marked row, and up to the end of its own, both ``[M, R]``."""
+        if weights.each_once:
+            return self._start[:, None].copy(), self._end[:, None]
+        layout, _ = self._layout(len(weights))
+        sums = layout.weights(weights)
+        before = sums.take(layout.slots(np.maximum(self._start - 1, 0)), axis=0)
+        before[self._start == 0] = 0
+        return before, sums.take(layout.slots(self._end - 1), axis=0)
 
-def correlation(scores: FloatArray, flag: BoolArray) -> float:
-    """Signed point-biserial (Pearson) correlation between a score and a flag.
+    def marked_up_to(self, weights: Weights) -> NDArray[Any]:
+        """Return for each marked row the weight of the marked rows up to the end of its block, ``[M, R]``."""
+        if weights.each_once:
+            return self._marked_end[:, None]
+        _, among = self._layout(len(weights))
+        return np.asarray(among.weights(weights).take(among.slots(self._marked_end - 1), axis=0))
 
-    Returns:
-        A value in [−1, 1], or NaN where the score or the flag does not vary.
-    """
-    values = np.asarray(scores, dtype=np.float64)
-    if len(ordered(values).starts) == 1 or flag.all() or not flag.any():
-        return float("nan")
-    centred = (values - values.mean()) / np.abs(values - values.mean()).max()  # scaled: tiny scores must not underflow
-    marks = flag - flag.mean()
-    return float(np.clip(centred @ marks / np.sqrt((centred @ centred) * (marks @ marks)), -1.0, 1.0))
+    def _layout(self, replicates: int) -> tuple[PrefixSums, PrefixSums]:
+        several = replicates > 1
+        if several not in self._layouts:
+            orders = (self.ordering.order, self.rows)
+            self._layouts[several] = tuple(PrefixSums(order, replicates=replicates) for order in orders)  # type: ignore[assignment]
+        return self._layouts[several]

@@ -1,14 +1,15 @@
-"""Selective prediction: how accuracy rises as the least certain rows are given away.
+"""Selective prediction: how accuracy rises as the least certain rows are referred.
 
 Rows are rejected by number, never by a confidence threshold (P §3.3), the most uncertain first. Rows that are equally
 uncertain are rejected in the average of all orders, so the order of rows never matters. With e(k) the expected number
-of errors among the k most certain of n rows::
+of errors among the k most certain of n rows and a the accuracy of all::
 
-    risk(k)  = e(k) / k
-    aurc     = mean_{k=1..n} risk(k)
-    au_arc   = 1 − aurc                               (mean accuracy of the kept)
-    e_aurc   = aurc − aurc of the ideal order, all errors last
-    augrc    = ∫ e/n d(coverage), trapezoidal from coverage 0
+    risk(k)        = e(k) / k
+    aurc           = mean_{k=1..n} risk(k)
+    au_arc         = 1 − aurc                          (mean accuracy of the retained)
+    e_aurc         = aurc − aurc of the ideal order, all errors last
+    augrc          = ∫ e/n d(coverage), trapezoidal from coverage 0
+    referral_gain  = au_arc − a                        (referral at random retains an accuracy of a at every coverage)
 """
 
 from __future__ import annotations
@@ -18,23 +19,32 @@ from dataclasses import dataclass
 import numpy as np
 
 from dubio.core.predictions import Predictions
-from dubio.core.registry import metric
-from dubio.core.types import BoolArray, FloatArray, IntArray, Metric
-from dubio.metrics.naming import written
-from dubio.metrics.needs import labelled
-from dubio.metrics.outcomes import correct
-from dubio.metrics.quantities import needs_with, uncertainty
-from dubio.metrics.ranking import auroc, average_precision, ordered
+from dubio.core.types import BoolArray, FloatArray, IntArray
+from dubio.core.weights import ONCE, Values, Weights
+from dubio.metrics.areas import excess_risk_area, generalised_risk_area, precision_area, risk_area, roc_area
+from dubio.metrics.decisions import correct
+from dubio.metrics.metric import metric, prepared
+from dubio.metrics.quantities import CONFIDENCE, Quantity, uncertainty
+from dubio.metrics.ranking import Marked, ordered
+from dubio.metrics.requirements import labelled
+
+ROUNDING = 1e-12
+"""A gain smaller than this is none: where all rows are tied, only rounding is left of it."""
+
+ONE_MODEL = (
+    "Each model is judged on its own mistakes, so a worse model may detect them more easily; "
+    "it describes one model and ranks none."
+)
 
 
 @dataclass(frozen=True, eq=False)
 class RejectionCurve:
-    """Accuracy of what is kept as rows are rejected, for 0, 1, … n − 1 rejected.
+    """Accuracy of the retained as rows are rejected, for 0, 1, … n − 1 rejected.
 
     Attributes:
         rejected: ``[n]`` number rejected, ascending from 0.
-        coverage: ``[n]`` share kept.
-        accuracy: ``[n]`` accuracy of the kept.
+        coverage: ``[n]`` share retained.
+        accuracy: ``[n]`` accuracy of the retained.
     """
 
     rejected: IntArray
@@ -43,141 +53,99 @@ class RejectionCurve:
 
 
 def expected_errors(scores: FloatArray, wrong: BoolArray) -> FloatArray:
-    """e(k) for k = 1..n: expected number of errors among the k rows of lowest score, ties in the average order."""
-    return np.cumsum(ordered(scores).averaged(wrong))
+    """Return e(k) for k = 1..n, the expected number of errors among the k rows of lowest score."""
+    ordering = ordered(scores)
+    return np.cumsum((ordering.sums(wrong) / ordering.sizes)[ordering.block])
 
 
-def rejection_curve(predictions: Predictions, *, quantity: str = "confidence") -> RejectionCurve:
-    """The accuracy–rejection curve by number rejected."""
-    errors = _errors(predictions, quantity, "the rejection curve")
-    kept = np.arange(len(errors), 0, -1)
-    return RejectionCurve(len(errors) - kept, kept / len(errors), 1.0 - errors[::-1] / kept)
+def rejection_curve(predictions: Predictions, *, quantity: Quantity = CONFIDENCE) -> RejectionCurve:
+    """Return the accuracy–rejection curve by number rejected."""
+    rows = labelled(predictions, "the rejection curve")
+    errors = expected_errors(uncertainty(rows, quantity), ~correct(rows))
+    retained = np.arange(len(errors), 0, -1)
+    return RejectionCurve(len(errors) - retained, retained / len(errors), 1.0 - errors[::-1] / retained)
 
 
-def aurc(predictions: Predictions, *, quantity: str = "confidence") -> float:
-    """Area under the risk–coverage curve: the mean over coverages 1/n, 2/n, … 1 of the error of the kept."""
-    errors = _errors(predictions, quantity, "aurc")
-    return float(np.mean(errors / np.arange(1, len(errors) + 1)))
+@prepared
+def _errors(predictions: Predictions, quantity: Quantity) -> Marked:
+    """Order rows by uncertainty and mark the wrong ones."""
+    return Marked.fewer(uncertainty(predictions, quantity), ~correct(predictions))
 
 
-def au_arc(predictions: Predictions, *, quantity: str = "confidence") -> float:
+@prepared
+def _errors_first(predictions: Predictions, quantity: Quantity) -> Marked:
+    """Order rows by uncertainty, the most uncertain first, and mark the wrong ones."""
+    return Marked(ordered(-uncertainty(predictions, quantity)), ~correct(predictions))
+
+
+@metric("aurc", better="lower", needs={"labels"}, summary="Mean error of the retained over all coverages.")
+def aurc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
+    """Area under the risk–coverage curve: the mean over coverages 1/n, 2/n, … 1 of the error of the retained."""
+    return risk_area(_errors(p, quantity), weights)
+
+
+@metric("au_arc", better="higher", needs={"labels"}, summary="Mean accuracy of the retained over all coverages.")
+def au_arc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Area under the accuracy–rejection curve, 1 − aurc."""
-    return 1.0 - aurc(predictions, quantity=quantity)
+    return 1.0 - risk_area(_errors(p, quantity), weights)
 
 
-def e_aurc(predictions: Predictions, *, quantity: str = "confidence") -> float:
-    """Excess over the area of an ideal order of the same decisions, in which every error comes last."""
-    errors = _errors(predictions, quantity, "e_aurc")
-    kept = np.arange(1, len(errors) + 1)
-    ideal = np.maximum(0.0, kept - (len(errors) - errors[-1]))
-    return max(0.0, float(np.mean((errors - ideal) / kept)))
+@metric(
+    "e_aurc",
+    better="lower",
+    needs={"labels"},
+    why_not="It is measured against each model's own ideal order, which differs with its accuracy; aurc ranks.",
+    summary="aurc above that of the ideal order.",
+)
+def e_aurc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
+    """Excess of aurc over that of an ideal order of the same decisions, in which every error comes last."""
+    return excess_risk_area(_errors(p, quantity), weights)
 
 
-def augrc(predictions: Predictions, *, quantity: str = "confidence") -> float:
-    """Area under the generalised risk–coverage curve: ∫ P(wrong and kept) d(coverage), between 0 and 1/2.
+@metric("augrc", better="lower", needs={"labels"}, summary="Mean share of undetected errors over all coverages.")
+def augrc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
+    """Area under the generalised risk–coverage curve: ∫ P(wrong and retained) d(coverage), between 0 and 1/2.
 
     Equals (1 − AUROC) a (1 − a) + (1 − a)²/2 for accuracy a and the misclassification AUROC.
     """
-    errors = _errors(predictions, quantity, "augrc")
-    return float((errors.sum() - errors[-1] / 2) / len(errors) ** 2)
+    return generalised_risk_area(_errors(p, quantity), weights)
 
 
-def misclassification_auroc(predictions: Predictions, *, quantity: str = "confidence") -> float:
-    """AUROC of telling wrong decisions from right ones by uncertainty; NaN where all are right or all wrong."""
-    known = labelled(predictions, "misclassification_auroc")
-    return auroc(uncertainty(known, quantity), ~correct(known))
-
-
-def misclassification_aupr(predictions: Predictions, *, quantity: str = "confidence") -> float:
-    """Average precision of finding wrong decisions by uncertainty; NaN where all are right or all wrong."""
-    known = labelled(predictions, "misclassification_aupr")
-    return average_precision(uncertainty(known, quantity), ~correct(known))
-
-
-def _errors(predictions: Predictions, quantity: str, name: str) -> FloatArray:
-    known = labelled(predictions, name)
-    return expected_errors(uncertainty(known, quantity), ~correct(known))
-
-
-_ONE_MODEL = (
-    "Each model is judged on its own mistakes, so a worse model may detect them more easily; "
-    "it describes one model and ranks none."
+@metric(
+    "referral_gain",
+    better="higher",
+    needs={"labels"},
+    why_not="It is measured from each model's own accuracy, and a worse model has more to gain; au_arc ranks.",
+    summary="Area under the referral curve above random referral.",
 )
+def referral_gain(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
+    """Area under the referral curve minus that of referral at random.
+
+    It is 0 for an uncertainty that says nothing, and negative for one that refers what is right.
+    """
+    gain = 1.0 - risk_area(_errors(p, quantity), weights) - weights.mean(correct(p))
+    return np.where(np.abs(gain) < ROUNDING, 0.0, gain)
 
 
-@metric("aurc")
-def aurc_metric(*, quantity: str = "confidence") -> Metric:
-    """Area under the risk–coverage curve."""
-    return Metric(
-        written("aurc", quantity=(quantity, "confidence")),
-        "lower",
-        lambda p: aurc(p, quantity=quantity),
-        needs=needs_with(quantity, "labels"),
-        summary="Mean error of the kept over all coverages.",
-    )
+@metric(
+    "misclassification_auroc",
+    better="higher",
+    needs={"labels"},
+    why_not=ONE_MODEL,
+    summary="Detection of wrong decisions by uncertainty: AUROC.",
+)
+def misclassification_auroc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
+    """AUROC of detecting wrong decisions by uncertainty; NaN where all are right or all wrong."""
+    return roc_area(_errors(p, quantity), weights)
 
 
-@metric("au_arc")
-def au_arc_metric(*, quantity: str = "confidence") -> Metric:
-    """Area under the accuracy–rejection curve."""
-    return Metric(
-        written("au_arc", quantity=(quantity, "confidence")),
-        "higher",
-        lambda p: au_arc(p, quantity=quantity),
-        needs=needs_with(quantity, "labels"),
-        summary="Mean accuracy of the kept over all coverages.",
-    )
-
-
-@metric("e_aurc")
-def e_aurc_metric(*, quantity: str = "confidence") -> Metric:
-    """Excess of aurc over the ideal order of the same decisions."""
-    return Metric(
-        written("e_aurc", quantity=(quantity, "confidence")),
-        "lower",
-        lambda p: e_aurc(p, quantity=quantity),
-        needs=needs_with(quantity, "labels"),
-        comparable=False,
-        why_not="It is measured against each model's own ideal order, which differs with its accuracy; aurc ranks.",
-        summary="aurc above that of the ideal order.",
-    )
-
-
-@metric("augrc")
-def augrc_metric(*, quantity: str = "confidence") -> Metric:
-    """Area under the generalised risk–coverage curve."""
-    return Metric(
-        written("augrc", quantity=(quantity, "confidence")),
-        "lower",
-        lambda p: augrc(p, quantity=quantity),
-        needs=needs_with(quantity, "labels"),
-        summary="Mean share of undetected errors over all coverages.",
-    )
-
-
-@metric("misclassification_auroc")
-def misclassification_auroc_metric(*, quantity: str = "confidence") -> Metric:
-    """AUROC of telling wrong decisions from right ones; of one model only."""
-    return Metric(
-        written("misclassification_auroc", quantity=(quantity, "confidence")),
-        "higher",
-        lambda p: misclassification_auroc(p, quantity=quantity),
-        needs=needs_with(quantity, "labels"),
-        comparable=False,
-        why_not=_ONE_MODEL,
-        summary="Telling wrong from right by uncertainty.",
-    )
-
-
-@metric("misclassification_aupr")
-def misclassification_aupr_metric(*, quantity: str = "confidence") -> Metric:
-    """Average precision of finding wrong decisions; of one model only."""
-    return Metric(
-        written("misclassification_aupr", quantity=(quantity, "confidence")),
-        "higher",
-        lambda p: misclassification_aupr(p, quantity=quantity),
-        needs=needs_with(quantity, "labels"),
-        comparable=False,
-        why_not=_ONE_MODEL,
-        summary="Finding wrong decisions by uncertainty.",
-    )
+@metric(
+    "misclassification_aupr",
+    better="higher",
+    needs={"labels"},
+    why_not=ONE_MODEL,
+    summary="Detection of wrong decisions by uncertainty: average precision.",
+)
+def misclassification_aupr(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
+    """Average precision of detecting wrong decisions by uncertainty; NaN where all are right or all wrong."""
+    return precision_area(_errors_first(p, quantity), weights)

@@ -10,7 +10,7 @@ import numpy as np
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray
-from dubio.metrics.outcomes import correct, predicted, predicted_labels
+from dubio.metrics.decisions import correct, predicted, predicted_labels
 from dubio.metrics.quantities import confidence
 from dubio.referral.policy import Policy
 from dubio.referral.shift import Shift, shift_test

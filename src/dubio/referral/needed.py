@@ -16,8 +16,8 @@ from math import ceil, inf
 import numpy as np
 
 from dubio.core.predictions import Predictions
-from dubio.metrics.needs import labelled
-from dubio.metrics.outcomes import correct
+from dubio.metrics.decisions import correct
+from dubio.metrics.requirements import labelled
 from dubio.referral.bounds import SLACK, Bound
 from dubio.referral.calibration_set import usable
 from dubio.referral.search import DESIGN_SHARE

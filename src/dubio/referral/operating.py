@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dubio.core.predictions import Predictions
-from dubio.metrics.needs import labelled
-from dubio.metrics.outcomes import correct
+from dubio.metrics.decisions import correct
+from dubio.metrics.requirements import labelled
 from dubio.referral.applying import refuse_strangers
 from dubio.referral.policy import Policy
 from dubio.referral.units import graded_uncertainty

@@ -9,7 +9,7 @@ import numpy as np
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
-from dubio.metrics.outcomes import correct
+from dubio.metrics.decisions import correct
 from dubio.referral.bounds import binomial_p
 from dubio.referral.calibration_set import fraction, make_policy, usable
 from dubio.referral.policy import Policy

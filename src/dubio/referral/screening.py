@@ -6,7 +6,7 @@ import numpy as np
 
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions
-from dubio.metrics.outcomes import predicted
+from dubio.metrics.decisions import predicted
 from dubio.referral.calibration_set import fraction, make_policy, usable
 from dubio.referral.policy import Policy
 from dubio.referral.search import Search, prepare

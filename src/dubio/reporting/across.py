@@ -10,8 +10,8 @@ from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RANKED_BY, detection_name
 from dubio.reporting.results import Results
 from dubio.reporting.wording import counted, listed, number, term
-from dubio.statistics.comparison import Comparison, compare
-from dubio.statistics.results import Result, ResultTable, exact
+from dubio.statistics.ranks import Comparison, compare
+from dubio.statistics.result_table import Result, ResultTable, exact
 
 FEWEST = 3
 """Methods below which mean ranks are not shown."""

@@ -16,6 +16,7 @@ import numpy as np
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
+from dubio.core.weights import Weights
 from dubio.referral.capacity import fit_capacity_policy
 from dubio.referral.policy import Policy
 from dubio.referral.units import graded_uncertainty
@@ -23,8 +24,7 @@ from dubio.reporting.kept import REFERRED_BY
 from dubio.reporting.manifest_view import MethodRun
 from dubio.reporting.promises import CONFIDENCE, LEVEL, REPLICATES, Observed, Outcome, exact_interval, observe
 from dubio.reporting.readings import Reading
-from dubio.statistics.bootstrap import percentile_interval, replicate
-from dubio.statistics.resampling import Weights, units_of
+from dubio.statistics.bootstrap import percentile_interval, replicate, units_of
 
 CAPACITY = 0.3
 """Share of examples that may be referred."""

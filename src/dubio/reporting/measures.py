@@ -15,12 +15,12 @@ from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS
 from dubio.core.types import Direction, FloatArray, Metric
+from dubio.metrics.areas import auroc, average_precision, correlation, fpr_at_tpr
 from dubio.metrics.calibration_error import reliability
 from dubio.metrics.decomposition import decompose
-from dubio.metrics.needs import why_not_applicable
 from dubio.metrics.quantities import QUANTITIES, applicable_quantities, uncertainty
-from dubio.metrics.ranking import auroc, average_precision, correlation, fpr_at_tpr
 from dubio.metrics.referral_curve import FRACTIONS, referral_curve
+from dubio.metrics.requirements import why_not_applicable
 from dubio.reporting.kept import REFERRED_BY, kept_accuracy
 from dubio.reporting.manifest_view import MethodRun, Source, TaskView
 from dubio.reporting.results import BINS, REJECTED, RETAINED, RunCurves
@@ -73,7 +73,7 @@ def metrics_for(names: tuple[str, ...]) -> tuple[Metric, ...]:
 
 def in_domain_metrics() -> tuple[Metric, ...]:
     """Everything scored on an in-domain test set, the ranking metric first, those of plugins last."""
-    return (calibrated_nll(), *metrics_for(IN_DOMAIN), *plugin_metrics())
+    return (calibrated_nll.metric(), *metrics_for(IN_DOMAIN), *plugin_metrics())
 
 
 def plugin_metrics() -> tuple[Metric, ...]:

@@ -23,8 +23,8 @@ from dubio.reporting.results import Results
 from dubio.reporting.style import styles_of
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, TableCell, method_table, score_column
 from dubio.reporting.wording import counted, listed, term
-from dubio.statistics.comparison import Comparison, compare
-from dubio.statistics.results import Result, ResultTable, exact
+from dubio.statistics.ranks import Comparison, compare
+from dubio.statistics.result_table import Result, ResultTable, exact
 
 Setting = Literal["in-domain", "novelty", "cross-domain"]
 

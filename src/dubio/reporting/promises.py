@@ -17,7 +17,8 @@ import numpy as np
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
-from dubio.metrics.outcomes import correct
+from dubio.core.weights import Weights
+from dubio.metrics.decisions import correct
 from dubio.referral.bounds import binomial_upper
 from dubio.referral.needed import Needed, units_needed
 from dubio.referral.operating import operating_point
@@ -28,8 +29,7 @@ from dubio.referral.units import graded_uncertainty
 from dubio.reporting.kept import REFERRED_BY, kept_accuracy
 from dubio.reporting.manifest_view import MethodRun
 from dubio.reporting.readings import Reading
-from dubio.statistics.bootstrap import percentile_interval, replicate
-from dubio.statistics.resampling import Weights, units_of
+from dubio.statistics.bootstrap import percentile_interval, replicate, units_of
 
 CONFIDENCE = 0.9
 """Of the promise."""

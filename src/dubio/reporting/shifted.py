@@ -6,7 +6,7 @@ Nobody refits a temperature when inputs turn bad: the likelihood is taken at the
 
 from __future__ import annotations
 
-from dubio.calibration.likelihood import evidence_of
+from dubio.calibration.temperature import evidence_of
 from dubio.core.predictions import Predictions
 from dubio.metrics.calibration_error import ece
 from dubio.reporting.manifest_view import SplitView, TaskView

@@ -16,9 +16,9 @@ from dubio.core.errors import UserError
 from dubio.core.passes import pool_sigmoid, pool_softmax, row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
-from dubio.metrics.outcomes import correct
+from dubio.metrics.areas import auroc
+from dubio.metrics.decisions import correct
 from dubio.metrics.quantities import uncertainty
-from dubio.metrics.ranking import auroc
 
 Pools = tuple[tuple[int, ...], ...]
 
@@ -61,7 +61,7 @@ def grow_at_home(predictions: Predictions) -> Grown | None:
     merged = _merged(predictions)
     if merged is None:
         return None
-    pools, ranked = pools_of(merged.samples), calibrated_nll().compute
+    pools, ranked = pools_of(merged.samples), calibrated_nll
     accuracy, nll = [], []
     for pool in pools:
         pooled = _pooled(merged.labelled, pool)

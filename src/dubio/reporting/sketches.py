@@ -12,7 +12,7 @@ import numpy as np
 
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
-from dubio.metrics.outcomes import correct
+from dubio.metrics.decisions import correct
 
 LEVELS = (np.arange(200) + 0.5) / 200
 """Levels of the quantiles that are kept."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dubio.core.errors import DubioError
 from dubio.core.types import IntArray, Split
-from dubio.metrics.extremes import extreme_rows
+from dubio.metrics.quantities import extreme_rows
 from dubio.runner.prepare import PreparedTask
 from dubio.store import Store
 

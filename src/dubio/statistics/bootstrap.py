@@ -1,36 +1,129 @@
 """The bootstrap over examples or groups: seeded, shared between metrics, written as weights.
 
-A replicate draws as many examples (groups, where given) as there are, with replacement; what counts is how often each
-was drawn, so a replicate is a vector of multinomial weights and a metric that is a mean, or that knows its weighted
-form, is evaluated for many replicates at once. Every statistic sees the same weights for the same seed: two systems
-scored with one seed are scored on the same resampled examples.
+A replicate draws n examples (groups, where given) of n, with replacement; what counts is how often each was drawn, so a
+replicate is a column of multinomial weights, and a metric that understands weights is evaluated for many replicates at
+once. Every statistic sees the same weights for the same seed: two systems scored with one seed are scored on the same
+resampled examples.
 
 Percentile interval: the α/2 and 1 − α/2 quantiles of the replicates. Centred interval: the same, moved so that the
 mean of the replicates lies on the estimate; for binned calibration errors, which resampling pushes up (drawn rows are
 noisier than rows, and |·| turns noise into bias), so that their percentile interval may leave out the estimate itself.
-It says where the same estimator would fall on other test sets of this size, not where the error without bins would. BCa
-(Efron 1987) shifts those levels by the bias z₀ = Φ⁻¹(share of replicates below the estimate, ties half) and the
-acceleration a = Σd³ / (6 (Σd²)^{3/2}), d the centred leave-one-unit-out estimates; it is offered for means, whose
-leave-one-out values need no further pass.
+It says where the same estimator would fall on other test sets of this size, not where the error without bins would.
+
+The counts of one replicate follow the multinomial law of n draws over n units. They are not drawn one by one: counts
+that are Poisson and independent are, given their sum m, the counts of m draws, whatever m is. So Poisson counts with a
+mean a little below one are drawn for all units at once, and the n − m draws that are still missing are made singly.
+Where the sum came out above n the replicate is drawn again, which changes how m is distributed and nothing else.
+A Poisson count takes one random byte: ⌊256 p_k⌋ of the 256 bytes stand for the count k, and the few other bytes
+call for a draw from the remainder of the law.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
-from dubio.core.errors import UserError, one_of
+from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import FloatArray, Metric
-from dubio.statistics.resampling import Units, Weights, units_of
-from dubio.statistics.weighted_forms import weighted_form
+from dubio.core.types import FloatArray, IntArray, Metric
+from dubio.core.weights import Values, Weights
+from dubio.metrics.metric import preparing_once
 
-Statistic = Callable[[Weights], FloatArray]
-"""Weights of some replicates to the value of each."""
+BLOCK_CELLS = 1 << 20
+"""Counts in a block of replicates: large enough to work on many replicates at once, small enough for the cache."""
+
+SHORTFALL = 3.0
+"""How many standard deviations the sum of the Poisson counts is expected to fall short of the draws."""
+
+FEW = 1000
+"""Below this many units all draws are made singly: that takes no longer."""
+
+UNDECIDED = 255
+"""The mark of a byte that does not settle a count; no count comes near it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """The units that are resampled: groups where there are any, else examples.
+
+    Attributes:
+        index: ``[N]``, the unit each example belongs to.
+        count: The number of units.
+    """
+
+    index: IntArray
+    count: int
+
+    def weights(self, replicates: int, seed: int) -> Iterator[Weights]:
+        """Yield the weights of every example, in blocks of replicates; the blocks do not change what is drawn."""
+        generator = np.random.default_rng(seed)
+        law = ShortPoisson.of(self.count)
+        ungrouped = self.count == len(self.index)
+        block = max(1, BLOCK_CELLS // len(self.index))
+        for start in range(0, replicates, block):
+            rows = np.empty((min(block, replicates - start), self.count), dtype=np.uint8)
+            for row in rows:
+                law.fill(row, generator)
+            counts = np.ascontiguousarray(rows.T)
+            yield Weights(counts if ungrouped else counts[self.index])
+
+
+def units_of(predictions: Predictions) -> Units:
+    """Return the groups of the predictions, or its examples where it has none."""
+    if predictions.group is None:
+        return Units(np.arange(len(predictions), dtype=np.int64), len(predictions))
+    names, index = np.unique(predictions.group, return_inverse=True)
+    return Units(index.astype(np.int64), len(names))
+
+
+@dataclass(frozen=True, eq=False)
+class ShortPoisson:
+    """A Poisson law with a mean somewhat below one, as a table of 256 bytes and a remainder.
+
+    Attributes:
+        mean: Its mean; zero for few units, where all draws are made singly.
+        table: The count each byte stands for, or ``UNDECIDED``.
+        remainder: ``[K]``, cumulated shares of the counts among the bytes that are undecided.
+    """
+
+    mean: float
+    table: bytes
+    remainder: FloatArray
+
+    @classmethod
+    def of(cls, units: int) -> ShortPoisson:
+        """Return the law for this many units."""
+        mean = 0.0 if units < FEW else max(0.0, 1.0 - SHORTFALL / float(np.sqrt(units)))
+        shares = 256.0 * stats.poisson.pmf(np.arange(40), mean)
+        settled = np.floor(shares).astype(np.int64)
+        remainder = np.cumsum(shares - settled)
+        table = np.full(256, UNDECIDED, dtype=np.uint8)
+        table[: settled.sum()] = np.repeat(np.arange(40), settled)
+        return cls(mean, table.tobytes(), remainder / remainder[-1] if remainder[-1] > 0 else remainder)
+
+    def fill(self, row: NDArray[np.uint8], generator: np.random.Generator) -> None:
+        """Fill a row, one count per unit, with the counts of n draws for n units."""
+        row[:] = 0
+        draws = len(row) + 1 if self.mean > 0 else 0
+        while draws > len(row):
+            draws = self._start(row, generator)
+        np.add.at(row, generator.integers(0, len(row), len(row) - draws), np.uint8(1))
+
+    def _start(self, row: NDArray[np.uint8], generator: np.random.Generator) -> int:
+        """Fill a row with independent counts and return their sum."""
+        words = generator.bit_generator.random_raw(-(-len(row) // 8)).astype("<u8", copy=False)
+        row[:] = np.frombuffer(words.tobytes().translate(self.table), dtype=np.uint8)[: len(row)]
+        undecided = np.flatnonzero(row == UNDECIDED)
+        row[undecided] = np.searchsorted(self.remainder, generator.random(len(undecided)), side="right")
+        return int(row.sum(dtype=np.uint32))
+
+
+Statistic = Callable[[Weights], Values]
+"""A function from the weights of some replicates to the value of each."""
 
 
 @dataclass(frozen=True)
@@ -53,48 +146,33 @@ class Interval:
 
 
 def mean_statistic(contributions: FloatArray) -> Statistic:
-    """The weighted mean of per-example contributions; infinite where an infinite one was drawn, NaN where both were."""
-    finite = np.isfinite(contributions)
-    if finite.all():
-        return lambda weights: weights.sums(contributions) / weights.totals
-    if np.isnan(contributions).any():
-        raise UserError(f"contributions must not be NaN; example {int(np.isnan(contributions).argmax())} is.")
-    usual = mean_statistic(np.where(finite, contributions, 0.0))
-    ends = [(end, (contributions == end).astype(np.float64)) for end in (np.inf, -np.inf)]
-
-    def statistic(weights: Weights) -> FloatArray:
-        values = usual(weights)
-        with np.errstate(invalid="ignore"):
-            for end, rows in ends:
-                values += np.where(weights.sums(rows) > 0, end, 0.0)
-        return values
-
-    return statistic
+    """Return the weighted mean of per-example contributions as a function of weights."""
+    return lambda weights: weights.mean(contributions)
 
 
 def metric_statistic(metric: Metric, predictions: Predictions) -> Statistic:
-    """A metric as a function of weights.
+    """Return a metric of these predictions as a function of weights.
 
-    The mean of its contributions where it has them; else its weighted form, where one is known; else the metric
-    computed again on the drawn examples of every replicate, which is right for every metric and slow.
+    A metric that does not understand weights is computed again on the examples of every replicate, which is right for
+    every metric and slow.
     """
+    if metric.weighted is not None:
+        weighted = metric.weighted
+        return lambda weights: weighted(predictions, weights)
     if metric.per_example is not None:
         return mean_statistic(metric.per_example(predictions))
-    form = weighted_form(metric, predictions)
-    if form is not None:
-        return form
     return lambda weights: np.array([metric.compute(predictions.take(rows)) for rows in weights.replicates()])
 
 
 def replicate(
     statistics: Mapping[str, Statistic], units: Units, *, replicates: int, seed: int
 ) -> dict[str, FloatArray]:
-    """Every statistic on the same replicates.
+    """Evaluate every statistic on the same replicates.
 
     Args:
         statistics: By name.
         units: What to resample.
-        replicates: How many times.
+        replicates: The number of replicates.
         seed: Seed of the draws.
 
     Returns:
@@ -103,64 +181,36 @@ def replicate(
     if replicates < 2:
         raise UserError(f"replicates must be at least 2; given {replicates}.")
     collected: dict[str, list[FloatArray]] = {name: [] for name in statistics}
-    for weights in units.weights(replicates, seed):
-        for name, statistic in statistics.items():
-            collected[name].append(statistic(weights))
+    with preparing_once():
+        for weights in units.weights(replicates, seed):
+            for name, statistic in statistics.items():
+                collected[name].append(statistic(weights))
     return {name: np.concatenate(values) for name, values in collected.items()}
 
 
 def percentile_interval(value: float, draws: FloatArray, *, level: float = 0.95) -> Interval:
-    """The percentile interval of replicates; replicates on which the metric is undefined are left out."""
+    """Return the percentile interval of replicates; those on which the metric is undefined are left out."""
     check_level(level)
-    known = draws[~np.isnan(draws)]
-    if len(known) == 0:
+    defined = draws[~np.isnan(draws)]
+    if len(defined) == 0:
         return Interval(value, np.nan, np.nan, level, np.nan)
-    low, high = _quantiles(known, np.array([(1 - level) / 2, (1 + level) / 2]))
-    return Interval(value, low, high, level, _spread(known))
+    low, high = _quantiles(defined, np.array([(1 - level) / 2, (1 + level) / 2]))
+    return Interval(value, low, high, level, _spread(defined))
 
 
 def centred_interval(value: float, draws: FloatArray, *, level: float = 0.95) -> Interval:
-    """The percentile interval of replicates moved so that their mean is the estimate.
+    """Return the percentile interval of replicates moved so that their mean is the estimate.
 
     It does not cross zero where neither the estimate nor any replicate does. An infinite replicate leaves nothing to
     centre: then it is the percentile interval.
     """
-    known = draws[~np.isnan(draws)]
-    if len(known) == 0 or not np.isfinite(known).all() or not np.isfinite(value):
+    defined = draws[~np.isnan(draws)]
+    if len(defined) == 0 or not np.isfinite(defined).all() or not np.isfinite(value):
         return percentile_interval(value, draws, level=level)
-    moved = percentile_interval(value, known + (value - known.mean()), level=level)
-    if value >= 0 and known.min() >= 0:
+    moved = percentile_interval(value, defined + (value - defined.mean()), level=level)
+    if value >= 0 and defined.min() >= 0:
         return replace(moved, low=max(moved.low, 0.0))
     return moved
-
-
-def bca_interval(contributions: FloatArray, units: Units, draws: FloatArray, *, level: float = 0.95) -> Interval:
-    """The bias-corrected and accelerated interval of a mean of contributions.
-
-    Args:
-        contributions: ``[N]``, finite; their mean is the estimate.
-        units: What was resampled.
-        draws: The replicates of the mean.
-        level: Confidence level.
-
-    Raises:
-        UserError: When there are fewer than two units, or a contribution is not finite.
-    """
-    check_level(level)
-    if units.count < 2 or not np.isfinite(contributions).all():
-        raise UserError("a BCa interval needs two units or more and finite contributions; use the percentile interval.")
-    value = float(contributions.mean())
-    sums = np.bincount(units.index, weights=contributions, minlength=units.count)
-    sizes = np.bincount(units.index, minlength=units.count)
-    left_out = (contributions.sum() - sums) / (len(contributions) - sizes)
-    d = left_out.mean() - left_out
-    scale = float(np.square(d).sum()) ** 1.5
-    acceleration = float((d**3).sum()) / (6.0 * scale) if scale > 0 else 0.0
-    share = float((draws < value).mean() + 0.5 * (draws == value).mean())
-    bias = float(stats.norm.ppf(np.clip(share, 0.5 / len(draws), 1 - 0.5 / len(draws))))
-    z = bias + stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
-    low, high = _quantiles(draws, stats.norm.cdf(bias + z / (1 - acceleration * z)))
-    return Interval(value, low, high, level, _spread(draws))
 
 
 def bootstrap(
@@ -170,44 +220,33 @@ def bootstrap(
     replicates: int = 1000,
     seed: int = 0,
     level: float = 0.95,
-    kind: Literal["percentile", "bca"] = "percentile",
 ) -> dict[str, Interval]:
-    """Confidence intervals of several metrics on one set of predictions, from shared replicates.
+    """Return confidence intervals of several metrics on one set of predictions, from shared replicates.
 
     Args:
         metrics: By name.
-        predictions: What they score; its groups are what is resampled, where it has any.
-        replicates: How many.
+        predictions: What they score; its groups are resampled, where it has any.
+        replicates: The number of replicates.
         seed: Seed of the draws.
         level: Confidence level.
-        kind: Which interval: each metric's own (percentile, or centred where it says so), or ``bca`` for metrics that
-            are means of contributions.
-
-    Raises:
-        UserError: When BCa is asked for a metric that is no mean.
     """
-    one_of("kind", kind, ("percentile", "bca"))
-    bases = {name: basis(metric, predictions) for name, metric in metrics.items()}
     result: dict[str, Interval] = {}
-    for unlabelled in {base is predictions for base in bases.values()}:
-        chosen = {name: metrics[name] for name, base in bases.items() if (base is predictions) == unlabelled}
-        base = predictions if unlabelled else predictions.labelled
-        units = units_of(base)
-        forms = {name: metric_statistic(metric, base) for name, metric in chosen.items()}
-        draws = replicate(forms, units, replicates=replicates, seed=seed)
-        for name, metric in chosen.items():
-            if kind == "percentile":
-                form = centred_interval if metric.interval == "centred" else percentile_interval
-                result[name] = form(float(metric.compute(base)), draws[name], level=level)
-            elif metric.per_example is None:
-                raise UserError(f"metric {name!r} is not a mean of contributions: use kind='percentile'.")
-            else:
-                result[name] = bca_interval(metric.per_example(base), units, draws[name], level=level)
+    for labels in (True, False):  # metrics that need labels see the labelled examples alone
+        chosen = {name: metric for name, metric in metrics.items() if ("labels" in metric.needs) == labels}
+        if not chosen:
+            continue
+        rows = predictions.labelled if labels else predictions
+        with preparing_once():
+            forms = {name: metric_statistic(metric, rows) for name, metric in chosen.items()}
+            draws = replicate(forms, units_of(rows), replicates=replicates, seed=seed)
+            for name, metric in chosen.items():
+                interval = centred_interval if metric.interval == "centred" else percentile_interval
+                result[name] = interval(float(metric.compute(rows)), draws[name], level=level)
     return {name: result[name] for name in metrics}
 
 
 def guarded(metric: Metric) -> Metric:
-    """The metric, undefined (NaN) on a replicate that happens to lack what it needs, such as a class."""
+    """Return the metric, undefined (NaN) on a replicate that happens to lack what it needs, such as a class."""
 
     def compute(predictions: Predictions) -> float:
         try:
@@ -219,7 +258,7 @@ def guarded(metric: Metric) -> Metric:
 
 
 def resolvable(error: float, *, level: float = 0.95) -> float:
-    """The smallest difference that data with this standard error of a difference tell from nothing: z·error."""
+    """Return the smallest significant difference of data with this standard error of a difference: z·error."""
     check_level(level)
     return float(stats.norm.ppf((1 + level) / 2)) * error
 
@@ -230,13 +269,8 @@ def check_level(level: float) -> None:
         raise UserError(f"level must lie between 0 and 1; given {level}.")
 
 
-def basis(metric: Metric, predictions: Predictions) -> Predictions:
-    """What a metric is computed on: the labelled examples where it needs labels."""
-    return predictions.labelled if "labels" in metric.needs else predictions
-
-
 def _quantiles(draws: FloatArray, levels: FloatArray) -> tuple[float, float]:
-    """Quantiles that stay defined beside infinite replicates: no interpolation with them."""
+    """Return quantiles that stay defined beside infinite replicates: no interpolation with them."""
     if np.isfinite(draws).all():
         low, high = np.quantile(draws, levels)
     else:

@@ -14,14 +14,13 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from dubio.calibration.cross_validation import REPEATS, fit_folds, score_folds
-from dubio.calibration.halves import random_halves
-from dubio.calibration.likelihood import Evidence, evidence_of_log_probs
+from dubio.calibration.cross_validation import REPEATS, fit_folds, random_halves, score_folds
+from dubio.calibration.temperature import Evidence, evidence_of_log_probs
 from dubio.core.errors import UserError, one_of
 from dubio.core.passes import Scratch, exponentials, log_sigmoid, mean_over_samples, row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, IntArray
-from dubio.metrics.needs import labelled
+from dubio.metrics.requirements import labelled
 
 Score = Literal["nll", "brier", "error", "aurc"]
 Unit = Literal["member", "sample"]

@@ -3,19 +3,49 @@
 With several metrics a dataset stays one block: a method's rank there is the mean of its ranks under each metric.
 Datasets are independent measurements, two metrics on one dataset are not, and counting them as such would overstate the
 evidence.
+
+Friedman's test: do the methods' ranks differ more than chance would have them?
+
+With r_ij the rank of method j on dataset i, R_j = Σ_i r_ij, N datasets and k methods,
+
+    χ² = (k − 1) Σ_j (R_j − N(k+1)/2)² / (Σ_ij r_ij² − N k (k+1)²/4),
+
+which is the usual statistic corrected for ties, and stays right for ranks averaged over several metrics since a block
+still sums to k(k+1)/2. Iman and Davenport's F = (N − 1) χ² / (N (k − 1) − χ²), with k − 1 and (k − 1)(N − 1) degrees of
+freedom, is less conservative.
+
+Nemenyi's test after Friedman's: how far apart two mean ranks must lie to differ.
+
+CD = q_α √(k(k+1)/(6N)), q_α the 1 − α quantile of the studentised range of k means with infinitely many degrees of
+freedom, divided by √2. Two methods differ when their mean ranks are at least CD apart.
+
+Every pair of methods over datasets: Wilcoxon's signed-rank test, corrected after Holm.
+
+The paired counterpart of Nemenyi's test: it looks at the differences of two methods alone, whatever other methods are
+in the table. With few datasets its smallest possible p is 2^(1−N): five datasets can never reach 0.05.
+
+Wins, draws and losses: every method against every other on every dataset under every metric.
+
+One comparison of methods over datasets: ranks, Friedman, Nemenyi, wins, under one metric or several together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations
+from math import inf, sqrt
+from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from dubio.core.errors import UserError
-from dubio.core.types import FloatArray
-from dubio.statistics.results import Grid
+from dubio.core.types import Direction, FloatArray
+from dubio.statistics.paired import holm
+from dubio.statistics.result_table import Grid, ResultTable, grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,3 +114,217 @@ def _ranked(grid: Grid, like: Grid) -> FloatArray:
     columns = [grid.methods.index(method) for method in like.methods]
     rows = [grid.datasets.index(dataset) for dataset in like.datasets]
     return np.array([[float(mid_ranks(grid.values[row], sign=sign)[column]) for column in columns] for row in rows])
+
+
+@dataclass(frozen=True)
+class Friedman:
+    """The outcome of Friedman's test and of Iman and Davenport's refinement."""
+
+    chi2: float
+    p: float
+    iman_davenport: float
+    iman_davenport_p: float
+    methods: int
+    datasets: int
+
+
+def friedman(ranks: Ranks) -> Friedman:
+    """Test that all methods have the same mean rank; where all are tied everywhere, χ² = 0 and p = 1.
+
+    Raises:
+        UserError: For fewer than two methods or two datasets.
+    """
+    values = ranks.values
+    blocks, methods = values.shape
+    if methods < 2:
+        raise UserError(f"comparing needs at least two methods; given one, {ranks.methods[0]!r}.")
+    if blocks < 2:
+        raise UserError(f"comparing by ranks needs at least two datasets; given one, {ranks.datasets[0]!r}. "
+                        "On one dataset, compare two systems on the same examples: dubio evaluate a=FILE b=FILE.")
+    between = float(np.square(values.sum(axis=0) - blocks * (methods + 1) / 2).sum())
+    within = float(np.square(values).sum()) - blocks * methods * (methods + 1) ** 2 / 4
+    chi2 = (methods - 1) * between / within if within > 1e-12 else 0.0
+    spare = blocks * (methods - 1) - chi2
+    refined = (blocks - 1) * chi2 / spare if spare > 1e-9 else np.inf
+    return Friedman(
+        chi2=chi2,
+        p=float(stats.chi2.sf(chi2, methods - 1)),
+        iman_davenport=float(refined),
+        iman_davenport_p=float(stats.f.sf(refined, methods - 1, (methods - 1) * (blocks - 1))),
+        methods=methods,
+        datasets=blocks,
+    )
+
+
+@lru_cache(maxsize=64)
+def critical_value(methods: int, alpha: float = 0.05) -> float:
+    """q_α for so many methods.
+
+    Raises:
+        UserError: For fewer than two methods or an α outside (0, 1).
+    """
+    if methods < 2:
+        raise UserError(f"a critical difference needs at least two methods; given {methods}.")
+    if not 0.0 < alpha < 1.0:
+        raise UserError(f"alpha must lie between 0 and 1; given {alpha}.")
+    return float(stats.studentized_range.ppf(1.0 - alpha, methods, inf)) / sqrt(2.0)
+
+
+def critical_difference(methods: int, datasets: int, alpha: float = 0.05) -> float:
+    """The least difference of two mean ranks that is significant.
+
+    Args:
+        methods: k.
+        datasets: N.
+        alpha: Level of the test, over all pairs together.
+    """
+    if datasets < 1:
+        raise UserError(f"a critical difference needs at least one dataset; given {datasets}.")
+    return critical_value(methods, alpha) * sqrt(methods * (methods + 1) / (6.0 * datasets))
+
+
+def cliques(average_ranks: Mapping[str, float], difference: float) -> tuple[tuple[str, ...], ...]:
+    """The largest sets of methods, two or more, whose mean ranks all lie less than the critical difference apart.
+
+    Args:
+        average_ranks: Method to mean rank.
+        difference: The critical difference.
+
+    Returns:
+        Each set from best to worst, the sets by their best method.
+    """
+    names = sorted(average_ranks, key=lambda name: (average_ranks[name], name))
+    found: list[tuple[str, ...]] = []
+    reach = 0
+    for start, name in enumerate(names):
+        end = start
+        while end < len(names) and average_ranks[names[end]] - average_ranks[name] < difference:
+            end += 1
+        if end > reach and end - start > 1:
+            found.append(tuple(names[start:end]))
+        reach = max(reach, end)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class SignedRank:
+    """Wilcoxon's signed-rank test of two methods over datasets."""
+
+    first: str
+    second: str
+    p: float
+    adjusted_p: float
+
+
+def signed_rank_tests(grid: Grid) -> tuple[SignedRank, ...]:
+    """Test every pair of methods under one metric; a pair that is equal everywhere has p = 1."""
+    tests = []
+    for one, two in combinations(range(len(grid.methods)), 2):
+        gaps = np.array([float(row[one] - row[two]) for row in grid.values])
+        p = float(stats.wilcoxon(gaps).pvalue) if gaps.any() else 1.0
+        tests.append(SignedRank(grid.methods[one], grid.methods[two], p, p))
+    adjusted = holm([test.p for test in tests])
+    return tuple(replace(test, adjusted_p=p) for test, p in zip(tests, adjusted, strict=True))
+
+
+class Record(NamedTuple):
+    """How often a method was better, equal and worse; draws are equal values after rounding."""
+
+    wins: int
+    draws: int
+    losses: int
+
+
+def win_draw_loss(grids: Sequence[Grid]) -> dict[str, Record]:
+    """Method to its record over all pairs, datasets and metrics; the counts of one method sum to (k − 1) N M.
+
+    Args:
+        grids: One a metric.
+    """
+    counts: dict[str, list[int]] = {}
+    for table in grids:
+        sign = 1 if table.better == "lower" else -1
+        for row in table.values:
+            for method, own in zip(table.methods, row, strict=True):
+                tally = counts.setdefault(method, [0, 0, 0])
+                for other in row:
+                    gap = sign * (own - other)
+                    tally[0 if gap < 0 else 1 if gap == 0 else 2] += 1
+                tally[1] -= 1  # a method against itself
+    return {method: Record(*tally) for method, tally in counts.items()}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How methods compare.
+
+    Attributes:
+        metrics: The metrics compared by, and which way each is better.
+        digits: Decimals the averages were rounded to, or None.
+        alpha: Level of the tests.
+        datasets: Names of the datasets.
+        average_ranks: Method to mean rank, best first.
+        friedman: Friedman's test.
+        critical_difference: Nemenyi's, over datasets: the smallest difference of mean ranks these data resolve.
+        cliques: Sets of methods that do not differ significantly.
+        win_draw_loss: Method to its record over datasets and metrics.
+        pairs: Signed-rank tests of every pair, where there is one metric.
+        by_metric: The comparison under each metric alone, where there are several.
+    """
+
+    metrics: Mapping[str, Direction]
+    digits: int | None
+    alpha: float
+    datasets: tuple[str, ...]
+    average_ranks: Mapping[str, float]
+    friedman: Friedman
+    critical_difference: float
+    cliques: tuple[tuple[str, ...], ...]
+    win_draw_loss: Mapping[str, Record]
+    pairs: tuple[SignedRank, ...] = ()
+    by_metric: Mapping[str, Comparison] = field(default_factory=dict)
+
+
+def compare(
+    table: ResultTable, metrics: Mapping[str, Direction], *, digits: int | None = None, alpha: float = 0.05
+) -> Comparison:
+    """Compare the methods of a table.
+
+    Args:
+        table: Long results.
+        metrics: Which metrics, and which way each is better.
+        digits: Decimals to round averages to before they are ranked; None for none.
+        alpha: Level of the tests.
+
+    Raises:
+        UserError: For an unknown metric, a gap in the table, fewer than two methods or datasets.
+    """
+    if not metrics:
+        raise UserError("name at least one metric to compare by.")
+    grids = [grid(table, name, better, digits=digits) for name, better in metrics.items()]
+    together = _compared(grids, digits, alpha)
+    if len(grids) == 1:
+        return together
+    apart = {each.metric: _compared([each], digits, alpha) for each in grids}
+    return Comparison(**{**vars(together), "by_metric": apart})
+
+
+def _compared(grids: list[Grid], digits: int | None, alpha: float) -> Comparison:
+    ranks = rank(grids)
+    tested = friedman(ranks)
+    average = dict(zip(ranks.methods, ranks.average.tolist(), strict=True))
+    names = sorted(average, key=lambda name: (average[name], name))
+    difference = critical_difference(tested.methods, tested.datasets, alpha)
+    records = win_draw_loss(grids)
+    return Comparison(
+        metrics={each.metric: each.better for each in grids},
+        digits=digits,
+        alpha=alpha,
+        datasets=ranks.datasets,
+        average_ranks={name: average[name] for name in names},
+        friedman=tested,
+        critical_difference=difference,
+        cliques=cliques(average, difference),
+        win_draw_loss={name: records[name] for name in names},
+        pairs=signed_rank_tests(grids[0]) if len(grids) == 1 else (),
+    )

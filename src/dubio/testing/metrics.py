@@ -13,6 +13,7 @@ import numpy as np
 from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS, Entry
 from dubio.core.types import TARGETS, Direction, Metric, Need, Target
+from dubio.core.weights import Weights
 from dubio.testing.factories import entry_of, missing_arguments, signature_problems
 from dubio.testing.findings import Finding, Outcome, Problem, Rule, flattened, follow, spoken
 from dubio.testing.forecasts import only_with, ordinary, perfect, random, with_unlabelled
@@ -185,6 +186,23 @@ def _contributions(subject: Subject) -> Iterator[Problem]:
             )
 
 
+def _weights(subject: Subject) -> Iterator[Problem]:
+    weighted = subject.metric.weighted
+    if weighted is None:
+        return
+    for target in subject.targets:
+        given = ordinary(target)
+        counts = np.ones((2, len(given)), dtype=np.int64)
+        values, value = np.asarray(weighted(given, Weights.of(counts))), subject.metric.compute(given)
+        if values.shape != (2,):
+            yield Problem(f"For two columns of weights it gives shape {values.shape}.", "Give one value per column.")
+        elif not all(_near(float(each), value) for each in values):
+            yield Problem(
+                f"With every row counted once it is {values[0]:.6g}, and without weights {value:.6g} ({target}).",
+                "Let a row count as often as its weight says, with weights.sums or weights.mean.",
+            )
+
+
 def _direction(subject: Subject) -> Iterator[Problem]:
     metric = subject.metric
     for target in subject.targets:
@@ -278,6 +296,7 @@ RULES: tuple[Rule[Subject], ...] = (
     Rule("the order of rows does not matter", _row_order),
     Rule("the order of samples does not matter", _sample_order),
     Rule("per_example averages to the value", _contributions, applies=lambda s: s.metric.per_example is not None),
+    Rule("rows that count once give the value", _weights, applies=lambda s: s.metric.weighted is not None),
     Rule("a perfect predictor is not worse than a random one", _direction, applies=_judges),
     Rule("rows without a label do not matter", _unlabelled, applies=_uses_labels),
     Rule("it computes with no more than it needs", _suffices),

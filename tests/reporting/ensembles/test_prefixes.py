@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import softmax
 from scipy.stats import kendalltau, pearsonr, spearmanr
 
-from dubio.calibration.halves import random_halves
+from dubio.calibration.cross_validation import random_halves
 from dubio.calibration.temperature import fit_evidence
 from dubio.core.predictions import Predictions
 from dubio.metrics.calibration_error import tace

@@ -16,7 +16,7 @@ from dubio.calibration.temperature import fit_evidence
 from dubio.core.errors import DubioError
 from dubio.core.predictions import Predictions, pool_members
 from dubio.core.types import FloatArray, IntArray
-from dubio.metrics.needs import labelled
+from dubio.metrics.requirements import labelled
 from dubio.reporting.manifest_view import Manifest, MethodView, Source, TaskView, twins_of
 from dubio.reporting.worth import NETWORK, ORDERS, networks_of
 from dubio.statistics.ensemble_equivalent import GrowthCurve

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dubio.calibration.cross_validation import REPEATS, area_under_risk, fit_folds, score_folds
-from dubio.calibration.halves import random_halves
-from dubio.calibration.likelihood import Evidence, evidence_of_log_probs
+from dubio.calibration.cross_validation import REPEATS, fit_folds, random_halves, score_folds
+from dubio.calibration.temperature import Evidence, evidence_of_log_probs
 from dubio.core.passes import Scratch, exponentials, log_sigmoid, mean_over_samples, row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, IntArray
-from dubio.metrics.needs import labelled
+from dubio.metrics.areas import area_under_risk
+from dubio.metrics.requirements import labelled
 
 SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
 """Numbers of samples that are compared, as far as a method's samples go."""
@@ -84,7 +84,7 @@ def _scores(
                 tuned.nll.mean,
                 float(plain.brier.mean()),
                 tuned.brier.mean,
-                area_under_risk(plain, wrong),
+                area_under_risk(plain.doubt, wrong),
                 tuned.aurc.mean,
                 known.temperature * float(np.median(tuned.temperatures)),
             ]

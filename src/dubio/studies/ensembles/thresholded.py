@@ -49,7 +49,7 @@ def _of_class(stated: FloatArray, truth: FloatArray, settings: Sequence[Setting]
     """Σ_B |Σ_{i∈B} (truth_i − stated_i)| for every setting; rows that state the same share their truth."""
     ordering = ordered(stated)
     rising = np.sort(stated)
-    gaps = ordering.averaged(truth) - ordering.averaged(stated)
+    gaps = (ordering.sums(truth - stated) / ordering.sizes)[ordering.block]
     sums = np.concatenate([[0.0], np.cumsum(gaps)])
     found = np.zeros(len(settings))
     for place, (threshold, bins) in enumerate(settings):

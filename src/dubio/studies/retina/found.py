@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dubio.core.types import FloatArray, IntArray, StrArray
-from dubio.metrics.extremes import Extremes
+from dubio.metrics.quantities import Extremes
 from dubio.reporting.manifest_view import MethodRun
 from dubio.statistics.bootstrap import Interval
 

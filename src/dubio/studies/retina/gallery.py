@@ -16,7 +16,7 @@ SORTS = {
     "unsure_right": "Unsure, and right",
     "sure_right": "Sure, and right",
 }
-"""The lists of :class:`dubio.metrics.extremes.Extremes`, what matters most first."""
+"""The lists of :class:`dubio.metrics.quantities.Extremes`, what matters most first."""
 
 
 def gallery_part(results: Results, task: TaskView) -> list[dict[str, Any]]:

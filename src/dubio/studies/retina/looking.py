@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
+from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
-from dubio.metrics.auc import area, contests
-from dubio.metrics.extremes import extreme_rows
-from dubio.metrics.outcomes import correct, predicted
-from dubio.metrics.quantities import confidence, predictive_entropy, uncertainty
-from dubio.metrics.ranking import ordered
-from dubio.metrics.referral_curve import FRACTIONS, NHS_POINT, RocCurve, kept_weights, referral_curve, roc_curve
-from dubio.metrics.screening import SLACK, best_sensitivity
+from dubio.metrics.calibration_error import ece
+from dubio.metrics.decisions import binary_problems, correct, predicted, why_undefined
+from dubio.metrics.quantities import confidence, extreme_rows, predictive_entropy
+from dubio.metrics.referral_curve import (
+    FRACTIONS,
+    NHS_POINT,
+    SLACK,
+    RocCurve,
+    best_sensitivity,
+    referral_curve,
+    retained_roc,
+)
+from dubio.metrics.selective import au_arc, referral_gain
 from dubio.reporting.kept import REFERRED_BY
 from dubio.reporting.manifest_view import MethodRun
 from dubio.reporting.results import RETAINED, RunCurves
 from dubio.statistics.bootstrap import Statistic, mean_statistic
-from dubio.statistics.weighted import weighted_aurc
-from dubio.statistics.weighted_bins import weighted_widths
 from dubio.studies.retina.found import CLOUD_BINS, FALSE_ALARMS, ROC_AT, Exhibit, Retained
 
 BINS = 15
@@ -45,18 +50,16 @@ def look(run: MethodRun, known: Predictions, curves: RunCurves | None) -> Retain
     drawn = {fraction: on_grid(curve) for fraction in ROC_AT if (curve := rocs[fraction]) is not None}
     reached = [rocs[fraction] for fraction in FRACTIONS]
     sensitivity = [np.nan if curve is None else best_sensitivity(curve, NHS_POINT[1]) for curve in reached]
-    reason = area(contests(known))[1] or ""
+    reason = why_undefined(binary_problems(known)) or ""
     return Retained(run, accuracy, auc, reason, drawn, np.array(sensitivity), cloud_of(known))
 
 
 def roc_at(known: Predictions, fraction: float) -> RocCurve | None:
     """The ROC curve of the rows retained; None where they lie on one side."""
-    questions = contests(known)
-    weights = kept_weights(ordered(uncertainty(known, REFERRED_BY)), fraction)
-    if area(questions, weights)[1] is not None:
+    try:
+        return retained_roc(known, fraction=fraction, quantity=REFERRED_BY)
+    except UserError:
         return None
-    ((_, scores, positive),) = questions
-    return roc_curve(scores, positive, weights)
 
 
 def on_grid(curve: RocCurve) -> FloatArray:
@@ -67,7 +70,7 @@ def on_grid(curve: RocCurve) -> FloatArray:
 
 def positive_probability(known: Predictions) -> FloatArray:
     """The probability of being positive, from the log-odds that ROC curves are of."""
-    ((_, scores, _),) = contests(known)
+    ((_, scores, _),) = binary_problems(known)
     return np.asarray(1.0 / (1.0 + np.exp(-np.clip(scores, -700, 700))))
 
 
@@ -85,10 +88,10 @@ def cloud_of(known: Predictions) -> FloatArray:
 
 def gain_statistics(known: Predictions) -> dict[str, Statistic]:
     """Area under the referral curve and its gain over random referral, as functions of weights."""
-    right = correct(known)
-    risk = weighted_aurc(uncertainty(known, REFERRED_BY), ~right)
-    accuracy = mean_statistic(right.astype(np.float64))
-    return {"area": lambda w: 1.0 - risk(w), "gain": lambda w: 1.0 - risk(w) - accuracy(w)}
+    return {
+        "area": lambda weights: np.asarray(au_arc(known, quantity=REFERRED_BY, weights=weights)),
+        "gain": lambda weights: np.asarray(referral_gain(known, quantity=REFERRED_BY, weights=weights)),
+    }
 
 
 def calibration_statistics(known: Predictions) -> dict[str, Statistic]:
@@ -96,7 +99,7 @@ def calibration_statistics(known: Predictions) -> dict[str, Statistic]:
     right, sure = correct(known).astype(np.float64), confidence(known)
     return {
         "accuracy": mean_statistic(right),
-        "ece": weighted_widths(sure, right, BINS),
+        "ece": lambda weights: np.asarray(ece(known, bins=BINS, weights=weights)),
         "excess": mean_statistic(sure - right),
     }
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from dubio.metrics.auc import REFERABLE
+from dubio.metrics.decisions import REFERABLE
 from dubio.reporting.figures.drawn_from import Subject, random_referral
 from dubio.reporting.figures.referral import referral_figure
 from dubio.reporting.figures.series import Series

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
-from dubio.statistics.bootstrap import Interval, Statistic, centred_interval, percentile_interval
-from dubio.statistics.resampling import Units, Weights, units_of
+from dubio.core.weights import Weights
+from dubio.metrics.metric import preparing_once
+from dubio.statistics.bootstrap import Interval, Statistic, Units, centred_interval, percentile_interval, units_of
 
 CELLS = 4_000_000
 """Rows × replicates of one statistic: large test sets have narrow intervals, which fewer replicates tell as well."""
@@ -25,7 +26,7 @@ MOST, FEWEST = 1000, 200
 SEED = 0
 
 Counts = NDArray[np.unsignedinteger]
-"""``[N, R]``, as of :class:`dubio.statistics.resampling.Weights`."""
+"""``[N, R]``, as of :class:`dubio.statistics.bootstrap.Weights`."""
 
 
 def replicates_for(rows: int) -> int:
@@ -60,7 +61,8 @@ class Resampled:
         once = Weights.of(np.ones((1, len(predictions))))
         blocks = [Weights(counts) for counts in self._draws(key[:-1], units, count)]
         for name, statistic in statistics.items():
-            values = [statistic(block) for block in blocks] or [np.full(count, np.nan)]
+            with preparing_once():
+                values = [statistic(block) for block in blocks] or [np.full(count, np.nan)]
             known = self.sums.setdefault((*key, name), _Sum(0.0, np.zeros(count), 0, units.count))
             known.value += float(statistic(once)[0])
             known.draws += np.concatenate(values)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dubio.metrics.referral_curve import FRACTIONS, NHS_POINT
-from dubio.metrics.screening import SLACK
+from dubio.metrics.referral_curve import FRACTIONS, NHS_POINT, SLACK
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import referral_name
 from dubio.reporting.results import Results

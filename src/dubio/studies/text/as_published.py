@@ -1,6 +1,6 @@
 """Published variants beside the right ones: what mending a formula changed, never what ranks methods.
 
-Every definition of :mod:`dubio.metrics.as_published` and :mod:`dubio.metrics.as_published_referral` is computed again
+Every definition of :mod:`dubio.metrics.as_published` and :mod:`dubio.metrics.as_published` is computed again
 from the stored predictions, each with its plain counterpart on the same rows. Published detection scores depend on the
 order of rows: where the ids of the in-domain and the foreign rows number one common list, that is their order, else
 foreign rows come last.
@@ -18,10 +18,10 @@ from scipy import stats
 from dubio.core.errors import DubioError, UserError
 from dubio.core.predictions import Predictions, join
 from dubio.core.types import Direction
-from dubio.metrics.as_published import SUFFIX, MethodKind
-from dubio.metrics.naming import metric_named
-from dubio.metrics.needs import why_not_applicable
+from dubio.metrics.as_published import MethodKind
+from dubio.metrics.metric import PUBLISHED, metric_named
 from dubio.metrics.referral_curve import FRACTIONS
+from dubio.metrics.requirements import why_not_applicable
 from dubio.reporting.aggregate import Cell, Score, aggregate
 from dubio.reporting.kept import REFERRED_BY
 from dubio.reporting.manifest_view import Manifest, MethodRun, Source, SplitView, TaskView
@@ -31,13 +31,13 @@ from dubio.reporting.style import styles_of
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, method_table, score_column
 
 PAIRS_AT_HOME = {
-    f"nll{SUFFIX}": "nll",
-    f"ece{SUFFIX}": "ece",
-    f"brier{SUFFIX}": "brier",
-    f"tace{SUFFIX}": "tace",
-    f"aurc{SUFFIX}": "aurc",
+    f"nll{PUBLISHED}": "nll",
+    f"ece{PUBLISHED}": "ece",
+    f"brier{PUBLISHED}": "brier",
+    f"tace{PUBLISHED}": "tace",
+    f"aurc{PUBLISHED}": "aurc",
     **{
-        f"referral_{metric}{SUFFIX}(quantity={REFERRED_BY}, retained={fraction})": (
+        f"referral_{metric}{PUBLISHED}(quantity={REFERRED_BY}, retained={fraction})": (
             f"referral_{metric}(quantity={REFERRED_BY}, retained={fraction})"
         )
         for metric in ("accuracy", "auc")
@@ -46,7 +46,7 @@ PAIRS_AT_HOME = {
 }
 """Published name → plain name, of what is scored on an in-domain test set."""
 
-PAIRS_AWAY = {f"ood_auroc{SUFFIX}": "ood_auroc", f"ood_aupr{SUFFIX}": "ood_aupr"}
+PAIRS_AWAY = {f"ood_auroc{PUBLISHED}": "ood_auroc", f"ood_aupr{PUBLISHED}": "ood_aupr"}
 
 CORRELATED = {"confidence": "confidence", "entropy": "predictive_entropy", "mutual_information": "mutual_information",
               "model_uncertainty": "model_uncertainty"}  # fmt: skip
@@ -54,8 +54,8 @@ CORRELATED = {"confidence": "confidence", "entropy": "predictive_entropy", "mutu
 
 NUMBERED = re.compile(r"(.*?)(\d+)")
 
-MODEL = f"mean_model_uncertainty{SUFFIX}"
-CORRELATION = f"ood_correlation{SUFFIX}"
+MODEL = f"mean_model_uncertainty{PUBLISHED}"
+CORRELATION = f"ood_correlation{PUBLISHED}"
 
 
 def score_as_published(store: Source, view: Manifest) -> tuple[Score, ...]:
@@ -199,7 +199,7 @@ def mended(results: Results, task: TaskView) -> tuple[Mended, ...]:
     present = dict.fromkeys((s.split, s.metric) for s in results.as_published if s.task == task.key)
     found = []
     for split, metric in present:
-        if SUFFIX not in metric:
+        if PUBLISHED not in metric:
             continue
         plain = plain_name(metric)
         theirs, ours = ({m.name: c for m in results.methods_of(task)
@@ -217,7 +217,7 @@ def plain_name(published: str) -> str:
     if published.startswith(CORRELATION):
         quantity = published.partition('"')[2].partition('"')[0] or "entropy"
         return metric_named(f"ood_correlation(quantity={CORRELATED[quantity]})").name
-    return published.replace(SUFFIX, "")
+    return published.replace(PUBLISHED, "")
 
 
 def mended_grid(results: Results, task: TaskView, split: str) -> Table | None:

@@ -1,0 +1,329 @@
+"""Metrics: how one is declared, how its name is written and read, and how several are computed.
+
+A metric is one function of predictions and weights; the decorator reads names and defaults of its arguments from the
+signature::
+
+    @metric("aurc", better="lower", needs={"labels"}, summary="Mean error of the retained over all coverages.")
+    def aurc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values: ...
+
+The function sees the labelled rows alone where it needs labels, and returns one value per replicate. Called without
+weights it gives a float. With ``mean=True`` it returns one contribution per row instead, and the metric is their mean.
+Without an argument ``weights`` it returns a float, and the bootstrap computes it again for every replicate. With
+arguments other than the defaults, a metric is written ``ece(bins=10)`` or ``ood_auroc(quantity="mutual_information")``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast
+
+import numpy as np
+
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.predictions import Predictions
+from dubio.core.registry import METRICS
+from dubio.core.types import TARGETS, Direction, FloatArray, Metric, Need, Target
+from dubio.core.weights import ONCE, Values, Weights
+from dubio.metrics.quantities import QUANTITIES
+from dubio.metrics.requirements import require, why_not_applicable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Arguments = dict[str, Any]
+
+PUBLISHED = "_as_published"
+"""The end of the names of metrics that repeat a published mistake; they are computed only when named."""
+
+_CALL = re.compile(r"\s*([A-Za-z_][\w-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+
+_PREPARED: ContextVar[dict[Any, tuple[Predictions, Any]] | None] = ContextVar("prepared", default=None)
+
+
+@contextmanager
+def preparing_once() -> Iterator[None]:
+    """Within this, what metrics prepare of the same predictions (an order of rows, say) is computed once and held."""
+    memory = _PREPARED.get()
+    token = _PREPARED.set({} if memory is None else memory)
+    try:
+        yield
+    finally:
+        _PREPARED.reset(token)
+
+
+def prepared(function: Callable[Concatenate[Predictions, P], T]) -> Callable[Concatenate[Predictions, P], T]:
+    """Decorate a preparation: a function of predictions and hashable arguments that does not depend on weights."""
+
+    @functools.wraps(function)
+    def remembered(predictions: Predictions, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        memory = _PREPARED.get()
+        if memory is None:
+            return function(predictions, *args, **kwargs)
+        key = (function, id(predictions), args, tuple(kwargs.items()))
+        if key not in memory:
+            memory[key] = (predictions, function(predictions, *args, **kwargs))  # holding them keeps their id taken
+        value: T = memory[key][1]
+        return value
+
+    return remembered
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What is declared of a metric, whatever its arguments; see :func:`metric`."""
+
+    name: str
+    better: Direction | Callable[..., Direction]
+    needs: frozenset[Need]
+    targets: frozenset[Target]
+    comparable: bool
+    why_not: str
+    version: int
+    summary: str
+    interval: Literal["percentile", "centred"]
+    mean: bool
+
+
+class MetricFunction(Generic[P]):
+    """A declared metric: called with predictions it gives the value, a float; with weights the values ``[R]``."""
+
+    def __init__(self, function: Callable[P, Any], declared: Declaration) -> None:
+        """Declare a metric.
+
+        Args:
+            function: Predictions, keyword arguments and, where it understands them, ``weights`` to the value.
+            declared: What is said of it.
+        """
+        functools.update_wrapper(self, function)
+        self._function: Callable[..., Any] = function
+        self._declared = declared
+        parameters = inspect.signature(function).parameters
+        self._weighted = "weights" in parameters
+        self._parameters = [each for name, each in list(parameters.items())[1:] if name != "weights"]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Return the value on predictions, or one value per replicate of ``weights``."""
+        arguments = dict(kwargs)
+        weights = arguments.pop("weights", ONCE)
+        assert isinstance(weights, Weights)
+        return self._value(arguments, *cast("tuple[Predictions]", args), weights=weights)
+
+    def per_example(self, predictions: Predictions, **arguments: Any) -> FloatArray:
+        """Return the contribution of every (labelled) row to a metric that is a mean, ``[N]``."""
+        return np.asarray(self._function(self._rows(predictions, arguments), **arguments), dtype=np.float64)
+
+    def metric(self, **arguments: Any) -> Metric:
+        """Return the metric with these arguments, the others at their defaults."""
+        declared = self._declared
+        full = self._full(arguments)
+        compute: Callable[..., Any] = functools.partial(self._value, full)
+        return Metric(
+            self._written(full),
+            declared.better(**full) if callable(declared.better) else declared.better,
+            compute,
+            functools.partial(self.per_example, **full) if declared.mean else None,
+            self._needs(full),
+            declared.targets,
+            declared.comparable,
+            declared.why_not,
+            declared.version,
+            declared.summary,
+            declared.interval,
+            (lambda predictions, weights: compute(predictions, weights=weights))
+            if self._weighted or declared.mean
+            else None,
+        )
+
+    def factory(self) -> Callable[..., Metric]:
+        """Return the function from arguments to the metric that is registered, with its signature."""
+
+        @functools.wraps(self._function)
+        def make(**arguments: Any) -> Metric:
+            return self.metric(**arguments)
+
+        make.__signature__ = inspect.Signature(self._parameters)  # type: ignore[attr-defined]
+        return make
+
+    def _value(self, arguments: Arguments, predictions: Predictions, *, weights: Weights = ONCE) -> Any:
+        rows = self._rows(predictions, arguments)
+        if weights is ONCE:
+            return float(self._values(arguments, rows, Weights.once(len(rows)))[0])
+        return self._values(arguments, rows, weights if rows is predictions else weights.take(predictions.labels >= 0))
+
+    def _values(self, arguments: Arguments, rows: Predictions, weights: Weights) -> Values:
+        if self._declared.mean:
+            return weights.mean(_contributions(rows, self, **arguments))
+        if self._weighted:
+            return np.asarray(self._function(rows, **arguments, weights=weights), dtype=np.float64)
+        if weights.each_once:
+            return np.array([self._function(rows, **arguments)], dtype=np.float64)
+        return np.array([self._function(rows.take(drawn), **arguments) for drawn in weights.replicates()])
+
+    def _rows(self, predictions: Predictions, arguments: Arguments) -> Predictions:
+        """Check what the metric needs, and return the rows it is computed on."""
+        name, targets = self._declared.name, self._declared.targets
+        if predictions.target not in targets:
+            raise UserError(
+                f"{name} is defined for {', '.join(sorted(targets))} predictions; these are {predictions.target}."
+            )
+        # An area without two classes is NaN, which says less than a refusal but does not stop a table.
+        require(predictions, self._declared.needs - {"two_classes"}, name)
+        return predictions.labelled if "labels" in self._declared.needs else predictions
+
+    def _full(self, arguments: Arguments) -> Arguments:
+        empty = inspect.Parameter.empty
+        return {each.name: each.default for each in self._parameters if each.default is not empty} | arguments
+
+    def _needs(self, arguments: Arguments) -> frozenset[Need]:
+        """Add the needs of the quantity that rows are ordered by; one with alternatives checks them itself."""
+        quantity = QUANTITIES.get(arguments.get("quantity", ""))
+        return self._declared.needs | (quantity.needs if quantity is not None and not quantity.instead else frozenset())
+
+    def _written(self, arguments: Arguments) -> str:
+        changed = [
+            f"{each.name}={json.dumps(arguments[each.name])}"
+            for each in self._parameters
+            if arguments[each.name] != each.default
+        ]
+        return f"{self._declared.name}({', '.join(changed)})" if changed else self._declared.name
+
+
+@prepared
+def _contributions(predictions: Predictions, /, function: MetricFunction[Any], **arguments: Any) -> FloatArray:
+    return function.per_example(predictions, **arguments)
+
+
+def metric(
+    name: str,
+    *,
+    better: Direction | Callable[..., Direction],
+    needs: Iterable[Need] = (),
+    targets: Iterable[Target] = TARGETS,
+    summary: str = "",
+    why_not: str = "",
+    version: int = 1,
+    interval: Literal["percentile", "centred"] = "percentile",
+    mean: bool = False,
+) -> Callable[[Callable[P, Any]], MetricFunction[P]]:
+    """Register a function ``(predictions, *, …) -> value`` as a metric.
+
+    Args:
+        name: Its name.
+        better: Which way is better; a function of the metric's arguments where that depends on them.
+        needs: What the predictions must have; with ``labels`` the function is given the labelled rows alone.
+        targets: The targets it is defined for; all by default.
+        summary: One line for tables; the first line of the docstring by default.
+        why_not: Why it must not rank different models, in one sentence; empty for a metric that may.
+        version: Bumped by hand when the definition changes.
+        interval: How its bootstrap interval is made; see :class:`dubio.core.types.Metric`.
+        mean: Whether the function returns one contribution per row, of which the metric is the (weighted) mean.
+    """
+
+    def decorate(function: Callable[P, Any]) -> MetricFunction[P]:
+        line = summary or (inspect.getdoc(function) or "").partition("\n")[0]
+        declared = Declaration(
+            name, better, frozenset(needs), frozenset(targets), not why_not, why_not, version, line, interval, mean
+        )
+        decorated = MetricFunction(function, declared)
+        METRICS.register(name)(decorated.factory())
+        return decorated
+
+    return decorate
+
+
+def metric_named(text: str) -> Metric:
+    """Return the metric that a text such as ``ece(bins=10)`` names.
+
+    A value is a number, ``true`` or ``false``, or a text with or without quotes.
+
+    Raises:
+        UnknownName: For an unknown metric or argument, with the nearest name.
+        UserError: For a text of another form, or a value of another type.
+    """
+    match = _CALL.fullmatch(text)
+    if match is None:
+        raise UserError(f"metric {text!r} must be a name or name(argument=value, …).")
+    arguments: Arguments = {}
+    for piece in filter(None, (match[2] or "").split(",")):
+        key, equals, value = (side.strip() for side in piece.partition("="))
+        if not equals or not key or not value:
+            raise UserError(f"metric {text!r}: {piece.strip()!r} must be argument=value.")
+        try:
+            arguments[key] = json.loads(value)
+        except json.JSONDecodeError:
+            arguments[key] = value
+    named: Metric = METRICS.make(match[1], **arguments)
+    return named
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Values of metrics, and reasons where there is none.
+
+    Attributes:
+        metrics: Every requested metric, by its written name.
+        values: Those that apply; NaN is a value that a metric documents (an area without positives, say).
+        reasons: Why each of the others does not apply, as a sentence.
+    """
+
+    metrics: dict[str, Metric]
+    values: dict[str, float]
+    reasons: dict[str, str]
+
+
+def all_metrics() -> tuple[Metric, ...]:
+    """Return every registered metric at its defaults, by name, without those that repeat a published mistake."""
+    return tuple(metric_named(name) for name in METRICS.names() if not name.endswith(PUBLISHED))
+
+
+def score_each(predictions: Predictions, metrics: Iterable[Metric | str] | None = None) -> Scores:
+    """Compute the metrics that apply and say why the others do not.
+
+    Args:
+        predictions: What to score.
+        metrics: Metrics, or names such as ``"ece(bins=10)"``; by default all but ``…_as_published``.
+
+    Raises:
+        UnknownName: For the name of a metric, of an argument or of a quantity that does not exist.
+    """
+    requested = all_metrics() if metrics is None else tuple(_resolved(item) for item in metrics)
+    values, reasons = {}, {}
+    for each in requested:
+        clause = why_not_applicable(each, predictions)
+        if clause is not None:
+            reasons[each.name] = f"{each.name} does not apply: {clause}."
+            continue
+        try:
+            values[each.name] = float(each.compute(predictions))
+        except UnknownName:
+            raise
+        except UserError as refusal:
+            reasons[each.name] = str(refusal)
+    return Scores({each.name: each for each in requested}, values, reasons)
+
+
+def score(predictions: Predictions, metrics: Iterable[Metric | str] | None = None) -> dict[str, float]:
+    """Return the values of metrics by name.
+
+    Args:
+        predictions: What to score.
+        metrics: Metrics or their names; by default all that apply, but no ``…_as_published``.
+
+    Raises:
+        UserError: When a requested metric does not apply, with the reason.
+    """
+    scores = score_each(predictions, metrics)
+    if metrics is not None and scores.reasons:
+        raise UserError(next(iter(scores.reasons.values())))
+    return scores.values
+
+
+def _resolved(item: Metric | str) -> Metric:
+    return metric_named(item) if isinstance(item, str) else item

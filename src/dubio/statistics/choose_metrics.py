@@ -1,0 +1,100 @@
+"""The pitfalls guard: which way a metric is better, and whether it may rank different models at all.
+
+Names of anyone's table are matched with the registered metrics whatever their case and hyphens; ``Acc`` is accuracy. A
+metric that must not rank models is ranked only when it is asked for by name, and never without the reason why it
+should not be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dubio.core.errors import UnknownName, UserError, nearest, one_of
+from dubio.core.registry import METRICS
+from dubio.core.types import Direction, Metric
+from dubio.metrics.metric import metric_named
+
+SPELLINGS = {"acc": "accuracy", "err": "error", "log_loss": "nll", "brier_score": "brier"}
+"""What tables often call a registered metric."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The metrics a comparison goes by.
+
+    Attributes:
+        metrics: Metric to which way is better.
+        cautions: For each ranked metric that should not rank models, the reason.
+        left_out: For each metric of the table that is not ranked, the reason.
+    """
+
+    metrics: dict[str, Direction]
+    cautions: dict[str, str]
+    left_out: dict[str, str]
+
+
+def known_metric(name: str) -> Metric | None:
+    """The registered metric a table's name means, or None when there is none."""
+    head, bracket, arguments = name.strip().partition("(")
+    plain = head.strip().lower().replace("-", "_").replace(" ", "_")
+    plain = SPELLINGS.get(plain, plain)
+    return metric_named(plain + bracket + arguments) if plain in METRICS.names() else None
+
+
+def choose(
+    present: Sequence[str],
+    asked: Sequence[str],
+    given: Mapping[str, Direction],
+    refused: Mapping[str, str] | None = None,
+) -> Chosen:
+    """Decide what to compare by.
+
+    Args:
+        present: The metrics of the table.
+        asked: Those the user named; none means all that may rank models.
+        given: Directions the user gave; they overrule the registry.
+        refused: Metric to the reason why it ranks nothing, where the table itself says so.
+
+    Raises:
+        UserError: For a metric that is not in the table, or whose direction is not known.
+    """
+    for name in (*asked, *given):
+        if name not in present:
+            raise UnknownName("metric in the table of results", name, present)
+    names = tuple(dict.fromkeys(asked or present))
+    known = {name: known_metric(name) for name in names}
+    reasons = {name: metric.why_not for name, metric in known.items() if metric is not None and not metric.comparable}
+    reasons |= {name: reason for name, reason in (refused or {}).items() if name in known}
+    better: dict[str, Direction] = {name: metric.better for name, metric in known.items() if metric is not None}
+    better |= {name: direction for name, direction in given.items() if name in known}
+    aimless = [name for name in names if name not in better]
+    if asked:
+        if aimless:
+            raise UserError(_unknown_direction(aimless[0]))
+        return Chosen({name: better[name] for name in names}, reasons, {})
+    left_out = dict.fromkeys(aimless, "Which way is better is not known; say it with --better.") | reasons
+    metrics = {name: better[name] for name in names if name not in left_out}
+    if not metrics:
+        told = " ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        raise UserError(f"no metric of this table ranks models by itself; name one with --metric. {told}")
+    return Chosen(metrics, {}, left_out)
+
+
+def parse_direction(text: str) -> tuple[str, Direction]:
+    """``NLL=lower`` to a pair.
+
+    Raises:
+        UserError: For another form or direction.
+    """
+    name, equals, direction = text.rpartition("=")
+    if not equals or not name:
+        raise UserError(f"--better must be METRIC=higher or METRIC=lower; given {text!r}.")
+    one_of("--better", direction.strip(), ("higher", "lower"))
+    return name.strip(), "higher" if direction.strip() == "higher" else "lower"
+
+
+def _unknown_direction(name: str) -> str:
+    like = nearest(name, METRICS.names())
+    hint = f" (the nearest metric dubio knows is {like!r})" if like else ""
+    return f"metric {name!r}: which way is better is not known{hint}; say --better {name}=higher or {name}=lower."

@@ -1,0 +1,140 @@
+"""What holds for every registered metric."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.predictions import Predictions, join
+from dubio.core.registry import METRICS
+from dubio.metrics.metric import all_metrics, metric_named, score, score_each
+from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, seeds
+
+ORDER_MATTERS = ("ood_auroc_as_published", "ood_aupr_as_published")
+
+
+def worlds(seed):
+    strange = replace(drawn(seed + 1, rows=30), ood=np.ones(30, dtype=bool))
+    yield join([drawn(seed), strange])
+    yield coarse(seed, samples=2)
+    yield drawn_multilabel(seed)
+    yield drawn(seed, classes=5, target="ordinal")
+
+
+def same(one, other, *, tolerance=1e-9):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        assert value == pytest.approx(other[name], abs=tolerance, nan_ok=True), name
+
+
+def plain():
+    """The metrics of this room; those that split rows at random by their place live in others.
+
+    Two published mistakes depend on the order of rows, and are tested beside what they come from.
+    """
+    return [
+        entry.factory()
+        for entry in METRICS.entries()
+        if entry.origin.startswith("dubio.metrics.") and entry.name not in ORDER_MATTERS
+    ]
+
+
+@settings(max_examples=8, deadline=None)
+@given(seeds)
+def test_the_order_of_rows_never_matters(seed):
+    for predictions in worlds(seed):
+        order = np.random.default_rng(seed).permutation(len(predictions))
+        same(score_each(predictions, plain()).values, score_each(predictions.take(order), plain()).values)
+
+
+@settings(max_examples=8, deadline=None)
+@given(seeds)
+def test_the_order_of_samples_never_matters(seed):
+    for predictions in worlds(seed):
+        turned = replace(predictions, logits=predictions.logits[::-1], member=predictions.member[::-1])
+        same(score_each(predictions, plain()).values, score_each(turned, plain()).values)
+
+
+@settings(max_examples=8, deadline=None)
+@given(seeds)
+def test_the_order_of_classes_never_matters_where_they_have_none(seed):
+    order = np.random.default_rng(seed).permutation(4)
+    one = drawn(seed)
+    other = replace(one, logits=one.logits[:, :, order], labels=np.argsort(order)[one.labels])
+    same(score_each(one, plain()).values, score_each(other, plain()).values)
+    one = drawn_multilabel(seed)
+    other = replace(one, logits=one.logits[:, :, order], labels=one.labels[:, order])
+    same(score_each(one, plain()).values, score_each(other, plain()).values)
+
+
+EDGES = {
+    "one row": of_probs([[0.9, 0.1]], [0]),
+    "one wrong row": of_probs([[0.9, 0.1]], [1]),
+    "one class present": of_probs([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]], [0, 0, 0]),
+    "certain and right": of_probs([[1.0, 0.0], [0.0, 1.0]], [0, 1]),
+    "certain and wrong": of_probs([[1.0, 0.0], [0.0, 1.0]], [1, 0]),
+    "all tied": of_probs([[0.5, 0.5]] * 4, [0, 1, 0, 1]),
+    "opposed samples": of_probs([[[1.0, 0.0]], [[0.0, 1.0]]], [0]),
+    "unlabelled": of_probs([[0.9, 0.1]] * 2),
+    "partly unlabelled": of_probs([[0.9, 0.1], [0.3, 0.7]], [-1, 1]),
+    "one ordinal row": of_probs([[0.9, 0.1]], [0], target="ordinal"),
+    "one multilabel row": Predictions(np.zeros((1, 1, 1), np.float32), np.array([[1]]), target="multilabel"),
+    "certain multilabel": Predictions(
+        np.array([[[np.inf, -np.inf]], [[np.inf, np.inf]]], np.float32), np.array([[0, 1]]), target="multilabel"
+    ),
+    "one of each kind": of_probs([[0.9, 0.1], [0.6, 0.4]], [0, -1], ood=np.array([False, True])),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_every_metric_answers_or_refuses_by_name_on_every_edge(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = score_each(EDGES[name], plain())
+    assert found.values.keys() | found.reasons.keys() == found.metrics.keys()
+    assert not found.values.keys() & found.reasons.keys()
+    for metric, reason in found.reasons.items():
+        assert metric in reason
+        assert reason.endswith(".")
+
+
+def test_every_metric_has_a_summary_and_a_reason_where_it_does_not_rank():
+    for metric in all_metrics():
+        assert metric.summary, metric.name
+        assert metric.comparable == (not metric.why_not), metric.name
+
+
+def test_contributions_average_to_the_value():
+    for predictions in worlds(3):
+        found = score_each(predictions)
+        for name, value in found.values.items():
+            metric = found.metrics[name]
+            if metric.per_example is not None:
+                assert metric.per_example(predictions).mean() == pytest.approx(value), name
+
+
+def test_names_with_arguments():
+    predictions = drawn(0)
+    found = score(predictions, ["ece(bins=10)", 'aurc(quantity="predictive_entropy")', "ece"])
+    assert list(found) == ["ece(bins=10)", 'aurc(quantity="predictive_entropy")', "ece"]
+    assert metric_named("aurc(quantity=predictive_entropy)").name == 'aurc(quantity="predictive_entropy")'
+    assert metric_named(" tace( bins = 5 , threshold=0.01)").name == "tace(bins=5, threshold=0.01)"
+    with pytest.raises(UnknownName, match="Did you mean 'accuracy'"):
+        metric_named("acuracy")
+    with pytest.raises(UnknownName, match="argument of ece"):
+        metric_named("ece(bin=3)")
+    with pytest.raises(UserError, match="argument=value"):
+        metric_named("ece(10)")
+    with pytest.raises(UserError, match="must be a whole number"):
+        metric_named("ece(bins=ten)")
+    with pytest.raises(UserError, match="must be a name"):
+        metric_named("ece(bins=3")
+
+
+def test_asking_for_what_does_not_apply_is_refused_with_the_reason():
+    with pytest.raises(UserError, match="rps does not apply: it is defined for ordinal"):
+        score(drawn(0), ["rps"])
+    assert "rps" not in score(drawn(0))
