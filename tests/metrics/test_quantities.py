@@ -8,7 +8,7 @@ from scipy.stats import entropy
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions, pool_members
 from dubio.metrics.decomposition import decompose
-from dubio.metrics.metric import score
+from dubio.metrics.metric import metric_named, score, score_each
 from dubio.metrics.quantities import QUANTITIES, applicable_quantities, confidence, uncertainty
 from tests.metrics.helpers import drawn, drawn_multilabel, of_probs, seeds
 
@@ -142,3 +142,18 @@ def test_blocks_change_nothing():
     assert uncertainty(predictions, "mutual_information") == pytest.approx(
         entropy(p.mean(0), axis=-1) - entropy(p, axis=-1).mean(0), abs=1e-10
     )
+
+
+def test_a_score_of_the_system_itself_is_a_quantity_of_every_ranking_metric():
+    plain = replace(drawn(3, rows=60), ood=np.arange(60) % 4 == 0)
+    doubt = uncertainty(plain, "predictive_entropy")
+    own = replace(plain, scores={"energy": doubt})
+    for name in ("aurc", "referral_gain", "misclassification_auroc", "ood_auroc", "ood_fpr95", "referral_accuracy"):
+        expected = metric_named(f"{name}(quantity=predictive_entropy)").compute(plain)
+        assert metric_named(f"{name}(quantity=energy)").compute(own) == pytest.approx(expected, abs=1e-12)
+    assert metric_named("aurc(quantity=energy)").name == 'aurc(quantity="energy")'
+    assert applicable_quantities(own)[0] == "energy"
+    with pytest.raises(UnknownName, match="energy"):
+        score_each(plain, ["aurc(quantity=energi)", "aurc(quantity=energy)"])
+    with pytest.raises(UnknownName, match="Did you mean 'energy'"):
+        uncertainty(own, "energi")

@@ -20,7 +20,7 @@ from dubio.metrics.decomposition import decompose
 from dubio.metrics.requirements import lacking
 
 Quantity = str
-"""The name of an uncertainty quantity: a key of :data:`QUANTITIES`."""
+"""The name of an uncertainty quantity: a key of :data:`QUANTITIES`, or of the predictions' own ``scores``."""
 
 CONFIDENCE: Quantity = "confidence"
 """The quantity that every metric orders rows by unless another is named."""
@@ -175,30 +175,23 @@ _ALL = (
 QUANTITIES: dict[str, UncertaintyQuantity] = {quantity.name: quantity for quantity in _ALL}
 
 
-def quantity_named(name: Quantity) -> UncertaintyQuantity:
-    """Return the quantity of that name.
-
-    Raises:
-        UnknownName: With the nearest name, when there is none.
-    """
-    if name not in QUANTITIES:
-        raise UnknownName("uncertainty quantity", name, QUANTITIES)
-    return QUANTITIES[name]
-
-
 def uncertainty(predictions: Predictions, name: Quantity = CONFIDENCE, *, seed: int = 0) -> FloatArray:
     """Return a quantity turned so that higher means more uncertain, ``[N]``; ``confidence`` becomes 1 − confidence.
 
     Args:
         predictions: Any predictions.
-        name: A name in :data:`QUANTITIES`.
+        name: A name in :data:`QUANTITIES`, or one of the system's own scores in the predictions.
         seed: Used by ``random`` alone.
 
     Raises:
         UnknownName: For an unknown quantity.
         UserError: When the predictions lack what it needs.
     """
-    quantity = quantity_named(name)
+    if name not in QUANTITIES:
+        if name not in predictions.scores:
+            raise UnknownName("uncertainty quantity", name, (*QUANTITIES, *predictions.scores))
+        return predictions.scores[name]
+    quantity = QUANTITIES[name]
     reason = quantity.why_not(predictions)
     if reason is not None:
         raise UserError(f"{name} cannot be computed: {reason}.")
@@ -208,8 +201,9 @@ def uncertainty(predictions: Predictions, name: Quantity = CONFIDENCE, *, seed: 
 
 
 def applicable_quantities(predictions: Predictions) -> tuple[Quantity, ...]:
-    """Return the names of the quantities that are defined for these predictions, the control last."""
-    return tuple(name for name, quantity in QUANTITIES.items() if quantity.why_not(predictions) is None)
+    """Return the names of the quantities that are defined for these predictions: own scores first, the control last."""
+    own = tuple(name for name in predictions.scores if name not in QUANTITIES)
+    return own + tuple(name for name, quantity in QUANTITIES.items() if quantity.why_not(predictions) is None)
 
 
 @dataclass(frozen=True, eq=False)
