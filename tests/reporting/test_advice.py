@@ -9,9 +9,9 @@ import pytest
 
 from dubio.reporting.advice import Advice, advice, conclusion, home_standing
 from dubio.reporting.aggregate import Cell
-from dubio.reporting.comparison import Losses, against_best, told_apart
 from dubio.reporting.measures import RANKED_BY, detection_name
 from dubio.reporting.standing import compared
+from dubio.statistics.verdicts import Losses, against_best, pair_verdict
 from tests.reporting.advice_world import AUROC, made, task
 
 
@@ -153,11 +153,11 @@ def test_two_methods_are_compared_as_strictly_as_with_the_best() -> None:
     cells = {name: Cell((float(loss.values.mean()),)) for name, loss in losses.items()}
     verdicts = against_best(cells, "lower", losses)
     for name in "bc":
-        single = told_apart(cells, "lower", (name, "a"), losses)
+        single = pair_verdict(cells, "lower", (name, "a"), losses)
         assert (single.difference, single.resolves, single.place) == pytest.approx(
             (verdicts[name].difference, verdicts[name].resolves, verdicts[name].place)
         )
-        turned = told_apart(cells, "lower", ("a", name), losses)
+        turned = pair_verdict(cells, "lower", ("a", name), losses)
         assert turned.difference == -single.difference
 
 

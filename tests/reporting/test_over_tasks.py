@@ -16,11 +16,11 @@ from dubio.reporting.away_tables import correlation_grid, elsewhere_grid, elsewh
 from dubio.reporting.chapters import cost_grid, elsewhere
 from dubio.reporting.measures import GAP, detection_name
 from dubio.reporting.over_tasks import across_table, across_tables, comparison_over, fields
-from dubio.reporting.placements import placements
 from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
 from dubio.reporting.sections.in_domain import in_domain_table
 from dubio.reporting.tables import Table
+from dubio.statistics.verdicts import placements
 from tests.reporting.world import METHODS, SEEDS, FakeStore, identifier, make_world
 
 World = tuple[FakeStore, dict[str, Any]]

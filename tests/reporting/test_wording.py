@@ -11,7 +11,6 @@ import pytest
 
 from dubio.cli.dee_store import stored_curves
 from dubio.core.errors import UserError
-from dubio.reporting.comparison import Verdict
 from dubio.reporting.findings import reading
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.merging import merge
@@ -20,6 +19,7 @@ from dubio.reporting.setup import commands
 from dubio.reporting.standing import verdict_words
 from dubio.reporting.style import SPARE, Style
 from dubio.reporting.wording import told_apart_in_digits
+from dubio.statistics.verdicts import Verdict
 from dubio.store import Store
 from dubio.studies.text.rates import Rates, rates_reading
 from dubio.studies.text.spectral import CAPTION

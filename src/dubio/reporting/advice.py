@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dubio.reporting.chapters import Elsewhere, elsewhere
-from dubio.reporting.comparison import against_best
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import DETECTED_BY, HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.results import Results
 from dubio.reporting.standing import Standing, compared, metric_words, standing, title_of, verdict_words
 from dubio.reporting.wording import counted, listed, number
+from dubio.statistics.verdicts import against_best
 
 MANY = 20
 """From so many classes on there are many."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dubio.reporting.aggregate import Cell, average_over
 from dubio.reporting.chapters import Elsewhere, elsewhere
-from dubio.reporting.comparison import against_best
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import DETECTED_BY, GAP, HEADLINE, detection_name
 from dubio.reporting.results import Results
 from dubio.reporting.style import styles_of
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, method_table, score_column
 from dubio.reporting.wording import term
+from dubio.statistics.verdicts import against_best
 
 DETECTION = ("ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95")
 SIDES = {"ood_aupr": "foreign positive", "id_aupr": "in-domain positive"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dubio.reporting.aggregate import Cell, average_over, cell_text, decimals
-from dubio.reporting.comparison import Verdict
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name, referral_name
 from dubio.reporting.results import Results
 from dubio.reporting.wording import counted, listed, number, told_apart_in_digits
+from dubio.statistics.verdicts import Verdict
 
 KEPT = 0.8
 """The fraction retained that the referral sentence speaks of."""

@@ -13,13 +13,13 @@ from dubio.core.types import Direction
 from dubio.core.types import FloatArray as Values
 from dubio.reporting.aggregate import Cell, Key, Score, aggregate
 from dubio.reporting.capacities import Capacity
-from dubio.reporting.comparison import Losses, Verdict, against_best
 from dubio.reporting.cost import Cost
 from dubio.reporting.fits import FitFacts
 from dubio.reporting.manifest_view import Failure, Manifest, MethodRun, MethodView, TaskView
 from dubio.reporting.promises import Promise
 from dubio.reporting.sizes import Growth
 from dubio.statistics.ensemble_equivalent import GrowthCurve
+from dubio.statistics.verdicts import Losses, Verdict, against_best
 from dubio.studies.ensembles.study import Study
 from dubio.studies.retina.found import Gallery, Screening
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from dubio.core.types import Direction, FloatArray, StrArray
 from dubio.reporting.aggregate import Cell, Key, Score, aggregate, average_over
-from dubio.reporting.comparison import Losses, Verdict, against_best
 from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
+from dubio.statistics.verdicts import Losses, Verdict, against_best
 
 
 @dataclass

@@ -23,10 +23,10 @@ from dubio.reporting.measures import (
     measure,
     metrics_for,
 )
-from dubio.reporting.placements import placements
 from dubio.reporting.score_table import ScoreTable, TemperatureFits
 from dubio.reporting.section import InDomain, Visit
 from dubio.reporting.shifted import graded_values
+from dubio.statistics.verdicts import placements
 
 
 def empty_table(manifest: Manifest) -> ScoreTable:

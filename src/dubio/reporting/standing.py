@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from math import isfinite
 
 from dubio.reporting.aggregate import Cell, average_over, cell_text, decimals
-from dubio.reporting.comparison import Losses, Verdict, against_best, told_apart
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.results import Results
 from dubio.reporting.wording import term, told_apart_in_digits
+from dubio.statistics.verdicts import Losses, Verdict, against_best, pair_verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +83,7 @@ def compared(results: Results, found: Standing, pair: tuple[str, str]) -> Verdic
     """How the first of two methods stands against the second; None where one has no value."""
     if not all(name in found.cells for name in pair):
         return None
-    return told_apart(found.cells, results.better[found.metric], pair, found.losses, results.kin)
+    return pair_verdict(found.cells, results.better[found.metric], pair, found.losses, results.kin)
 
 
 def title_of(results: Results, name: str) -> str:

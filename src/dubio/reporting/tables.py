@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dubio.reporting.aggregate import Cell, decimals
-from dubio.reporting.comparison import Place, Verdict
 from dubio.reporting.manifest_view import MethodView
 from dubio.reporting.style import Style
+from dubio.statistics.verdicts import Place, Verdict
 
 ARROWS = {"higher": "↑", "lower": "↓"}
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from dubio.reporting.aggregate import Cell
-from dubio.reporting.comparison import told_apart
+from dubio.statistics.verdicts import pair_verdict
 from dubio.studies.ensembles.study import Line
 from dubio.studies.text.claims import outcome_of
 
@@ -27,4 +27,4 @@ def kin_of(lines: Iterable[Line]) -> dict[str, int]:
 
 def apart(cells: Mapping[str, Cell], kin: Mapping[str, int], pair: tuple[str, str]) -> bool:
     """Whether two methods are told apart among all of these; never one that is not among them."""
-    return set(pair) <= cells.keys() and outcome_of(told_apart(cells, "lower", pair, None, kin)) != "undecided"
+    return set(pair) <= cells.keys() and outcome_of(pair_verdict(cells, "lower", pair, None, kin)) != "undecided"

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
 from dubio.reporting.aggregate import cell_text, decimals
-from dubio.reporting.comparison import shared_variances, smallest_difference, told_apart
 from dubio.reporting.standing import verdict_words
 from dubio.statistics.ensemble_equivalent import equivalent_range
+from dubio.statistics.verdicts import pair_verdict, shared_variances, smallest_difference
 from dubio.studies.ensembles.apart import RULE, apart, cells_of, kin_of
 from dubio.studies.ensembles.closeness import Closeness, closeness_of
 from dubio.studies.ensembles.gains import NOTHING, Gain, gains_of, margin
@@ -213,7 +213,7 @@ def _pair(study: Study, better: Line, worse: Line) -> Iterable[Evidence]:
     cells = cells_of(study.chosen("network", "method", augmented=better.augmented), size)
     if better.name not in cells or worse.name not in cells:
         return
-    verdict = told_apart(cells, "lower", (better.name, worse.name), None, kin_of(study.lines))
+    verdict = pair_verdict(cells, "lower", (better.name, worse.name), None, kin_of(study.lines))
     places = decimals(cells.values())
     values = " against ".join(f"{cell_text(cells[x.name], places)} ({x.method.title})" for x in (better, worse))
     yield Evidence(outcome_of(verdict), f"{study.task.key}, {size} samples: {values}; {verdict_words(verdict)}.")

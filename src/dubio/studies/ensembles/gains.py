@@ -4,7 +4,7 @@ A method and its twin predict from the same fits, so their difference is taken r
 
     g = mean_r (nll_r − nll'_r),    v(g) = s²/n over runs r,
 
-s² being shared by the methods of one training, as in :mod:`dubio.reporting.comparison`: a few runs tell little of a
+s² being shared by the methods of one training, as in :mod:`dubio.statistics.verdicts`: a few runs tell little of a
 variance. A deep ensemble of k of L networks has orders, not runs. Its mean over orders is a U-statistic, and with s²
 the variance of the difference over orders, v(g) ≤ s²·k/(L − k) (Hoeffding: Var U ≤ k/L of the variance over whole new
 sets of k networks, of which orders of one pool show the share 1 − k/L).
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dubio.reporting.aggregate import Cell
-from dubio.reporting.comparison import ALPHA, Part, shared_variances, smallest_difference
+from dubio.statistics.verdicts import ALPHA, VarianceTerm, shared_variances, smallest_difference
 from dubio.studies.ensembles.study import Line, Study
 
 
@@ -33,7 +33,7 @@ class Gain:
     """
 
     mean: float
-    part: Part | None
+    part: VarianceTerm | None
 
     def scaled(self, factor: float) -> Gain:
         """The same, a share of it."""
@@ -120,11 +120,11 @@ def _by_run(line: Line, cell: Cell) -> Mapping[object, float]:
     return dict(zip(keys, cell.values, strict=True))
 
 
-def _over_runs(shared: Part | None, runs: int) -> Part | None:
+def _over_runs(shared: VarianceTerm | None, runs: int) -> VarianceTerm | None:
     return None if shared is None else (shared[0] / runs, shared[1])
 
 
-def _pool_part(fall: Cell, size: int, networks: int) -> Part | None:
+def _pool_part(fall: Cell, size: int, networks: int) -> VarianceTerm | None:
     """The bound above; orders tell no more of a variance than there are networks."""
     if fall.std is None or networks <= size:
         return None

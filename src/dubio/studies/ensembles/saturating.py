@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dubio.core.types import FloatArray
-from dubio.reporting.comparison import smallest_difference
 from dubio.statistics.ensemble_equivalent import equivalent
+from dubio.statistics.verdicts import smallest_difference
 from dubio.studies.ensembles.prefixes import SIZES
 from dubio.studies.ensembles.study import Line, Study
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dubio.reporting.advice import MANY, away_standings, home_standing
-from dubio.reporting.comparison import Verdict, told_apart
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, detection_name
 from dubio.reporting.results import Results
 from dubio.reporting.standing import Standing, compared, metric_words, standing, title_of, verdict_words
 from dubio.reporting.wording import counted
+from dubio.statistics.verdicts import Verdict, pair_verdict
 
 Outcome = Literal["supports", "contradicts", "undecided"]
 
@@ -165,7 +165,7 @@ def _two_networks(results: Results, one: TaskView, other: TaskView, split: str, 
     for method in sides[0].order:
         if method in sides[1].cells:
             cells = {"textcnn": sides[0].cells[method], "bert": sides[1].cells[method]}
-            verdict = told_apart(cells, results.better[metric], ("textcnn", "bert"))
+            verdict = pair_verdict(cells, results.better[metric], ("textcnn", "bert"))
             text = (
                 f"{one.name} → {split}, {title_of(results, method)}: {sides[0].told(method)} (TextCNN) against "
                 f"{sides[1].told(method)} (BERT); {verdict_words(verdict)}."

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from dubio.reporting.aggregate import Cell
-from dubio.reporting.comparison import Losses, against_best, paired_variance, told_apart
+from dubio.statistics.verdicts import Losses, against_best, pair_verdict, paired_variance
 
 
 def cell(*values: float) -> Cell:
@@ -17,8 +17,8 @@ def test_without_examples_it_is_welchs_test() -> None:
     for _ in range(50):
         a, b = rng.normal(0, 1, 5), rng.normal(1.5, 0.4, 4)
         verdicts = against_best({"a": cell(*a), "b": cell(*b)}, "lower")
-        told_apart = "behind" in {verdict.place for verdict in verdicts.values()}
-        assert told_apart == (stats.ttest_ind(a, b, equal_var=False).pvalue < 0.05)
+        pair_verdict = "behind" in {verdict.place for verdict in verdicts.values()}
+        assert pair_verdict == (stats.ttest_ind(a, b, equal_var=False).pvalue < 0.05)
 
 
 def test_with_one_run_each_it_is_the_paired_test_over_examples() -> None:
@@ -28,8 +28,8 @@ def test_with_one_run_each_it_is_the_paired_test_over_examples() -> None:
         b = a + rng.normal(shift, 0.8, 60)
         losses = {"a": Losses(a), "b": Losses(b)}
         verdicts = against_best({"a": cell(a.mean()), "b": cell(b.mean())}, "lower", losses)
-        told_apart = "behind" in {verdict.place for verdict in verdicts.values()}
-        assert told_apart == (stats.ttest_rel(a, b).pvalue < 0.05)
+        pair_verdict = "behind" in {verdict.place for verdict in verdicts.values()}
+        assert pair_verdict == (stats.ttest_rel(a, b).pvalue < 0.05)
 
 
 def test_groups_are_the_units_of_the_paired_variance() -> None:
@@ -46,9 +46,9 @@ def test_with_one_kin_it_is_students_test_with_the_pooled_variance() -> None:
     rng = np.random.default_rng(5)
     for _ in range(50):
         a, b = rng.normal(0, 1, 3), rng.normal(1.5, 1, 6)
-        verdicts = against_best({"a": cell(*a), "b": cell(*b)}, "lower", kin={"a": 1, "b": 1})
-        told_apart = "behind" in {verdict.place for verdict in verdicts.values()}
-        assert told_apart == (stats.ttest_ind(a, b, equal_var=True).pvalue < 0.05)
+        verdicts = against_best({"a": cell(*a), "b": cell(*b)}, "lower", variance_groups={"a": 1, "b": 1})
+        pair_verdict = "behind" in {verdict.place for verdict in verdicts.values()}
+        assert pair_verdict == (stats.ttest_ind(a, b, equal_var=True).pvalue < 0.05)
 
 
 def test_kin_is_an_analysis_of_variance_with_bonferroni() -> None:
@@ -57,7 +57,7 @@ def test_kin_is_an_analysis_of_variance_with_bonferroni() -> None:
     within = sum(((values - values.mean()) ** 2).sum() for values in groups.values()) / 12
     needed = stats.t.ppf(1 - 0.05 / 6 / 2, 12) * np.sqrt(within * 2 / 4)
     cells = {name: cell(*values) for name, values in groups.items()}
-    verdicts = against_best(cells, "lower", kin=dict.fromkeys(cells, 0))
+    verdicts = against_best(cells, "lower", variance_groups=dict.fromkeys(cells, 0))
     for verdict in verdicts.values():
         if verdict.place != "best":
             assert verdict.resolves == pytest.approx(needed)
@@ -98,10 +98,10 @@ def test_more_methods_ask_for_a_larger_difference() -> None:
 def test_a_part_of_the_methods_is_judged_as_strictly_as_all_of_them() -> None:
     cells = {"a": cell(0.1, 0.12, 0.11), "b": cell(0.15, 0.17, 0.16), "c": cell(0.25, 0.27, 0.3), "d": cell(0.5, 0.6)}
     kin = dict.fromkeys(cells, "alike")
-    part = against_best(cells, "lower", kin=kin, among=("b", "c"))
+    part = against_best(cells, "lower", variance_groups=kin, among=("b", "c"))
     assert (part["b"].place, set(part)) == ("best", {"b", "c"})
-    assert part["c"] == told_apart(cells, "lower", ("c", "b"), kin=kin)
-    alone = against_best({name: cells[name] for name in "bc"}, "lower", kin=kin)
+    assert part["c"] == pair_verdict(cells, "lower", ("c", "b"), variance_groups=kin)
+    alone = against_best({name: cells[name] for name in "bc"}, "lower", variance_groups=kin)
     assert part["c"].resolves != alone["c"].resolves
 
 
@@ -110,7 +110,7 @@ def test_false_alarms_stay_below_the_level() -> None:
     alarms = 0
     for _ in range(300):
         cells = {str(k): cell(*rng.normal(1, 0.1, 3)) for k in range(5)}
-        verdicts = against_best(cells, "lower", kin=dict.fromkeys(cells, "alike"))
+        verdicts = against_best(cells, "lower", variance_groups=dict.fromkeys(cells, "alike"))
         alarms += any(verdict.place == "behind" for verdict in verdicts.values())
     # The best of five is chosen after looking; the correction over all pairs has to make up for it.
     assert alarms / 300 < 0.06
