@@ -132,10 +132,10 @@ def test_an_entry_called_otherwise_shares_the_trainings_and_predicts_with_fewer_
 
 def test_what_an_entry_is_called_is_checked(fake_world, benchmark):
     table = {"name": "b", "methods": ["plain"], "task": [{"name": "toy", "network": "toy-net", "called": "a/b"}]}
-    with pytest.raises(UserError, match="'a/b'"):
+    with pytest.raises(UserError, match="a/b"):
         parse_benchmark(table)
     table["task"][0] |= {"called": "ab", "most_samples": 0}
-    with pytest.raises(UserError, match="most_samples must be at least 1"):
+    with pytest.raises(UserError, match=r"most_samples.*at least 1"):
         parse_benchmark(table)
     table["task"][0] |= {"most_samples": 3}
     assert parse_benchmark(table).tasks[0].labels == ("ab",)

@@ -179,10 +179,10 @@ def test_a_run_with_variants_is_whole_and_goes_on(table, world):
         (lambda t: t["preset"]["paper"]["where"][0].update(encodings={}), "Did you mean 'encoding'"),
         (lambda t: t["network"].update({"othr-net": {}}), "Did you mean 'other-net'"),
         (lambda t: t["network"]["other-net"].update(methods=["drop-slow"]), "drop-fast. is not used"),
-        (lambda t: t["variant"]["drop-slow"].pop("method"), "needs the key 'method'"),
-        (lambda t: t["task"][1].update(methods=[]), "must not be empty"),
+        (lambda t: t["variant"]["drop-slow"].pop("method"), "needs the field 'method'"),
+        (lambda t: t["task"][1].update(methods=[]), "not empty"),
         (lambda t: t["task"][1].update(method={"plian": {}}), "Did you mean 'plain'"),
-        (lambda t: t.update(thresholds="tuned"), "value of thresholds"),
+        (lambda t: t.update(thresholds="tuned"), "thresholds"),
         (lambda t: t.update(members=True), "whole number"),
     ],
 )

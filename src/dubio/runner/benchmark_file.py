@@ -63,44 +63,41 @@ Unknown keys are refused with the nearest known name.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal
 
-from dubio.core.errors import BadFile, UnknownName, UserError, one_of
+from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.core.specs import canonical
+from dubio.core.validate import DISTINCT, NonNegative, Positive, at_least, decode, entries, matching
 
 Table = Mapping[str, Any]
-Thresholds = Literal["half", "validation"]
-THRESHOLDS: tuple[Thresholds, ...] = ("half", "validation")
+Tables = Mapping[str, Table]
+Name = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}", "of letters, digits, '.', '_' and '-'")]
+Names = tuple[str, ...]
+Seeds = tuple[NonNegative, ...]
+Members = Annotated[int, at_least(2)]
+Tune = Mapping[str, Mapping[str, Annotated[tuple[Any, ...], entries(1)]]]
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
-"""Names of a benchmark, and of a task in its results."""
+TABLES = ("arguments", "network_arguments", "encoding", "training")
+METHOD_TABLES = ("method_arguments", "method_network")
 
-MERGED = ("network_arguments", "encoding", "training")
-PER_METHOD = ("method", "method_network")
 
-BENCHMARK_KEYS: dict[str, type] = {
-    "name": str, "description": str, "seeds": list, "methods": list, "members": int, "samples": int, "thresholds": str,
-    "method": dict, "variant": dict, "tune": dict, "network": dict, "task": list, "preset": dict,
-    "default_preset": str,
-}  # fmt: skip
-NETWORK_KEYS: dict[str, type] = {"methods": list, **dict.fromkeys((*MERGED, *PER_METHOD), dict)}
-TASK_KEYS: dict[str, type] = {
-    "name": str, "network": str, "called": str, "most_samples": int, "arguments": dict, **NETWORK_KEYS,
-}  # fmt: skip
-PRESET_KEYS: dict[str, type] = {
-    "description": str, "seeds": list, "members": int, "samples": int, "methods": list, "training": dict,
-    "method": dict, "tune": dict, "where": list,
-}  # fmt: skip
-WHERE_KEYS: dict[str, type] = {"task": list, "network": list, "arguments": dict, **NETWORK_KEYS}
+@dataclass(frozen=True)
+class _TaskTables:
+    """The tables of a task: in its own entry, in the defaults of its network, and in the conditions of a preset."""
 
-_TYPE_NAMES: dict[type, str] = {str: "a text", list: "a list", dict: "a table", int: "a whole number"}
+    arguments: Table = field(default_factory=dict)
+    network_arguments: Table = field(default_factory=dict)
+    encoding: Table = field(default_factory=dict)
+    training: Table = field(default_factory=dict)
+    methods: Names | None = None
+    method_arguments: Tables = field(default_factory=dict, metadata={"key": "method"})
+    method_network: Tables = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -127,16 +124,18 @@ class TaskEntry:
     network_arguments: Table = field(default_factory=dict)
     encoding: Table = field(default_factory=dict)
     training: Table = field(default_factory=dict)
-    methods: tuple[str, ...] | None = None
-    method_arguments: Mapping[str, Table] = field(default_factory=dict)
-    method_network: Mapping[str, Table] = field(default_factory=dict)
-    called: str = ""
-    most_samples: int | None = None
+    methods: Annotated[Names, entries(1), DISTINCT] | None = None
+    method_arguments: Tables = field(default_factory=dict, metadata={"key": "method"})
+    method_network: Tables = field(default_factory=dict)
+    called: Name = ""
+    most_samples: Positive | None = None
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Names by which a user can select the entry, such as ``amazon`` and ``amazon-books``."""
-        return _labels({"name": self.name, "arguments": self.arguments, "called": self.called})
+        """Names that select the entry: ``amazon`` and ``amazon-books`` for ``amazon`` with ``source = "books"``."""
+        if self.called:
+            return (self.called,)
+        return (self.name, *(f"{self.name}-{value}" for value in self.arguments.values() if isinstance(value, str)))
 
 
 @dataclass(frozen=True)
@@ -144,8 +143,36 @@ class Variant:
     """A registered method under another name, with other arguments."""
 
     method: str
-    arguments: Table = field(default_factory=dict)
+    arguments: Table = field(default_factory=dict, metadata={"extra": True})
     title: str = ""
+
+
+@dataclass(frozen=True)
+class _Condition(_TaskTables):
+    """Tables of a preset for some tasks and networks; None for all. An empty list of methods removes the entry."""
+
+    task: tuple[str, ...] | None = None
+    network: tuple[str, ...] | None = None
+
+    def matches(self, entry: TaskEntry) -> bool:
+        return (self.task is None or bool({*self.task} & {*entry.labels})) and (
+            self.network is None or entry.network in self.network
+        )
+
+
+@dataclass(frozen=True)
+class _Preset:
+    """A named overlay of a benchmark; None changes nothing."""
+
+    description: str = ""
+    seeds: Seeds | None = None
+    members: Members | None = None
+    samples: Positive | None = None
+    methods: Names | None = None
+    training: Table = field(default_factory=dict)
+    method_arguments: Tables = field(default_factory=dict, metadata={"key": "method"})
+    tune: Tune | None = None
+    where: tuple[_Condition, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -167,27 +194,27 @@ class Benchmark:
         preset: Name of the preset that was applied, or empty.
     """
 
-    name: str
-    tasks: tuple[TaskEntry, ...]
-    methods: tuple[str, ...]
-    seeds: tuple[int, ...] = (0,)
-    method_arguments: Mapping[str, Table] = field(default_factory=dict)
-    tune: Mapping[str, Mapping[str, tuple[Any, ...]]] = field(default_factory=dict)
+    name: Name
+    tasks: tuple[TaskEntry, ...] = field(metadata={"key": "task"})
+    methods: Names
+    seeds: Seeds = (0,)
+    method_arguments: Tables = field(default_factory=dict, metadata={"key": "method"})
+    tune: Tune = field(default_factory=dict)
     description: str = ""
-    variants: Mapping[str, Variant] = field(default_factory=dict)
-    members: int | None = None
-    samples: int | None = None
-    thresholds: Thresholds = "half"
+    variants: Mapping[str, Variant] = field(default_factory=dict, metadata={"key": "variant"})
+    members: Members | None = None
+    samples: Positive | None = None
+    thresholds: Literal["half", "validation"] = "half"
     preset: str = ""
 
     def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
-            raise UserError(f"name of the benchmark: use letters, digits, '.', '_' and '-'; given {self.name!r}.")
         for key, values in (("task", self.tasks), ("methods", self.methods), ("seeds", self.seeds)):
             if not values:
                 raise UserError(f"benchmark {self.name!r}: {key} must not be empty.")
-        _check_unique("methods", self.methods)
-        _check_unique("seeds", self.seeds)
+        for key, names in (("methods", self.methods), ("seeds", self.seeds)):
+            for index, name in enumerate(names):
+                if name in names[:index]:
+                    raise UserError(f"benchmark {self.name!r}: {key} has {name!r} twice.")
         used = set(self.all_methods)
         with_bases = used | {self.base(name) for name in used}
         _check_names("method in [method]", self.method_arguments, with_bases)
@@ -230,6 +257,17 @@ class Benchmark:
                 if not task[key]:
                     del task[key]
         return document
+
+
+@dataclass(frozen=True)
+class _File:
+    """The tables of a file: tasks, defaults of networks, presets, and the other fields of the benchmark."""
+
+    task: Annotated[tuple[TaskEntry, ...], entries(1)]
+    benchmark: Table = field(metadata={"extra": True})
+    network: Mapping[str, _TaskTables] = field(default_factory=dict)
+    preset: Mapping[str, _Preset] = field(default_factory=dict)
+    default_preset: str = ""
 
 
 def benchmark_files() -> dict[str, Traversable]:
@@ -280,262 +318,122 @@ def parse_benchmark(table: Table, preset: str | None = None, methods: Sequence[s
     Raises:
         UserError: For an unknown or missing key, or a value of the wrong type.
     """
-    _check_table("benchmark", table, BENCHMARK_KEYS, required=("name", "methods", "task"))
     try:
         canonical(table)
     except (TypeError, ValueError) as error:
         raise UserError(f"values must be numbers, texts, true or false, lists or tables: {error}.") from error
-    expanded = _one_entry_per_network(table)
-    plain = _benchmark(expanded)
-    _check_presets(expanded)
-    chosen = _chosen_preset(expanded, preset)
-    return _benchmark(_with_preset(expanded, expanded["preset"][chosen], methods), chosen) if chosen else plain
-
-
-def _benchmark(table: Table, preset: str = "") -> Benchmark:
-    return Benchmark(
-        name=table["name"],
-        tasks=tuple(_task_entry(entry) for entry in table["task"]),
-        methods=_names("methods", table["methods"]),
-        seeds=_seeds(table.get("seeds", [0])),
-        method_arguments=_tables("method", table.get("method", {})),
-        tune={
-            name: {key: _choices(name, key, values) for key, values in lists.items()}
-            for name, lists in _tables("tune", table.get("tune", {})).items()
-        },
-        description=table.get("description", ""),
-        variants={name: _variant(name, entry) for name, entry in table.get("variant", {}).items()},
-        members=_at_least("benchmark", table, "members", 2),
-        samples=_at_least("benchmark", table, "samples", 1),
-        thresholds=cast(Thresholds, one_of("thresholds", table.get("thresholds", "half"), THRESHOLDS)),
-        preset=preset,
-    )
-
-
-def _task_entry(entry: Any) -> TaskEntry:
-    _check_table("[[task]]", entry, TASK_KEYS, required=("name", "network"))
-    methods = None if "methods" not in entry else _names(f"methods of task {entry['name']}", entry["methods"])
-    if methods == ():
-        raise UserError(f"task {entry['name']}: methods must not be empty; omit it to use the benchmark's.")
-    _at_least(f"task {entry['name']}", entry, "most_samples", 1)
-    if "called" in entry and not NAME.fullmatch(entry["called"]):
-        raise UserError(f"called: use letters, digits, '.', '_' and '-'; given {entry['called']!r}.")
-    return TaskEntry(
-        **{key: value for key, value in entry.items() if key not in ("methods", *PER_METHOD)},
-        methods=methods,
-        method_arguments=_tables("task.method", entry.get("method", {})),
-        method_network=_tables("task.method_network", entry.get("method_network", {})),
-    )
-
-
-def _variant(name: str, entry: Any) -> Variant:
-    where = f"[variant.{name}]"
-    if not isinstance(entry, dict):
-        raise UserError(f"{where} must be a table; given {entry!r}.")
-    header = {key: value for key, value in entry.items() if key in ("method", "title")}
-    _check_table(where, header, {"method": str, "title": str}, required=("method",))
-    arguments = {key: value for key, value in entry.items() if key not in header}
-    return Variant(header["method"], arguments, header.get("title", ""))
-
-
-def _labels(entry: Table) -> tuple[str, ...]:
-    """Return the names of an entry: ``amazon`` with ``source = "books"`` is ``amazon`` and ``amazon-books``."""
-    if entry.get("called"):
-        return (entry["called"],)
-    name, arguments = entry["name"], entry.get("arguments", {})
-    return (name, *(f"{name}-{value}" for value in arguments.values() if isinstance(value, str)))
-
-
-# Networks: tables of [network.NAME] are defaults of every task with that network.
+    file = decode(_File, _one_entry_per_network(table))
+    benchmark = decode(Benchmark, {**file.benchmark, "task": _with_network_defaults(file.task, file.network)})
+    for name, overlay in file.preset.items():
+        _check_preset(benchmark, name, overlay)
+    chosen = _chosen_preset(benchmark.name, file, preset)
+    return _with_preset(benchmark, chosen, file.preset[chosen], methods) if chosen else benchmark
 
 
 def _one_entry_per_network(table: Table) -> dict[str, Any]:
-    """Return the table with one entry per task and network, [network.NAME] merged into the entries."""
-    entries: list[Any] = []
-    for entry in table["task"]:
+    tasks = table.get("task")
+    if not isinstance(tasks, list):
+        return dict(table)  # refused when it is decoded
+    split: list[Any] = []
+    for entry in tasks:
         several = isinstance(entry, dict) and isinstance(entry.get("network"), list)
-        entries += [{**entry, "network": name} for name in entry["network"]] if several else [entry]
-    defaults = table.get("network", {})
-    networks = {entry["network"] for entry in entries if isinstance(entry, dict) and "network" in entry}
-    for name, default in defaults.items():
-        _check_table(f"[network.{name}]", default, NETWORK_KEYS)
-        _check_names(f"network in [network.{name}]", [name], networks)
-    others = {key: value for key, value in table.items() if key != "network"}
-    return {**others, "task": [_with_network_defaults(entry, defaults) for entry in entries]}
+        split += [{**entry, "network": name} for name in entry["network"]] if several else [entry]
+    return {**table, "task": split}
 
 
-def _with_network_defaults(entry: Any, defaults: Table) -> Any:
-    if not isinstance(entry, dict) or not isinstance(entry.get("network"), str):
-        return entry  # refused by _task_entry, with the reason
-    default = defaults.get(entry["network"], {})
-    merged = {**default, **entry}
-    for key in (*MERGED, *PER_METHOD):
-        if key in default and key in entry:
-            if not isinstance(entry[key], dict):
-                raise UserError(f"[[task]]: {key} must be a table; given {entry[key]!r}.")
-            merged[key] = {**default[key], **entry[key]}
+def _with_network_defaults(tasks: Sequence[TaskEntry], defaults: Mapping[str, _TaskTables]) -> list[TaskEntry]:
+    """Return the entries with ``[network.NAME]`` as defaults of every task with that network."""
+    _check_names("network in [network]", defaults, {entry.network for entry in tasks})
+    merged = []
+    for entry in tasks:
+        default = defaults.get(entry.network, _TaskTables())
+        changes: dict[str, Any] = {
+            key: {**getattr(default, key), **getattr(entry, key)} for key in (*TABLES, *METHOD_TABLES)
+        }
+        merged.append(replace(entry, **changes, methods=default.methods if entry.methods is None else entry.methods))
     return merged
 
 
-# Presets.
-
-
-def _chosen_preset(table: Table, requested: str | None) -> str:
+def _chosen_preset(benchmark: str, file: _File, requested: str | None) -> str:
     """Return the name of the preset to apply; empty for none."""
-    presets, default = table.get("preset", {}), table.get("default_preset", "")
-    if default:
-        _check_names("preset in default_preset", [default], presets)
+    if file.default_preset:
+        _check_names("preset in default_preset", [file.default_preset], file.preset)
     if requested is None:
-        return str(default)
-    if not presets:
-        raise UserError(f"benchmark {table.get('name')!r} has no presets; omit --preset {requested}.")
-    _check_names(f"preset of benchmark {table.get('name')}", [requested], presets)
+        return file.default_preset
+    if not file.preset:
+        raise UserError(f"benchmark {benchmark!r} has no presets; omit --preset {requested}.")
+    _check_names(f"preset of benchmark {benchmark}", [requested], file.preset)
     return requested
 
 
-def _check_presets(table: Table) -> None:
-    entries = table["task"]
-    allowed = {
-        "task": {label for entry in entries for label in _labels(entry)},
-        "network": {entry["network"] for entry in entries},
-    }
-    variants = table.get("variant", {})
-    bases = {variant.get("method", "") for variant in variants.values() if isinstance(variant, dict)}
-    methods = {*_used_methods(table), *variants, *bases}
-    for name, preset in table.get("preset", {}).items():
-        _check_table(f"[preset.{name}]", preset, PRESET_KEYS)
-        new = {*preset.get("methods", ())}
-        _check_names(f"method in [preset.{name}]", preset.get("method", {}), methods | new)
-        for condition in preset.get("where", ()):
-            where = f"[[preset.{name}.where]]"
-            _check_table(where, condition, WHERE_KEYS)
-            for key in PER_METHOD:
-                new = {*condition.get("methods", ())}
-                _check_names(f"{key} in {where}", condition.get(key, {}), methods | new)
-            for key, names in allowed.items():
-                _check_names(f"{key} in {where}", condition.get(key, ()), names)
+def _check_preset(benchmark: Benchmark, name: str, preset: _Preset) -> None:
+    labels = {label for entry in benchmark.tasks for label in entry.labels}
+    networks = {entry.network for entry in benchmark.tasks}
+    methods = {*benchmark.all_methods, *benchmark.variants, *map(benchmark.base, benchmark.variants)}
+    _check_names(f"method in [preset.{name}]", preset.method_arguments, {*methods, *(preset.methods or ())})
+    for condition in preset.where:
+        where = f"[[preset.{name}.where]]"
+        for tables in (condition.method_arguments, condition.method_network):
+            _check_names(f"method in {where}", tables, {*methods, *(condition.methods or ())})
+        _check_names(f"task in {where}", condition.task or (), labels)
+        _check_names(f"network in {where}", condition.network or (), networks)
 
 
-def _with_preset(table: Table, preset: Table, requested: Iterable[str]) -> dict[str, Any]:
-    """Return the table with a preset applied; methods the user requests are kept even if the preset omits them."""
-    merged = {key: value for key, value in table.items() if key not in ("preset", "default_preset")}
-    merged |= {key: preset[key] for key in ("seeds", "members", "samples", "methods", "tune") if key in preset}
-    merged["method"] = _merge_tables(merged.get("method", {}), preset.get("method", {}))
-    entries = [_entry_with_preset(entry, preset) for entry in merged["task"]]
-    merged["task"] = [entry for entry in entries if entry.get("methods") != []]
-    if not merged["task"]:
+def _with_preset(benchmark: Benchmark, name: str, preset: _Preset, requested: Iterable[str]) -> Benchmark:
+    """Return the benchmark with a preset applied.
+
+    Methods that the user requests are kept even if the preset leaves them out; tables of others that no entry runs any
+    more are dropped.
+    """
+    layered = (_entry_with_preset(entry, preset) for entry in benchmark.tasks)
+    tasks = [entry for entry in layered if entry.methods != ()]
+    if not tasks:
         raise UserError("the preset removes every task.")
-    used, available = _used_methods(merged), {*_used_methods(table), *table.get("variant", {})}
-    extra = [name for name in dict.fromkeys(requested) if name in available and name not in used]
-    merged["methods"] = [*merged["methods"], *extra]
-    return _without_unused_methods(merged)
+    methods = benchmark.methods if preset.methods is None else preset.methods
+    used = {*methods, *(name for entry in tasks for name in entry.methods or ())}
+    available = {*benchmark.all_methods, *benchmark.variants}
+    methods += tuple(name for name in dict.fromkeys(requested) if name in available and name not in used)
+    used.update(methods)
+    variants = _only(benchmark.variants, used)
+    used.update(variant.method for variant in variants.values())
+    numbers = {key: getattr(preset, key) for key in ("seeds", "members", "samples")}
+    return replace(
+        benchmark,
+        tasks=tuple(
+            replace(
+                entry,
+                method_arguments=_only(entry.method_arguments, used),
+                method_network=_only(entry.method_network, used),
+            )
+            for entry in tasks
+        ),
+        methods=methods,
+        method_arguments=_only(_merged(benchmark.method_arguments, preset.method_arguments), used),
+        tune=_only(benchmark.tune if preset.tune is None else preset.tune, used),
+        variants=variants,
+        preset=name,
+        **{key: number for key, number in numbers.items() if number is not None},
+    )
 
 
-def _entry_with_preset(entry: Table, preset: Table) -> dict[str, Any]:
-    merged = dict(entry)
-    labels = set(_labels(entry))
-    matching = [
-        condition
-        for condition in preset.get("where", ())
-        if ("task" not in condition or labels & {*condition["task"]})
-        and entry["network"] in condition.get("network", [entry["network"]])
-    ]
-    for layer in ({"training": preset.get("training", {})}, *matching):
-        for key in ("arguments", *MERGED):
-            if layer.get(key):
-                merged[key] = {**merged.get(key, {}), **layer[key]}
-        if "methods" in layer:
-            merged["methods"] = layer["methods"]
-        for key in PER_METHOD:
-            if key in layer:
-                merged[key] = _merge_tables(merged.get(key, {}), layer[key])
-    return merged
+def _entry_with_preset(entry: TaskEntry, preset: _Preset) -> TaskEntry:
+    conditions = (condition for condition in preset.where if condition.matches(entry))
+    for layer in (_TaskTables(training=preset.training), *conditions):
+        changes: dict[str, Any] = {key: {**getattr(entry, key), **getattr(layer, key)} for key in TABLES}
+        changes |= {key: _merged(getattr(entry, key), getattr(layer, key)) for key in METHOD_TABLES}
+        entry = replace(entry, **changes, methods=entry.methods if layer.methods is None else layer.methods)
+    return entry
 
 
-def _merge_tables(below: Mapping[str, Table], above: Mapping[str, Table]) -> dict[str, Table]:
+def _merged(below: Tables, above: Tables) -> Tables:
     return {name: {**below.get(name, {}), **above.get(name, {})} for name in dict.fromkeys((*below, *above))}
 
 
-def _used_methods(table: Table) -> set[str]:
-    return set(table["methods"]).union(*(entry.get("methods", ()) for entry in table["task"]))
-
-
-def _without_unused_methods(table: dict[str, Any]) -> dict[str, Any]:
-    """Drop the tables of methods that no entry runs any more."""
-    used = _used_methods(table)
-    variants = {name: variant for name, variant in table.get("variant", {}).items() if name in used}
-    used |= {variant["method"] for variant in variants.values() if "method" in variant}
-
-    def only_used(tables: Table) -> dict[str, Any]:
-        return {name: value for name, value in tables.items() if name in used}
-
-    entries = [
-        {**entry, **{key: only_used(entry[key]) for key in PER_METHOD if key in entry}} for entry in table["task"]
-    ]
-    tables = {key: only_used(table.get(key, {})) for key in ("method", "tune")}
-    return {**table, **tables, "variant": variants, "task": entries}
-
-
-# Checks of single values.
-
-
-def _check_table(where: str, table: Any, types: Mapping[str, type], required: Iterable[str] = ()) -> None:
-    if not isinstance(table, dict):
-        raise UserError(f"{where} must be a table; given {table!r}.")
-    for key, value in table.items():
-        if key not in types:
-            raise UnknownName(f"key in {where}", key, types)
-        if not isinstance(value, types[key]) or (types[key] is int and isinstance(value, bool)):
-            raise UserError(f"{where}: {key} must be {_TYPE_NAMES[types[key]]}; given {value!r}.")
-    for key in required:
-        if key not in table:
-            raise UserError(f"{where} needs the key {key!r}.")
+def _only(tables: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: table for name, table in tables.items() if name in names}
 
 
 def _check_names(where: str, names: Iterable[str], allowed: Iterable[str]) -> None:
     for name in names:
         if name not in allowed:
             raise UnknownName(where, name, allowed)
-
-
-def _check_unique(where: str, values: Sequence[Any]) -> None:
-    for index, value in enumerate(values):
-        if value in values[:index]:
-            raise UserError(f"{where}: {value!r} is named twice.")
-
-
-def _tables(where: str, tables: Table) -> dict[str, Table]:
-    for name, table in tables.items():
-        if not isinstance(table, dict):
-            raise UserError(f"[{where}.{name}] must be a table; given {table!r}.")
-    return dict(tables)
-
-
-def _names(where: str, values: Iterable[Any]) -> tuple[str, ...]:
-    names = tuple(values)
-    for value in names:
-        if not isinstance(value, str):
-            raise UserError(f"{where}: every entry must be a name; given {value!r}.")
-    _check_unique(where, names)
-    return names
-
-
-def _seeds(values: Iterable[Any]) -> tuple[int, ...]:
-    seeds = tuple(values)
-    for value in seeds:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise UserError(f"seeds: every entry must be a whole number, zero or more; given {value!r}.")
-    return seeds
-
-
-def _choices(method: str, key: str, values: Any) -> tuple[Any, ...]:
-    if not isinstance(values, list) or not values:
-        raise UserError(f"[tune.{method}] {key} must be a list of values to try; given {values!r}.")
-    return tuple(values)
-
-
-def _at_least(where: str, table: Table, key: str, least: int) -> int | None:
-    value: int | None = table.get(key)
-    if value is not None and value < least:
-        raise UserError(f"{where}: {key} must be at least {least}; given {value}.")
-    return value
