@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     # The one list of public names: type checkers and editors read it, and _home parses it at run time.
+    from dubio.calibration.recalibration import Recalibration as Recalibration
+    from dubio.calibration.recalibration import apply_recalibration as apply_recalibration
     from dubio.core.errors import BadFile as BadFile
     from dubio.core.errors import DubioError as DubioError
     from dubio.core.errors import MissingExtra as MissingExtra
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from dubio.core.types import Task as Task
     from dubio.estimators import benchmark as benchmark
     from dubio.evaluation import Evaluation as Evaluation
+    from dubio.evaluation import calibrate as calibrate
     from dubio.evaluation import evaluate as evaluate
     from dubio.formats import read_predictions as read_predictions
     from dubio.formats import write_predictions as write_predictions

@@ -8,7 +8,7 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line; whoever interrupts it while it is still being loaded sees no traceback."""
+    """Run the command line; an interrupt while it is being loaded shows no traceback."""
     try:
         from dubio.cli.app import main as run
     except KeyboardInterrupt:

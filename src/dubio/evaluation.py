@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dubio.calibration.recalibration import Recalibration, RecalibrationMethod, fit_recalibration
 from dubio.core import passes as blocks
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, join
@@ -270,3 +271,29 @@ def _score_part(
         for name, value in found.values.items()
     }
     return scores, found.reasons
+
+
+def calibrate(
+    validation: Any,
+    labels: Any = None,
+    *,
+    method: RecalibrationMethod = "temperature",
+    values: Values | None = None,
+    target: Target | None = None,
+) -> Recalibration:
+    """Fit a recalibration to validation predictions from any framework.
+
+    Apply it to other predictions of the same system with :func:`dubio.apply_recalibration`.
+
+    Args:
+        validation: Labelled predictions that are not used for scoring, in any form that :func:`evaluate` accepts.
+        labels: As for :func:`evaluate`.
+        method: ``"temperature"``, ``"vector"`` (a weight and a bias per class) or ``"isotonic"`` (a monotone map per
+            class).
+        values: As for :func:`evaluate`.
+        target: Likewise.
+
+    Raises:
+        UserError: When the input cannot be predictions, or has no labels.
+    """
+    return fit_recalibration(_as_predictions(validation, labels, values, target, TOLERANCE, {}), method)

@@ -58,7 +58,7 @@ def test_a_failing_plugin(tmp_path: Path) -> None:
     assert "  ✗ its value is a number" in done.stdout
     assert "multiclass predictions it is NaN" in done.stdout
     assert "→ Give a number" in done.stdout
-    assert "more rules were not looked at" in done.stdout
+    assert "more rules were not checked" in done.stdout
 
 
 def test_a_plugin_that_leaves_is_refused_like_one_that_fails(tmp_path: Path) -> None:

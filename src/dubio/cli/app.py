@@ -1,6 +1,6 @@
 """The command ``dubio``: assembles the commands and turns errors into messages and exit codes.
 
-Exit codes: 0 fine, 1 some runs failed, 2 the user's mistake, 130 interrupted.
+Exit codes: 0 success, 1 some runs failed, 2 a user error, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ app.add_typer(data.app, name="data")
 app.add_typer(store.app, name="store")
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"dubio {__version__}")
         raise typer.Exit
 
@@ -62,14 +62,14 @@ def _top(
 
 
 def main() -> None:
-    """Run the command line; never shows a traceback for what is not a bug."""
+    """Run the command line; only a bug shows a traceback."""
     try:
         app()
     except DubioError as error:
         say(f"dubio: {error}")
         sys.exit(error.exit_code)
     except OSError as error:
-        # A file that cannot be read or written is the user's to mend; naming it is all there is to say.
+        # A file that cannot be read or written is for the user to correct; the message names it.
         say(f"dubio: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         sys.exit(UserError.exit_code)
     finally:

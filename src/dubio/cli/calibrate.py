@@ -1,4 +1,4 @@
-"""``dubio calibrate``: fit a recalibration on a validation file and apply it to new predictions."""
+"""``dubio calibrate``: fit a recalibration on validation predictions and apply it to new ones."""
 
 from __future__ import annotations
 
@@ -7,62 +7,60 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from dubio.cli.options import JsonOption, LabelsOption, TargetOption, ValuesOption
 from dubio.cli.output import print_json, say
 from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
 
-app = typer.Typer(help="Fit a recalibration on a validation file; apply it to new predictions.", no_args_is_help=True)
+app = typer.Typer(help="Fit a recalibration on validation predictions; apply it to new ones.", no_args_is_help=True)
 
-Given = Annotated[
-    Literal["probs", "log_probs", "logits"] | None,
-    typer.Option("--values", help="What the numbers are, where their names do not say it."),
-]
-Labels = Annotated[Path | None, typer.Option(help="A file of labels, where the predictions have none.")]
-Predicted = Annotated[Literal["multiclass", "multilabel", "ordinal"] | None, typer.Option(help="What is predicted.")]
+LOWEST, HIGHEST = 0.01, 100.0
+"""The range of temperatures."""
 
 
 @app.command("fit")
 def fit(
-    validation: Annotated[Path, typer.Argument(help="A file of labelled predictions that scoring will not see.")],
+    validation: Annotated[Path, typer.Argument(help="Labelled predictions that are not used for scoring.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the recalibration, as JSON.")],
     method: Annotated[
         Literal["temperature", "vector", "isotonic"],
-        typer.Option(help="One temperature; a weight and a bias a class; or a monotone map a class."),
+        typer.Option(help="One temperature; a weight and a bias per class; or a monotone map per class."),
     ] = "temperature",
-    values: Given = None,
-    labels: Labels = None,
-    target: Predicted = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    values: ValuesOption = None,
+    labels: LabelsOption = None,
+    target: TargetOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Fit a recalibration on a validation file and write it as JSON."""
-    from dubio.calibration.recalibration import fit_recalibration, recalibration_to_json, write_recalibration
-    from dubio.formats import read_predictions
+    """Fit a recalibration on validation predictions and write it as JSON."""
+    from dubio.calibration.recalibration import recalibration_to_json, write_recalibration
+    from dubio.evaluation import calibrate
 
-    found = fit_recalibration(read_predictions(validation, values=values, labels=labels, target=target), method)
-    write_recalibration(output, found)
+    fitted = calibrate(validation, labels, method=method, values=values, target=target)
+    write_recalibration(output, fitted)
     if json:
-        print_json(recalibration_to_json(found))
+        print_json(recalibration_to_json(fitted))
         return
-    told = f"temperature {found.parameters:.4g}" if isinstance(found.parameters, float) else method
-    typer.echo(f"{told}, fitted on {found.rows} rows: nll {found.nll_before:.4f} → {found.nll_after:.4f} on those rows")
-    if isinstance(found.parameters, float) and (found.parameters <= 0.01 or found.parameters >= 100.0):
-        say("caution: the temperature lies at an end of the allowed range (0.01 to 100); "
+    name = f"temperature {fitted.parameters:.4g}" if isinstance(fitted.parameters, float) else method
+    change = f"nll {fitted.nll_before:.4f} → {fitted.nll_after:.4f}"
+    typer.echo(f"{name}, fitted on {fitted.rows} rows: {change} on those rows")
+    if isinstance(fitted.parameters, float) and not LOWEST < fitted.parameters < HIGHEST:
+        say(f"caution: the temperature lies at an end of the allowed range ({LOWEST:g} to {HIGHEST:g}); "
             "these rows have no optimum inside it.")  # fmt: skip
     say(f"written: {output}")
 
 
 @app.command("apply")
 def apply(
-    recalibration: Annotated[Path, typer.Argument(help="What dubio calibrate fit wrote.")],
+    recalibration: Annotated[Path, typer.Argument(help="A recalibration written by dubio calibrate fit.")],
     predictions: Annotated[Path, typer.Argument(help="A file of predictions, with or without labels.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where to write: .npz with probs, or dubio's own .safetensors.")
     ],
-    values: Given = None,
-    labels: Labels = None,
-    target: Predicted = None,
+    values: ValuesOption = None,
+    labels: LabelsOption = None,
+    target: TargetOption = None,
 ) -> None:
     """Apply a recalibration to new predictions and write them."""
     from dubio.calibration.recalibration import apply_recalibration, fitted_on, read_recalibration
@@ -70,20 +68,20 @@ def apply(
 
     if output.suffix.lower() not in (".npz", ".safetensors"):
         raise UserError(f"--output must end in .npz or .safetensors; given {str(output)!r}.")
-    found = read_recalibration(recalibration)
-    given = read_predictions(predictions, values=values, labels=labels, target=target)
-    if fitted_on(found, given):
-        say("caution: it was fitted on these very predictions; scores of what is written will be too good.")
-    made = apply_recalibration(found, given)
+    fitted = read_recalibration(recalibration)
+    new = read_predictions(predictions, values=values, labels=labels, target=target)
+    if fitted_on(fitted, new):
+        say("caution: it was fitted on these predictions; scores of the output will be too good.")
+    recalibrated = apply_recalibration(fitted, new)
     if output.suffix.lower() == ".safetensors":
-        write_predictions(output, made)
+        write_predictions(output, recalibrated)
     else:
-        _write_npz(output, made)
+        _write_npz(output, recalibrated)
     say(f"written: {output}")
 
 
 def _write_npz(path: Path, predictions: Predictions) -> None:
-    """Pooled probabilities and everything beside them that a row has."""
+    """Write the pooled probabilities and the other columns of the rows."""
     import numpy as np
 
     columns = {name: getattr(predictions, name) for name in ("ids", "group", "ood")}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dubio.cli.options import named_files
 from dubio.cli.output import print_json, say
 from dubio.core.errors import MissingExtra, UserError
 
@@ -47,7 +48,6 @@ def dee(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Say how many independently trained networks a method with 1, 2, … samples is worth, with bounds."""
-    from dubio.cli.evaluate import named_systems
     from dubio.formats import align, read_predictions
     from dubio.statistics.ensemble_equivalent import equivalent_curve, growth_curve
 
@@ -62,7 +62,7 @@ def dee(
         raise UserError("--run and --task speak of a store; give --store too.")
     if not methods or ensemble is None:
         raise UserError("give files of predictions and --ensemble FILE, or --store STORE.")
-    named = {ENSEMBLE: str(ensemble), **named_systems(methods)}
+    named = {ENSEMBLE: str(ensemble), **named_files(methods)}
     read = {name: read_predictions(path, values=values, labels=labels, target=target) for name, path in named.items()}
     systems = align(read)
     members = _members(systems.pop(ENSEMBLE))

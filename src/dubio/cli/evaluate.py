@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dubio.cli.options import named_files
 from dubio.cli.output import print_json, say
 from dubio.core.errors import UnknownName, UserError
 
@@ -68,7 +69,7 @@ def evaluate(
     load_entry_points()
     for file in plugin or ():
         load_plugin(file)
-    named = named_systems(systems)
+    named = named_files(systems)
     strange = _strange(ood or [], named)
 
     def read(path: str, own_labels: Path | None) -> Any:
@@ -173,21 +174,6 @@ def _recalibrate(systems: dict[str, Predictions], given: list[str]) -> list[str]
         systems[name] = apply_recalibration(found, systems[name])
         remarks.append(f"{name}: recalibrated with {path} ({found.method}).")
     return remarks
-
-
-def named_systems(systems: list[str]) -> dict[str, str]:
-    """Name to path, in the order given."""
-    named: dict[str, str] = {}
-    for text in systems:
-        name, equals, path = text.partition("=")
-        if not equals or Path(text).exists():
-            name, path = Path(text).stem, text
-        if not name or not path:
-            raise UserError(f"system {text!r} must be PATH or NAME=PATH.")
-        if name in named:
-            raise UserError(f"two systems are called {name!r}; name them with NAME=PATH.")
-        named[name] = path
-    return named
 
 
 def _strange(given: list[str], systems: dict[str, str]) -> dict[str, list[str]]:

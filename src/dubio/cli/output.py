@@ -1,4 +1,4 @@
-"""How commands speak: results to standard output, everything else to standard error."""
+"""How commands print: results to standard output, messages to standard error."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import typer
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document to standard output; what is not a number is null, never NaN."""
+    """Print one JSON document to standard output; a number that is not finite is null, never NaN."""
     typer.echo(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def say(message: str) -> None:
-    """Print a message for a person to standard error."""
+    """Print a message to standard error."""
     typer.echo(message, err=True)
 
 

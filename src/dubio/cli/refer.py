@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dubio.cli.options import JsonOption, LabelsOption, TargetOption, ToleranceOption, ValuesOption
 from dubio.cli.output import print_json, say
 from dubio.core.errors import BadFile, UserError
 
@@ -16,16 +17,9 @@ if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
     from dubio.referral import Applied, Policy
 
-app = typer.Typer(help="Decide which predictions to keep and which to refer to an expert.", no_args_is_help=True)
+app = typer.Typer(help="Decide which predictions to retain and which to refer to an expert.", no_args_is_help=True)
 
-ValuesOption = Annotated[
-    Literal["probs", "log_probs", "logits"] | None,
-    typer.Option(help="What the numbers are, where their names do not say it."),
-]
-LabelsOption = Annotated[Path | None, typer.Option(help="A file of labels, where the predictions have none.")]
-ToleranceOption = Annotated[float, typer.Option(help="How far from one a row of probabilities may sum.")]
-SeedOption = Annotated[int, typer.Option(min=0, help="Seed of what is drawn: parts of groups, a row of each.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+SeedOption = Annotated[int, typer.Option(min=0, help="Seed of random draws: parts of groups, one row of each group.")]
 
 
 @app.command("fit")
@@ -33,13 +27,13 @@ def fit(
     predictions: Annotated[Path, typer.Argument(help="Predictions on a calibration split.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Write the policy here, as JSON.")],
     max_risk: Annotated[
-        float | None, typer.Option(help="Keep as much as possible with an error among the kept below this.")
+        float | None, typer.Option(help="Retain as much as possible with an error of the retained below this.")
     ] = None,
-    capacity: Annotated[float | None, typer.Option(help="Refer this share of rows at most, on average.")] = None,
+    capacity: Annotated[float | None, typer.Option(help="Refer at most this share of rows, on average.")] = None,
     sensitivity: Annotated[
-        float | None, typer.Option(help="Two classes: keep as much as possible with a sensitivity above this.")
+        float | None, typer.Option(help="Two classes: retain as much as possible with a sensitivity above this.")
     ] = None,
-    specificity: Annotated[float | None, typer.Option(help="The same of specificity; both may be given.")] = None,
+    specificity: Annotated[float | None, typer.Option(help="The same for specificity; both may be given.")] = None,
     positive: Annotated[str, typer.Option(help="Number or name of the positive class, for screening.")] = "1",
     confidence: Annotated[float, typer.Option(help="Probability with which the guarantee holds.")] = 0.95,
     quantity: Annotated[str, typer.Option(help="The uncertainty to refer by.")] = "confidence",
@@ -48,33 +42,31 @@ def fit(
     ] = False,
     values: ValuesOption = None,
     labels: LabelsOption = None,
-    target: Annotated[
-        Literal["multiclass", "multilabel", "ordinal"] | None, typer.Option(help="What is predicted.")
-    ] = None,
+    target: TargetOption = None,
     tolerance: ToleranceOption = 1e-3,
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Fit a referral policy: a bounded error among the kept, a capacity, or sensitivity and specificity."""
+    """Fit a referral policy: a bounded error of the retained, a capacity, or sensitivity and specificity."""
     from dubio import referral
     from dubio.formats import read_predictions
 
     screening = specificity if sensitivity is None else sensitivity
     goals = {"--max-risk": max_risk, "--capacity": capacity, "--sensitivity/--specificity": screening}
-    given = [name for name, goal in goals.items() if goal is not None]
-    if len(given) != 1:
-        raise UserError(f"give one goal: {', '.join(goals)}; given {', '.join(given) or 'none'}.")
-    found = read_predictions(predictions, values=values, labels=labels, target=target, tolerance=tolerance)
+    stated = [name for name, goal in goals.items() if goal is not None]
+    if len(stated) != 1:
+        raise UserError(f"give one goal: {', '.join(goals)}; given {', '.join(stated) or 'none'}.")
+    calibration = read_predictions(predictions, values=values, labels=labels, target=target, tolerance=tolerance)
     common: dict[str, Any] = {
         "confidence": confidence, "quantity": quantity, "seed": seed, "allow_selected": force,
     }  # fmt: skip
     if max_risk is not None:
-        policy = _risk_policy(found, max_risk, common)
+        policy = _risk_policy(calibration, max_risk, common)
     elif capacity is not None:
-        policy = referral.fit_capacity_policy(found, capacity=capacity, **common)
+        policy = referral.fit_capacity_policy(calibration, capacity=capacity, **common)
     else:
         policy = referral.fit_screening_policy(
-            found, sensitivity=sensitivity, specificity=specificity, positive=positive, **common
+            calibration, sensitivity=sensitivity, specificity=specificity, positive=positive, **common
         )
     _write(output, policy.to_json())
     if json:
@@ -88,7 +80,7 @@ def fit(
 @app.command("apply")
 def apply(
     policy: Annotated[Path, typer.Argument(help="A policy written by dubio refer fit.")],
-    predictions: Annotated[Path, typer.Argument(help="New predictions of the same system; labels are not needed.")],
+    predictions: Annotated[Path, typer.Argument(help="New predictions of the same system; labels are optional.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Write a decision for each row here, as CSV.")],
     shift_level: Annotated[float, typer.Option(help="Warn of shifted uncertainties below this p-value.")] = 0.01,
     values: ValuesOption = None,
@@ -97,12 +89,12 @@ def apply(
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Decide for each row of new predictions whether it is kept or referred, and say why."""
+    """Decide for each row of new predictions whether it is retained or referred, with the reason."""
     from dubio.formats import read_predictions
     from dubio.referral import apply_policy
 
     rule = _read(policy)
-    # arrays do not say what is predicted, the policy does; a file that says otherwise is refused
+    # Arrays do not name their target, the policy does; a file with another target is refused.
     new = read_predictions(predictions, values=values, labels=labels, target=rule.target, tolerance=tolerance)
     applied = apply_policy(rule, new, shift_level=shift_level, seed=seed)
     _write(output, _table(applied, new))
@@ -112,25 +104,25 @@ def apply(
     if json:
         print_json({**summary, "path": str(output)})
         return
-    typer.echo(f"{summary['rows']} rows: {summary['kept']} kept, {summary['referred']} referred "
+    typer.echo(f"{summary['rows']} rows: {summary['kept']} retained, {summary['referred']} referred "
                f"({summary['referred'] / summary['rows']:.1%})")  # fmt: skip
     if applied.kept_error is not None:
-        typer.echo(f"error among the {applied.kept_labelled} kept rows with a label: {applied.kept_error:.4f}")
+        typer.echo(f"error of the {applied.kept_labelled} retained rows with a label: {applied.kept_error:.4f}")
     typer.echo(applied.shift.sentence())
     say(f"decisions: {output}")
 
 
 def _risk_policy(calibration: Predictions, max_risk: float, common: dict[str, Any]) -> Policy:
-    """The policy of a bounded error, or a refusal that also says about how much calibration data it would take."""
+    """Return the policy of a bounded error, or refuse and estimate how much calibration data it would take."""
     from dubio.referral import NoGuarantee, fit_risk_policy
     from dubio.referral.needed import needed_words
 
     try:
         return fit_risk_policy(calibration, max_risk=max_risk, **common)
     except NoGuarantee as refusal:
-        asked = {name: common[name] for name in ("confidence", "quantity")}
-        words = needed_words(calibration, max_risk=max_risk, **asked)
-        raise NoGuarantee(f"{refusal} {words}", refusal.upper, refusal.coverage) from refusal
+        goal = {name: common[name] for name in ("confidence", "quantity")}
+        sentence = needed_words(calibration, max_risk=max_risk, **goal)
+        raise NoGuarantee(f"{refusal} {sentence}", refusal.upper, refusal.coverage) from refusal
 
 
 def _read(path: Path) -> Policy:
@@ -140,8 +132,8 @@ def _read(path: Path) -> Policy:
         raise BadFile(f"{str(path)!r}: no such file.")
     try:
         text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as fault:
-        raise BadFile(f"{str(path)!r} is not JSON: it is not UTF-8.") from fault
+    except UnicodeDecodeError as error:
+        raise BadFile(f"{str(path)!r} is not JSON: it is not UTF-8.") from error
     return Policy.from_json(text, name=repr(str(path)))
 
 
@@ -153,7 +145,7 @@ def _write(path: Path, text: str) -> None:
 
 def _print_policy(policy: Policy) -> None:
     typer.echo(policy.guarantee)
-    limit = "everything is kept" if policy.threshold == float("inf") else f"kept up to {policy.threshold:.6g}"
+    limit = "everything is retained" if policy.threshold == float("inf") else f"retained up to {policy.threshold:.6g}"
     typer.echo(f"{policy.quantity}: {limit} (uncertainty; higher is less certain)")
     for name, value in policy.evidence.items():
         typer.echo(f"  {name.replace('_', ' ')}: {value:.4g}")

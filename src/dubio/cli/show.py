@@ -1,4 +1,4 @@
-"""``dubio show``: what is known about a run, a fit or a prediction."""
+"""``dubio show``: a run, a fit or a prediction of a store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dubio.cli.options import STORE, JsonOption, StoreOption
 from dubio.cli.output import print_json
 from dubio.core.errors import UnknownName, UserError
 
@@ -15,73 +16,75 @@ if TYPE_CHECKING:
     from dubio.store import Store
 
 SHORTEST = 6
-"""Digits of an id that are asked for at least."""
+"""Least number of digits of an id."""
 
 
 def show(
-    what: Annotated[
-        str, typer.Argument(help="The name of a run, or the id of a fit or prediction (or its beginning).")
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT", help="The name of a run, or the id of a fit or prediction, or the beginning of either."
+        ),
     ],
-    store: Annotated[Path, typer.Option(help="The store to look in.")] = Path("dubio-store"),
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    store: StoreOption = STORE,
+    json: JsonOption = False,
 ) -> None:
-    """Show what is known about a run, a fit or a prediction."""
-    from dubio.store import Store
+    """Show what is stored of a run, a fit or a prediction."""
+    from dubio.store import open_store
 
-    opened = Store.open(store, create=False)
-    found = _run(opened, what) if _is_run(opened, what) else _stored(opened, what)
+    opened = open_store(store)
+    is_run = Path(name).is_file() or any(run.startswith(name) for run in opened.manifests())
+    document = _run(name, store) if is_run else _artefact(opened, name)
     if json:
-        print_json(found)
+        print_json(document)
     else:
-        _print(found)
+        _print(document)
 
 
-def _is_run(store: Store, what: str) -> bool:
-    return Path(what).is_file() or any(name.startswith(what) for name in store.manifests())
+def _run(name: str, store: Path) -> dict[str, Any]:
+    """Return what a benchmark run is made of, and its scores."""
+    from dubio.reporting.stored_run import open_run
 
-
-def _run(store: Store, what: str) -> dict[str, Any]:
-    """A benchmark run: what it is made of, and its scores."""
-    from dubio.reporting import build_report
-
-    manifest = store.manifest(what)
+    run = open_run(name, store=store)
+    manifest = run.manifest
     return {
         "kind": "run",
         "name": manifest["name"],
         "tasks": [task["name"] for task in manifest["tasks"]],
         "methods": [method["name"] for method in manifest["methods"]],
         "predictions": [
-            {name: run[name] for name in ("id", "task", "method", "seed", "member", "fits")} for run in manifest["runs"]
+            {key: row[key] for key in ("id", "task", "method", "seed", "member", "fits")} for row in manifest["runs"]
         ],
-        **build_report(store, manifest).document(),
+        **run.built.document(),
     }
 
 
-def _stored(store: Store, what: str) -> dict[str, Any]:
-    """A fit or a prediction: its specification, its record, and the scores of a prediction."""
-    room, identifier = _found(store, what)
+def _artefact(store: Store, name: str) -> dict[str, Any]:
+    """Return the specification and record of a fit or a prediction, and the scores of a prediction."""
+    folder, identifier = _found(store, name)
     record = store.record(identifier)
-    found = {"kind": room[:-1], "id": identifier, "spec": store.spec(room, identifier), "record": record}
-    if room == "predictions":
-        found["scores"] = _scores(store, identifier, record)
-    return found
+    document = {"kind": folder[:-1], "id": identifier, "spec": store.spec(folder, identifier), "record": record}
+    if folder == "predictions":
+        document["scores"] = _scores(store, identifier, record)
+    return document
 
 
-def _found(store: Store, what: str) -> tuple[Any, str]:
-    """(room, id) of what a whole id or its beginning names."""
-    if not re.fullmatch(r"[0-9a-f]+", what) or len(what) < SHORTEST:
-        raise UnknownName("run", what, store.manifests())
-    hits = [(room, name) for room in ("fits", "predictions") for name in store.ids(room) if name.startswith(what)]
+def _found(store: Store, name: str) -> tuple[Any, str]:
+    """Return (folder, id) of an id or its beginning."""
+    if not re.fullmatch(r"[0-9a-f]+", name) or len(name) < SHORTEST:
+        raise UnknownName("run", name, store.manifests())
+    folders: Any = ("fits", "predictions")
+    hits = [(folder, id) for folder in folders for id in store.ids(folder) if id.startswith(name)]
     if not hits:
-        raise UserError(f"the store {str(store.path)!r} has no fit or prediction whose id begins with {what!r}.")
+        raise UserError(f"the store {str(store.path)!r} has no fit or prediction whose id begins with {name!r}.")
     if len(hits) > 1:
-        listed = ", ".join(f"{name[:16]}… ({room[:-1]})" for room, name in hits[:5])
-        raise UserError(f"{what!r} is the beginning of {len(hits)} ids: {listed}; give more digits.")
+        listed = ", ".join(f"{id[:16]}… ({folder[:-1]})" for folder, id in hits[:5])
+        raise UserError(f"{name!r} is the beginning of {len(hits)} ids: {listed}; give more digits.")
     return hits[0]
 
 
 def _scores(store: Store, identifier: str, record: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Split → metric → value, for every split the prediction was made on; an ensemble asks its first member which."""
+    """Return split → metric → value of a prediction; an ensemble has the splits of its first member."""
     from dubio.reporting.measures import in_domain_metrics, measure
 
     files = record["files"] or store.record(record["members"][0])["files"]
@@ -93,32 +96,29 @@ def _scores(store: Store, identifier: str, record: dict[str, Any]) -> dict[str, 
     return scores
 
 
-def _print(found: dict[str, Any]) -> None:
-    """The same for a reader: scores as a table, everything else as indented text."""
+def _print(document: dict[str, Any]) -> None:
+    """Print scores as a table, everything else as indented text."""
     from rich.console import Console
     from rich.pretty import Pretty
     from rich.text import Text
 
     console = Console()
-    title = found.get("id") or found["name"]
-    console.print(Text.assemble((f"{found['kind']} ", "bold"), str(title)))
-    scores = found.get("scores")
+    title = document.get("id") or document["name"]
+    console.print(Text.assemble((f"{document['kind']} ", "bold"), str(title)))
+    scores = document.get("scores")
     for name in ("spec", "record", "tasks", "methods", "failures"):
-        if found.get(name):
-            console.print(Text(name, style="bold"), Pretty(found[name], expand_all=name in ("spec", "record")))
-    if found["kind"] == "prediction" and isinstance(scores, dict):
+        if document.get(name):
+            console.print(Text(name, style="bold"), Pretty(document[name], expand_all=name in ("spec", "record")))
+    if document["kind"] == "prediction" and isinstance(scores, dict):
         for split, values in scores.items():
-            console.print(Text(split, style="bold"), Text(_values(values)))
+            text = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+            console.print(Text(split, style="bold"), Text(text or "no metric applies"))
     elif scores:
         console.print(_score_table(scores))
 
 
-def _values(values: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.4g}" for name, value in values.items()) or "nothing can be scored here"
-
-
 def _score_table(scores: list[dict[str, Any]]) -> Any:
-    """The cells of a run on its in-domain and other splits, a line each."""
+    """Return a table with one line per task, split, method and metric."""
     from rich.table import Table
     from rich.text import Text
 

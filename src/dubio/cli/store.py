@@ -1,4 +1,4 @@
-"""``dubio store``: what a store holds, whether it is sound, what it can do without, and runs taken out of it."""
+"""``dubio store``: list, verify, clean and export a store."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
+from dubio.cli.options import STORE, JsonOption, StoreOption
 from dubio.cli.output import print_json, say
 from dubio.core.errors import UserError
 
-app = typer.Typer(help="Look at, verify, clean and export a store.", no_args_is_help=True)
+app = typer.Typer(help="List, verify, clean and export a store.", no_args_is_help=True)
 
 MEGABYTE = 1e6
 
-StoreOption = Annotated[Path, typer.Option(help="Directory of the store.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-DEFAULT = Path("dubio-store")
 
 
 @app.command("ls")
-def ls(store: StoreOption = DEFAULT, json: JsonOption = False) -> None:
-    """List benchmark runs, and how much the store holds; exit code 1 when a run's manifest is damaged."""
+def ls(store: StoreOption = STORE, json: JsonOption = False) -> None:
+    """List benchmark runs and the size of the store; exit code 1 if a run's manifest is damaged."""
     from dubio.store import Store
     from dubio.store.maintenance import damaged_manifests
 
@@ -57,8 +55,8 @@ def ls(store: StoreOption = DEFAULT, json: JsonOption = False) -> None:
 
 
 @app.command("verify")
-def verify(store: StoreOption = DEFAULT, json: JsonOption = False) -> None:
-    """Compare every file with its recorded hash; exit code 1 when something is damaged. Changes nothing."""
+def verify(store: StoreOption = STORE, json: JsonOption = False) -> None:
+    """Compare every file with its recorded hash; exit code 1 if something is damaged. Changes nothing."""
     from dubio.store import Store
     from dubio.store.maintenance import verify as verify_store
 
@@ -71,27 +69,26 @@ def verify(store: StoreOption = DEFAULT, json: JsonOption = False) -> None:
             typer.echo(f"damaged: {row.kind} {row.id}: {row.error}")
         count = len(opened.ids("fits")) + len(opened.ids("predictions"))
         typer.echo(f"{count} fits and predictions, {len(damaged)} damaged"
-                   + ("; the next run makes those it needs anew" if damaged else ""))
+                   + ("; the next run makes those it needs again" if damaged else ""))
     if damaged:
         raise typer.Exit(1)
 
 
 @app.command("gc")
 def gc(
-    store: StoreOption = DEFAULT,
+    store: StoreOption = STORE,
     unreferenced: Annotated[
-        bool, typer.Option("--unreferenced", help="Also fits, predictions and checkpoints that no run needs.")
+        bool, typer.Option("--unreferenced", help="Also fits, predictions and checkpoints that no run uses.")
     ] = False,
-    delete: Annotated[bool, typer.Option("--delete", help="Remove it; without this it is only listed.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove them; without it they are only listed.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """List what the store can do without: leftovers of dead processes, damaged files set aside. --delete removes it."""
-    from dubio.store import Store
-    from dubio.store import maintenance as sweeping
+    """List leftovers of dead processes and damaged files that were set aside; --delete removes them."""
+    from dubio.store import Store, maintenance
 
     with Store.open(store, create=False) as opened:
-        rows = sweeping.litter(opened) + (sweeping.unreferenced(opened) if unreferenced else ())
-        freed = sweeping.remove(opened, rows) if delete else sum(row.bytes for row in rows)
+        rows = maintenance.litter(opened) + (maintenance.unreferenced(opened) if unreferenced else ())
+        freed = maintenance.remove(opened, rows) if delete else sum(row.bytes for row in rows)
         listed = [
             {"path": str(row.path.relative_to(opened.path)), "reason": row.reason, "bytes": row.bytes} for row in rows
         ]
@@ -106,11 +103,11 @@ def gc(
 @app.command("export")
 def export(
     target: Annotated[Path, typer.Argument(help="A new .zip or .tar file, or a new directory.")],
-    run: Annotated[list[str] | None, typer.Option(help="A run to export; may be repeated. All if left out.")] = None,
-    store: StoreOption = DEFAULT,
+    run: Annotated[list[str] | None, typer.Option(help="A run to export; may be repeated. All if omitted.")] = None,
+    store: StoreOption = STORE,
     json: JsonOption = False,
 ) -> None:
-    """Copy runs with all they are made of; the result, unpacked, is a store itself."""
+    """Copy runs with their fits and predictions; the result, unpacked, is a store itself."""
     from dubio.store import Store
     from dubio.store.maintenance import export as export_runs
 
