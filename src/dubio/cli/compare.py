@@ -94,7 +94,7 @@ def _from_store(path: Path, run: str | None, kind: str) -> tuple[ResultTable, di
     from dubio.statistics.result_table import table_of
 
     one_of("--kind", kind, ("id", "shift", "ood"))
-    scored = open_run(*([] if run is None else [run]), store=path).built.run.scores
+    scored = open_run(*([] if run is None else [run]), store=path).results
     rows = [
         {"dataset": score.task, "method": score.method, "metric": score.metric, "value": score.value,
          "seed": score.seed}

@@ -269,7 +269,7 @@ def _print_results(run: Run, out: Path, *, as_json: bool, as_published: bool) ->
     report = run.report(out, as_published=as_published)
     if as_json:
         notes = {"failures": run.failures, "skipped": run.skipped, "advice": run.warnings}
-        scores = [asdict(score) for score in run.built.run.scores.scores]
+        scores = [asdict(score) for score in run.results.scores]
         print_json({"run": run.name, "report": str(report.page), **notes, "results": scores})
         return
     Console().print(run)

@@ -13,6 +13,7 @@ from dubio.core.errors import UserError
 from dubio.formats.data_frame import data_frame
 from dubio.reporting import Report, build_report, terminal_table, write_figures, write_report
 from dubio.reporting.merging import merge
+from dubio.reporting.score_table import ScoreTable
 from dubio.store import Store
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ class Run:
         return build_report(self._opened, self.manifest)
 
     @property
+    def results(self) -> ScoreTable:
+        """Every score: ``results.scores`` is the long list, ``results.cell(…)`` a mean over runs."""
+        return self.built.run.scores
+
+    @property
     def failures(self) -> tuple[Mapping[str, Any], ...]:
         """The fits and predictions that failed, each with its ``error`` and what it ``blocked``."""
         return tuple(self.manifest["failures"])
@@ -65,7 +71,7 @@ class Run:
         Raises:
             UserError: If pandas is not installed.
         """
-        return data_frame(asdict(score) for score in self.built.run.scores.scores)
+        return data_frame(asdict(score) for score in self.results.scores)
 
     def report(
         self,
