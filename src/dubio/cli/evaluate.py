@@ -169,7 +169,7 @@ def _recalibrate(systems: dict[str, Predictions], given: list[str]) -> list[str]
         name, path = _whose(text, systems, "--calibration")
         found = read_recalibration(Path(path))
         if fitted_on(found, systems[name]):
-            remarks.append(f"caution: {path} was fitted on these very predictions of {name}; "
+            remarks.append(f"caution: {path} was fitted on these predictions of {name}; "
                            "fit it on a validation file for an honest score.")  # fmt: skip
         systems[name] = apply_recalibration(found, systems[name])
         remarks.append(f"{name}: recalibrated with {path} ({found.method}).")
