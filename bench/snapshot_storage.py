@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from bench.ensemble_models import images, small_vgg
-from dubio.formats.tensors import write_tensors
+from dubio.formats.safetensors import write_tensors
 from dubio.inference.samples import WeightSamples
 from dubio.training.collectors import FinishContext, KeepAll
 from dubio.training.loop import LoopContext, Slots, train

@@ -159,9 +159,9 @@ def test_other_files_are_refused_and_nothing_in_them_is_run(tmp_path):
     path = tmp_path / "altered.safetensors"
     for content in (b"", b"{}", pickle.dumps(Boom()), b"\x08\x00\x00\x00\x00\x00\x00\x00not json", b"\xff" * 64):
         path.write_bytes(content)
-        refused(path, "is no safetensors file")
+        refused(path, "is not a safetensors file")
     torch.save({"weights": Boom()}, path)
-    refused(path, "is no safetensors file")
+    refused(path, "is not a safetensors file")
     path.unlink()
     refused(path, "cannot be read")
 

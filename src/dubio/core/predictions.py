@@ -277,7 +277,7 @@ class Predictions:
             columns: By the names of the attributes.
         """
         logits = columns.pop("logits", self.__dict__["_logits"])
-        return replace(self, logits=_Checked(logits) if isinstance(logits, np.ndarray) else logits, **columns)
+        return replace(self, logits=CheckedLogits(logits) if isinstance(logits, np.ndarray) else logits, **columns)
 
     def take(self, rows: IntArray | BoolArray) -> Predictions:
         """Return the predictions at these rows, in this order; consecutive rows are a view, not a copy.
@@ -342,19 +342,22 @@ _BY_NAME = ("columns", "scores")
 
 
 @dataclass(frozen=True, eq=False)
-class _Checked:
-    """An array that was checked before."""
+class CheckedLogits:
+    """Logits that were checked before, to be given to :class:`Predictions` in place of an array."""
 
     array: Logits
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """(samples, rows, classes)."""
         return self.array.shape
 
     def read(self) -> Logits:
+        """Return the array."""
         return self.array
 
     def summary(self) -> Summary | None:
+        """Return None: it is not known."""
         return None
 
 

@@ -3,6 +3,6 @@
 from dubio.formats.alignment import align
 from dubio.formats.arrays import predictions_from_arrays
 from dubio.formats.predictions import read_predictions, write_predictions
-from dubio.formats.tensors import read_tensors, write_tensors
+from dubio.formats.safetensors import read_tensors, write_tensors
 
 __all__ = ["align", "predictions_from_arrays", "read_predictions", "read_tensors", "write_predictions", "write_tensors"]

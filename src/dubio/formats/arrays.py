@@ -40,14 +40,14 @@ def predictions_from_arrays(
     temperature: float = 1.0,
     kind: Kind | None = None,
 ) -> Predictions:
-    """Checked predictions from named arrays.
+    """Return checked predictions from named arrays.
 
     Args:
         arrays: By the names above.
-        values: What the numbers are, where their name does not say it.
+        values: The meaning of the numbers, where their name does not say it.
         labels: Labels, where ``arrays`` has none.
-        target: What is predicted; said, never guessed from the shape of the labels.
-        tolerance: How far from one a row of probabilities may sum.
+        target: The kind of prediction; never guessed from the shape of the labels.
+        tolerance: Largest difference from one of the sum of a row's probabilities.
         temperature: Applied after pooling.
         kind: The kind of split they were predicted on.
 
@@ -56,8 +56,8 @@ def predictions_from_arrays(
     """
     one_of("target", target, TARGETS)
     refuse_near_misses(arrays)
-    what, name = which_values(arrays, values)
-    logits = as_logits(arrays[name], what, target, tolerance=tolerance, name=name)
+    meaning, name = which_values(arrays, values)
+    logits = as_logits(arrays[name], meaning, target, tolerance=tolerance, name=name)
     return with_logits(logits, arrays, labels=labels, target=target, temperature=temperature, kind=kind)
 
 
@@ -70,20 +70,20 @@ def with_logits(
     temperature: float,
     kind: Kind | None,
 ) -> Predictions:
-    """Predictions from logits ``[S, N, K]`` and the arrays beside them; arguments as above."""
+    """Return predictions from logits ``[S, N, K]`` and the arrays beside them; arguments as above."""
     if logits.ndim != 3:
         raise UserError(f"logits must be [samples, examples, classes]; given shape {logits.shape}.")
     rows, classes = logits.shape[1:]
     if labels is not None and "labels" in arrays:
         raise UserError("labels are given twice: beside the predictions, and on their own.")
-    given = labels if labels is not None else arrays.get("labels")
+    labels = labels if labels is not None else arrays.get("labels")
     names = _class_names(arrays.get("classes"))
     return Predictions(
         logits,
-        as_labels(given, rows, classes, target, names),
+        as_labels(labels, rows, classes, target, names),
         target,
         as_flags(arrays["ood"], "ood", rows) if "ood" in arrays else None,  # type: ignore[arg-type]
-        _whole(arrays["member"], "member") if "member" in arrays else None,  # type: ignore[arg-type]
+        _integers(arrays["member"], "member") if "member" in arrays else None,  # type: ignore[arg-type]
         _variance(arrays.get("data_variance"), "data_variance", 3),
         _variance(arrays.get("model_variance"), "model_variance", 2),
         as_ids(arrays.get("ids")),
@@ -109,7 +109,7 @@ def as_score(array: Any, name: str) -> FloatArray:
 
 
 def refuse_near_misses(names: Iterable[str]) -> None:
-    """Refuse a name that is nearly one that means something: a dropped ``groups`` would make intervals wrong.
+    """Refuse a name that is nearly a known one: ignoring ``groups`` would make intervals wrong.
 
     Raises:
         UserError: Naming both.
@@ -122,15 +122,15 @@ def refuse_near_misses(names: Iterable[str]) -> None:
 
 
 def _alike(name: str, known: str) -> bool:
-    """Equal but for case, underscores and a plural s."""
+    """Return whether names are equal but for case, underscores and a plural s."""
     return name.lower().replace("_", "").rstrip("s") == known.replace("_", "").rstrip("s")
 
 
 def which_values(arrays: Mapping[str, Any], values: Values | None) -> tuple[Values, str]:
-    """(what the numbers are, the name of their array).
+    """Return the meaning of the numbers and the name of their array.
 
     Raises:
-        UserError: When that is not said, or said twice.
+        UserError: When that is unknown or ambiguous.
     """
     if values is not None:
         one_of("values", values, VALUES)
@@ -145,38 +145,38 @@ def which_values(arrays: Mapping[str, Any], values: Values | None) -> tuple[Valu
         return named[0], named[0]
     others = [name for name in arrays if not is_known(name)]
     if len(others) != 1:
-        found = ", ".join(sorted(arrays)) or "none"
-        raise UserError(f"no array is called {', '.join(VALUES[:-1])} or {VALUES[-1]}; found: {found}.")
+        names = ", ".join(sorted(arrays)) or "none"
+        raise UserError(f"no array is called {', '.join(VALUES[:-1])} or {VALUES[-1]}; found: {names}.")
     if values is None:
         raise UserError(f"say what the array {others[0]!r} is with values (--values): {', '.join(VALUES)}.")
     return values, others[0]
 
 
 def as_labels(labels: Any, rows: int, classes: int, target: Target, names: Sequence[str] | None) -> IntArray:
-    """Class indices ``[N]`` (−1: unlabelled), or multi-hot ``[N, K]``.
+    """Return class indices ``[N]`` (−1: unlabelled), or multi-hot ``[N, K]``.
 
     Args:
         labels: Whole numbers or names of classes; None for unlabelled rows.
-        rows: How many there must be.
-        classes: How many classes there are.
-        target: What is predicted.
+        rows: The number of rows.
+        classes: The number of classes.
+        target: The kind of prediction.
         names: The names of the classes, where labels are names.
     """
     if labels is None:
         if target == "multilabel":
             raise UserError("labels are missing; multilabel predictions need them.")
         return np.full(rows, UNLABELLED, dtype=np.int64)
-    found = numbers_of(labels, "labels")
-    wanted = (rows, classes) if target == "multilabel" else (rows,)
-    if found.shape != wanted:
-        hint = " For several labels a row, say target (--target) multilabel." if found.ndim == 2 and rows else ""
+    array = numbers_of(labels, "labels")
+    shape = (rows, classes) if target == "multilabel" else (rows,)
+    if array.shape != shape:
+        hint = " For several labels per row, say target (--target) multilabel." if array.ndim == 2 and rows else ""
         raise UserError(
-            f"labels must have shape {wanted} beside {rows} predictions of {classes} classes; "
-            f"given {found.shape}.{hint}"
+            f"labels must have shape {shape} beside {rows} predictions of {classes} classes; "
+            f"given {array.shape}.{hint}"
         )
-    if found.dtype.kind in "US" and target != "multilabel":
-        return _named_labels(as_texts(found, "labels"), names)
-    return _whole(found, "labels")
+    if array.dtype.kind in "US" and target != "multilabel":
+        return _named_labels(as_texts(array, "labels"), names)
+    return _integers(array, "labels")
 
 
 def _named_labels(labels: StrArray | None, names: Sequence[str] | None) -> IntArray:
@@ -184,18 +184,18 @@ def _named_labels(labels: StrArray | None, names: Sequence[str] | None) -> IntAr
         raise UserError("labels are missing.")
     if names is None:
         return _numbered_labels(labels)
-    index = {name: place for place, name in enumerate(names)} | {"": UNLABELLED}
+    index = {name: number for number, name in enumerate(names)} | {"": UNLABELLED}
     for row, label in enumerate(labels.tolist()):
         if label not in index:
             hint = nearest(label, names)
             raise UserError(
-                f"labels: row {row} is {label!r}, which is no class{f'; nearest: {hint!r}' if hint else ''}."
+                f"labels: row {row} is {label!r}, which is not a class{f'; nearest: {hint!r}' if hint else ''}."
             )
     return np.array([index[label] for label in labels.tolist()], dtype=np.int64)
 
 
 def _numbered_labels(labels: StrArray) -> IntArray:
-    """Labels written as text, of classes that have no names: each must be a whole number, or empty."""
+    """Return labels written as text, of classes without names: each must be a whole number, or empty."""
     try:
         return np.array([int(label) if label else UNLABELLED for label in labels.tolist()], dtype=np.int64)
     except (ValueError, OverflowError):
@@ -204,70 +204,70 @@ def _numbered_labels(labels: StrArray) -> IntArray:
         ) from None
 
 
-def _whole(array: Any, name: str) -> IntArray:
-    found = numbers_of(array, name)
-    if found.dtype.kind not in "fiub":
-        raise UserError(f"{name} must be whole numbers; given an array of type {found.dtype}.")
-    if found.dtype.kind == "f":
-        bad = ~(np.isfinite(found) & (found == np.floor(found)))
+def _integers(array: Any, name: str) -> IntArray:
+    numbers = numbers_of(array, name)
+    if numbers.dtype.kind not in "fiub":
+        raise UserError(f"{name} must be whole numbers; given an array of type {numbers.dtype}.")
+    if numbers.dtype.kind == "f":
+        bad = ~(np.isfinite(numbers) & (numbers == np.floor(numbers)))
         if bad.any():
             where = np.argwhere(bad)[0]
-            raise UserError(f"{name} must be whole numbers; row {int(where[0])} is {found[tuple(where)]}.")
-    if found.dtype.kind == "u" and found.size and found.max() > np.iinfo(np.int64).max:
+            raise UserError(f"{name} must be whole numbers; row {int(where[0])} is {numbers[tuple(where)]}.")
+    if numbers.dtype.kind == "u" and numbers.size and numbers.max() > np.iinfo(np.int64).max:
         raise UserError(f"{name} must be whole numbers below 2^63.")
-    return found.astype(np.int64)
+    return numbers.astype(np.int64)
 
 
 def as_flags(array: Any, name: str, rows: int) -> BoolArray:
-    """Truth values ``[N]`` from truth values or 0 and 1."""
-    found = numbers_of(array, name)
-    if found.shape != (rows,):
-        raise UserError(f"{name} must have shape {(rows,)}; given {found.shape}.")
-    if found.dtype.kind == "b":
-        return found
-    whole = _whole(found, name)
-    if ((whole != 0) & (whole != 1)).any():
-        row = int(np.flatnonzero((whole != 0) & (whole != 1))[0])
-        raise UserError(f"{name} must be true or false (0 or 1); row {row} is {whole[row]}.")
-    return whole.astype(bool)
+    """Return truth values ``[N]`` from truth values or 0 and 1."""
+    flags = numbers_of(array, name)
+    if flags.shape != (rows,):
+        raise UserError(f"{name} must have shape {(rows,)}; given {flags.shape}.")
+    if flags.dtype.kind == "b":
+        return flags
+    numbers = _integers(flags, name)
+    if ((numbers != 0) & (numbers != 1)).any():
+        row = int(np.flatnonzero((numbers != 0) & (numbers != 1))[0])
+        raise UserError(f"{name} must be true or false (0 or 1); row {row} is {numbers[row]}.")
+    return numbers.astype(bool)
 
 
 def _variance(array: Any, name: str, dimensions: int) -> NDArray[np.float32] | None:
-    """Variances with a leading sample axis, finite and not negative."""
+    """Return variances with a leading sample axis, finite and not negative."""
     if array is None:
         return None
-    found = numbers_of(array, name)
-    if found.dtype.kind not in "fiu":
-        raise UserError(f"{name} must be numbers; given an array of type {found.dtype}.")
-    if found.ndim == dimensions - 1:
-        found = found[None]
-    narrowed = found.astype(np.float32, copy=False)
+    variances = numbers_of(array, name)
+    if variances.dtype.kind not in "fiu":
+        raise UserError(f"{name} must be numbers; given an array of type {variances.dtype}.")
+    if variances.ndim == dimensions - 1:
+        variances = variances[None]
+    narrowed = variances.astype(np.float32, copy=False)
     bad = ~((narrowed >= 0) & (narrowed < np.inf))
     if bad.any():
         where = tuple(int(index) for index in np.argwhere(bad)[0])
-        raise UserError(f"{name} must be finite and not negative; at {where} (sample, row, …) it is {found[where]}.")
+        raise UserError(f"{name} must be finite and not negative; at {where} (sample, row, …) it is {narrowed[where]}.")
     return narrowed
 
 
 def as_texts(array: Any, name: str) -> StrArray | None:
-    """Texts ``[N]`` from texts or whole numbers."""
+    """Return texts ``[N]`` from texts or whole numbers."""
     if array is None:
         return None
-    found = numbers_of(array, name)
-    if found.dtype.kind == "S":
+    texts = numbers_of(array, name)
+    if texts.dtype.kind == "S":
         try:
-            return np.char.decode(found, "utf-8")
+            return np.char.decode(texts, "utf-8")
         except UnicodeDecodeError as fault:
             raise UserError(f"{name} is not UTF-8: {fault}") from fault
-    if found.dtype.kind == "O" and all(isinstance(item, str) for item in found.ravel()):
-        return found.astype(np.str_)
-    if found.dtype.kind not in "Uiu":
-        raise UserError(f"{name} must be texts or whole numbers; given an array of type {found.dtype}.")
-    return found.astype(np.str_)
+    if texts.dtype.kind == "O" and all(isinstance(item, str) for item in texts.ravel()):
+        return texts.astype(np.str_)
+    if texts.dtype.kind not in "Uiu":
+        raise UserError(f"{name} must be texts or whole numbers; given an array of type {texts.dtype}.")
+    return texts.astype(np.str_)
 
 
 def as_ids(array: Any) -> StrArray | None:
-    """Texts ``[N]``, no two alike."""
+    """Return texts ``[N]``, all different."""
     ids = as_texts(array, "ids")
     if ids is None:
         return None

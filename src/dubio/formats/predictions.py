@@ -16,24 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile, MissingExtra, UserError, one_of
-from dubio.core.predictions import Predictions
+from dubio.core.predictions import CheckedLogits, Predictions
 from dubio.core.types import KINDS, TARGETS, Kind, StrArray, Target
 from dubio.formats.arrays import COLUMN, SCORE, is_known, predictions_from_arrays, refuse_near_misses, with_logits
-from dubio.formats.columns import SEPARATORS, read_delimited, read_parquet
-from dubio.formats.numpy_files import read_npy, read_npz
-from dubio.formats.rows import predictions_from_columns
-from dubio.formats.tensors import read_tensors, write_tensors
+from dubio.formats.npz import read_npy, read_npz
+from dubio.formats.prediction_tables import predictions_from_columns
+from dubio.formats.safetensors import read_tensors, write_tensors
+from dubio.formats.tables import SEPARATORS, read_delimited, read_parquet
 from dubio.formats.values import TOLERANCE, VALUES, Values
 
 SCHEMA = 1
-"""Bumped by hand when a file written by this dubio can no longer be read by an older one."""
+"""Raised by hand when a file written by this dubio can no longer be read by an older one."""
 
 _PLAIN = ("logits", "labels", "ood", "member", "data_variance", "model_variance")
 SUFFIXES = (".safetensors", ".npz", ".npy", ".csv", ".tsv", ".parquet")
 
 
 def write_predictions(path: Path, predictions: Predictions) -> None:
-    """Write predictions as dubio's own safetensors file, which exists only if it is whole.
+    """Write predictions atomically as dubio's own safetensors file.
 
     Raises:
         OSError: When the system refuses to write.
@@ -73,20 +73,20 @@ def read_predictions(
     tolerance: float = TOLERANCE,
     in_domain: str | None = None,
 ) -> Predictions:
-    """Predictions from a file, by its ending: .safetensors, .npz, .npy, .csv, .tsv or .parquet.
+    """Read predictions from a file, by its ending: .safetensors, .npz, .npy, .csv, .tsv or .parquet.
 
     Args:
         path: The file.
-        values: What the numbers are, where their names do not say it.
+        values: The meaning of the numbers, where their names do not say it.
         labels: An array, or a file of labels (.npy, or .npz or .safetensors with an array ``labels``, or a .csv or .tsv
             with a column ``label``), where the file has none.
-        target: What is predicted; ``multiclass`` unless the file says otherwise.
-        tolerance: How far from one a row of probabilities may sum.
-        in_domain: For a table with a column ``domain``: which one is in distribution; all others are not.
+        target: The kind of prediction; ``multiclass`` unless the file says otherwise.
+        tolerance: Largest difference from one of the sum of a row's probabilities.
+        in_domain: For a table with a column ``domain``: the one that is in distribution; all others are not.
 
     Raises:
-        BadFile: When the file cannot be read as what it is.
-        UserError: When what is in it cannot be predictions, naming row and column.
+        BadFile: When the file cannot be read.
+        UserError: When its content cannot be predictions, naming row and column.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -96,18 +96,19 @@ def read_predictions(
         one_of("target", target, TARGETS)
     if not path.is_file():
         raise BadFile(f"{str(path)!r}: no such file.")
-    given = read_labels(labels) if isinstance(labels, str | Path) else labels
+    if isinstance(labels, str | Path):
+        labels = read_labels(labels)
     try:
         if suffix in (".csv", ".tsv", ".parquet"):
             frame = read_parquet(path) if suffix == ".parquet" else read_delimited(path, SEPARATORS[suffix])
-            return predictions_from_columns(frame, values=values, labels=given, target=target or "multiclass",
+            return predictions_from_columns(frame, values=values, labels=labels, target=target or "multiclass",
                                             tolerance=tolerance, in_domain=in_domain)  # fmt: skip
         if in_domain is not None:
             raise UserError("in_domain is for a table with a column 'domain'; arrays say it with 'ood'.")
         if suffix == ".safetensors":
-            return _from_tensors(path, values, given, target, tolerance)
-        arrays = {"array": read_npy(path)} if suffix == ".npy" else read_npz(path, _wanted)
-        return predictions_from_arrays(arrays, values=values, labels=given, target=target or "multiclass",
+            return _from_tensors(path, values, labels, target, tolerance)
+        arrays = {"array": read_npy(path)} if suffix == ".npy" else read_npz(path, _arrays_to_read)
+        return predictions_from_arrays(arrays, values=values, labels=labels, target=target or "multiclass",
                                        tolerance=tolerance)  # fmt: skip
     except (BadFile, MissingExtra):
         raise
@@ -115,12 +116,12 @@ def read_predictions(
         raise UserError(f"{str(path)!r}: {refusal}") from refusal
 
 
-def _wanted(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The arrays of an npz file that say something to us; one of another name only where no name says what it is."""
+def _arrays_to_read(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the arrays of an npz file to read: one of another name only where no name says what the numbers are."""
     refuse_near_misses(names)
-    known = tuple(name for name in names if is_known(name))
+    recognised = tuple(name for name in names if is_known(name))
     others = tuple(name for name in names if not is_known(name))
-    return known if len(others) != 1 or set(known) & set(VALUES) else known + others
+    return recognised if len(others) != 1 or set(recognised) & set(VALUES) else recognised + others
 
 
 def _from_tensors(
@@ -131,9 +132,7 @@ def _from_tensors(
         return predictions_from_arrays(tensors, values=values, labels=labels, target=target or "multiclass",
                                        tolerance=tolerance)  # fmt: skip
     _check_metadata(path, metadata)
-    arrays: dict[str, Any] = {name: tensors[name] for name in tensors if is_known(name)}
-    for name in [name.removesuffix(".utf8") for name in tensors if name.endswith(".utf8")]:
-        arrays[name] = _texts(path, name, tensors)
+    arrays = _with_texts(path, tensors)
     if "classes" in metadata:
         arrays["classes"] = np.array(_strings(path, metadata["classes"]), dtype=np.str_)
     own = cast(Target, metadata["target"])
@@ -151,6 +150,39 @@ def _from_tensors(
     )
 
 
+def read_verified(path: Path) -> Predictions:
+    """Read a file that :func:`write_predictions` wrote and whose hash was verified: its values are not checked again.
+
+    Raises:
+        BadFile: When it is not such a file.
+    """
+    tensors, metadata = read_tensors(path)
+    _check_metadata(path, metadata)
+    arrays = _with_texts(path, tensors)
+    try:
+        return Predictions(
+            CheckedLogits(arrays.pop("logits")),
+            arrays.pop("labels"),
+            cast(Target, metadata["target"]),
+            temperature=float(metadata["temperature"]),
+            classes=tuple(_strings(path, metadata["classes"])) if "classes" in metadata else None,
+            kind=cast(Kind | None, metadata.get("kind")),
+            columns={name.removeprefix(COLUMN): arrays.pop(name) for name in list(arrays) if name.startswith(COLUMN)},
+            scores={name.removeprefix(SCORE): arrays.pop(name) for name in list(arrays) if name.startswith(SCORE)},
+            **arrays,
+        )
+    except (KeyError, TypeError) as fault:
+        raise BadFile(f"{str(path)!r} is not a file of predictions: {fault}") from fault
+
+
+def _with_texts(path: Path, tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Return the arrays of dubio's own file, with texts in place of their bytes."""
+    texts = [name.removesuffix(".utf8") for name in tensors if name.endswith(".utf8")]
+    bytes_of_texts = {f"{name}{ending}" for name in texts for ending in (".utf8", ".ends")}
+    arrays = {name: array for name, array in tensors.items() if is_known(name) and name not in bytes_of_texts}
+    return arrays | {name: _texts(path, name, tensors) for name in texts}
+
+
 def _check_metadata(path: Path, metadata: dict[str, str]) -> None:
     try:
         schema = int(metadata["schema"])
@@ -165,12 +197,12 @@ def _check_metadata(path: Path, metadata: dict[str, str]) -> None:
 
 def _strings(path: Path, text: str) -> list[str]:
     try:
-        found = json.loads(text)
+        names = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        names = None
+    if not isinstance(names, list) or not all(isinstance(item, str) for item in names):
         raise BadFile(f"{str(path)!r}: the classes in its header are not a JSON list of texts.")
-    return found
+    return names
 
 
 def _texts(path: Path, name: str, tensors: dict[str, NDArray[Any]]) -> StrArray:
@@ -194,7 +226,7 @@ def _texts(path: Path, name: str, tensors: dict[str, NDArray[Any]]) -> StrArray:
 
 
 def read_labels(path: str | Path) -> NDArray[Any]:
-    """Labels from a file of their own: a bare .npy, an array ``labels``, or a column ``label``.
+    """Read labels from a file of their own: a bare .npy, an array ``labels``, or a column ``label``.
 
     Raises:
         BadFile: When there are none in it.
@@ -204,14 +236,14 @@ def read_labels(path: str | Path) -> NDArray[Any]:
     if suffix == ".npy":
         return read_npy(path)
     if suffix == ".npz":
-        found = read_npz(path, lambda names: ("labels",))
+        arrays = read_npz(path, lambda names: ("labels",))
     elif suffix == ".safetensors":
-        found, _ = read_tensors(path)
+        arrays, _ = read_tensors(path)
     elif suffix in SEPARATORS:
         columns = read_delimited(path, SEPARATORS[suffix])
-        found = {"labels": np.array(columns["label"])} if "label" in columns else {}
+        arrays = {"labels": np.array(columns["label"])} if "label" in columns else {}
     else:
         raise BadFile(f"{str(path)!r}: labels are read from files ending in .npy, .npz, .safetensors, .csv or .tsv.")
-    if "labels" not in found:
+    if "labels" not in arrays:
         raise BadFile(f"{str(path)!r} has no {'column label' if suffix in SEPARATORS else 'array labels'}.")
-    return found["labels"]
+    return arrays["labels"]

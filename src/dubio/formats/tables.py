@@ -1,21 +1,102 @@
-"""Long tables of results (dataset, method, metric, value, seed, …) as CSV or JSON.
+"""Read tables: columns of cells from CSV, TSV and Parquet, and long tables of results.
 
-Values are read as the text they were written in, so that exact arithmetic on printed results stays possible.
+A table of results has the columns dataset, method, metric, value and any others (seed, …). Its values are read as the
+text they were written in, so that exact arithmetic on printed results stays possible.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
+from typing import Any
 
-from dubio.core.errors import BadFile
-from dubio.formats.columns import SEPARATORS, read_delimited
+from dubio.core.errors import BadFile, MissingExtra
+from dubio.formats.npz import FREE_BYTES, MAX_RATIO
+
+Frame = dict[str, list[Any]]
+"""Column name to its cells: texts from CSV, typed values or None from Parquet."""
+
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+
+
+def read_delimited(path: Path, separator: str) -> Frame:
+    """Return the columns of a UTF-8 table whose first line names them.
+
+    Raises:
+        BadFile: When it cannot be read, is empty, names a column twice, or has a line of another length.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as handle:
+            reader = csv.reader(handle, delimiter=separator, strict=True)
+            header = next(reader, None)
+            if not header:
+                raise BadFile(f"{str(path)!r} is empty; its first line must name the columns.")
+            names = _names(path, [name.strip() for name in header])
+            rows = []
+            for row in reader:
+                if not row:
+                    continue
+                if len(row) != len(names):
+                    raise BadFile(
+                        f"{str(path)!r}, line {reader.line_num}: {len(row)} cells where the first line names "
+                        f"{len(names)} columns."
+                    )
+                rows.append(row)
+    except (csv.Error, UnicodeDecodeError) as fault:
+        raise BadFile(f"{str(path)!r} is not a readable UTF-8 table: {fault}.") from fault
+    except OSError as fault:
+        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
+    if not rows:
+        raise BadFile(f"{str(path)!r} has no rows below its first line.")
+    return {name: [row[index].strip() for row in rows] for index, name in enumerate(names)}
+
+
+def _names(path: Path, names: list[str]) -> list[str]:
+    for index, name in enumerate(names):
+        if not name:
+            raise BadFile(f"{str(path)!r}: column {index} (from 0) has no name; pandas writes one for its index unless "
+                          "it is called with to_csv(index=False).")  # fmt: skip
+        if name in names[:index]:
+            raise BadFile(f"{str(path)!r} names the column {name!r} twice.")
+    return names
+
+
+def read_parquet(path: Path) -> Frame:
+    """Return the columns of a Parquet file.
+
+    Raises:
+        MissingExtra: When pyarrow is not installed.
+        BadFile: When it cannot be read, or unpacks to more than such a file can hold.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as missing:
+        raise MissingExtra("reading Parquet", "parquet") from missing
+    try:
+        with pyarrow.parquet.ParquetFile(path) as source:
+            facts = source.metadata
+            groups = [facts.row_group(index).total_byte_size for index in range(facts.num_row_groups)]
+            declared = max(sum(groups), 8 * facts.num_rows * facts.num_columns)
+            if declared > max(FREE_BYTES, MAX_RATIO * path.stat().st_size):
+                raise BadFile(
+                    f"{str(path)!r} would unpack to {declared} bytes, far more than a file of its size should."
+                )
+            table = source.read()
+    except (pyarrow.ArrowException, OSError) as fault:
+        raise BadFile(f"{str(path)!r} is not a readable Parquet file: {fault}") from fault
+    if table.num_rows == 0:
+        raise BadFile(f"{str(path)!r} has no rows.")
+    names = _names(path, list(table.column_names))
+    return {name: table.column(index).to_pylist() for index, name in enumerate(names)}
+
 
 COLUMNS = ("dataset", "method", "metric", "value")
 
 
 def read_results(path: str | Path) -> list[dict[str, str]]:
-    """The rows of a table of results, every cell as text; .csv, .tsv, or .json (a list of objects).
+    """Return the rows of a table of results, every cell as text; from .csv, .tsv, or .json (a list of objects).
 
     Raises:
         BadFile: When it cannot be read, or lacks one of the columns dataset, method, metric, value.
@@ -29,11 +110,11 @@ def read_results(path: str | Path) -> list[dict[str, str]]:
         rows = _read_json(path)
     else:
         raise BadFile(f"{str(path)!r}: results are read from files ending in .csv, .tsv or .json.")
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         for column in COLUMNS:
             if column not in row:
                 raise BadFile(
-                    f"{str(path)!r}: row {place} (from 0) has no {column!r}; needed are {', '.join(COLUMNS)}."
+                    f"{str(path)!r}: row {index} (from 0) has no {column!r}; needed are {', '.join(COLUMNS)}."
                 )
     return rows
 
@@ -41,11 +122,11 @@ def read_results(path: str | Path) -> list[dict[str, str]]:
 def _read_json(path: Path) -> list[dict[str, str]]:
     try:
         # Numbers stay as they were written.
-        found = json.loads(path.read_text("utf-8"), parse_float=str, parse_int=str, parse_constant=str)
+        rows = json.loads(path.read_text("utf-8"), parse_float=str, parse_int=str, parse_constant=str)
     except OSError as fault:
         raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
     except (ValueError, RecursionError) as fault:
         raise BadFile(f"{str(path)!r} is not JSON: {fault}.") from fault
-    if not isinstance(found, list) or not all(isinstance(row, dict) for row in found):
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BadFile(f"{str(path)!r} must be a JSON list of objects.")
-    return [{str(name): "" if cell is None else str(cell) for name, cell in row.items()} for row in found]
+    return [{str(name): "" if cell is None else str(cell) for name, cell in row.items()} for row in rows]

@@ -1,6 +1,7 @@
-"""From what users have (probabilities, log-probabilities, logits) to the logits that predictions keep.
+"""Convert probabilities, log-probabilities or logits to the logits that predictions hold.
 
-What the numbers are is said, never guessed; that they are what is said is checked, and a refusal names row and column.
+The caller says which of them the numbers are; it is never guessed. The numbers are checked, and an error names row and
+column.
 """
 
 from __future__ import annotations
@@ -19,33 +20,33 @@ Values = Literal["probs", "log_probs", "logits"]
 VALUES: tuple[Values, ...] = get_args(Values)
 
 TOLERANCE = 1e-3
-"""How far from one the probabilities of a row may sum, unless said otherwise; they are then divided by their sum."""
+"""Largest difference from one of the sum of a row's probabilities; they are then divided by their sum."""
 
 SLACK = 1e-6
-"""How far above one a single probability may be: the rounding of a float32 softmax."""
+"""Largest excess of a single probability over one: the rounding of a float32 softmax."""
 
 
 def as_logits(
     array: Any, values: Values, target: Target, *, tolerance: float = TOLERANCE, name: str | None = None
 ) -> NDArray[np.float32]:
-    """Logits ``[S, N, K]`` float32 from numbers of shape [N, K], [S, N, K] or, binary, [N].
+    """Return logits ``[S, N, K]`` float32 from numbers of shape [N, K], [S, N, K] or, binary, [N].
 
     Args:
         array: The numbers; anything with ``__array__``.
-        values: What they are.
-        target: Softmax over classes, or one sigmoid a label.
-        tolerance: How far from one a row of probabilities may sum.
-        name: What to call them in a message.
+        values: Their meaning.
+        target: Softmax over classes, or one sigmoid per label.
+        tolerance: Largest difference from one of the sum of a row's probabilities.
+        name: Their name in a message.
 
     Returns:
         ``log p`` (multi-label: ``log p − log(1 − p)``), −inf where p = 0. Logits in float32 are returned as they are.
 
     Raises:
-        UserError: For another shape or type, or values that cannot be what they are said to be.
+        UserError: For another shape or type, or values that contradict ``values``.
     """
     one_of("values", values, VALUES)
-    called = name or values
-    numbers = _shaped(_numbers(array, called), values, target, called)
+    label = name or values
+    numbers = _shaped(_numbers(array, label), values, target, label)
     if values == "logits" and numbers.dtype == np.float32 and target != "multilabel":
         return numbers  # NaN and +inf are refused by Predictions, which looks at every value once
     logits = np.empty(numbers.shape, dtype=np.float32)
@@ -53,18 +54,18 @@ def as_logits(
     # The logarithm of a float32 is as good in float32, where it ends anyway; every other conversion subtracts.
     narrow = values == "probs" and target != "multilabel" and numbers.dtype == np.float32
     for rows in row_blocks(*numbers.shape):
-        given = numbers[:, rows]
-        block: FloatArray = given if narrow else np.asarray(given, dtype=np.float64)
+        raw = numbers[:, rows]
+        block: FloatArray = raw if narrow else np.asarray(raw, dtype=np.float64)
         with np.errstate(over="ignore"):  # a logarithm below the range of float32 is that of zero
-            logits[:, rows] = convert(block, _Place(called, rows.start), tolerance)
+            logits[:, rows] = convert(block, _BlockErrors(label, rows.start), tolerance)
     return logits
 
 
 def numbers_of(array: Any, name: str) -> NDArray[Any]:
-    """A numpy array of whatever was given.
+    """Return the argument as a numpy array.
 
     Raises:
-        UserError: When there is no array in it.
+        UserError: When it cannot be converted.
     """
     try:
         return np.asarray(array)
@@ -73,44 +74,44 @@ def numbers_of(array: Any, name: str) -> NDArray[Any]:
 
 
 def _numbers(array: Any, name: str) -> NDArray[Any]:
-    found = numbers_of(array, name)
-    if found.dtype.kind not in "fiu":
-        raise UserError(f"{name} must be numbers; given an array of type {found.dtype}.")
-    return found
+    numbers = numbers_of(array, name)
+    if numbers.dtype.kind not in "fiu":
+        raise UserError(f"{name} must be numbers; given an array of type {numbers.dtype}.")
+    return numbers
 
 
-def _shaped(found: NDArray[Any], values: Values, target: Target, name: str) -> NDArray[Any]:
-    """[S, N, K] with at least one of each; a binary [N] becomes its two classes."""
-    if found.ndim == 1 and target != "multilabel":
-        found = _two_classes(found, values, name)
-    if found.ndim == 2:
-        found = found[None]
-    if found.ndim != 3:
+def _shaped(array: NDArray[Any], values: Values, target: Target, name: str) -> NDArray[Any]:
+    """Return [S, N, K] with at least one of each; a binary [N] becomes its two classes."""
+    if array.ndim == 1 and target != "multilabel":
+        array = _two_classes(array, values, name)
+    if array.ndim == 2:
+        array = array[None]
+    if array.ndim != 3:
         allowed = "[N, K] or [S, N, K]" if target == "multilabel" else "[N, K], [S, N, K] or, binary, [N]"
-        raise UserError(f"{name} must have shape {allowed}; given {found.shape}.")
-    if 0 in found.shape:
-        raise UserError(f"{name} must not be empty; given shape {found.shape}.")
-    if found.shape[2] == 1 and target != "multilabel":
+        raise UserError(f"{name} must have shape {allowed}; given {array.shape}.")
+    if 0 in array.shape:
+        raise UserError(f"{name} must not be empty; given shape {array.shape}.")
+    if array.shape[2] == 1 and target != "multilabel":
         raise UserError(f"{name} has one class; give a binary prediction as shape [N], or as two columns.")
-    return found
+    return array
 
 
-def _two_classes(found: NDArray[Any], values: Values, name: str) -> NDArray[Any]:
-    """The two columns of a binary prediction that gives the second one only."""
-    second = found.astype(np.float64)[None, :, None]
-    place = _Place(name, 0)
+def _two_classes(array: NDArray[Any], values: Values, name: str) -> NDArray[Any]:
+    """Return both columns of a binary prediction that has the second one only."""
+    second = array.astype(np.float64)[None, :, None]
+    errors = _BlockErrors(name, 0)
     if values == "logits":
         return np.concatenate([np.zeros_like(second), second], axis=2)
     with np.errstate(divide="ignore"):
         if values == "probs":
-            _check_probs(second, place)
+            _check_probs(second, errors)
             return np.concatenate([1.0 - np.minimum(second, 1.0), second], axis=2)
-        _check_logs(second, place)
+        _check_logs(second, errors)
         return np.concatenate([np.log(-np.expm1(np.minimum(second, 0.0))), second], axis=2)
 
 
-class _Place:
-    """Where a block lies, to name a row and column in a refusal."""
+class _BlockErrors:
+    """The position of a block, to name a row and column in an error."""
 
     def __init__(self, name: str, start: int) -> None:
         self.name, self.start = name, start
@@ -135,67 +136,67 @@ class _Place:
         return f"sample {sample}, row {self.start + row}" if len(block) > 1 else f"row {self.start + row}"
 
 
-def _check_probs(block: FloatArray, place: _Place) -> None:
+def _check_probs(block: FloatArray, errors: _BlockErrors) -> None:
     if not (block.min() >= 0 and block.max() <= 1 + SLACK):  # NaN fails both
-        place.refuse("must lie between 0 and 1", block, ~((block >= 0) & (block <= 1 + SLACK)))
+        errors.refuse("must lie between 0 and 1", block, ~((block >= 0) & (block <= 1 + SLACK)))
 
 
-def _check_logs(block: FloatArray, place: _Place) -> None:
+def _check_logs(block: FloatArray, errors: _BlockErrors) -> None:
     if not block.max() <= SLACK:  # NaN fails it
-        place.refuse("must be logarithms of probabilities, at most 0", block, ~(block <= SLACK))
+        errors.refuse("must be logarithms of probabilities, at most 0", block, ~(block <= SLACK))
 
 
-def _check_sums(block: FloatArray, sums: FloatArray, place: _Place, tolerance: float) -> None:
+def _check_sums(block: FloatArray, sums: FloatArray, errors: _BlockErrors, tolerance: float) -> None:
     bad = ~(np.abs(sums - 1.0) <= tolerance)
     if bad.any():
-        place.refuse_sum(block, sums, bad, tolerance)
+        errors.refuse_sum(block, sums, bad, tolerance)
 
 
-def _class_probs(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
-    _check_probs(block, place)
-    _check_sums(block, block @ np.ones(block.shape[-1], dtype=block.dtype), place, tolerance)
+def _class_probs(block: FloatArray, errors: _BlockErrors, tolerance: float) -> FloatArray:
+    _check_probs(block, errors)
+    _check_sums(block, block @ np.ones(block.shape[-1], dtype=block.dtype), errors, tolerance)
     with np.errstate(divide="ignore"):
         return np.log(block)
 
 
-def _class_logs(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
-    _check_logs(block, place)
-    _check_sums(block, np.exp(block) @ np.ones(block.shape[-1]), place, tolerance)
+def _class_logs(block: FloatArray, errors: _BlockErrors, tolerance: float) -> FloatArray:
+    _check_logs(block, errors)
+    _check_sums(block, np.exp(block) @ np.ones(block.shape[-1]), errors, tolerance)
     return block
 
 
-def _class_logits(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
+def _class_logits(block: FloatArray, errors: _BlockErrors, tolerance: float) -> FloatArray:
     if not block.max() < np.inf:  # NaN fails it
-        place.refuse("must not be NaN or +inf", block, ~(block < np.inf))
-    none = (block == -np.inf).all(axis=-1, keepdims=True)
+        errors.refuse("must not be NaN or +inf", block, ~(block < np.inf))
+    empty = (block == -np.inf).all(axis=-1, keepdims=True)
     # Normalised before they are narrowed: large logits that differ little would all become the same float32.
     with np.errstate(invalid="ignore"):
-        return np.where(none, block, log_softmax(block))
+        return np.where(empty, block, log_softmax(block))
 
 
-def _label_probs(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
-    _check_probs(block, place)
+def _label_probs(block: FloatArray, errors: _BlockErrors, tolerance: float) -> FloatArray:
+    _check_probs(block, errors)
     capped = np.minimum(block, 1.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(capped) - np.log1p(-capped))
 
 
-def _label_logs(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
-    _check_logs(block, place)
+def _label_logs(block: FloatArray, errors: _BlockErrors, tolerance: float) -> FloatArray:
+    _check_logs(block, errors)
     capped = np.minimum(block, 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(capped - np.log(-np.expm1(capped)))
 
 
-def _label_logits(block: FloatArray, place: _Place, tolerance: float) -> FloatArray:
+def _label_logits(block: FloatArray, errors: _BlockErrors, tolerance: float) -> FloatArray:
     limit = np.finfo(np.float32).max
     bad = ~((block <= limit) & ((block >= -limit) | (block == -np.inf)))
     if bad.any():
-        place.refuse("must not be NaN, +inf or beyond the range of float32", block, bad)
+        errors.refuse("must not be NaN, +inf or beyond the range of float32", block, bad)
     return block
 
 
-_CONVERSIONS: dict[tuple[Values, bool], Callable[[FloatArray, _Place, float], FloatArray]] = {
+_CONVERSIONS: dict[tuple[Values, bool], Callable[[FloatArray, _BlockErrors, float], FloatArray]] = {
     ("probs", False): _class_probs,
     ("log_probs", False): _class_logs,
     ("logits", False): _class_logits,

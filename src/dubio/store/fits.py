@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile, CorruptFile
 from dubio.core.specs import identity
-from dubio.formats.tensors import read_tensors, write_tensors
+from dubio.formats.safetensors import read_tensors, write_tensors
 from dubio.store.locks import ScratchDirectory
 from dubio.store.records import (
     RECORD,

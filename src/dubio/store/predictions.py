@@ -17,8 +17,7 @@ from dubio.core.errors import CorruptFile, StoreError, UserError
 from dubio.core.predictions import Predictions, pool_members
 from dubio.core.specs import identity
 from dubio.core.types import Split
-from dubio.formats import read_predictions as read_file
-from dubio.formats import write_predictions as write_file
+from dubio.formats.predictions import read_verified, write_predictions
 from dubio.store.locks import ScratchDirectory, storing
 from dubio.store.records import (
     RECORD,
@@ -58,7 +57,7 @@ class PredictionWriter:
         name = split_file(split.name, split.fingerprint)
         path = self._fresh / name
         with storing(self._target / name):
-            write_file(path, predictions)
+            write_predictions(path, predictions)
         self._files[name] = {
             **file_facts(path),
             "split": split.name,
@@ -132,7 +131,7 @@ def read_prediction(layout: Layout, pred_id: str, split: str, fingerprint: str) 
         raise StoreError(f"prediction {pred_id} was not made on split {split!r} with fingerprint {fingerprint}.")
     verify_file(directory, name, facts)
     try:
-        return read_file(directory / name)
+        return read_verified(directory / name)
     except UserError as fault:
         raise CorruptFile(f"{directory / name}: {fault}") from fault
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dubio.core.errors import BadFile, UserError
 from dubio.core.specs import describe
-from dubio.formats.tensors import read_tensors, write_tensors
+from dubio.formats.safetensors import read_tensors, write_tensors
 from dubio.methods.fitting import check_device
 from dubio.networks.network import Model
 from dubio.torch_module.building import Builder, Source, check_source

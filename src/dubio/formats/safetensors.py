@@ -1,7 +1,9 @@
-"""Named arrays in a safetensors file: written atomically, read memory-mapped, every word of the header checked.
+"""Named arrays in a safetensors file: written atomically, read memory-mapped, the whole header checked.
 
-The layout is the public one: eight bytes with the length of a JSON header, the header, the data. A header that promises
-what the file does not hold (truncated, overlapping, of another size) is refused before a value is read.
+The layout is the public one: eight bytes with the length of a JSON header, the header, the data. A header that does not
+describe the file exactly (truncated, overlapping, of another size) is refused before a value is read. The library
+``safetensors`` writes metadata in no fixed order; files here have the same bytes for the same content, since stores
+name them by their hash.
 """
 
 from __future__ import annotations
@@ -29,12 +31,12 @@ _NAMES = {np.dtype(code).str: name for name, code in _DTYPES.items() if name != 
 
 
 def write_tensors(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> None:
-    """Write named arrays so that the file exists only if it is whole: scratch file, flush, rename.
+    """Write named arrays atomically.
 
     Args:
-        path: Where; an existing file is replaced.
+        path: The file; an existing one is replaced.
         tensors: Arrays of numbers or truth values.
-        metadata: Texts to keep in the header.
+        metadata: Texts for the header.
 
     Raises:
         BadFile: For an array of a type that such a file cannot hold.
@@ -60,7 +62,7 @@ def write_tensors(path: Path, tensors: Mapping[str, NDArray[Any]], metadata: Map
 
 
 def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
-    """Named arrays, memory-mapped and read-only (bfloat16: read as float32), and the metadata.
+    """Return the arrays by name, memory-mapped and read-only (bfloat16: read as float32), and the metadata.
 
     Raises:
         BadFile: When the file is missing, truncated, or its header does not describe it exactly.
@@ -70,7 +72,7 @@ def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         with path.open("rb") as handle:
             length = int.from_bytes(handle.read(8), "little")
             if size < 8 or length > min(MAX_HEADER, size - 8):
-                raise BadFile(f"{str(path)!r} is no safetensors file, or is truncated: its header is longer than it.")
+                raise BadFile(f"{str(path)!r} is not a safetensors file, or is truncated: its header exceeds the file.")
             text = handle.read(length)
     except OSError as fault:
         raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
@@ -86,24 +88,24 @@ def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
 
 def _parse(path: Path, text: bytes) -> dict[str, Any]:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        entries = dict(pairs)
+        if len(entries) != len(pairs):
             raise BadFile(f"{str(path)!r}: the header names an array twice.")
-        return found
+        return entries
 
     try:
         header = json.loads(text.decode("utf-8"), object_pairs_hook=unique)
     except (ValueError, RecursionError) as fault:
         if isinstance(fault, BadFile):
             raise
-        raise BadFile(f"{str(path)!r} is no safetensors file: its header is not JSON.") from fault
+        raise BadFile(f"{str(path)!r} is not a safetensors file: its header is not JSON.") from fault
     if not isinstance(header, dict):
-        raise BadFile(f"{str(path)!r} is no safetensors file: its header is not a JSON object.")
+        raise BadFile(f"{str(path)!r} is not a safetensors file: its header is not a JSON object.")
     return header
 
 
-def _check_layout(path: Path, header: dict[str, Any], room: int) -> None:
-    """Every entry well formed, and together they tile the data without a gap, an overlap or a rest."""
+def _check_layout(path: Path, header: dict[str, Any], size: int) -> None:
+    """Check that every entry is well formed, and that together they cover the data without gap or overlap."""
     ranges = []
     for name, entry in header.items():
         where = f"{str(path)!r}: array {name!r}"
@@ -112,27 +114,26 @@ def _check_layout(path: Path, header: dict[str, Any], room: int) -> None:
         if not isinstance(entry["dtype"], str) or entry["dtype"] not in _DTYPES:
             raise BadFile(f"{where} has type {entry['dtype']!r}; readable are {', '.join(_DTYPES)}.")
         shape, offsets = entry["shape"], entry["data_offsets"]
-        if not _whole(shape) or not _whole(offsets) or len(offsets) != 2:
+        if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
             raise BadFile(f"{where}: shape and data_offsets must be lists of whole numbers.")
-        wanted = math.prod(shape) * np.dtype(_DTYPES[entry["dtype"]]).itemsize
-        if offsets[1] - offsets[0] != wanted:
+        needed = math.prod(shape) * np.dtype(_DTYPES[entry["dtype"]]).itemsize
+        if offsets[1] - offsets[0] != needed:
             raise BadFile(
-                f"{where} has shape {shape}, which takes {wanted} bytes; its header gives it {offsets[1] - offsets[0]}."
+                f"{where} has shape {shape}, which takes {needed} bytes; its header gives it {offsets[1] - offsets[0]}."
             )
         ranges.append((offsets[0], offsets[1], name))
     end = 0
     for first, last, name in sorted(ranges):
         if first != end:
-            raise BadFile(f"{str(path)!r}: array {name!r} starts at byte {first} where {end} was due.")
+            raise BadFile(f"{str(path)!r}: array {name!r} starts at byte {first}; expected {end}.")
         end = last
-    if end != room:
+    if end != size:
         raise BadFile(
-            f"{str(path)!r} is truncated or has more than it says: its header describes {end} bytes of data, "
-            f"the file has {room}."
+            f"{str(path)!r} is truncated or too long: its header describes {end} bytes of data, the file has {size}."
         )
 
 
-def _whole(values: Any) -> bool:
+def _are_sizes(values: Any) -> bool:
     return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
 
 
@@ -140,7 +141,7 @@ def _view(path: Path, name: str, entry: dict[str, Any], data: NDArray[np.uint8])
     raw = data[entry["data_offsets"][0] : entry["data_offsets"][1]]
     if entry["dtype"] == "BOOL" and len(raw) and raw.max() > 1:
         raise BadFile(f"{str(path)!r}: array {name!r} is of truth values, and has a byte that is neither 0 nor 1.")
-    found = raw.view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+    array = raw.view(_DTYPES[entry["dtype"]]).reshape(entry["shape"])
     if entry["dtype"] == "BF16":  # the upper half of a float32, which numpy has no type for: read into memory
-        return (found.astype(np.uint32) << 16).view(np.float32)
-    return found
+        return (array.astype(np.uint32) << 16).view(np.float32)
+    return array

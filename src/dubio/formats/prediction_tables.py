@@ -1,4 +1,4 @@
-"""Predictions from a table: a row an example or, with a column ``sample`` or ``member``, a row a sample of an example.
+"""Predictions from a table: one row per example or, with a column ``sample`` or ``member``, per sample of an example.
 
 Columns ``p0, p1, …`` are probabilities, ``logp0, …`` their logarithms, ``logit0, …`` logits; ``p``, ``logp`` or
 ``logit`` alone is that of the second of two classes. Without such columns every column that is none of the reserved
@@ -20,7 +20,7 @@ from dubio.core.errors import UserError, nearest
 from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, Target
 from dubio.formats.arrays import COLUMN, SCORE, is_known, predictions_from_arrays
-from dubio.formats.columns import Frame
+from dubio.formats.tables import Frame
 from dubio.formats.values import VALUES, Values
 
 RESERVED = ("label", "id", "group", "domain", "ood", "sample", "member")
@@ -38,19 +38,19 @@ def predictions_from_columns(
     tolerance: float,
     in_domain: str | None,
 ) -> Predictions:
-    """Checked predictions from the columns of a table; see the module for their names.
+    """Return checked predictions from the columns of a table; see the module for their names.
 
     Raises:
         UserError: Naming row and column at fault.
     """
-    columns, what, names = _value_columns(frame, values)
+    columns, meaning, names = _value_columns(frame, values)
     numbers = np.array([_numbers(frame[column], column) for column in columns]).T
     if len(columns) == 1 and names is None and target != "multilabel":
         numbers = numbers[:, 0]
     order, member = _samples(frame)
     first = order[0]
     classes = 2 if numbers.ndim == 1 else numbers.shape[1]
-    arrays: dict[str, Any] = {what: numbers[order] if len(order) > 1 else numbers[first]}
+    arrays: dict[str, Any] = {meaning: numbers[order] if len(order) > 1 else numbers[first]}
     if numbers.ndim == 1 and len(order) > 1:
         raise UserError("give both classes as columns where there are several samples.")
     if names is not None:
@@ -76,7 +76,7 @@ def predictions_from_columns(
 
 
 def _value_columns(frame: Frame, values: Values | None) -> tuple[list[str], Values, list[str] | None]:
-    """(columns of values, what they are, names of classes or None where they are numbered)."""
+    """Return the columns of values, their meaning, and the names of classes or None where they are numbered."""
     for name in frame:
         close = name.lower().rstrip("s")
         if name not in RESERVED and close in RESERVED and close not in frame:
@@ -100,13 +100,13 @@ def _value_columns(frame: Frame, values: Values | None) -> tuple[list[str], Valu
                            else f"values (--values) says {values}."))  # fmt: skip
     kind = chosen[0]
     own = [name for name, match in numbered.items() if match[1] == kind]
-    wanted = [kind] if own == [kind] else [f"{kind}{place}" for place in range(len(own))]
-    for name in wanted:
+    expected = [kind] if own == [kind] else [f"{kind}{index}" for index in range(len(own))]
+    for name in expected:
         if name not in own:
             raise UserError(
                 f"column {name!r} is missing; the {len(own)} columns of values must be {kind}0 to {kind}{len(own) - 1}."
             )
-    return wanted, _MEANING[kind], None
+    return expected, _MEANING[kind], None
 
 
 def _numbers(cells: Sequence[Any], column: str) -> NDArray[np.float64]:
@@ -122,41 +122,41 @@ def _numbers(cells: Sequence[Any], column: str) -> NDArray[np.float64]:
 
 
 def _samples(frame: Frame) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-    """(row of each sample of each example ``[S, N]``, member of each sample or None)."""
+    """Return the row of each sample of each example ``[S, N]``, and the member of each sample or None."""
     count = len(next(iter(frame.values())))
     keys = [name for name in ("member", "sample") if name in frame]
     if not keys:
         return np.arange(count)[None], None
     if "id" not in frame:
-        raise UserError(f"a table with a column {keys[0]!r} needs a column 'id', which tells the examples apart.")
+        raise UserError(f"a table with a column {keys[0]!r} needs a column 'id', which identifies the examples.")
     ids = [str(cell) for cell in frame["id"]]
     draws = [tuple(_natural(frame[name][row]) for name in keys) for row in range(count)]
-    example = {name: place for place, name in enumerate(dict.fromkeys(ids))}
-    sample = {draw: place for place, draw in enumerate(sorted(set(draws)))}
+    example = {name: index for index, name in enumerate(dict.fromkeys(ids))}
+    sample = {draw: index for index, draw in enumerate(sorted(set(draws)))}
     order = np.full((len(sample), len(example)), -1, dtype=np.int64)
     for row in range(count):
-        place = sample[draws[row]], example[ids[row]]
-        if order[place] >= 0:
-            raise UserError(f"rows {order[place]} and {row} (from 0) are the same sample of id {ids[row]!r}.")
-        order[place] = row
+        index = sample[draws[row]], example[ids[row]]
+        if order[index] >= 0:
+            raise UserError(f"rows {order[index]} and {row} (from 0) are the same sample of id {ids[row]!r}.")
+        order[index] = row
     if (order < 0).any():
         which, where = (int(index) for index in np.argwhere(order < 0)[0])
-        told = ", ".join(f"{name} {value[1]}" for name, value in zip(keys, list(sample)[which], strict=True))
-        raise UserError(f"id {list(example)[where]!r} has no row for {told}; every example needs every sample.")
+        missing = ", ".join(f"{name} {value[1]}" for name, value in zip(keys, list(sample)[which], strict=True))
+        raise UserError(f"id {list(example)[where]!r} has no row for {missing}; every example needs every sample.")
     if "member" not in frame:
         return order, None
-    members = {draw[0]: place for place, draw in enumerate(sorted({draw[:1] for draw in sample}))}
+    members = {draw[0]: index for index, draw in enumerate(sorted({draw[:1] for draw in sample}))}
     return order, np.array([members[draw[0]] for draw in sample], dtype=np.int64)
 
 
 def _natural(cell: Any) -> tuple[float, str]:
-    """Numbers by size, then texts."""
+    """Return a sort key: numbers by size, then texts."""
     text = str(cell)
     return (float(text), text) if re.fullmatch(r"-?\d{1,15}", text) else (float("inf"), text)
 
 
 def _constant_cells(cells: Sequence[Any], column: str, order: NDArray[np.int64]) -> list[Any]:
-    """One cell an example; refused where its samples disagree."""
+    """Return one cell per example; refuse samples that disagree."""
     for sample in order[1:]:
         for base, row in zip(order[0], sample, strict=True):
             if cells[base] != cells[row]:
@@ -168,11 +168,11 @@ def _constant_cells(cells: Sequence[Any], column: str, order: NDArray[np.int64])
 
 
 def _constant(cells: Sequence[Any], column: str, order: NDArray[np.int64]) -> NDArray[np.str_]:
-    found = _constant_cells(cells, column, order)
-    for row, cell in enumerate(found):
+    constant = _constant_cells(cells, column, order)
+    for row, cell in enumerate(constant):
         if cell is None or cell == "":
             raise UserError(f"row {row} (from 0), column {column!r} is empty.")
-    return np.array([str(cell) for cell in found], dtype=np.str_)
+    return np.array([str(cell) for cell in constant], dtype=np.str_)
 
 
 def _labels(cells: list[Any], classes: int, names: list[str] | None, target: Target) -> NDArray[np.int64]:
@@ -187,7 +187,7 @@ def _labels(cells: list[Any], classes: int, names: list[str] | None, target: Tar
 
 
 def _items(cell: Any, row: int) -> list[Any]:
-    """The labels of a cell: a list, a JSON list, or texts with semicolons between them."""
+    """Return the labels of a cell: a list, a JSON list, or texts with semicolons between them."""
     if cell is None or cell == "":
         return []
     if isinstance(cell, str) and cell.startswith("["):
@@ -205,7 +205,7 @@ def _class(cell: Any, row: int, classes: int, names: list[str] | None) -> int:
         if str(cell) in names:
             return names.index(str(cell))
         hint = nearest(str(cell), names)
-        raise UserError(f"row {row} (from 0), column 'label' is {cell!r}, which is no class"
+        raise UserError(f"row {row} (from 0), column 'label' is {cell!r}, which is not a class"
                         f"{f'; nearest: {hint!r}' if hint else ''}.")  # fmt: skip
     try:
         index = int(str(cell)) if not isinstance(cell, float) else int(cell)
@@ -219,14 +219,14 @@ def _class(cell: Any, row: int, classes: int, names: list[str] | None) -> int:
 
 
 def _flags(frame: Frame, in_domain: str | None) -> NDArray[np.bool_] | None:
-    """Which rows are out of distribution: from ``ood``, or from ``domain`` and the name of the one that is in."""
+    """Return which rows are out of distribution: from ``ood``, or from ``domain`` and the name of the in-domain one."""
     if in_domain is not None:
         if "domain" not in frame:
             raise UserError("in_domain (--in-domain) needs a column 'domain', and the table has none.")
-        found = [str(cell) for cell in frame["domain"]]
-        if in_domain not in found:
-            raise UserError(f"no row has the domain {in_domain!r}; there are {', '.join(sorted(set(found)))}.")
-        return np.array([cell != in_domain for cell in found])
+        domains = [str(cell) for cell in frame["domain"]]
+        if in_domain not in domains:
+            raise UserError(f"no row has the domain {in_domain!r}; there are {', '.join(sorted(set(domains)))}.")
+        return np.array([cell != in_domain for cell in domains])
     if "ood" in frame:
         flags = []
         for row, cell in enumerate(frame["ood"]):

@@ -1,4 +1,4 @@
-"""npz and npy files, without pickles, and without believing a header before it is compared with the file."""
+"""Read npz and npy files without pickles, comparing every header with the file before it is used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_RATIO = 200
 
 
 def read_npy(path: Path) -> NDArray[Any]:
-    """The array of an npy file, memory-mapped and read-only.
+    """Return the array of an npy file, memory-mapped and read-only.
 
     Raises:
         BadFile: When it is missing, pickled, truncated, or not what its header says.
@@ -38,12 +38,12 @@ def read_npy(path: Path) -> NDArray[Any]:
         raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
 
 
-def read_npz(path: Path, wanted: Callable[[tuple[str, ...]], Collection[str]]) -> dict[str, NDArray[Any]]:
-    """The wanted arrays of an npz file.
+def read_npz(path: Path, choose: Callable[[tuple[str, ...]], Collection[str]]) -> dict[str, NDArray[Any]]:
+    """Return some arrays of an npz file.
 
     Args:
         path: The file.
-        wanted: Given the names of all arrays, which to read; the others are not unpacked.
+        choose: Called with the names of all arrays, returns those to read; the others are not unpacked.
 
     Raises:
         BadFile: When it is missing, no archive, pickled, damaged, or unpacks to more than such a file can hold.
@@ -53,14 +53,14 @@ def read_npz(path: Path, wanted: Callable[[tuple[str, ...]], Collection[str]]) -
             entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
             names = tuple(entry.filename.removesuffix(".npy") for entry in entries)
             _check_archive(path, entries)
-            chosen = wanted(names)
+            chosen = choose(names)
             return {
                 name: _unpack(path, archive, name, entry)
                 for name, entry in zip(names, entries, strict=True)
                 if name in chosen
             }
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as fault:
-        raise BadFile(f"{str(path)!r} is no npz file, or is damaged: {fault}.") from fault
+        raise BadFile(f"{str(path)!r} is not an npz file, or is damaged: {fault}.") from fault
     except OSError as fault:
         raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror or fault}.") from fault
 
@@ -109,7 +109,9 @@ def _header(handle: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dt
     return shape, fortran, dtype
 
 
-def _check_size(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], room: int) -> None:
-    wanted = math.prod(shape) * dtype.itemsize
-    if wanted != room:
-        raise BadFile(f"{where} has shape {shape} of {dtype}, which takes {wanted} bytes; the file has {room} for it.")
+def _check_size(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], available: int) -> None:
+    needed = math.prod(shape) * dtype.itemsize
+    if needed != available:
+        raise BadFile(
+            f"{where} has shape {shape} of {dtype}, which takes {needed} bytes; the file has {available} for it."
+        )

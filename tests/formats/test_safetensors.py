@@ -10,7 +10,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from dubio.core.errors import BadFile
-from dubio.formats.tensors import read_tensors, write_tensors
+from dubio.formats.safetensors import read_tensors, write_tensors
 
 ARRAYS = {
     "logits": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
@@ -86,10 +86,10 @@ F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
     ("header", "data", "words"),
     [
         ({"a": {**F32, "shape": [3]}}, b"\0" * 8, "takes 12 bytes; its header gives it 8"),
-        ({"a": F32}, b"\0" * 4, "truncated or has more"),
-        ({"a": F32}, b"\0" * 12, "truncated or has more"),
-        ({"a": {**F32, "data_offsets": [8, 16]}}, b"\0" * 16, "starts at byte 8 where 0 was due"),
-        ({"a": F32, "b": F32}, b"\0" * 8, "starts at byte 0 where 8 was due"),
+        ({"a": F32}, b"\0" * 4, "truncated or too long"),
+        ({"a": F32}, b"\0" * 12, "truncated or too long"),
+        ({"a": {**F32, "data_offsets": [8, 16]}}, b"\0" * 16, "starts at byte 8; expected 0"),
+        ({"a": F32, "b": F32}, b"\0" * 8, "starts at byte 0; expected 8"),
         ({"a": {**F32, "dtype": "F8_E5M2"}}, b"\0" * 8, "type 'F8_E5M2'"),
         ({"a": {**F32, "dtype": ["F32"]}}, b"\0" * 8, "type"),
         ({"a": {**F32, "shape": [-2]}}, b"\0" * 8, "whole numbers"),
@@ -116,7 +116,7 @@ def test_a_header_longer_than_the_file_is_refused_before_it_is_read(tmp_path):
     path = tmp_path / "x.safetensors"
     for content in (b"", b"\0\0", (1 << 60).to_bytes(8, "little") + b"{}", (3).to_bytes(8, "little") + b"{}"):
         path.write_bytes(content)
-        with pytest.raises(BadFile, match="header is longer than it"):
+        with pytest.raises(BadFile, match="header exceeds the file"):
             read_tensors(path)
     with pytest.raises(BadFile, match="cannot be read"):
         read_tensors(tmp_path / "none.safetensors")

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dubio.core.errors import BadFile
-from dubio.formats.numpy_files import read_npy, read_npz
+from dubio.formats.npz import read_npy, read_npz
 
 
 def everything(names):
@@ -122,7 +122,7 @@ def test_damaged_archives_are_refused(tmp_path):
     np.savez_compressed(path, probs=np.random.default_rng(0).random((50, 3)), labels=np.zeros(50, int))
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(BadFile, match="no npz file, or is damaged"):
+    with pytest.raises(BadFile, match="not an npz file, or is damaged"):
         read_npz(path, everything)
     damaged = bytearray(content)
     damaged[200] ^= 0xFF

@@ -140,7 +140,7 @@ def test_labels():
     ]:
         with pytest.raises(UserError, match=words):
             two(labels=bad)
-    with pytest.raises(UserError, match="row 1 is 'c', which is no class"):
+    with pytest.raises(UserError, match="row 1 is 'c', which is not a class"):
         two(labels=np.array(["b", "c", "a"]), classes=["a", "b"])
     with pytest.raises(UserError, match="labels are given twice"):
         predictions_from_arrays({"probs": np.full((3, 2), 0.5), "labels": [0, 0, 0]}, labels=[0, 0, 0])

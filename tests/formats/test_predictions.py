@@ -8,6 +8,7 @@ from safetensors.numpy import save_file
 from dubio.core.errors import BadFile, UserError
 from dubio.core.predictions import Predictions
 from dubio.formats import align, read_predictions, read_tensors, write_predictions, write_tensors
+from dubio.formats.predictions import read_verified
 
 
 def full(seed=0, target="multiclass"):
@@ -197,3 +198,23 @@ def test_columns_and_scores_from_arrays_and_tables(tmp_path):
     (tmp_path / "c.csv").write_text("p0,p1,score.u\n0.7,0.3,a\n")
     with pytest.raises(UserError, match=r"row 0.*'score\.u' must be a number"):
         read_predictions(tmp_path / "c.csv")
+
+
+@pytest.mark.parametrize("target", ["multiclass", "multilabel"])
+def test_a_verified_file_reads_the_same_without_checks(tmp_path, target):
+    path = tmp_path / "x.safetensors"
+    predictions = replace(
+        full(target=target), columns={"site": np.array(list("aabbcc"))}, scores={"u": np.arange(6.0)}
+    )
+    write_predictions(path, predictions)
+    one, other = read_predictions(path), read_verified(path)
+    for name in FIELDS:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    for name in ("target", "temperature", "classes", "kind"):
+        assert getattr(one, name) == getattr(other, name)
+    assert other.columns["site"].tolist() == list("aabbcc")
+    assert other.scores["u"].tolist() == list(range(6))
+    np.testing.assert_array_equal(one.probs, other.probs)
+    write_tensors(path, {"logits": np.zeros((1, 2, 3), np.float32)}, {})
+    with pytest.raises(BadFile):
+        read_verified(path)
