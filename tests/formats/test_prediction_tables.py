@@ -43,7 +43,7 @@ def test_columns_named_after_classes_and_labels_by_name(tmp_path):
     bare = table(tmp_path / "b.csv", "cat,dog\n0.7,0.3\n0.2,0.8\n0.5,0.5\n")
     assert read_predictions(bare, values="probs", labels=labels).labels.tolist() == [1, 0, 1]
     wrong = table(tmp_path / "c.csv", "cat,dog,label\n0.7,0.3,cat\n0.2,0.8,dgo\n")
-    with pytest.raises(UserError, match=r"row 1 .from 0., column 'label' is 'dgo', which is not a class; nearest: 'dog'"):
+    with pytest.raises(UserError, match=r"row 1 .from 0., column 'label' is 'dgo', .*nearest: 'dog'"):
         read_predictions(wrong, values="probs")
     with pytest.raises(UserError, match="'labels' is not known; did you mean 'label'"):
         read_predictions(table(tmp_path / "d.csv", "cat,dog,labels\n0.7,0.3,0\n"), values="probs")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dubio.core.errors import BadFile, UnknownName, UserError
-from dubio.core.lazy_rows import MappedRows, row_blocks
+from dubio.core.lazy_rows import MappedRows, iterate_blocks
 from dubio.core.registry import TASKS
 from dubio.core.types import Examples, SourceCard, Split
 from dubio.encoders import ArrayRows, ImageRows, encoding_for, fit_encoder
@@ -206,7 +206,7 @@ def test_rows_in_a_file_are_the_rows_in_memory(tmp_path):
     np.testing.assert_array_equal(lazy[1:3], eager[1:3])
     np.testing.assert_array_equal(lazy[np.array([True, False, False, True])], eager[[0, 3]])
     np.testing.assert_array_equal(np.asarray(lazy.take(np.array([3, 0]))), eager[[3, 0]])
-    np.testing.assert_array_equal(np.concatenate(list(row_blocks(lazy))), eager)
+    np.testing.assert_array_equal(np.concatenate(list(iterate_blocks(lazy))), eager)
     assert (lazy.shape, lazy.ndim, lazy.dtype, len(lazy)) == (eager.shape, 4, eager.dtype, 4)
     assert [key == lazy.keys()[1] for key in lazy.keys()] == [False, True, True, False]  # noqa: SIM118
 

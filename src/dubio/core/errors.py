@@ -1,7 +1,7 @@
-"""One family of exceptions, and the sentences they speak in.
+"""The exceptions of dubio and helpers for their messages.
 
-Every error that reaches a user names the argument or file, what is allowed, what was given and the nearest known
-name. The command line turns a :class:`DubioError` into one message and its ``exit_code``; only a bug shows a traceback.
+An error that reaches a user names the argument or file, what is allowed, what was given and the nearest known name.
+The command line turns a :class:`DubioError` into one message and its ``exit_code``; only a bug shows a traceback.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable
 
 MOST_LISTED = 40
-"""So many names stand in a message; a data set may have thousands of classes or patients."""
+"""Largest number of names in a message; a data set may have thousands of classes or patients."""
 
 
 class DubioError(Exception):
@@ -20,7 +20,7 @@ class DubioError(Exception):
 
 
 class UserError(DubioError, ValueError):
-    """A mistake the user can mend: a name, a value, a file."""
+    """A mistake that the user can correct: a name, a value, a file."""
 
     exit_code = 2
 
@@ -29,12 +29,12 @@ class UnknownName(UserError):
     """A name that is not among the known ones."""
 
     def __init__(self, what: str, given: object, known: Iterable[str]) -> None:
-        """Say what was given, what is nearest and what there is.
+        """Compose the message from the given, the nearest and the known names.
 
         Args:
-            what: What the name stands for, e.g. ``"task"``.
+            what: The kind of name, e.g. ``"task"``.
             given: The name as the user wrote it.
-            known: Every name that would have been accepted.
+            known: All names that are accepted.
         """
         names = sorted(known)
         hint = nearest(str(given), names)
@@ -43,14 +43,14 @@ class UnknownName(UserError):
 
 
 class BadFile(UserError):
-    """A file that cannot be read as what it claims to be."""
+    """A file that cannot be read, or is not of the expected format."""
 
 
 class MissingExtra(UserError):
-    """An optional dependency that this use of dubio needs."""
+    """An optional dependency that is not installed."""
 
     def __init__(self, what: str, extra: str) -> None:
-        """Name the use and the extra that brings what it needs."""
+        """Name the use and the extra that installs the dependency."""
         super().__init__(f"{what} needs an optional part of dubio: pip install 'dubio[{extra}]'.")
 
 
@@ -59,22 +59,22 @@ class StoreError(UserError):
 
 
 class CorruptFile(DubioError):
-    """A stored file whose content is not what its record says."""
+    """A stored file whose content does not match its record."""
 
 
 class TrainingFailed(DubioError):
-    """A training that came to nothing, such as one whose loss is not a number."""
+    """A training that failed, such as one whose loss became NaN."""
 
 
 def listing(names: Iterable[str]) -> str:
-    """Names with commas, the first of many and how many more there are."""
-    known = list(names)
-    more = f" and {len(known) - MOST_LISTED} more" if len(known) > MOST_LISTED else ""
-    return ", ".join(known[:MOST_LISTED]) + more if known else "(none)"
+    """Return names separated by commas; of many, the first ones and the number of the others."""
+    listed = list(names)
+    more = f" and {len(listed) - MOST_LISTED} more" if len(listed) > MOST_LISTED else ""
+    return ", ".join(listed[:MOST_LISTED]) + more if listed else "(none)"
 
 
 def nearest(given: str, known: Iterable[str]) -> str | None:
-    """The known name most like the given one, or None when nothing is close.
+    """Return the known name that is most like the given one, or None when none is close.
 
     Args:
         given: The name as written.

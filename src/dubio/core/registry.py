@@ -9,7 +9,7 @@ a decorator::
     def my_data(*, novel: tuple[str, ...] = ()) -> Task: ...
 
 A keyword argument whose type is a dataclass is an *argument group*: users write its fields as arguments of their own
-(``--set swag.epochs=5``), and the registry gathers them.
+(``--set METHOD.epochs=5``), and the registry gathers them.
 
 Built-in modules are imported when a name is first looked up, so that importing dubio loads nothing heavy.
 """
@@ -36,12 +36,12 @@ from dubio.core.errors import BadFile, MissingExtra, UnknownName, UserError
 from dubio.core.validate import decode_arguments
 
 
-def import_packages(*rooms: str) -> None:
-    """Import every module of these packages, so that what they register is known."""
-    for room in rooms:
-        package = importlib.import_module(room)
+def import_packages(*names: str) -> None:
+    """Import every module of these packages, so that their decorators register."""
+    for name in names:
+        package = importlib.import_module(name)
         for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{room}.{module.name}")
+            importlib.import_module(f"{name}.{module.name}")
 
 
 T = TypeVar("T")
@@ -53,11 +53,11 @@ class Entry(Generic[T]):
     """A registered factory.
 
     Attributes:
-        name: What users write.
-        factory: Called with keyword arguments, makes the thing.
-        origin: The module it came from.
+        name: The name that users write.
+        factory: The function that makes the object from keyword arguments.
+        origin: The module that registered it.
         summary: The first line of its docstring.
-        facts: What was said of it on registration (a network's modality, say).
+        facts: Further properties given on registration, such as a network's modality.
     """
 
     name: str
@@ -71,12 +71,12 @@ class Entry(Generic[T]):
         return _parameters(self.factory)
 
     def defaults(self) -> dict[str, Any]:
-        """Every configurable argument that has a default, with it."""
+        """Return the defaults of the arguments that have one."""
         empty = inspect.Parameter.empty
         return {name: p.default for name, p in self.parameters().items() if p.default is not empty}
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments with defaults filled in, lists turned to tuples, names and types checked.
+        """Check names and types of arguments, turn lists into tuples and fill in defaults.
 
         Raises:
             UnknownName: For an argument it does not have.
@@ -92,31 +92,31 @@ class Entry(Generic[T]):
 
 
 class Registry(Generic[T]):
-    """All the things of one sort, by name."""
+    """All factories of one kind, by name."""
 
-    def __init__(self, what: str, *rooms: str) -> None:
+    def __init__(self, what: str, *packages: str) -> None:
         """Make a registry.
 
         Args:
-            what: What its things are called in a message.
-            rooms: The packages whose modules register the built-in ones.
+            what: The kind in a message, e.g. ``task``.
+            packages: The packages whose modules register the built-in ones.
         """
         self.what = what
-        self._rooms = rooms
+        self._packages = packages
         self._entries: dict[str, Entry[T]] = {}
         self._filled = False
 
     def register(self, name: str, **facts: Any) -> Callable[[Factory], Factory]:
-        """Decorator: file a factory under a name.
+        """Return a decorator that registers a factory under a name.
 
         Raises:
             UserError: When another module already uses the name.
         """
 
         def decorate(factory: Factory) -> Factory:
-            known = self._entries.get(name)
-            if known is not None and known.origin != factory.__module__:
-                raise UserError(f"{self.what} {name!r} is already registered by {known.origin}; choose another name.")
+            other = self._entries.get(name)
+            if other is not None and other.origin != factory.__module__:
+                raise UserError(f"{self.what} {name!r} is already registered by {other.origin}; choose another name.")
             doc = inspect.getdoc(factory) or ""
             self._entries[name] = Entry(name, factory, factory.__module__, doc.partition("\n")[0], facts)
             return factory
@@ -124,7 +124,7 @@ class Registry(Generic[T]):
         return decorate
 
     def entry(self, name: str) -> Entry[T]:
-        """The entry of that name.
+        """Return the entry of that name.
 
         Raises:
             UnknownName: With the nearest name, when there is none.
@@ -139,12 +139,12 @@ class Registry(Generic[T]):
         return self.entry(name).make(*positional, **arguments)
 
     def entries(self) -> tuple[Entry[T], ...]:
-        """Every entry, by name."""
+        """Return all entries, by name."""
         self._fill()
         return tuple(self._entries[name] for name in sorted(self._entries))
 
     def names(self) -> tuple[str, ...]:
-        """Every name, sorted."""
+        """Return all names, sorted."""
         return tuple(entry.name for entry in self.entries())
 
     def _fill(self) -> None:
@@ -152,7 +152,7 @@ class Registry(Generic[T]):
             return
         self._filled = True
         try:
-            import_packages(*self._rooms)
+            import_packages(*self._packages)
         except ModuleNotFoundError as missing:
             self._filled = False
             if (missing.name or "").partition(".")[0] == "torch":
@@ -191,8 +191,8 @@ def network(
     Args:
         name: Its name.
         inputs: The modality it takes.
-        version: Bumped by hand whenever the same arguments come to mean another network; part of a fit's identity.
-        encoding: The encoding it wants instead of its modality's own, such as ``wordpieces``.
+        version: Raised by hand whenever the same arguments come to mean another network; part of a fit's identity.
+        encoding: The encoding it needs instead of its modality's own, such as ``wordpieces``.
         pretrained: The argument that names a pre-trained encoder, where its first weights come from one.
     """
     more = {"encoding": encoding, "pretrained": pretrained}
@@ -250,9 +250,9 @@ def method(
         METHODS.register(name, **facts)(function)
         if ensemble:
             own = ensemble if isinstance(ensemble, Ensemble) else Ensemble()
-            made = _ensemble_of(function, name, own)
-            facts_of_it = {key: value for key, value in facts.items() if key != "role"}
-            METHODS.register(own.name or f"{name}-ensemble", **facts_of_it, ensemble_of=name)(made)
+            shared = {key: value for key, value in facts.items() if key != "role"}
+            factory = _ensemble_of(function, name, own)
+            METHODS.register(own.name or f"{name}-ensemble", **shared, ensemble_of=name)(factory)
         return function
 
     return decorate
@@ -278,7 +278,7 @@ def _ensemble_of(function: Callable[..., Any], name: str, ensemble: Ensemble) ->
 
 
 def load_plugin(path: Path) -> types.ModuleType:
-    """Import a user's file so that what it registers is known under its names.
+    """Import a user's file so that its decorators register.
 
     Args:
         path: A Python file.
@@ -309,7 +309,7 @@ def load_plugin(path: Path) -> types.ModuleType:
 
 
 def load_entry_points() -> tuple[str, ...]:
-    """Import every installed plugin of the group ``dubio.plugins``; returns their names.
+    """Import every installed plugin of the group ``dubio.plugins``; return their names.
 
     Raises:
         BadFile: When an installed plugin cannot be imported.

@@ -1,14 +1,12 @@
-"""Parts: small frozen values that say what to do and can be written down.
+"""Specifications: values with a JSON form, canonical JSON, and identities.
 
-Every slot of a recipe, every encoder setting is a *part*: a frozen dataclass registered under a name and a hand-bumped
-version. :func:`describe` turns it into JSON with every default filled in, which is what identities are hashed from;
-:func:`restore` turns that JSON back into the same value, which is how jobs reach worker processes.
+Every slot of a recipe and every encoder setting is a *part*: a frozen dataclass registered under a name and a version.
+:func:`describe` turns it into JSON with all defaults filled in, from which identities are hashed; :func:`restore` turns
+that JSON back into the same value, which is how jobs reach worker processes.
 
-Identity: what a thing is called is the hash of everything that decides its content.
-
-An id is the SHA-256 of the canonical JSON of a resolved specification. Device, jobs, batch size at prediction and
-timings are never part of one. The pinned hashes in the tests hold this file still: changing what it returns orphans
-every store.
+An id is the SHA-256 of the canonical JSON of a resolved specification: of everything that determines the content.
+Device, jobs, batch size at prediction and timings are never in it. Tests pin some ids: if they changed, existing stores
+could no longer be used.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 _PARTS: dict[str, type[Any]] = {}
 
 ADDED = "added"
-"""The mark of a field that came later."""
+"""The metadata key of a field that was added later."""
 
-ROOMS = (
+PACKAGES = (
     "dubio.encoders",
     "dubio.inference",
     "dubio.networks",
@@ -41,7 +39,7 @@ ROOMS = (
     "dubio.training",
     "dubio.methods",
 )
-"""Where dubio's own parts live."""
+"""The packages that define dubio's own parts."""
 
 
 def part(name: str, *, version: int = 1) -> Callable[[type[T]], type[T]]:
@@ -49,15 +47,15 @@ def part(name: str, *, version: int = 1) -> Callable[[type[T]], type[T]]:
 
     Args:
         name: Its name in a description; unique among all parts.
-        version: Bumped by hand whenever the same fields come to mean something else.
+        version: Raised by hand whenever the same fields come to mean something else.
     """
 
     def decorate(cls: type[T]) -> type[T]:
         if not dataclasses.is_dataclass(cls) or not cls.__dataclass_params__.frozen:  # type: ignore[attr-defined]
             raise TypeError(f"{cls.__name__}: a part is a frozen dataclass")
-        known = _PARTS.get(name)
-        if known is not None and known.__qualname__ != cls.__qualname__:
-            raise UserError(f"part {name!r} is already defined by {known.__module__}.{known.__qualname__}.")
+        other = _PARTS.get(name)
+        if other is not None and other.__qualname__ != cls.__qualname__:
+            raise UserError(f"part {name!r} is already defined by {other.__module__}.{other.__qualname__}.")
         _PARTS[name] = cls
         cls.part_name = name  # type: ignore[attr-defined]
         cls.part_version = version  # type: ignore[attr-defined]
@@ -67,25 +65,25 @@ def part(name: str, *, version: int = 1) -> Callable[[type[T]], type[T]]:
 
 
 def added(default: Any) -> Any:
-    """A field that a part gained after values of it had been stored: at its default it is no part of the description.
+    """Declare a field that was added after values had been stored: at its default it is left out of the description.
 
-    A stored fit was made as the new field's default makes it, so that it keeps its identity.
+    The default of the new field is what earlier versions did, so that stored fits keep their identity.
     """
     return dataclasses.field(default=default, metadata={ADDED: default})
 
 
 def name_of(value: object) -> str:
-    """The registered name of a part."""
+    """Return the registered name of a part."""
     return str(type(value).part_name)  # type: ignore[attr-defined]
 
 
 def known_parts() -> dict[str, type[Any]]:
-    """Every registered part, by name."""
+    """Return all registered parts, by name."""
     return dict(_PARTS)
 
 
 def describe(value: Any) -> Any:
-    """The JSON form of a value made of parts, tuples, mappings and scalars.
+    """Return the JSON form of a value made of parts, tuples, mappings and scalars.
 
     Raises:
         TypeError: For a value that has no JSON form; identities must never depend on a ``repr``.
@@ -108,7 +106,7 @@ def _unchanged(value: Any, field: dataclasses.Field[Any]) -> bool:
 
 
 def restore(description: Any) -> Any:
-    """The value a description was made from; lists come back as tuples.
+    """Return the value that a description was made from; lists come back as tuples.
 
     Raises:
         UnknownName: When a part of that name is not registered (its plugin is not loaded, say).
@@ -122,7 +120,7 @@ def restore(description: Any) -> Any:
         return {key: restore(item) for key, item in description.items()}
     if description["part"] not in _PARTS:
         # Another process wrote this; here nothing may have imported the module yet.
-        import_packages(*ROOMS)
+        import_packages(*PACKAGES)
     cls = _PARTS.get(description["part"])
     if cls is None:
         raise UnknownName("part", description["part"], _PARTS)
@@ -140,7 +138,7 @@ CHUNK = 1 << 20
 
 
 def canonical(value: Any) -> bytes:
-    """The one JSON text of a value: keys sorted, no spaces, UTF-8 as it is, no NaN.
+    """Return the canonical JSON of a value: keys sorted, no spaces, UTF-8 unescaped, no NaN.
 
     Raises:
         ValueError: For NaN or an infinity, which have no JSON form.
@@ -151,7 +149,7 @@ def canonical(value: Any) -> bytes:
 
 
 def identity(spec: Any) -> str:
-    """The id of a specification: SHA-256 of its canonical JSON, in hex."""
+    """Return the id of a specification: SHA-256 of its canonical JSON, in hex."""
     return hashlib.sha256(canonical(spec)).hexdigest()
 
 
@@ -167,7 +165,7 @@ def check_id(identifier: str) -> str:
 
 
 def hash_file(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hex."""
+    """Return the SHA-256 of a file's bytes, in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as source:
         while chunk := source.read(CHUNK):

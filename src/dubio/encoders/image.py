@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import UserError
-from dubio.core.lazy_rows import LazyRows, row_blocks
+from dubio.core.lazy_rows import LazyRows, iterate_blocks
 from dubio.core.specs import describe, part, restore
 from dubio.core.types import Examples, Inputs
 from dubio.encoders.rows import ArrayRows, ImageRows, standardise
@@ -40,7 +40,7 @@ class ImageEncoding:
             raise UserError("an image encoder needs at least one training image; given none.")
         _, height, width, channels = images.shape
         counts = np.zeros((channels, 256), dtype=np.int64)
-        for block in row_blocks(images):
+        for block in iterate_blocks(images):
             counts += np.stack([np.bincount(block[..., c].ravel(), minlength=256) for c in range(channels)])
         levels = np.arange(256)
         pixels = len(images) * height * width

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dubio.core.errors import UserError
-from dubio.core.lazy_rows import row_blocks
+from dubio.core.lazy_rows import iterate_blocks
 
 ONE_INPUT = "A module takes one input tensor: several can be put into one, and taken apart in the module."
 
@@ -79,7 +79,7 @@ def check_finite(values: NDArray[Any], what: str, numbers: Sequence[int] | None 
     if values.dtype.kind != "f":
         return
     before = 0
-    for block in row_blocks(values):
+    for block in iterate_blocks(values):
         bad = np.argwhere(~np.isfinite(block))
         if len(bad):
             row, *place = (int(i) for i in bad[0])

@@ -7,7 +7,6 @@ Encoders in the cache, each in a folder named by its content: whole or not there
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import json
@@ -22,6 +21,7 @@ from filelock import FileLock
 
 from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.core.files import atomic_directory
+from dubio.core.specs import identity
 from dubio.tasks.sources.fetch import file_sha256
 from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir
 
@@ -94,7 +94,7 @@ def encoder_files(folder: Path) -> tuple[str, ...]:
 def fingerprint(folder: Path) -> str:
     """SHA-256, in hexadecimal, of the names and hashes of the files an encoder consists of."""
     parts = {name: file_sha256(folder / name) for name in encoder_files(folder)}
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return identity(parts)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

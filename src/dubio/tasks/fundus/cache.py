@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from dubio.core.errors import UserError
 from dubio.core.files import place_directory, place_file, write_file
-from dubio.core.lazy_rows import row_blocks
+from dubio.core.lazy_rows import iterate_blocks
 from dubio.tasks.fundus.pool import Outcome, cores, prepare_all
 from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir
 
@@ -236,7 +236,7 @@ def _read(home: Path) -> Cached:
 def _is_sound(cached: Cached) -> bool:
     """Whether every row holds what its hash says."""
     start = 0
-    for block in row_blocks(cached.images):
+    for block in iterate_blocks(cached.images):
         for offset, row in enumerate(block):
             if hashlib.sha256(np.ascontiguousarray(row).data).digest() != cached.digests[start + offset].tobytes():
                 return False
