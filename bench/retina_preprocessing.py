@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from bench.timing import in_turns, line
-from dubio.tasks.fundus.cache import file_hashes, prepared
+from dubio.tasks.fundus.cache import file_hashes, prepare_files
 from dubio.tasks.fundus.pool import cores
 
 COUNT, DIFFERENT, FRAME, SIZES = 160, 8, (2592, 1944), (64, 512)
@@ -42,7 +42,7 @@ def _compared(paths: list[Path], folder: Path, size: int) -> str:
     def ours() -> None:
         os.environ["DUBIO_CACHE"] = str(folder / f"cache-{size}-{time.monotonic_ns()}")  # nothing is remembered
         hashes = file_hashes(paths)
-        prepared({str(said): path for path, said in hashes.items()}, size, processes=min(2, cores()))
+        prepare_files({str(said): path for path, said in hashes.items()}, size, processes=min(2, cores()))
 
     ratio = in_turns(plain, ours, rounds=3)
     conditions = (

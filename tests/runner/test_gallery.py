@@ -13,7 +13,7 @@ from dubio.reporting.manifest_view import read_facts
 from dubio.runner.gallery import SHOWN, store_thumbnails, thumbnail
 from dubio.runner.manifest import subgroup_columns
 from dubio.tasks.fundus.layouts import OWN
-from dubio.tasks.fundus.photographs import Gathered
+from dubio.tasks.fundus.photographs import PhotographSet
 
 
 def made(rows: int, seed: int) -> Examples:
@@ -92,7 +92,7 @@ def test_facts_travel_through_the_manifest_and_touch_no_fingerprint() -> None:
 
 def test_photographs_know_site_and_quality_where_the_data_names_them() -> None:
     names, none = np.array(["a", "b", "c"]), np.array(["", "", ""])
-    data = Gathered("own", np.zeros((3, 2, 2, 3), np.uint8), np.arange(3), np.array([1, 0, -1]), names, names,
+    data = PhotographSet("own", np.zeros((3, 2, 2, 3), np.uint8), np.arange(3), np.array([1, 0, -1]), names, names,
                     np.array(["x", "", "y"]), none, (), OWN, ())  # fmt: skip
     assert {name: column.tolist() for name, column in data.facts.items()} == {
         "site": ["x", "unknown", "y"],

@@ -15,7 +15,7 @@ from dubio.core.registry import TASKS
 from dubio.encoders import ImageEncoding, ImageRows, fit_encoder
 from dubio.encoders import image as image_encoder
 from dubio.tasks.images import streamed
-from dubio.tasks.images.streamed import Square, StreamedRows, decoded
+from dubio.tasks.images.streamed import Square, StreamedRows, decode_square
 from dubio.tasks.sources.locate import DataMissing
 from dubio.testing import check_task
 
@@ -66,19 +66,19 @@ def test_folders_become_splits(home: Path) -> None:
 def test_a_photograph_is_the_centre_of_its_resized_self(tmp_path: Path) -> None:
     # 120×80: the shorter side 80 becomes 20, the longer 30; of 30×20 the middle 16×16 starts at (7, 2)
     picture(tmp_path / "a.JPEG", 0, size=(120, 80))
-    found = decoded(tmp_path / "a.JPEG", Square(20, 16))
+    found = decode_square(tmp_path / "a.JPEG", Square(20, 16))
     with Image.open(tmp_path / "a.JPEG") as image:
         whole = np.asarray(image.resize((30, 20), Image.Resampling.BILINEAR))
     np.testing.assert_array_equal(found, whole[2:18, 7:23])
     picture(tmp_path / "b.JPEG", 0, size=(37, 90))
-    assert decoded(tmp_path / "b.JPEG", Square(20, 20)).shape == (20, 20, 3)
+    assert decode_square(tmp_path / "b.JPEG", Square(20, 20)).shape == (20, 20, 3)
 
 
 @pytest.mark.parametrize("mode", ["L", "CMYK", "RGB"])
 def test_every_mode_is_colour(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "a.JPEG"
     Image.new("RGB", (40, 40), (200, 100, 50)).convert(mode).save(path, "JPEG")
-    found = decoded(path, Square(20, 16)).reshape(-1, 3).mean(axis=0)
+    found = decode_square(path, Square(20, 16)).reshape(-1, 3).mean(axis=0)
     level = 0.299 * 200 + 0.587 * 100 + 0.114 * 50
     np.testing.assert_allclose(found, [level] * 3 if mode == "L" else [200, 100, 50], atol=4)
 

@@ -20,7 +20,7 @@ Image = pytest.importorskip("PIL.Image")
 from dubio.core.lazy_rows import MappedRows  # noqa: E402
 from dubio.tasks.fundus import cache, pool  # noqa: E402
 from dubio.tasks.fundus.crop import crop_square, find_disc  # noqa: E402
-from dubio.tasks.fundus.photographs import gather  # noqa: E402
+from dubio.tasks.fundus.photographs import read_photographs  # noqa: E402
 from dubio.tasks.sources.fetch import file_sha256  # noqa: E402
 from dubio.tasks.sources.locate import cache_dir  # noqa: E402
 
@@ -33,7 +33,7 @@ def many(eyes, count):
 
 def test_prepared_photographs_stay_in_their_file_until_asked_for(eyes):
     many(eyes, 6)
-    found = gather(eyes.home, 64)
+    found = read_photographs(eyes.home, 64)
     assert isinstance(found.images, MappedRows)
     assert isinstance(found.images.whole, np.memmap)
     assert found.images.shape == (6, 64, 64, 3)
@@ -44,40 +44,40 @@ def test_prepared_photographs_stay_in_their_file_until_asked_for(eyes):
 
 def test_nothing_is_prepared_twice_and_what_changes_is(eyes, monkeypatch):
     many(eyes, 4)
-    first = gather(eyes.home, 64)
+    first = read_photographs(eyes.home, 64)
 
     def never(*_):
         raise AssertionError
 
     monkeypatch.setattr(cache, "prepare_all", never)
     monkeypatch.setattr(cache, "_hashed", never)
-    again = gather(eyes.home, 64)
+    again = read_photographs(eyes.home, 64)
     np.testing.assert_array_equal(np.asarray(first.images), np.asarray(again.images))
     monkeypatch.undo()
     monkeypatch.setenv("DUBIO_CACHE", str(eyes.home.parent / "cache"))
     eyes.save("2.png", 99)
-    changed = gather(eyes.home, 64)
+    changed = read_photographs(eyes.home, 64)
     same = [np.array_equal(a, b) for a, b in zip(first.images, changed.images, strict=True)]
     assert same == [True, True, False, True]
 
 
 def test_files_moved_elsewhere_find_their_prepared_pixels(eyes, tmp_path, monkeypatch):
     many(eyes, 4)
-    gather(eyes.home, 64)
+    read_photographs(eyes.home, 64)
     eyes.home.rename(tmp_path / "elsewhere")
     monkeypatch.setattr(cache, "prepare_all", None)
-    assert len(gather(tmp_path / "elsewhere", 64)) == 4
+    assert len(read_photographs(tmp_path / "elsewhere", 64)) == 4
 
 
 def test_verify_sees_through_an_unchanged_size_and_time(eyes):
     many(eyes, 4)
-    before = gather(eyes.home, 64)
+    before = read_photographs(eyes.home, 64)
     path, facts = eyes.home / "1.png", (eyes.home / "1.png").stat()
     raw = bytearray(path.read_bytes())
     raw[-16] ^= 1  # one bit, the same size
     path.write_bytes(raw)
     os.utime(path, ns=(facts.st_atime_ns, facts.st_mtime_ns))
-    assert len(gather(eyes.home, 64)) == len(before)
+    assert len(read_photographs(eyes.home, 64)) == len(before)
     known = cache.file_hashes([path])[path]
     assert cache.file_hashes([path], verify=True)[path] == hashlib.sha256(raw).hexdigest() != known
 
@@ -101,13 +101,13 @@ def test_the_cache_is_read_before_another_process_may_put_it_away(eyes, tmp_path
 
 def test_verify_makes_a_spoilt_cache_again(eyes, tmp_path):
     many(eyes, 4)
-    good = np.asarray(gather(eyes.home, 64).images)
+    good = np.asarray(read_photographs(eyes.home, 64).images)
     (array,) = tmp_path.glob("cache/retina/64-*/images.npy")
     spoilt = np.load(array, mmap_mode="r+")
     spoilt[:] = 7
     spoilt.flush()
-    assert np.asarray(gather(eyes.home, 64).images).mean() == 7
-    np.testing.assert_array_equal(np.asarray(gather(eyes.home, 64, verify=True).images), good)
+    assert np.asarray(read_photographs(eyes.home, 64).images).mean() == 7
+    np.testing.assert_array_equal(np.asarray(read_photographs(eyes.home, 64, verify=True).images), good)
 
 
 def test_an_interrupted_preparation_goes_on_and_leaves_nothing_half_written(eyes, tmp_path, monkeypatch):
@@ -122,7 +122,7 @@ def test_an_interrupted_preparation_goes_on_and_leaves_nothing_half_written(eyes
 
     monkeypatch.setattr(pool, "prepare_one", failing)
     with pytest.raises(KeyboardInterrupt):
-        gather(eyes.home, 64)
+        read_photographs(eyes.home, 64)
     assert not list(tmp_path.glob("cache/retina/64-*/images.npy"))
     (log,) = tmp_path.glob("cache/retina/.64-*/done.jsonl")
     # a torn last line and a row that never reached the disk are done again
@@ -132,21 +132,21 @@ def test_an_interrupted_preparation_goes_on_and_leaves_nothing_half_written(eyes
     log.write_text("\n".join(lines) + '\n{"row": 5, "dig')
     again = []
     monkeypatch.setattr(pool, "prepare_one", lambda path, row, rows: (again.append(row), whole(path, row, rows))[1])
-    resumed = np.asarray(gather(eyes.home, 64).images)
+    resumed = np.asarray(read_photographs(eyes.home, 64).images)
     assert sorted(again) == sorted({*range(6)} - {*done} | {spoilt})
     monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "fresh"))
     monkeypatch.setattr(pool, "prepare_one", whole)
-    np.testing.assert_array_equal(resumed, np.asarray(gather(eyes.home, 64).images))
+    np.testing.assert_array_equal(resumed, np.asarray(read_photographs(eyes.home, 64).images))
     assert not list(tmp_path.glob("cache/retina/.64-*"))
 
 
 def test_processes_give_the_same_as_one_and_survive_a_file_that_kills(eyes, tmp_path, monkeypatch):
     many(eyes, 10)
     (eyes.home / "3.png").write_bytes(b"")
-    alone = gather(eyes.home, 64, processes=1)
+    alone = read_photographs(eyes.home, 64, processes=1)
     monkeypatch.setattr(pool, "JOBS_PER_PROCESS", 2)
     monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "two"))
-    both = gather(eyes.home, 64, processes=2)
+    both = read_photographs(eyes.home, 64, processes=2)
     np.testing.assert_array_equal(np.asarray(alone.images), np.asarray(both.images))
     assert alone.problems == both.problems
 
@@ -179,8 +179,8 @@ def test_a_script_without_a_main_guard_runs_once(eyes, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import sys\nfrom pathlib import Path\nprint('started', flush=True)\n"
-        "from dubio.tasks.fundus import pool\nfrom dubio.tasks.fundus.photographs import gather\n"
-        "pool.JOBS_PER_PROCESS = 1\nprint(len(gather(Path(sys.argv[1]), 64, processes=2)))\n"
+        "from dubio.tasks.fundus import pool\nfrom dubio.tasks.fundus.photographs import read_photographs\n"
+        "pool.JOBS_PER_PROCESS = 1\nprint(len(read_photographs(Path(sys.argv[1]), 64, processes=2)))\n"
     )
     done = subprocess.run([sys.executable, script, eyes.home], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["started", "8"]
@@ -191,7 +191,7 @@ def test_a_full_disk_is_refused_before_anything_is_written(eyes, monkeypatch):
     usage = cache.shutil.disk_usage(eyes.home)
     monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: usage._replace(free=1000))
     with pytest.raises(Exception, match=r"0\.0 GB in the cache.*DUBIO_CACHE"):
-        gather(eyes.home, 64)
+        read_photographs(eyes.home, 64)
 
 
 def test_hashes_of_other_files_in_a_folder_are_not_forgotten(eyes, monkeypatch):

@@ -225,23 +225,23 @@ def test_an_excel_sheet_is_read_like_a_table(eyes, tmp_path):
 
 
 def test_arrays_are_refused_where_they_cannot_be(eyes, tmp_path):
-    from dubio.tasks.fundus.photographs import gather
+    from dubio.tasks.fundus.photographs import read_photographs
 
     path = tmp_path / "mine.npz"
     x = np.random.default_rng(0).integers(0, 255, (6, 64, 64, 3), dtype=np.uint8)
     np.savez(path, x=x, y=[0, 1, 2, 3, 4, 5])
     with pytest.raises(BadFile, match="row 5 has the grade '5'"):
-        gather(path, 64)
+        read_photographs(path, 64)
     np.savez(path, x=x, y=[0, 1, 2, 3, 4, 0], id=list("aabcde"))
     with pytest.raises(BadFile, match="'a' occurs more than once"):
-        gather(path, 64)
+        read_photographs(path, 64)
     np.savez(path, x=x, y=[0, 1, 2, 3, 4])
     with pytest.raises(BadFile, match="grade has shape"):
-        gather(path, 64)
+        read_photographs(path, 64)
     np.savez(path, x=x, y=[0, 1, 2, 3, 4, 0])
     with pytest.raises(UserError, match="size 128 is larger"):
-        gather(path, 128)
+        read_photographs(path, 128)
     with pytest.raises(UserError, match="64, 128, 256, 512"):
-        gather(path, 100)
+        read_photographs(path, 100)
     np.savez(path, x=x[..., 0], y=[0, 1, 2, 3, 4, 0])
-    assert gather(path, 64).images.shape == (6, 64, 64, 3)
+    assert read_photographs(path, 64).images.shape == (6, 64, 64, 3)

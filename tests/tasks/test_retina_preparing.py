@@ -11,7 +11,7 @@ import pytest
 Image = pytest.importorskip("PIL.Image")
 
 from dubio.tasks.fundus.crop import crop_square, find_disc  # noqa: E402
-from dubio.tasks.fundus.photographs import gather  # noqa: E402
+from dubio.tasks.fundus.photographs import read_photographs  # noqa: E402
 from dubio.tasks.images.files import Unreadable, open_picture  # noqa: E402
 
 
@@ -138,7 +138,7 @@ def broken(eyes):
 
 def test_every_broken_file_is_a_line_of_the_report_and_none_is_fatal(eyes):
     broken(eyes)
-    found = gather(eyes.home, 64)
+    found = read_photographs(eyes.home, 64)
     assert found.ids.tolist() == ["good", "black", "card"]
     told = [problem.line() for problem in found.problems]
     assert told[0] == "gone: label without image (left out)"
@@ -154,7 +154,7 @@ def test_a_folder_without_one_readable_file_is_refused(eyes):
     eyes.write("a.png", "no picture")
     eyes.write("labels.csv", "image,grade", "a,1")
     with pytest.raises(Exception, match="none of its 1 photographs can be read"):
-        gather(eyes.home, 64)
+        read_photographs(eyes.home, 64)
 
 
 def test_an_absurd_picture_is_a_line_not_a_crash(tmp_path, monkeypatch):

@@ -19,8 +19,8 @@ from dubio.core.registry import TASKS
 from dubio.core.types import Examples, SourceCard, Split
 from dubio.encoders import ArrayRows, ImageRows, encoding_for, fit_encoder
 from dubio.encoders import image as image_encoder
-from dubio.tasks.fundus.photographs import Gathered
-from dubio.tasks.fundus.shifts import Wishes, cut
+from dubio.tasks.fundus.photographs import PhotographSet
+from dubio.tasks.fundus.shifts import RetinaOptions, retina_splits
 from dubio.tasks.sources.locate import DataMissing
 from dubio.testing import check_task
 
@@ -112,14 +112,15 @@ def test_no_patient_is_learned_from_and_tested_on(data):
     patients = rng.integers(0, count // 3, count).astype(np.str_)
     homes = dict(zip(np.unique(patients), rng.permutation(np.unique(patients).size), strict=True))
     parts = np.array([["train", "train", "train", "test"][homes[p] % 4] for p in patients])
-    gathered = Gathered(
+    gathered = PhotographSet(
         "made", np.zeros((count, 2, 2, 3), np.uint8), rng.integers(0, 5, count), rng.integers(0, 2, count),
         np.arange(count).astype(np.str_), patients, np.full(count, ""),
         parts if data.draw(st.booleans()) else np.full(count, ""), (), SourceCard("a", "b", "c", "d"), (),
     )  # fmt: skip
     shifts = data.draw(st.sampled_from([(), ("quality",), ("severity",), ("severity", "quality")]))
     try:
-        splits, _ = cut(gathered, Wishes("binary", shifts, 0.2, data.draw(st.sampled_from([0.0, 0.2])), seed))
+        options = RetinaOptions("binary", shifts, 0.2, data.draw(st.sampled_from([0.0, 0.2])), seed)
+        splits, _ = retina_splits(gathered, options)
     except UserError:
         return  # too few patients for every part: refused, never torn
     fitted = [split for split in splits if split.kind in ("train", "val", "cal")]

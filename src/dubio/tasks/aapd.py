@@ -9,7 +9,7 @@ from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
 from dubio.tasks.sources.fetch import obtain
 from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original
-from dubio.tasks.text_corpora import Setting, Wishes, jsonl_finder, jsonl_reader, task_of
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_finder, jsonl_reader
 
 CARD = SourceCard(
     source="https://github.com/lancopku/SGM (AAPD: text_train, label_train and so on)",
@@ -99,5 +99,5 @@ def aapd(
         cal: Share of training that becomes the split ``cal``.
     """
     name = "aapd" if setting == "in-domain" else "aapd-novelty"
-    wishes = Wishes(name, "multilabel", setting, lambda classes: (NOVEL,), split_seed, cal)
-    return task_of(obtain(CORPUS, data_dir), wishes)
+    options = CorpusOptions(name, "multilabel", setting, lambda classes: (NOVEL,), split_seed, cal)
+    return corpus_task(obtain(CORPUS, data_dir), options)

@@ -1,4 +1,4 @@
-"""Amazon reviews of four sorts of products: trained on one, tested on it and on the others."""
+"""Amazon reviews of four kinds of products: trained on one, tested on it and on the others."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ import numpy as np
 
 from dubio.core.errors import BadFile, UserError
 from dubio.core.registry import task
-from dubio.core.types import Kind, SourceCard, Split, Task
+from dubio.core.types import SourceCard, Split, Task
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original, compared
-from dubio.tasks.splitting import PARTS
+from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original, compare_counts
+from dubio.tasks.splitting import UNASSIGNED, SplitOptions, assign_parts, part_splits
 from dubio.tasks.text_corpora import (
     VAL_SHARE,
-    card_of,
-    checked_cal,
-    cut_whole,
-    examples_of,
-    ids_of,
+    check_cal,
+    copy_card,
+    document_examples,
     jsonl_finder,
     jsonl_reader,
     label_array,
-    shared_notes,
+    shared_text_notes,
+    text_groups,
 )
 
 CARD = SourceCard(
@@ -33,36 +32,36 @@ CARD = SourceCard(
     licence="the reviews are their authors'; research use",
     citation="J. Blitzer, M. Dredze and F. Pereira (2007), Biographies, Bollywood, Boom-boxes and Blenders: Domain "
     "Adaptation for Sentiment Classification, ACL",
-    description="Is a review of a product positive? Trained on one of four sorts of products, shifted to the others.",
+    description="Is a review of a product positive? Trained on one of four kinds of products, shifted to the others.",
 )
 
 Domain = Literal["books", "dvd", "electronics", "kitchen"]
 DOMAINS: tuple[Domain, ...] = ("books", "dvd", "electronics", "kitchen")
 CLASSES = ("negative", "positive")
 COUNTS = {"documents": 8000, "classes": 2}
-HELD_OUT = 400
-"""Test reviews of the source (T, Section III-B)."""
+TEST_REVIEWS = 400
+"""Number of test reviews of the source (T, Section III-B)."""
 
 _FOLDERS = {"books": "books", "dvd": "dvd", "electronics": "electronics", "kitchen": "kitchen_&_housewares"}
 _REVIEW = re.compile(r"<review>(.*?)</review>", re.DOTALL)
 
 
 def _find_reviews(folder: Path) -> Path | None:
-    for place in (folder, folder / "sorted_data_acl", folder / "sorted_data"):
-        if all((place / home / f"{side}.review").is_file() for home in _FOLDERS.values() for side in CLASSES):
-            return place
+    for candidate in (folder, folder / "sorted_data_acl", folder / "sorted_data"):
+        if all((candidate / name / f"{side}.review").is_file() for name in _FOLDERS.values() for side in CLASSES):
+            return candidate
     return None
 
 
 def _read_reviews(folder: Path) -> list[Document]:
     """The labelled reviews; a byte that is not UTF-8 becomes the replacement character."""
     documents = []
-    for domain, home in _FOLDERS.items():
+    for domain, name in _FOLDERS.items():
         for side in CLASSES:
-            path = folder / home / f"{side}.review"
+            path = folder / name / f"{side}.review"
             reviews = _REVIEW.findall(path.read_text(encoding="utf-8", errors="replace"))
             if not reviews:
-                raise BadFile(f"{home}/{path.name}: no <review> in it; word counts (processed_acl) are not texts.")
+                raise BadFile(f"{name}/{path.name}: no <review> in it; word counts (processed_acl) are not texts.")
             for review in reviews:
                 text = "\n".join(filter(None, (_field(review, "title"), _field(review, "review_text"))))
                 documents.append(Document("", text, (side,), id=_field(review, "unique_id"), domain=domain))
@@ -80,7 +79,7 @@ CORPUS = Corpus(
     layouts=(
         Layout(
             "the authors' files",
-            "the folder sorted_data_acl with positive.review and negative.review for each sort of products",
+            "the folder sorted_data_acl with positive.review and negative.review for each kind of product",
             _find_reviews,
             _read_reviews,
             COUNTS,
@@ -116,43 +115,40 @@ def amazon(
 ) -> Task:
     """Sentiment of product reviews, cross-domain: one source, one target or all others.
 
-    Splits: of the source 400 held-out test reviews, val (15 % of the rest, stratified) and train; each target whole, as
-    a split of kind ``shift`` that is called after it. The four sources with ``target = "all"`` are the twelve pairs,
+    Splits: of the source 400 held-out test reviews, val (15 % of the rest, stratified) and train; each complete target,
+    as a split of kind ``shift`` that bears its name. The four sources with ``target = "all"`` are the twelve pairs,
     with one training for three of them.
 
     Args:
-        source: Trained on: ``books``, ``dvd``, ``electronics`` or ``kitchen``.
-        target: Shifted to: another of them, or ``all`` others.
+        source: The domain to train on: ``books``, ``dvd``, ``electronics`` or ``kitchen``.
+        target: The shift: another of them, or ``all`` others.
         data_dir: A folder with the corpus; see ``dubio data where amazon``.
-        split_seed: Of the cut of the source.
+        split_seed: Seed of the split of the source.
         cal: Share of the source's training that becomes the split ``cal``.
     """
     if source == target:
         raise UserError(f"amazon: target must be another domain than source; given {source!r} for both.")
-    found = obtain(CORPUS, data_dir)
-    documents = found.documents()
+    copy = obtain(CORPUS, data_dir)
+    documents = copy.documents()
     domains = np.array([document.domain for document in documents], dtype=np.str_)
     for domain in DOMAINS:
         if not (domains == domain).any():
-            raise BadFile(f"{found.path.name} has no review of the domain {domain!r}.")
+            raise BadFile(f"{copy.path.name} has no review of the domain {domain!r}.")
     labels = label_array(documents, CLASSES, "multiclass")
-    everything = examples_of(documents, labels, ids_of(documents))
+    examples = document_examples(documents, labels)
     rows = np.flatnonzero(domains == source)
-    if len(rows) <= HELD_OUT:
-        raise BadFile(f"{found.path.name} has {len(rows):,} reviews of {source}; {HELD_OUT} are held out for testing.")
-    parts = cut_whole(documents, labels, rows, _fractions(HELD_OUT / len(rows), checked_cal(cal)), split_seed)
-    home = everything.take(rows)
-    kinds: tuple[Kind, ...] = ("train", "val", "cal", "id")
-    splits = [
-        Split.of(name, kinds[code], home.take(np.flatnonzero(parts == code)))
-        for code, name in enumerate(PARTS)
-        if (parts == code).any()
-    ]
+    if len(rows) <= TEST_REVIEWS:
+        raise BadFile(f"{copy.path.name} has {len(rows):,} reviews of {source}; {TEST_REVIEWS} are held out to test.")
+    options = SplitOptions(_fractions(TEST_REVIEWS / len(rows), check_cal(cal)), split_seed)
+    parts = np.full(len(documents), UNASSIGNED, dtype=np.int64)
+    parts[rows] = assign_parts(labels[rows], options, group=text_groups(documents, rows)[rows])
+    splits = part_splits(examples, parts)
     for domain in (other for other in DOMAINS if other != source and target in (other, "all")):
-        splits.append(Split.of(domain, "shift", everything.take(np.flatnonzero(domains == domain))))
+        splits.append(Split.of(domain, "shift", examples.take(np.flatnonzero(domains == domain))))
     name = f"amazon-{source}" if target == "all" else f"amazon-{source}-{target}"
-    notes = [*shared_notes(splits), *(count.sentence() for count in compared(found, documents) if count.differs)]
-    return Task(name, "text", "multiclass", CLASSES, tuple(splits), card_of(found, documents), tuple(notes))
+    counts = [count.sentence() for count in compare_counts(copy, documents) if count.differs]
+    notes = (*shared_text_notes(splits), *counts)
+    return Task(name, "text", "multiclass", CLASSES, tuple(splits), copy_card(copy, documents), notes)
 
 
 def _fractions(test: float, cal: float) -> tuple[float, ...]:

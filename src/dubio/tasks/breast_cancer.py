@@ -6,9 +6,9 @@ import numpy as np
 
 from dubio.core.registry import task
 from dubio.core.types import Examples, SourceCard, Task
-from dubio.tasks.bundled import scikit_learn_data, splits_of
 from dubio.tasks.sources.locate import DataSource
-from dubio.tasks.splitting import stratified_parts
+from dubio.tasks.sources.packages import scikit_learn_data
+from dubio.tasks.splitting import part_splits, stratified_parts
 
 CARD = SourceCard(
     source="scikit-learn, sklearn.datasets.load_breast_cancer (UCI Breast Cancer Wisconsin, Diagnostic)",
@@ -33,7 +33,7 @@ def breast_cancer(
 
     Args:
         fractions: Shares of train, val, cal and test.
-        split_seed: Of the split.
+        split_seed: Seed of the split.
     """
     bunch = scikit_learn_data("load_breast_cancer", "the task breast-cancer")
     # scikit-learn counts malignant as 0; a screening test is positive when it finds the disease
@@ -41,4 +41,5 @@ def breast_cancer(
     inputs = np.ascontiguousarray(bunch["data"], dtype=np.float64)
     examples = Examples(inputs, labels, ids=np.arange(len(labels)).astype(np.str_))
     parts = stratified_parts(labels, fractions=fractions, seed=split_seed)
-    return Task("breast-cancer", "table", "multiclass", ("benign", "malignant"), splits_of(examples, parts), CARD)
+    splits = tuple(part_splits(examples, parts))
+    return Task("breast-cancer", "table", "multiclass", ("benign", "malignant"), splits, CARD)

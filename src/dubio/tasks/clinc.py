@@ -11,7 +11,7 @@ from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
 from dubio.tasks.sources.fetch import obtain
 from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original
-from dubio.tasks.text_corpora import Setting, Wishes, jsonl_finder, jsonl_reader, task_of
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_finder, jsonl_reader
 
 CARD = SourceCard(
     source="https://github.com/clinc/oos-eval, data_full.json",
@@ -120,5 +120,5 @@ def clinc(
         split_seed: Of the cut of ``cal``.
         cal: Share of training that becomes the split ``cal``.
     """
-    wishes = Wishes("clinc", "multiclass", setting, lambda classes: (), split_seed, cal)
-    return task_of(obtain(CORPUS, data_dir), wishes)
+    options = CorpusOptions("clinc", "multiclass", setting, lambda classes: (), split_seed, cal)
+    return corpus_task(obtain(CORPUS, data_dir), options)

@@ -8,10 +8,10 @@ import numpy as np
 
 from dubio.core.registry import task
 from dubio.core.types import Examples, SourceCard, Split, Task
-from dubio.tasks.bundled import scikit_learn_data, splits_of
 from dubio.tasks.shift import corruptions, hold_out, novel_names
 from dubio.tasks.sources.locate import DataSource
-from dubio.tasks.splitting import TEST, stratified_parts
+from dubio.tasks.sources.packages import scikit_learn_data
+from dubio.tasks.splitting import TEST, part_splits, stratified_parts
 
 CARD = SourceCard(
     source="scikit-learn, sklearn.datasets.load_digits (test part of UCI Optical Recognition of Handwritten Digits)",
@@ -36,27 +36,30 @@ def digits(
     ``blur-5``, ``rotation-1`` … ``rotation-5`` (the test images, corrupted).
 
     The held-out digits are 8 and 9 by default: both share strokes with digits that are trained on (3, 0, 4, 7), so that
-    telling them apart as novel is neither trivial nor hopeless.
+    recognising them as novel is neither trivial nor hopeless.
 
     Args:
         novel: Digits held out of training, or ``("auto",)``.
         fractions: Shares of train, val, cal and test among the other digits.
-        split_seed: Of the split and the corruptions.
+        split_seed: Seed of the split and the corruptions.
     """
     bunch = scikit_learn_data("load_digits", "the task digits")
     images = np.rint(bunch["images"] * (255 / 16)).astype(np.uint8)[..., None]
     labels = bunch["target"].astype(np.int64)
     names = tuple(str(digit) for digit in range(10))
-    held = novel_names(names, np.bincount(labels, minlength=10).tolist(), novel, seed=split_seed)
-    novelty = hold_out(names, labels, held)
-    everything = Examples(images, novelty.labels, ids=np.arange(len(images)).astype(np.str_))
-    known = everything.take(np.flatnonzero(~novelty.novel))
-    parts = stratified_parts(known.labels, fractions=fractions, seed=split_seed)
-    splits = list(splits_of(known, parts))
-    if held:
-        splits.append(Split.of("novel", "ood", everything.take(np.flatnonzero(novelty.novel))))
-    splits += _corrupted(known.take(np.flatnonzero(parts == TEST)), split_seed)
-    return Task("digits", "image", "multiclass", novelty.classes, tuple(splits), CARD, _notes(held))
+    held_out = novel_names(names, np.bincount(labels, minlength=10).tolist(), novel, seed=split_seed)
+    novelty = hold_out(names, labels, held_out)
+    examples = Examples(images, novelty.labels, ids=np.arange(len(images)).astype(np.str_))
+    trained = examples.take(np.flatnonzero(~novelty.novel))
+    parts = stratified_parts(trained.labels, fractions=fractions, seed=split_seed)
+    splits = part_splits(trained, parts)
+    if held_out:
+        splits.append(Split.of("novel", "ood", examples.take(np.flatnonzero(novelty.novel))))
+    splits += _corrupted(trained.take(np.flatnonzero(parts == TEST)), split_seed)
+    notes: tuple[str, ...] = ("The noise, blur and rotation splits are the test images, corrupted.",)
+    if held_out:
+        notes = (f"Digits never trained on: {', '.join(held_out)}.", *notes)
+    return Task("digits", "image", "multiclass", novelty.classes, tuple(splits), CARD, notes)
 
 
 def _corrupted(test: Examples, seed: int) -> list[Split]:
@@ -67,8 +70,3 @@ def _corrupted(test: Examples, seed: int) -> list[Split]:
         Split.of(name, "shift", replace(test, inputs=images, ids=np.char.add(test.ids, f"/{name}")))
         for name, images in corruptions(test.inputs, seed=seed).items()
     ]
-
-
-def _notes(held: tuple[str, ...]) -> tuple[str, ...]:
-    made = "The noise, blur and rotation splits are the test images, corrupted."
-    return (f"Digits never trained on: {', '.join(held)}.", made) if held else (made,)

@@ -1,7 +1,8 @@
-"""ImageNet, streamed: photographs are decoded when a batch asks for them, never all in memory."""
+"""ImageNet, streamed: photographs are decoded batch by batch, never all in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -9,14 +10,22 @@ import numpy as np
 from dubio.core.errors import UserError
 from dubio.core.registry import task
 from dubio.core.types import Examples, IntArray, Kind, Split, Task
-from dubio.tasks.images.imagenet_files import CARD, PUBLISHED, Files, Opened, open_folder, report, ways
+from dubio.tasks.images.imagenet_files import (
+    CARD,
+    PUBLISHED,
+    ImageNetCopy,
+    PhotographFiles,
+    counts_report,
+    list_copies,
+    open_imagenet,
+)
 from dubio.tasks.images.problems import summary
 from dubio.tasks.images.streamed import Square, StreamedRows
 from dubio.tasks.sources.locate import DataSource
-from dubio.tasks.splitting import balanced_rows
+from dubio.tasks.splitting import PART_KINDS, balanced_rows, check_training_shares, subset_rows
 
 
-@task("imagenet", source=DataSource(CARD, locate=ways, check=report))
+@task("imagenet", source=DataSource(CARD, locate=list_copies, check=counts_report))
 def imagenet(
     *,
     data: str | None = None,
@@ -32,69 +41,68 @@ def imagenet(
 ) -> Task:
     """ImageNet (ILSVRC 2012): photographs in 1,000 classes, read from its folders as they are needed.
 
-    Splits: train, val and, where asked for, cal, all out of the published training part; test, the published validation
-    part. Every photograph is seen as the centre of ``size`` pixels after its shorter side became ``shorter``;
-    augmentation works on that square. Files that cannot be read are left out and listed in the notes.
+    Splits: train, val and, where it has a share, cal, all out of the published training part; test, the published
+    validation part. Every photograph is resized so that its shorter side is ``shorter``, and cropped to its centre of
+    ``size`` pixels; augmentation works on that square. Files that cannot be read are left out and listed in the notes.
 
     Args:
-        data: The folder with ``train`` and ``val``; looked for if left out (``dubio data where imagenet``).
-        shorter: Pixels that the shorter side is resized to.
-        size: Pixels of the square in its centre.
-        train: So many training photographs, equally of all classes; all that are left if left out.
-        test: So many test photographs.
+        data: The folder with ``train`` and ``val``; searched for if left out (``dubio data where imagenet``).
+        shorter: The shorter side after resizing, in pixels.
+        size: Both sides of the central square, in pixels.
+        train: Number of training photographs, equally of all classes; all that remain if left out.
+        test: Number of test photographs; all if left out.
         val: Share of the published training part for validation.
         cal: Share of the published training part for calibration.
-        split_seed: Of the cut.
-        data_dir: A folder to look for data in, before DUBIO_DATA.
-        verify: Decode every file once, instead of looking at its head and end, to find those that cannot be read.
+        split_seed: Seed of the split.
+        data_dir: A folder to search for data, before DUBIO_DATA.
+        verify: Decode every file once, instead of reading its beginning and end, to find those that cannot be read.
     """
     square = Square(shorter, size)
-    if not (val > 0 and cal >= 0 and val + cal <= 0.8):
-        raise UserError(f"val and cal are shares of training, above 0 and at most 0.8 together; given {val} and {cal}.")
-    opened = open_folder(data, data_dir, verify=verify)
-    pool, kinds = opened.train, _cut(opened.train, val, cal, train, split_seed)
-    splits = [_split(opened, square, name, kind, pool.take(rows)) for name, kind, rows in kinds]
-    splits.append(_split(opened, square, "test", "id", opened.test.take(_some("test", opened.test, test, split_seed))))
-    revision = f"{len(pool):,} training and {len(opened.test):,} validation photographs, {opened.root.name}"
-    card = replace(CARD, revision=revision)
-    return Task("imagenet", "image", "multiclass", opened.classes, tuple(splits), card, _notes(opened, split_seed))
+    check_training_shares(val, cal)
+    copy = open_imagenet(data, data_dir, verify=verify)
+    parts = _parts(copy.train.labels, {"val": val, "cal": cal}, train, split_seed)
+    splits = [_split(copy, square, name, kind, copy.train.take(rows)) for name, kind, rows in parts]
+    rows = subset_rows("test", copy.test.labels, test, split_seed)
+    splits.append(_split(copy, square, "test", "id", copy.test.take(rows)))
+    revision = f"{len(copy.train):,} training and {len(copy.test):,} validation photographs, {copy.root.name}"
+    card, notes = replace(CARD, revision=revision), _notes(copy, split_seed)
+    return Task("imagenet", "image", "multiclass", copy.classes, tuple(splits), card, notes)
 
 
-def _cut(pool: Files, val: float, cal: float, train: int | None, seed: int) -> list[tuple[str, Kind, IntArray]]:
-    """Rows of train, val and cal; val and cal are the same however many photographs train."""
-    left: IntArray = np.arange(len(pool), dtype=np.int64)
-    held: list[tuple[str, Kind, IntArray]] = []
-    shares: tuple[tuple[str, Kind, float], ...] = (("val", "val", val), ("cal", "cal", cal))
-    for name, kind, share in shares:
-        count = round(share * len(pool))
-        if share and not 1 <= count < len(left):
-            raise UserError(f"{name} {share} of {len(pool):,} training photographs leaves a split without any.")
-        chosen = left[balanced_rows(pool.labels[left], count, seed)]
-        left = np.setdiff1d(left, chosen)
-        held += [(name, kind, chosen)] if share else []
-    rows = left[_some("train", pool.take(left), train, seed)]
-    if len(np.unique(pool.labels[rows])) < len(np.unique(pool.labels)):
-        raise UserError("train has no photograph of some class; ask for more, or for a smaller val.")
-    return [("train", "train", rows), *held]
+def _parts(
+    labels: IntArray, shares: Mapping[str, float], train: int | None, seed: int
+) -> list[tuple[str, Kind, IntArray]]:
+    """Return rows of train, val and cal; val and cal do not depend on the number of training photographs.
+
+    Iterative stratification would take hours for a million photographs; classes are drawn by largest remainders.
+    """
+    remaining: IntArray = np.arange(len(labels), dtype=np.int64)
+    parts: list[tuple[str, Kind, IntArray]] = []
+    for name, share in shares.items():
+        count = round(share * len(labels))
+        if share and not 1 <= count < len(remaining):
+            raise UserError(f"{name} {share} of {len(labels):,} training photographs leaves a split without any.")
+        rows = remaining[balanced_rows(labels[remaining], count, seed)]
+        remaining = np.setdiff1d(remaining, rows)
+        if share:
+            parts.append((name, PART_KINDS[name], rows))
+    rows = remaining[subset_rows("train", labels[remaining], train, seed)]
+    if len(np.unique(labels[rows])) < len(np.unique(labels)):
+        raise UserError("train has no photograph of some class; choose a larger train or a smaller val.")
+    return [("train", "train", rows), *parts]
 
 
-def _some(argument: str, files: Files, count: int | None, seed: int) -> IntArray:
-    if count is not None and not 1 <= count <= len(files):
-        raise UserError(f"{argument} must be from 1 to {len(files):,}, the photographs there are; given {count}.")
-    return balanced_rows(files.labels, len(files) if count is None else count, seed)
-
-
-def _split(opened: Opened, square: Square, name: str, kind: Kind, files: Files) -> Split:
-    images = StreamedRows(opened.root, files.names, files.sizes, np.arange(len(files), dtype=np.int64), square)
+def _split(copy: ImageNetCopy, square: Square, name: str, kind: Kind, files: PhotographFiles) -> Split:
+    images = StreamedRows(copy.root, files.names, files.sizes, np.arange(len(files), dtype=np.int64), square)
     return Split.of(name, kind, Examples(images, files.labels, files.names))
 
 
-def _notes(opened: Opened, seed: int) -> tuple[str, ...]:
-    have = {"train": len(opened.train), "val": len(opened.test), "classes": len(opened.classes)}
-    differs = [f"{what} {have[what]:,} of {PUBLISHED[what]:,}" for what in have if have[what] != PUBLISHED[what]]
+def _notes(copy: ImageNetCopy, seed: int) -> tuple[str, ...]:
+    counts = {"train": len(copy.train), "val": len(copy.test), "classes": len(copy.classes)}
+    differing = [f"{what} {n:,} of {PUBLISHED[what]:,}" for what, n in counts.items() if n != PUBLISHED[what]]
     return (
         f"val and cal are cut out of the training part at random, equally of all classes (seed {seed}); test is the "
         "published validation part.",
-        *([f"This copy differs from the published counts: {', '.join(differs)}."] if differs else []),
-        *summary(opened.problems),
+        *([f"This copy differs from the published counts: {', '.join(differing)}."] if differing else []),
+        *summary(copy.problems),
     )

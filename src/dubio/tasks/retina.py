@@ -1,4 +1,4 @@
-"""Photographs of the retina: is the eye to be referred, and does the classifier know when it cannot tell?"""
+"""Photographs of the retina: is the eye to be referred, and does the classifier know when it is uncertain?"""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 from dubio.core.errors import UserError
 from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
-from dubio.tasks.fundus.photographs import Gathered, gather
-from dubio.tasks.fundus.report import find_data, report, ways
-from dubio.tasks.fundus.shifts import JOINT, Predicted, Wishes, cut, elsewhere, shifts_asked
+from dubio.tasks.fundus.photographs import read_photographs
+from dubio.tasks.fundus.report import find_data, list_copies, preprocessing_report
+from dubio.tasks.fundus.shifts import Predicted, RetinaOptions, other_data_split, retina_splits, shift_names
 from dubio.tasks.images.problems import summary
+from dubio.tasks.shift import JOINT
 from dubio.tasks.sources.locate import DataSource
 
 CARD = SourceCard(
@@ -25,7 +26,7 @@ CARD = SourceCard(
 DEFAULT_SIZE = 64
 
 
-@task("retina", source=DataSource(CARD, locate=ways, check=report))
+@task("retina", source=DataSource(CARD, locate=list_copies, check=preprocessing_report))
 def retina(
     *,
     data: str | None = None,
@@ -41,9 +42,9 @@ def retina(
 ) -> Task:
     """Diabetic retinopathy: is an eye to be referred (grade 2 or more), under a shift of camera, hospital or severity.
 
-    Splits: train, val, cal, test; the parts a data set names are kept, those it lacks are cut out of its training
+    Splits: train, val, cal, test; the parts a data set names are used, those it lacks are cut out of its training
     patients. ``bad-quality``, ``severe`` and ``other-sites`` are the photographs that a shift holds out of all of them;
-    another data set is a split called after it. No patient is ever both learned from and tested on.
+    another data set is a split of its name. No patient is ever both learned from and tested on.
 
     Args:
         data: A folder in a known layout, a table of labels beside its images, or an npz; what DUBIO_DATA has if left
@@ -52,45 +53,39 @@ def retina(
         target: ``binary`` (referable or not) or ``ordinal`` (the five grades).
         shift: ``quality``, ``severity``, ``site``, several joined by ``+``, or ``none``; quality if left out, where the
             data names it and there is no ``shift_data``.
-        shift_data: Another data set, whole, as the shift.
+        shift_data: Another complete data set as the shift.
         val: Share of training patients for validation, where the data has no such part.
         cal: Share of training patients for calibration, where the data has no such part.
-        split_seed: Of the cut.
-        data_dir: A folder to look for data in, before DUBIO_DATA.
-        verify: Read all files again, whatever is remembered of them, and check the prepared photographs.
+        split_seed: Seed of the split.
+        data_dir: A folder to search for data, before DUBIO_DATA.
+        verify: Read all files again, whatever is cached, and check the prepared photographs.
     """
-    found = gather(find_data(data, data_dir, size), size, verify=verify)
-    shifts = shifts_asked(shift, found, elsewhere=shift_data is not None)
-    wishes = Wishes(target, shifts, val, cal, split_seed)
-    splits, notes = cut(found, wishes)
-    notes = [*found.notes, *summary(found.problems), *notes]
-    name = _name(wishes, size)
+    photographs = read_photographs(find_data(data, data_dir, size), size, verify=verify)
+    shifts = shift_names(shift, photographs, other_data=shift_data is not None)
+    options = RetinaOptions(target, shifts, val, cal, split_seed)
+    splits, split_notes = retina_splits(photographs, options)
+    notes = [*photographs.notes, *summary(photographs.problems), *split_notes]
+    name = _name(options, size)
     if shift_data is not None:
-        other = gather(Path(shift_data).expanduser(), size, verify=verify)
-        _refuse_same(found, other)
-        split, more = elsewhere(other, wishes)
+        other = read_photographs(Path(shift_data).expanduser(), size, verify=verify)
+        if other.name == photographs.name:
+            raise UserError(f"shift_data must be another data set than data; both are {photographs.name!r}.")
+        split, shift_notes = other_data_split(other, options)
         splits.append(split)
         name += f"-{other.name}"
-        notes += [f"Shift: {other.name}: {note}" for note in (*other.notes, *summary(other.problems))] + more
+        notes += [f"Shift: {other.name}: {note}" for note in (*other.notes, *summary(other.problems))] + shift_notes
     if shift is None and all(split.kind not in ("shift", "ood") for split in splits):
-        notes.append(
-            "No shift: the data names no quality. Ask for one with shift, or give another data set as shift_data."
-        )
-    return Task(name, "image", wishes.target, wishes.classes, tuple(splits), found.card, tuple(notes))
+        notes.append("No shift: the data names no quality. Set shift, or give another data set as shift_data.")
+    return Task(name, "image", options.target, options.classes, tuple(splits), photographs.card, tuple(notes))
 
 
-def _name(wishes: Wishes, size: int) -> str:
-    """What results call it: the shift, the target and the size where they are not the usual ones."""
-    parts = ["retina"]
-    if wishes.shifts not in ((), ("quality",)):
-        parts.append(JOINT.join(wishes.shifts))
-    if wishes.predicted != "binary":
-        parts.append(wishes.predicted)
+def _name(options: RetinaOptions, size: int) -> str:
+    """Return the task's name in results: with the shift, the target and the size where they are not the defaults."""
+    words = ["retina"]
+    if options.shifts not in ((), ("quality",)):
+        words.append(JOINT.join(options.shifts))
+    if options.predicted != "binary":
+        words.append(options.predicted)
     if size != DEFAULT_SIZE:
-        parts.append(str(size))
-    return "-".join(parts)
-
-
-def _refuse_same(found: Gathered, other: Gathered) -> None:
-    if other.name == found.name:
-        raise UserError(f"shift_data must be another data set than data; both are {found.name!r}.")
+        words.append(str(size))
+    return "-".join(words)

@@ -1,4 +1,4 @@
-"""What a network was not trained on: novel classes, other domains, corrupted images."""
+"""Splits that are not trained on: novel classes, other domains, corrupted images."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from numpy.typing import NDArray
 
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.types import UNLABELLED, BoolArray, IntArray, StrArray
+from dubio.tasks.images.files import to_levels
 
 AUTO = "auto"
-"""The name that asks for novel classes to be chosen."""
+"""Among novel classes: choose them automatically."""
+
+JOINT = "+"
+NONE, ALL = "none", "all"
 
 SEVERITIES = (1, 2, 3, 4, 5)
-"""How strong a corruption may be, weakest first."""
+"""Severities of a corruption, weakest first."""
 
 _NOISE = (0.08, 0.12, 0.18, 0.26, 0.38)  # deviation, of the full range of grey levels (Hendrycks and Dietterich 2019)
 _BLUR = (0.03, 0.05, 0.07, 0.10, 0.14)  # deviation of the kernel, of the shorter side of the image
@@ -27,7 +31,7 @@ class Novelty:
     """Labels once some classes are held out.
 
     Attributes:
-        classes: Names of the classes that stay, in their old order.
+        classes: Names of the remaining classes, in their original order.
         labels: Labels among those: an index (−1 for a novel row) or multi-hot.
         novel: ``[N]``, True where a row carries a held-out class, alone or among others.
     """
@@ -37,76 +41,91 @@ class Novelty:
     novel: BoolArray
 
 
-def novel_names(classes: Sequence[str], rows: Sequence[int], asked: Sequence[str], *, seed: int) -> tuple[str, ...]:
-    """The classes to hold out of training, by name.
+def joined_names(argument: str, value: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the names in ``a+b``, or all of them, or none, in the order in which they are known.
+
+    Raises:
+        UnknownName: For an unknown name.
+    """
+    if value in (NONE, ALL):
+        return tuple(known) if value == ALL else ()
+    names = value.split(JOINT)
+    for name in names:
+        if name not in known:
+            raise UnknownName(f"value of {argument}", name, [*known, ALL, NONE])
+    return tuple(name for name in known if name in names)
+
+
+def novel_names(classes: Sequence[str], rows: Sequence[int], names: Sequence[str], *, seed: int) -> tuple[str, ...]:
+    """Return the classes to hold out of training.
 
     ``("auto",)`` chooses them: classes in a seeded random order, one for every five (at least one), passing over a
     class that would bring the held-out rows above a third of all rows.
 
     Args:
         classes: Every class.
-        rows: Rows of each.
-        asked: Names, or ``("auto",)``.
-        seed: Of the random order.
+        rows: Number of rows of each.
+        names: Names, or ``("auto",)``.
+        seed: Seed of the random order.
 
     Raises:
         UnknownName: For a class that does not exist.
         UserError: When fewer than two classes would stay.
     """
-    if tuple(asked) == (AUTO,):
-        return _chosen(classes, rows, seed)
-    for name in asked:
+    if tuple(names) == (AUTO,):
+        return _choose(classes, rows, seed)
+    for name in names:
         if name not in classes:
             raise UnknownName("class in novel", name, classes)
-    if asked and len(classes) - len(set(asked)) < 2:
+    if names and len(classes) - len(set(names)) < 2:
         raise UserError(
             f"novel must leave at least two classes to train on; there are {len(classes)} and it holds out "
-            f"{len(set(asked))}."
+            f"{len(set(names))}."
         )
-    return tuple(name for name in classes if name in asked)
+    return tuple(name for name in classes if name in names)
 
 
-def _chosen(classes: Sequence[str], rows: Sequence[int], seed: int) -> tuple[str, ...]:
+def _choose(classes: Sequence[str], rows: Sequence[int], seed: int) -> tuple[str, ...]:
     if len(classes) < 3:
         raise UserError(
             f"novel 'auto' needs at least three classes, to hold one out and train on two; there are {len(classes)}."
         )
-    wanted = min(max(1, len(classes) // 5), len(classes) - 2)
+    number = min(max(1, len(classes) // 5), len(classes) - 2)
     most = sum(rows) / 3
-    held: list[int] = []
+    chosen: list[int] = []
     for index in np.random.default_rng(seed).permutation(len(classes)).tolist():
-        if len(held) < wanted and sum(rows[i] for i in held) + rows[index] <= most:
-            held.append(index)
-    if not held:  # many labels a row: every label may lie on more than a third of the rows
-        held = [int(np.argmin(rows))]
-    return tuple(classes[i] for i in sorted(held))
+        if len(chosen) < number and sum(rows[i] for i in chosen) + rows[index] <= most:
+            chosen.append(index)
+    if not chosen:  # several labels per row: every label may lie on more than a third of the rows
+        chosen = [int(np.argmin(rows))]
+    return tuple(classes[i] for i in sorted(chosen))
 
 
 def hold_out(classes: Sequence[str], labels: IntArray, names: Sequence[str]) -> Novelty:
-    """Take classes away: their rows become novel, the others keep their labels under new indices.
+    """Hold classes out: their rows become novel, the others have their labels under new indices.
 
     Args:
         classes: Every class.
         labels: Class index ``[N]``, or multi-hot ``[N, K]``; a row that carries a novel label
-            beside known ones is novel.
-        names: The classes to take away.
+            beside others is novel.
+        names: The classes to hold out.
     """
     stays = np.array([name not in names for name in classes], dtype=bool)
-    kept = tuple(name for name, stay in zip(classes, stays, strict=True) if stay)
+    remaining = tuple(name for name, stay in zip(classes, stays, strict=True) if stay)
     if labels.ndim == 2:
-        return Novelty(kept, labels[:, stays], np.asarray(labels[:, ~stays].any(axis=1)))
+        return Novelty(remaining, labels[:, stays], np.asarray(labels[:, ~stays].any(axis=1)))
     index = np.where(stays, np.cumsum(stays) - 1, UNLABELLED)
-    known = labels >= 0
-    new = np.where(known, index[np.where(known, labels, 0)], UNLABELLED).astype(np.int64)
-    return Novelty(kept, new, known & (new < 0))
+    labelled = labels >= 0
+    new = np.where(labelled, index[np.where(labelled, labels, 0)], UNLABELLED).astype(np.int64)
+    return Novelty(remaining, new, labelled & (new < 0))
 
 
 def other_domains(domain: StrArray, train_domain: str) -> dict[str, BoolArray]:
-    """The rows of every domain but the one to train on, by the domain's name.
+    """Return the rows of every domain except the one to train on, by the domain's name.
 
     Args:
         domain: The domain of each row ``[N]``.
-        train_domain: The one to train on.
+        train_domain: The domain to train on.
 
     Raises:
         UnknownName: When no row is of that domain.
@@ -121,50 +140,45 @@ def other_domains(domain: StrArray, train_domain: str) -> dict[str, BoolArray]:
 
 
 def add_noise(images: NDArray[np.uint8], severity: int, *, seed: int) -> NDArray[np.uint8]:
-    """Gaussian noise of deviation 0.08, 0.12, 0.18, 0.26 or 0.38 of the range, on every pixel and channel."""
-    noise = np.random.default_rng([seed, severity, 0]).normal(0, 255 * _of(_NOISE, severity), images.shape)
-    return levels(images + noise)
+    """Add Gaussian noise of deviation 0.08, 0.12, 0.18, 0.26 or 0.38 of the range, on every pixel and channel."""
+    noise = np.random.default_rng([seed, severity, 0]).normal(0, 255 * _strength(_NOISE, severity), images.shape)
+    return to_levels(images + noise)
 
 
 def blur(images: NDArray[np.uint8], severity: int) -> NDArray[np.uint8]:
-    """Gaussian blur with a kernel of deviation 3, 5, 7, 10 or 14 % of the shorter side."""
+    """Blur with a Gaussian kernel of deviation 3, 5, 7, 10 or 14 % of the shorter side."""
     from scipy import ndimage
 
-    sigma = _of(_BLUR, severity) * min(images.shape[1:3])
-    return levels(ndimage.gaussian_filter(images.astype(np.float64), (0, sigma, sigma, 0), mode="nearest"))
+    sigma = _strength(_BLUR, severity) * min(images.shape[1:3])
+    return to_levels(ndimage.gaussian_filter(images.astype(np.float64), (0, sigma, sigma, 0), mode="nearest"))
 
 
 def rotate(images: NDArray[np.uint8], severity: int, *, seed: int) -> NDArray[np.uint8]:
-    """Rotation by 10, 20, 30, 45 or 60 degrees, to the left or the right by chance; edges are continued outwards."""
+    """Rotate by 10, 20, 30, 45 or 60 degrees, to the left or the right at random; edges are extended."""
     from scipy import ndimage
 
     left = np.random.default_rng([seed, severity, 1]).random(len(images)) < 0.5
     turned = np.empty_like(images)
-    for rows, angle in ((left, _of(_ROTATION, severity)), (~left, -_of(_ROTATION, severity))):
+    for rows, angle in ((left, _strength(_ROTATION, severity)), (~left, -_strength(_ROTATION, severity))):
         source = images[rows].astype(np.float64)
-        turned[rows] = levels(ndimage.rotate(source, angle, axes=(1, 2), reshape=False, order=1, mode="nearest"))
+        turned[rows] = to_levels(ndimage.rotate(source, angle, axes=(1, 2), reshape=False, order=1, mode="nearest"))
     return turned
 
 
 def corruptions(images: NDArray[np.uint8], *, seed: int) -> dict[str, NDArray[np.uint8]]:
-    """Noise, blur and rotation in five severities each, by name: ``noise-1`` … ``rotation-5``.
+    """Return noise, blur and rotation in five severities each, by name: ``noise-1`` … ``rotation-5``.
 
     Args:
         images: uint8 ``[N, H, W, C]``.
-        seed: Of the noise and the sides of rotation.
+        seed: Seed of the noise and of the directions of rotation.
     """
-    made = {f"noise-{severity}": add_noise(images, severity, seed=seed) for severity in SEVERITIES}
-    made |= {f"blur-{severity}": blur(images, severity) for severity in SEVERITIES}
-    made |= {f"rotation-{severity}": rotate(images, severity, seed=seed) for severity in SEVERITIES}
-    return made
+    corrupted = {f"noise-{severity}": add_noise(images, severity, seed=seed) for severity in SEVERITIES}
+    corrupted |= {f"blur-{severity}": blur(images, severity) for severity in SEVERITIES}
+    corrupted |= {f"rotation-{severity}": rotate(images, severity, seed=seed) for severity in SEVERITIES}
+    return corrupted
 
 
-def _of(strengths: tuple[float, ...], severity: int) -> float:
+def _strength(strengths: tuple[float, ...], severity: int) -> float:
     if severity not in SEVERITIES:
         raise UserError(f"severity must be one of {', '.join(map(str, SEVERITIES))}; given {severity}.")
     return strengths[severity - 1]
-
-
-def levels(values: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """The nearest grey levels, 0 to 255."""
-    return np.clip(np.rint(values), 0, 255).astype(np.uint8)

@@ -1,130 +1,303 @@
-"""Cutting rows into training, validation, calibration and test: stratified, by group, or by time.
+"""The one splitter: divide rows into training, validation, calibration and test: stratified, by group, or by time.
 
-Every function returns, for each row, the index of its part in :data:`PARTS`. What belongs together (a group) is never
-torn apart; the same seed gives the same parts.
+The part of a row is its index in :data:`PARTS`. A group (a patient, a document) is never divided between parts, and the
+same seed gives the same parts. Parts that the data itself names are used as they are; those it lacks are cut out of its
+training rows.
 
 *Stratified* parts come from iterative stratification (Sechidis, Tsoumakas and Vlahavas 2011), which serves one label
-a row, many labels a row, and groups of rows alike: the label with the fewest rows left goes first, and its rows, the
-largest groups first, go where that label is most wanting. Two rules are added: a label's first rows go to training,
-and once every part has its whole rows of a label, the last, fractional row goes to the part that wants rows at all
-most. Without groups and with one label a row, each part then has its share of each class to within one row.
-
-Parts that the data itself names, in a column or as folders.
+per row, several labels per row, and groups of rows alike: the label with the fewest remaining rows goes first, and its
+rows, the largest groups first, go to the part with the highest demand for that label. Two rules are added: a label's
+first rows go to training, and once every part has its integer number of rows of a label, the last, fractional row goes
+to the part with the largest remaining capacity. Without groups and with one label per row, each part then has its share
+of each class to within one row.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import UnknownName, UserError
-from dubio.core.types import BoolArray, IntArray, Kind, StrArray
+from dubio.core.types import BoolArray, Examples, IntArray, Kind, Split, StrArray
 
 PARTS = ("train", "val", "cal", "test")
 """The four parts, in the order of their index."""
 
+PART_KINDS: dict[str, Kind] = {"train": "train", "val": "val", "cal": "cal", "test": "id"}
+"""The kind of split that each part becomes."""
+
 TRAIN, VAL, CAL, TEST = range(4)
+LEARNED = (TRAIN, VAL, CAL)
+"""The parts that training, selection or calibration uses."""
+
+UNASSIGNED = -1
+"""The part of a row that belongs to none of the four."""
+
+PART_ALIASES: dict[str, str] = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("cal", "calibration"), "cal"),
+    **dict.fromkeys(("test", "testing", "id"), "test"),
+}
+"""Names of parts in data, in lower case; ``shift``, ``shift-…``, ``ood`` and ``ood-…`` name further splits."""
+
+_SHIFT_NAME = re.compile(r"(shift|ood)([-_.][\w.-]+)?")
 
 
-def checked_fractions(fractions: Sequence[float]) -> tuple[float, ...]:
-    """The fractions of :data:`PARTS`, refused unless they can be.
+@dataclass(frozen=True)
+class SplitOptions:
+    """How rows are divided.
+
+    Attributes:
+        fractions: Shares of train, val, cal and test, which sum to 1.
+        seed: Seed of random parts.
+    """
+
+    fractions: tuple[float, ...]
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        shares = tuple(float(fraction) for fraction in self.fractions)
+        if len(shares) != len(PARTS) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9 or shares[TRAIN] == 0:
+            raise UserError(
+                "fractions must be four numbers (train, val, cal, test), none negative, that sum to 1, with a positive "
+                f"one for train; given {list(self.fractions)}."
+            )
+        object.__setattr__(self, "fractions", shares)
+
+    @classmethod
+    def of_training(cls, *, val: float, cal: float, seed: int, test: float = 0.0) -> SplitOptions:
+        """Return options where ``val`` and ``cal`` are shares of what remains once ``test`` is taken away."""
+        rest = 1 - test
+        return cls((rest - rest * val - rest * cal, rest * val, rest * cal, 1 - rest), seed)
+
+    def for_missing(self, parts: IntArray) -> SplitOptions:
+        """Return options in which every part that some row already has takes no share."""
+        shares = [0.0 if (parts == index).any() else share for index, share in enumerate(self.fractions)]
+        return replace(self, fractions=(1.0 - sum(shares[1:]), *shares[1:]))
+
+
+def check_training_shares(val: float, cal: float) -> None:
+    """Refuse shares of training that leave no validation or too little to train on.
 
     Raises:
-        UserError: When they are not four, negative, or do not sum to one, or leave training without rows.
+        UserError: Naming ``val`` and ``cal``.
     """
-    given = tuple(float(fraction) for fraction in fractions)
-    if len(given) != len(PARTS) or min(given) < 0 or abs(sum(given) - 1) > 1e-9 or given[TRAIN] == 0:
+    if not (val > 0 and cal >= 0 and val + cal <= 0.8):
         raise UserError(
-            "fractions must be four numbers (train, val, cal, test) that are not negative and sum to 1, with some for "
-            f"train; given {list(fractions)}."
+            f"val and cal are shares of training: val must be above 0, cal at least 0, their sum at most 0.8; given "
+            f"{val} and {cal}."
         )
-    return given
+
+
+def assign_parts(
+    labels: IntArray,
+    options: SplitOptions,
+    *,
+    group: StrArray | None = None,
+    time: NDArray[np.float64] | None = None,
+) -> IntArray:
+    """Return the part of each row: by time where times are given, else at random and stratified by label."""
+    if time is not None:
+        return parts_by_time(time, fractions=options.fractions, group=group)
+    return stratified_parts(labels, fractions=options.fractions, seed=options.seed, group=group)
+
+
+def fill_parts(
+    parts: IntArray,
+    pool: IntArray,
+    labels: IntArray,
+    options: SplitOptions,
+    *,
+    group: StrArray | None = None,
+    time: NDArray[np.float64] | None = None,
+) -> tuple[str, ...]:
+    """Cut every part that has a share out of the training rows of a pool, in place.
+
+    Args:
+        parts: The part of each row ``[N]``; changed.
+        pool: Rows that may be used.
+        labels: Class index ``[N]``, or multi-hot ``[N, K]``.
+        options: Shares; all other training rows stay in training.
+        group: The group of each row ``[N]``.
+        time: The time of each row ``[N]``.
+
+    Returns:
+        The names of the parts that were cut.
+    """
+    missing = tuple(PARTS[index] for index in (VAL, CAL, TEST) if options.fractions[index] > 0)
+    if missing:
+        rows = pool[parts[pool] == TRAIN]
+        groups = None if group is None else group[rows]
+        times = None if time is None else time[rows]
+        parts[rows] = assign_parts(labels[rows], options, group=groups, time=times)
+    return missing
 
 
 def stratified_parts(
     labels: IntArray, *, fractions: Sequence[float], seed: int, group: StrArray | None = None
 ) -> IntArray:
-    """Random parts with like shares of every label.
+    """Return random parts with equal shares of every label.
 
     Args:
         labels: Class index ``[N]``, or multi-hot ``[N, K]``.
         fractions: Shares of train, val, cal and test.
-        seed: Of the random order.
-        group: What belongs together ``[N]``.
+        seed: Seed of the random order.
+        group: The group of each row ``[N]``.
 
     Raises:
-        UserError: When a part that should have rows gets none.
+        UserError: When a part with a share gets no rows.
     """
-    shares = checked_fractions(fractions)
+    shares = SplitOptions(tuple(fractions)).fractions
     units = np.arange(len(labels)) if group is None else np.unique(group, return_inverse=True)[1]
     stratifier = _Stratifier.of(labels, units, shares, np.random.default_rng(seed))
     parts = stratifier.run()[units]
-    refuse_empty(parts, shares, "rows" if group is None else "groups", int(units.max(initial=-1)) + 1)
+    _refuse_empty(parts, shares, "rows" if group is None else "groups", int(units.max(initial=-1)) + 1)
     return parts
 
 
 def parts_by_time(time: NDArray[np.float64], *, fractions: Sequence[float], group: StrArray | None = None) -> IntArray:
-    """The oldest rows train, the newest test.
+    """Return parts by time: the oldest rows train, the newest test.
 
-    Rows of the same time stay in the same part. A group goes where its latest row goes, so that nothing in training
-    is newer than the training period.
+    Rows of the same time share a part. A group goes where its latest row goes, so that nothing in training is newer
+    than the training period.
 
     Args:
-        time: When each row happened ``[N]``; only the order counts.
+        time: The time of each row ``[N]``; only the order counts.
         fractions: Shares of train, val, cal and test.
-        group: What belongs together ``[N]``.
+        group: The group of each row ``[N]``.
 
     Raises:
-        UserError: When a part that should have rows gets none.
+        UserError: When a part with a share gets no rows.
     """
-    shares = checked_fractions(fractions)
+    shares = SplitOptions(tuple(fractions)).fractions
     latest = np.array(time, dtype=np.float64)
     if group is not None:
         _, units = np.unique(group, return_inverse=True)
         last = np.full(int(units.max(initial=-1)) + 1, -np.inf)
         np.maximum.at(last, units, latest)
         latest = last[units]
-    # a row's place is how many rows are strictly older, in the middle of those equally old: ties share one place
-    moments, which, counts = np.unique(latest, return_inverse=True, return_counts=True)
-    middle = (np.cumsum(counts) - counts / 2) / max(1, len(latest))
-    parts = np.searchsorted(np.cumsum(shares)[:-1], middle[which], side="right").astype(np.int64)
-    refuse_empty(parts, shares, "different times", len(moments))
+    # the quantile of a row is the number of strictly older rows plus half of those equally old: ties share a part
+    moments, inverse, counts = np.unique(latest, return_inverse=True, return_counts=True)
+    quantiles = (np.cumsum(counts) - counts / 2) / max(1, len(latest))
+    parts = np.searchsorted(np.cumsum(shares)[:-1], quantiles[inverse], side="right").astype(np.int64)
+    _refuse_empty(parts, shares, "different times", len(moments))
     return parts
 
 
 def balanced_rows(labels: IntArray, count: int, seed: int) -> IntArray:
-    """So many rows, drawn at random, of every class its share to within a row (largest remainders), in their old order.
+    """Draw rows at random, of every class its share to within a row (largest remainders), in their original order.
 
     Args:
         labels: Class index ``[N]``.
-        count: How many, at most N.
-        seed: Of the draw. Of a class, a larger number of rows holds every smaller one.
+        count: Number of rows, at most N.
+        seed: Seed of the draw. The rows of a class are nested: a larger draw contains every smaller one.
     """
     order = np.random.default_rng(seed).permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)
-    whole, rest = np.divmod(count * sizes, max(1, len(labels)))
-    whole[np.argsort(-rest, kind="stable")[: count - int(whole.sum())]] += 1
+    quotas, remainders = np.divmod(count * sizes, max(1, len(labels)))
+    quotas[np.argsort(-remainders, kind="stable")[: count - int(quotas.sum())]] += 1
     within = np.arange(len(order)) - np.repeat(starts, sizes)
-    return np.sort(order[within < np.repeat(whole, sizes)])
+    return np.sort(order[within < np.repeat(quotas, sizes)])
 
 
-def refuse_empty(parts: IntArray, shares: Sequence[float], what: str, available: int) -> None:
-    """Refuse parts of which one has a share and no rows.
+def subset_rows(argument: str, labels: IntArray, count: int | None, seed: int) -> IntArray:
+    """Draw ``count`` rows equally of all classes; all rows where no number is given.
 
     Raises:
-        UserError: Naming the part.
+        UserError: Naming the argument, when there are not that many.
     """
+    if count is not None and not 1 <= count <= len(labels):
+        raise UserError(f"{argument} must be between 1 and {len(labels):,}, the number of images; given {count}.")
+    return balanced_rows(labels, len(labels) if count is None else count, seed)
+
+
+@dataclass(frozen=True, eq=False)
+class NamedParts:
+    """Rows by the part that their data names.
+
+    Attributes:
+        parts: ``[N]`` index in :data:`PARTS`, or :data:`UNASSIGNED` for a row of a shift or ood split.
+        shifts: Kind and rows of every shift or ood split, by name.
+    """
+
+    parts: IntArray
+    shifts: dict[str, tuple[Kind, BoolArray]]
+
+
+def read_parts(names: StrArray, references: Sequence[str]) -> NamedParts:
+    """Read a column of parts.
+
+    Args:
+        names: The part of each row, as written ``[N]``.
+        references: What a message calls each row.
+
+    Raises:
+        UnknownName: For a name of no part.
+        UserError: When no row is for training.
+    """
+    parts = np.full(len(names), UNASSIGNED, dtype=np.int64)
+    shifts: dict[str, tuple[Kind, BoolArray]] = {}
+    for written in dict.fromkeys(names.tolist()):
+        rows, name = names == written, written.lower()
+        if name in PART_ALIASES:
+            parts[rows] = PARTS.index(PART_ALIASES[name])
+        elif _SHIFT_NAME.fullmatch(name):
+            shifts[name] = ("shift" if name.startswith("shift") else "ood", rows)
+        else:
+            reference = references[int(np.flatnonzero(rows)[0])]
+            raise UnknownName(f"part in {reference}", written, [*PART_ALIASES, "shift", "shift-…", "ood", "ood-…"])
+    if not (parts == TRAIN).any():
+        raise UserError("split names no row for training; write 'train' for those.")
+    return NamedParts(parts, shifts)
+
+
+def part_splits(examples: Examples, parts: IntArray, *, required: Sequence[str] = ()) -> list[Split]:
+    """Return a split for each of the four parts that has rows.
+
+    Args:
+        examples: All examples.
+        parts: The part of each ``[N]``.
+        required: Parts that must have rows.
+
+    Raises:
+        UserError: Naming the first required part without rows.
+    """
+    splits = []
+    for index, name in enumerate(PARTS):
+        rows = np.flatnonzero(parts == index)
+        if len(rows):
+            splits.append(Split.of(name, PART_KINDS[name], examples.take(rows)))
+        elif name in required:
+            raise UserError(f"the split {name} would be empty; a task needs {', '.join(required)}.")
+    return splits
+
+
+def rows_of_new_groups(mask: BoolArray, group: StrArray | None, learned: BoolArray) -> tuple[IntArray, int]:
+    """Return the rows of a split that is never trained on, and the number of rows left out of it.
+
+    Args:
+        mask: Rows of the split ``[N]``.
+        group: The group of each row ``[N]``, or None.
+        learned: Rows that training, selection or calibration uses ``[N]``; their groups are left out.
+    """
+    rows = np.flatnonzero(mask if group is None else mask & ~np.isin(group, group[learned]))
+    return rows, int(mask.sum()) - len(rows)
+
+
+def _refuse_empty(parts: IntArray, shares: Sequence[float], unit: str, available: int) -> None:
+    """Refuse parts of which one has a share and no rows, naming it."""
     sizes = np.bincount(parts, minlength=len(PARTS))
     for index, share in enumerate(shares):
         if share > 0 and sizes[index] == 0:
             raise UserError(
-                f"{PARTS[index]} would be empty: {available} {what} are too few for the fractions "
-                f"{', '.join(f'{name} {part:g}' for name, part in zip(PARTS, shares, strict=True))}. "
+                f"{PARTS[index]} would be empty: {available} {unit} are too few for the fractions "
+                f"{', '.join(f'{name} {value:g}' for name, value in zip(PARTS, shares, strict=True))}. "
                 "Give more data or other fractions."
             )
 
@@ -137,13 +310,13 @@ class _Stratifier:
     holders: list[list[int]]
     sizes: list[int]
     order: list[int]
-    wanted: list[list[float]]
-    room: list[float]
+    demand: list[list[float]]
+    capacity: list[float]
     trained: list[bool]
 
     @classmethod
     def of(cls, labels: IntArray, units: IntArray, shares: Sequence[float], rng: np.random.Generator) -> _Stratifier:
-        """Start with every unit unplaced; ``units[i]`` is the unit of row i."""
+        """Start with every unit unassigned; ``units[i]`` is the unit of row i."""
         sizes = np.bincount(units)
         order = rng.permutation(len(sizes))
         order = order[np.argsort(-sizes[order], kind="stable")]
@@ -164,123 +337,44 @@ class _Stratifier:
             holders=holders,
             sizes=sizes.tolist(),
             order=order.tolist(),
-            wanted=[[total * share for share in shares] for total in totals],
-            room=[float(sizes.sum()) * share for share in shares],
+            demand=[[total * share for share in shares] for total in totals],
+            capacity=[float(sizes.sum()) * share for share in shares],
             trained=[False] * classes,
         )
 
     def run(self) -> IntArray:
-        """Place every unit; the part of each."""
-        parts = np.full(len(self.sizes), -1, dtype=np.int64)
-        left = {label: len(units) for label, units in enumerate(self.holders) if units}
-        while left:
-            label = min(left, key=lambda name: (left[name], name))
+        """Assign every unit; return the part of each."""
+        parts = np.full(len(self.sizes), UNASSIGNED, dtype=np.int64)
+        remaining = {label: len(units) for label, units in enumerate(self.holders) if units}
+        while remaining:
+            label = min(remaining, key=lambda name: (remaining[name], name))
             for unit in self.holders[label]:
                 if parts[unit] >= 0:
                     continue
                 parts[unit] = self._place(unit, label)
                 for other, _ in self.counts[unit]:
-                    left[other] -= 1
-            del left[label]
-        for unit in self.order:  # what carries no label at all only fills up
+                    remaining[other] -= 1
+            del remaining[label]
+        for unit in self.order:  # units without any label fill the parts up
             if parts[unit] < 0:
-                parts[unit] = self._settle(unit, max(range(len(PARTS)), key=lambda part: self.room[part]))
+                parts[unit] = self._settle(unit, max(range(len(PARTS)), key=lambda index: self.capacity[index]))
         return parts
 
     def _place(self, unit: int, label: int) -> int:
-        wanted = self.wanted[label]
-        mine = next(count for name, count in self.counts[unit] if name == label)
+        demand = self.demand[label]
+        count = next(count for name, count in self.counts[unit] if name == label)
         if not self.trained[label]:
             return self._settle(unit, TRAIN)
-        whole = [part for part in range(len(PARTS)) if wanted[part] >= mine]
-        if whole:
-            return self._settle(unit, max(whole, key=lambda part: (wanted[part], self.room[part])))
-        wanting = [part for part in range(len(PARTS)) if wanted[part] > 1e-9] or range(len(PARTS))
-        return self._settle(unit, max(wanting, key=lambda part: (self.room[part], wanted[part])))
+        fitting = [index for index in range(len(PARTS)) if demand[index] >= count]
+        if fitting:
+            return self._settle(unit, max(fitting, key=lambda index: (demand[index], self.capacity[index])))
+        wanting = [index for index in range(len(PARTS)) if demand[index] > 1e-9] or range(len(PARTS))
+        return self._settle(unit, max(wanting, key=lambda index: (self.capacity[index], demand[index])))
 
     def _settle(self, unit: int, part: int) -> int:
-        self.room[part] -= self.sizes[unit]
+        self.capacity[part] -= self.sizes[unit]
         for label, count in self.counts[unit]:
-            self.wanted[label][part] -= count
+            self.demand[label][part] -= count
             if part == TRAIN:
                 self.trained[label] = True
         return part
-
-
-PART_ALIASES: dict[str, str] = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
-    **dict.fromkeys(("cal", "calibration"), "cal"),
-    **dict.fromkeys(("test", "testing", "id"), "test"),
-}
-"""What a part may be called, in lower case. Beside these, ``shift``, ``shift-…``, ``ood`` and ``ood-…`` make splits."""
-
-_OUTSIDE = re.compile(r"(shift|ood)([-_.][\w.-]+)?")
-
-OUTSIDE = -1
-"""The part of a row that belongs to a given shift or ood split."""
-
-
-@dataclass(frozen=True, eq=False)
-class Given:
-    """Rows by the part their data names.
-
-    Attributes:
-        parts: ``[N]`` index in ``PARTS``, or −1 for a shift or ood split.
-        outside: Kind and rows of every given shift or ood split, by name.
-    """
-
-    parts: IntArray
-    outside: dict[str, tuple[Kind, BoolArray]]
-
-
-def given_parts(split: StrArray, places: Sequence[str]) -> Given:
-    """Read a column of parts.
-
-    Args:
-        split: What each row says ``[N]``.
-        places: How a message calls each row.
-
-    Raises:
-        UnknownName: For a word that names no part.
-        UserError: When no row is for training.
-    """
-    parts = np.full(len(split), OUTSIDE, dtype=np.int64)
-    outside: dict[str, tuple[Kind, BoolArray]] = {}
-    for word in dict.fromkeys(split.tolist()):
-        rows = split == word
-        part = PART_ALIASES.get(word.lower())
-        if part is not None:
-            parts[rows] = PARTS.index(part)
-        elif _OUTSIDE.fullmatch(word.lower()):
-            outside[word.lower()] = ("shift" if word.lower().startswith("shift") else "ood", rows)
-        else:
-            where = places[int(np.flatnonzero(rows)[0])]
-            raise UnknownName(f"part in {where}", word, [*PART_ALIASES, "shift", "shift-…", "ood", "ood-…"])
-    if not (parts == TRAIN).any():
-        raise UserError("split names no row for training; write 'train' for those.")
-    return Given(parts, outside)
-
-
-def fill_missing(
-    parts: IntArray, fractions: Sequence[float], cut: Callable[[IntArray, tuple[float, ...]], IntArray]
-) -> tuple[IntArray, tuple[str, ...]]:
-    """Cut the parts that the data does not name out of its training rows.
-
-    Args:
-        parts: The given parts ``[N]``, −1 outside.
-        fractions: Shares of train, val, cal and test; a missing part takes its share of the training rows.
-        cut: From rows and four shares to the part of each of those rows.
-
-    Returns:
-        The parts, and the names of those that were cut.
-    """
-    missing = [index for index, share in enumerate(fractions) if share > 0 and not (parts == index).any()]
-    if not missing:
-        return parts, ()
-    shares = [fractions[index] if index in missing else 0.0 for index in range(len(PARTS))]
-    shares[TRAIN] = 1.0 - sum(shares)
-    rows = np.flatnonzero(parts == TRAIN)
-    filled = parts.copy()
-    filled[rows] = cut(rows, tuple(shares))
-    return filled, tuple(PARTS[index] for index in missing)

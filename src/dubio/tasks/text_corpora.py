@@ -1,6 +1,6 @@
-"""Documents as JSON lines: objects with ``split``, ``text``, ``labels`` and sometimes ``id`` and ``domain``.
+"""From a corpus's documents to a task: named parts stay, missing ones are cut out of training, novel labels leave it.
 
-From a corpus's documents to a task: given parts kept, what is missing cut out of training, novel labels dropped.
+Documents may come as JSON lines: objects with ``split``, ``text``, ``labels`` and sometimes ``id`` and ``domain``.
 """
 
 from __future__ import annotations
@@ -16,86 +16,41 @@ from typing import Any, Literal
 import numpy as np
 
 from dubio.core.errors import BadFile, UserError
-from dubio.core.types import BoolArray, Examples, IntArray, Kind, SourceCard, Split, StrArray, Target, Task
+from dubio.core.types import BoolArray, Examples, IntArray, SourceCard, Split, StrArray, Target, Task
 from dubio.tasks.shift import Novelty, hold_out, novel_names
-from dubio.tasks.sources.locate import DataMissing, Document, Found, compared
-from dubio.tasks.splitting import PARTS, TEST, TRAIN, VAL, stratified_parts
-
-AS_IT_IS: Mapping[str, str] = {"train": "train", "val": "val", "test": "test"}
-
-
-def jsonl_finder(name: str) -> Callable[[Path], Path | None]:
-    """Looks for one file, gzipped or not."""
-
-    def find(folder: Path) -> Path | None:
-        return next((path for path in (folder / f"{name}.gz", folder / name) if path.is_file()), None)
-
-    return find
-
-
-def jsonl_reader(
-    parts: Mapping[str, str] = AS_IT_IS, *, label: Callable[[str], str] = str
-) -> Callable[[Path], list[Document]]:
-    """Reads such a file.
-
-    Args:
-        parts: The file's splits and the parts they are; a split that is not named keeps its name.
-        label: What a label's name becomes.
-    """
-
-    def read(path: Path) -> list[Document]:
-        return [_document(row, f"{path.name}, line {number}", parts, label) for number, row in _rows(path)]
-
-    return read
-
-
-def _rows(path: Path) -> list[tuple[int, Any]]:
-    rows = []
-    number = 1
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
-                if line.strip():
-                    rows.append((number, json.loads(line)))
-    except (OSError, EOFError, ValueError) as fault:
-        raise BadFile(f"{path.name}, line {number}: not JSON lines: {fault}.") from fault
-    return rows
-
-
-def _document(row: Any, place: str, parts: Mapping[str, str], label: Callable[[str], str]) -> Document:
-    if not isinstance(row, dict) or not isinstance(row.get("text"), str) or not isinstance(row.get("labels"), list):
-        raise BadFile(f"{place}: a document is an object with a text 'text' and a list 'labels'.")
-    split = str(row.get("split", ""))
-    return Document(
-        part=parts.get(split, split),
-        text=row["text"],
-        labels=tuple(label(str(name)) for name in row["labels"]),
-        id=str(row.get("id", "")),
-        domain=str(row.get("domain", "")),
-    )
-
+from dubio.tasks.sources.locate import DataMissing, Document, LocalCopy, compare_counts
+from dubio.tasks.splitting import (
+    PARTS,
+    TEST,
+    TRAIN,
+    UNASSIGNED,
+    VAL,
+    SplitOptions,
+    fill_parts,
+    part_splits,
+)
 
 Setting = Literal["in-domain", "novelty"]
 
 VAL_SHARE = 0.15
-"""Of training, where a corpus has no validation part (T, Appendix)."""
+"""Share of training for validation, where a corpus has no validation part (T, Appendix)."""
 
-UNCUT_SHARES = (0.65, 0.15, 0.20)
-"""Train, val and test where a corpus has no parts at all (T, Section III-B)."""
+UNDIVIDED_SHARES = (0.65, 0.15, 0.0, 0.20)
+"""Shares of train, val, cal and test where a corpus has no parts at all (T, Section III-B)."""
 
-_OUTSIDE = -1
+SAME_NAMES: Mapping[str, str] = {"train": "train", "val": "val", "test": "test"}
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What is asked of a corpus.
+class CorpusOptions:
+    """How a corpus becomes a task.
 
     Attributes:
-        name: What the task is called.
-        target: What is predicted.
+        name: The task's name.
+        target: The kind of target.
         setting: In-domain, or with novel labels held out.
-        novel: The labels that the novelty setting holds out, if any.
-        seed: Of whatever is cut at random.
+        novel: Chooses the labels that the novelty setting holds out, if any.
+        seed: Seed of random parts.
         cal: Share of training that becomes the split ``cal``; 0 for none.
         order: Sorts the names of the classes.
     """
@@ -106,41 +61,41 @@ class Wishes:
     novel: Callable[[tuple[str, ...]], tuple[str, ...]]
     seed: int
     cal: float
-    order: Callable[[str], object] = str
+    order: Callable[[str], Any] = str
 
 
-def task_of(found: Found, wishes: Wishes) -> Task:
-    """Read a copy of a corpus and cut it.
+def corpus_task(copy: LocalCopy, options: CorpusOptions) -> Task:
+    """Read a copy of a corpus and divide it.
 
     Raises:
         DataMissing: When it has no training document.
-        UserError: When the shares cannot be.
+        UserError: When the shares are impossible.
     """
-    everything = found.documents()
+    everything = copy.documents()
     documents = [document for document in everything if document.part in ("", *PARTS, "novel")]
     if not any(document.part in ("", "train") for document in documents):
-        raise DataMissing(f"{found.path.name} has no training document; {wishes.name} cannot be trained on it.")
-    inside = [name for document in documents if document.part != "novel" for name in document.labels]
-    classes = tuple(sorted(set(inside), key=wishes.order))  # type: ignore[arg-type]
-    labels = label_array(documents, classes, wishes.target)
-    held: tuple[str, ...] = ()
-    if wishes.setting == "novelty":
-        held = novel_names(classes, [0] * len(classes), wishes.novel(classes), seed=wishes.seed)
-    novel = hold_out(classes, labels, held).novel
-    parts = _parts(documents, labels, novel, wishes)
-    final = _of_training(classes, labels, parts, novel)
-    splits, notes = _splits(documents, parts, novel, final, wishes)
-    if held:
-        notes.insert(0, f"Never trained on, {len(held)} of {len(classes)} classes: {', '.join(held)}.")
-    lost = [name for name in classes if name not in final.classes and name not in held]
+        raise DataMissing(f"{copy.path.name} has no training document; {options.name} cannot be trained on it.")
+    names = {name for document in documents if document.part != "novel" for name in document.labels}
+    classes = tuple(sorted(names, key=options.order))
+    labels = label_array(documents, classes, options.target)
+    held_out: tuple[str, ...] = ()
+    if options.setting == "novelty":
+        held_out = novel_names(classes, [0] * len(classes), options.novel(classes), seed=options.seed)
+    novel = hold_out(classes, labels, held_out).novel
+    parts = _parts(documents, labels, novel, options)
+    trained = _of_training(classes, labels, parts, novel)
+    splits, notes = _splits(documents, parts, novel, trained, options)
+    if held_out:
+        notes.insert(0, f"Never trained on, {len(held_out)} of {len(classes)} classes: {', '.join(held_out)}.")
+    lost = [name for name in classes if name not in trained.classes and name not in held_out]
     if lost:
         notes.append(f"Classes that no training document carries, left out: {', '.join(lost)}.")
-    notes += [count.sentence() for count in compared(found, everything) if count.differs]
-    return Task(wishes.name, "text", wishes.target, final.classes, splits, card_of(found, documents), tuple(notes))
+    notes += [count.sentence() for count in compare_counts(copy, everything) if count.differs]
+    return Task(options.name, "text", options.target, trained.classes, splits, copy_card(copy, documents), tuple(notes))
 
 
 def label_array(documents: Sequence[Document], classes: Sequence[str], target: Target) -> IntArray:
-    """Class index ``[N]`` or multi-hot ``[N, K]``; a label that is no class counts as none.
+    """Return class indices ``[N]`` or multi-hot labels ``[N, K]``; a label that is no class counts as none.
 
     Raises:
         UserError: When a single-label document has not exactly one label.
@@ -157,107 +112,155 @@ def label_array(documents: Sequence[Document], classes: Sequence[str], target: T
     return hot
 
 
-def card_of(found: Found, documents: Sequence[Document]) -> SourceCard:
-    """The corpus's card with the copy that was read as its revision."""
-    card = found.corpus.card
-    return replace(card, revision=f"{found.layout.name}: {found.path.name}, {len(documents):,} documents")
+def copy_card(copy: LocalCopy, documents: Sequence[Document]) -> SourceCard:
+    """Return the corpus's card with the copy that was read as its revision."""
+    revision = f"{copy.layout.name}: {copy.path.name}, {len(documents):,} documents"
+    return replace(copy.corpus.card, revision=revision)
 
 
-def examples_of(documents: Sequence[Document], labels: IntArray, names: StrArray) -> Examples:
-    """The documents as examples."""
-    return Examples(tuple(document.text for document in documents), labels, ids=names)
+def document_examples(documents: Sequence[Document], labels: IntArray) -> Examples:
+    """Return the documents as examples."""
+    return Examples(tuple(document.text for document in documents), labels, ids=_ids(documents))
 
 
-def ids_of(documents: Sequence[Document]) -> StrArray:
-    """A name for every document, unique: its part (or domain) and its own id, or else its place in that part."""
-    seen: Counter[str] = Counter()
-    made = []
+def _ids(documents: Sequence[Document]) -> StrArray:
+    """Name every document uniquely: its part (or domain) and its own id, or else its position in that part."""
+    counts: Counter[str] = Counter()
+    repeats: Counter[str] = Counter()
+    ids = []
     for document in documents:
-        home = document.part or document.domain
-        seen[home] += 1
-        name = f"{home or 'row'}/{document.id or seen[home]}"
-        seen[f"={name}"] += 1
-        again = seen[f"={name}"]
-        made.append(name if again == 1 else f"{name}#{again}")
-    return np.array(made, dtype=np.str_)
+        prefix = document.part or document.domain
+        counts[prefix] += 1
+        name = f"{prefix or 'row'}/{document.id or counts[prefix]}"
+        repeats[name] += 1
+        ids.append(name if repeats[name] == 1 else f"{name}#{repeats[name]}")
+    return np.array(ids, dtype=np.str_)
 
 
-def checked_cal(cal: float) -> float:
-    """The share of training for ``cal``, refused unless it can be.
+def check_cal(cal: float) -> float:
+    """Return the share of training for ``cal``.
 
     Raises:
-        UserError: When it is negative or leaves too little.
+        UserError: When it is negative or above one half.
     """
     if not 0 <= cal <= 0.5:
         raise UserError(f"cal must be a share of training between 0 and 0.5; given {cal}.")
     return cal
 
 
-def _parts(documents: Sequence[Document], labels: IntArray, novel: BoolArray, wishes: Wishes) -> IntArray:
-    """The part of every document; −1 for what is in none."""
-    given = np.array([document.part for document in documents])
-    codes = {name: code for code, name in enumerate(PARTS)}
-    parts = np.array([codes.get(name, _OUTSIDE) for name in given.tolist()], dtype=np.int64)
-    uncut = np.flatnonzero(given == "")
-    if len(uncut):
-        train, val, test = UNCUT_SHARES
-        parts[uncut] = cut_whole(documents, labels, uncut, (train, val, 0.0, test), wishes.seed)
-    cal = checked_cal(wishes.cal)
+def _parts(documents: Sequence[Document], labels: IntArray, novel: BoolArray, options: CorpusOptions) -> IntArray:
+    """Return the part of every document."""
+    names = np.array([document.part for document in documents])
+    codes = {name: code for code, name in enumerate(PARTS)} | {"": TRAIN}
+    parts = np.array([codes.get(name, UNASSIGNED) for name in names.tolist()], dtype=np.int64)
+    undivided = np.flatnonzero(names == "")
+    if len(undivided):
+        shares = SplitOptions(UNDIVIDED_SHARES, options.seed)
+        fill_parts(parts, undivided, labels, shares, group=text_groups(documents, undivided))
     val = 0.0 if (parts == VAL).any() else VAL_SHARE
-    # novel documents go before the cut, so that every class that stays has its share of the rest
+    shares = SplitOptions.of_training(val=val, cal=check_cal(options.cal), seed=options.seed)
+    # novel documents go first, so that every remaining class has its share of the rest
     pool = np.flatnonzero((parts == TRAIN) & ~novel)
-    if val or cal:
-        parts[pool] = cut_whole(documents, labels, pool, (1 - val - cal, val, cal, 0.0), wishes.seed)
+    fill_parts(parts, pool, labels, shares, group=text_groups(documents, pool))
     return parts
 
 
-def cut_whole(
-    documents: Sequence[Document], labels: IntArray, rows: IntArray, fractions: Sequence[float], seed: int
-) -> IntArray:
-    """Stratified parts of some documents; those with the very same text stay together."""
+def text_groups(documents: Sequence[Document], rows: IntArray) -> StrArray:
+    """Return the group of each document ``[N]``; of the given rows, those with exactly the same text share one."""
     first: dict[str, int] = {}
-    texts = np.array([first.setdefault(documents[row].text, row) for row in rows.tolist()]).astype(np.str_)
-    return stratified_parts(labels[rows], fractions=fractions, seed=seed, group=texts)
+    groups = np.zeros(len(documents), dtype=f"<U{len(str(len(documents)))}")
+    for row in rows.tolist():
+        groups[row] = first.setdefault(documents[row].text, row)
+    return groups
 
 
 def _of_training(classes: tuple[str, ...], labels: IntArray, parts: IntArray, novel: BoolArray) -> Novelty:
-    """Labels among the classes that training has; ``novel`` then marks every document that carries another one."""
+    """Return labels among the classes that training has; ``novel`` marks every document that carries another one."""
     trained = labels[(parts == TRAIN) & ~novel]
-    seen = trained.any(axis=0) if labels.ndim == 2 else np.bincount(trained, minlength=len(classes)) > 0
-    return hold_out(classes, labels, [name for name, there in zip(classes, seen.tolist(), strict=True) if not there])
+    present = trained.any(axis=0) if labels.ndim == 2 else np.bincount(trained, minlength=len(classes)) > 0
+    absent = [name for name, there in zip(classes, present.tolist(), strict=True) if not there]
+    return hold_out(classes, labels, absent)
 
 
 def _splits(
-    documents: Sequence[Document], parts: IntArray, novel: BoolArray, final: Novelty, wishes: Wishes
+    documents: Sequence[Document], parts: IntArray, novel: BoolArray, trained: Novelty, options: CorpusOptions
 ) -> tuple[tuple[Split, ...], list[str]]:
-    labelled = final.labels.any(axis=1) if final.labels.ndim == 2 else final.labels >= 0
-    rows = {name: (parts == code) & ~novel for code, name in enumerate(PARTS)}
+    labelled = trained.labels.any(axis=1) if trained.labels.ndim == 2 else trained.labels >= 0
     notes = []
-    for name, mask in rows.items():
-        bare = int((mask & ~labelled).sum())
-        if bare:
-            notes.append(f"Left out of {name}, because training has none of their classes: {bare:,} documents.")
-    kinds: dict[str, Kind] = dict(zip(PARTS, ("train", "val", "cal", "id"), strict=True))
-    chosen = {name: np.flatnonzero(mask & labelled) for name, mask in rows.items()}
-    if wishes.setting == "novelty":
-        outside = np.array([document.part == "novel" for document in documents], dtype=bool)
-        kinds["novel"] = "ood"
-        chosen["novel"] = np.flatnonzero(outside | (novel & (parts == TEST)))
-    for name in ("train", "val", "test", *(["novel"] if wishes.setting == "novelty" else [])):
-        if len(chosen[name]) == 0:
-            raise UserError(f"{wishes.name}: the split {name} would be empty.")
-    everything = examples_of(documents, final.labels, ids_of(documents))
-    splits = tuple(Split.of(name, kinds[name], everything.take(which)) for name, which in chosen.items() if len(which))
-    return splits, notes + shared_notes(splits)
+    for code, name in enumerate(PARTS):
+        unlabelled = int(((parts == code) & ~novel & ~labelled).sum())
+        if unlabelled:
+            notes.append(f"Left out of {name}, because training has none of their classes: {unlabelled:,} documents.")
+    examples = document_examples(documents, trained.labels)
+    usable = np.where(novel | ~labelled, UNASSIGNED, parts)
+    splits = part_splits(examples, usable, required=("train", "val", "test"))
+    if options.setting == "novelty":
+        named = np.array([document.part == "novel" for document in documents], dtype=bool)
+        rows = np.flatnonzero(named | (novel & (parts == TEST)))
+        if len(rows) == 0:
+            raise UserError(f"{options.name}: the split novel would be empty.")
+        splits.append(Split.of("novel", "ood", examples.take(rows)))
+    return tuple(splits), notes + shared_text_notes(splits)
 
 
-def shared_notes(splits: Sequence[Split]) -> list[str]:
-    """How many documents of a later split have word for word the text of one that training sees."""
+def shared_text_notes(splits: Sequence[Split]) -> list[str]:
+    """Count the documents of each later split whose exact text training sees."""
     train = next(split for split in splits if split.kind == "train")
-    known = set(train.data.inputs)
-    counts = {split.name: sum(text in known for text in split.data.inputs) for split in splits if split is not train}
+    texts = set(train.data.inputs)
+    counts = {split.name: sum(text in texts for text in split.data.inputs) for split in splits if split is not train}
     return [
-        f"Documents of {name} whose very text is also in train: {count:,} (the published parts are kept as they are)."
+        f"Documents of {name} whose exact text is also in train: {count:,} (the published parts stay as they are)."
         for name, count in counts.items()
         if count
     ]
+
+
+def jsonl_finder(name: str) -> Callable[[Path], Path | None]:
+    """Return a function that finds one file in a folder, gzipped or not."""
+
+    def find(folder: Path) -> Path | None:
+        return next((path for path in (folder / f"{name}.gz", folder / name) if path.is_file()), None)
+
+    return find
+
+
+def jsonl_reader(
+    parts: Mapping[str, str] = SAME_NAMES, *, label: Callable[[str], str] = str
+) -> Callable[[Path], list[Document]]:
+    """Return a function that reads documents from JSON lines.
+
+    Args:
+        parts: Parts by the name of the file's split; a split without an entry keeps its name.
+        label: Converts a label's name.
+    """
+
+    def read(path: Path) -> list[Document]:
+        return [_document(row, f"{path.name}, line {number}", parts, label) for number, row in _json_lines(path)]
+
+    return read
+
+
+def _json_lines(path: Path) -> list[tuple[int, Any]]:
+    rows = []
+    number = 1
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    rows.append((number, json.loads(line)))
+    except (OSError, EOFError, ValueError) as fault:
+        raise BadFile(f"{path.name}, line {number}: not JSON lines: {fault}.") from fault
+    return rows
+
+
+def _document(row: Any, reference: str, parts: Mapping[str, str], label: Callable[[str], str]) -> Document:
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str) or not isinstance(row.get("labels"), list):
+        raise BadFile(f"{reference}: a document is an object with a text 'text' and a list 'labels'.")
+    split = str(row.get("split", ""))
+    return Document(
+        part=parts.get(split, split),
+        text=row["text"],
+        labels=tuple(label(str(name)) for name in row["labels"]),
+        id=str(row.get("id", "")),
+        domain=str(row.get("domain", "")),
+    )

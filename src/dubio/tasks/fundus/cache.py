@@ -128,7 +128,7 @@ class Cached:
     outcomes: Mapping[str, Outcome]
 
 
-def prepared(
+def prepare_files(
     files: Mapping[str, Path],
     size: int,
     *,

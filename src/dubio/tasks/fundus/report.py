@@ -1,4 +1,4 @@
-"""Where photographs are on this machine, and what the preprocessing report says of them."""
+"""Photographs on this machine, and the preprocessing report on them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from dubio.tasks.fundus.labels import GRADES
 from dubio.tasks.fundus.layouts import LAYOUTS, TABLE
-from dubio.tasks.fundus.photographs import SIZES, gather
+from dubio.tasks.fundus.photographs import SIZES, read_photographs
 from dubio.tasks.images.problems import summary
 from dubio.tasks.sources.locate import DATA_VARIABLE, DataMissing, cache_dir, data_folders
 
-HOMES = (
+FOLDERS = (
     "",
     "retina",
     "eyepacs",
@@ -26,22 +26,22 @@ HOMES = (
     "messidor2",
     "messidor",
 )
-"""Folders inside a named folder that are looked into."""
+"""Folders inside a named folder that are searched."""
 
 
-def here(data_dir: str | None = None) -> list[dict[str, Any]]:
-    """Every data set of photographs in the folders the user names."""
-    found = [copy for folder in data_folders(data_dir) for copy in _in_folder(folder)]
-    return list({copy["path"]: copy for copy in found}.values())
+def _copies(data_dir: str | None = None) -> list[dict[str, Any]]:
+    """Return every data set of photographs in the folders the user names."""
+    copies = [copy for folder in data_folders(data_dir) for copy in _copies_in(folder)]
+    return list({copy["path"]: copy for copy in copies}.values())
 
 
-def _in_folder(folder: Path) -> list[dict[str, Any]]:
-    found = []
-    for place in (folder / home for home in HOMES if (folder / home).is_dir()):
-        arrays = [place / f"deepdrid_{size}.npz" for size in SIZES]
-        found += [_copy(path, "arrays") for path in arrays if path.is_file()]
-        found += [_copy(place, layout.name) for layout in LAYOUTS if layout.find(place) is not None]
-    return found
+def _copies_in(parent: Path) -> list[dict[str, Any]]:
+    copies = []
+    for folder in (parent / name for name in FOLDERS if (parent / name).is_dir()):
+        arrays = [folder / f"deepdrid_{size}.npz" for size in SIZES]
+        copies += [_copy(path, "arrays") for path in arrays if path.is_file()]
+        copies += [_copy(folder, layout.name) for layout in LAYOUTS if layout.find(folder) is not None]
+    return copies
 
 
 def _copy(path: Path, form: str) -> dict[str, Any]:
@@ -49,52 +49,52 @@ def _copy(path: Path, form: str) -> dict[str, Any]:
 
 
 def find_data(data: str | None, data_dir: str | None, size: int) -> Path:
-    """The photographs a task is asked for: the path given, or the first data set in the user's folders.
+    """Return the photographs for a task: the given path, or the first data set in the user's folders.
 
     Args:
         data: A folder, table or npz.
-        data_dir: A folder to look in; what is named must hold them, and nothing else is searched.
-        size: Arrays smaller than this are passed over.
+        data_dir: A folder to search; it must hold photographs, and nothing else is searched.
+        size: Arrays smaller than this are skipped.
 
     Raises:
-        DataMissing: When nothing is found; the message says what may be placed.
+        DataMissing: When there are none; the message says what may be placed.
     """
     if data is not None:
         return Path(data).expanduser()
-    named = data_folders(data_dir)[0] if data_dir else None
-    for copy in here() if named is None else _in_folder(named):
+    folder = data_folders(data_dir)[0] if data_dir else None
+    for copy in _copies() if folder is None else _copies_in(folder):
         if copy["form"] != "arrays" or int(Path(copy["path"]).stem.partition("_")[2]) >= size:
             return Path(copy["path"])
-    if named is not None and TABLE.find(named) is not None:
-        return named
-    if named is not None:
-        raise DataMissing(f"data_dir {data_dir!r} holds no photographs of eyes of {size} pixels or more. {by_hand()}")
-    raise DataMissing(f"there are no photographs of eyes on this machine that dubio knows of. {by_hand()}")
+    if folder is not None and TABLE.find(folder) is not None:
+        return folder
+    if folder is not None:
+        message = f"data_dir {data_dir!r} holds no photographs of eyes of at least {size} pixels."
+        raise DataMissing(f"{message} {_placing_advice()}")
+    raise DataMissing(f"there are no photographs of eyes in the folders that dubio searches. {_placing_advice()}")
 
 
-def by_hand() -> str:
-    """How a reader places a data set."""
-    forms = "; ".join(f"{layout.name}: {layout.looks}" for layout in (*LAYOUTS, TABLE))
+def _placing_advice() -> str:
+    layouts = "; ".join(f"{layout.name}: {layout.looks}" for layout in (*LAYOUTS, TABLE))
     return (
         f"Name a folder, a table of labels beside its images, or an npz with --data or the argument data; or place a "
-        f"public data set in a folder named by --data-dir or {DATA_VARIABLE}. Known layouts: {forms}."
+        f"public data set in a folder named by --data-dir or {DATA_VARIABLE}. Known layouts: {layouts}."
     )
 
 
-def ways(data_dir: str | None = None) -> dict[str, Any]:
-    """What is here and every way to more; nothing is fetched, because every source asks for an agreement."""
+def list_copies(data_dir: str | None = None) -> dict[str, Any]:
+    """Return the copies on this machine and the sources; nothing is fetched, because every source has its terms."""
     return {
         "corpus": "retina",
-        "here": here(data_dir),
+        "here": _copies(data_dir),
         "folders": [str(folder) for folder in data_folders(data_dir)],
         "cache": str(cache_dir() / "retina"),
         "sources": [{"name": layout.name, "source": layout.card.source, "looks": layout.looks} for layout in LAYOUTS],
-        "by_hand": by_hand(),
+        "by_hand": _placing_advice(),
     }
 
 
-def report(data_dir: str | None = None, *, size: int = 64, verify: bool = False) -> dict[str, Any]:
-    """The preprocessing report of the photographs in a folder (or table, or npz), prepared where they were not.
+def preprocessing_report(data_dir: str | None = None, *, size: int = 64, verify: bool = False) -> dict[str, Any]:
+    """Return the preprocessing report of the photographs in a folder (or table, or npz), which it prepares if needed.
 
     Args:
         data_dir: The folder, or a table or npz; the folders of DUBIO_DATA are searched if left out.
@@ -103,7 +103,7 @@ def report(data_dir: str | None = None, *, size: int = 64, verify: bool = False)
     """
     is_file = data_dir is not None and Path(data_dir).expanduser().is_file()
     path = find_data(data_dir if is_file else None, data_dir, size)
-    data = gather(path, size, verify=verify)
+    data = read_photographs(path, size, verify=verify)
     return {
         "data": data.name,
         "path": str(path),

@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from dubio.core.errors import UnknownName
 from dubio.core.lazy_rows import LazyRows, row_digests
 from dubio.core.types import IntArray
-from dubio.tasks.images.files import pillow
-from dubio.tasks.shift import levels
+from dubio.tasks.images.files import pillow, to_levels
 
 Images = NDArray[np.uint8]
 Dice = Sequence[np.random.Generator]
@@ -59,13 +58,13 @@ class Corruption:
 def gaussian_noise(images: Images, deviation: float, dice: Dice) -> Images:
     """x + 255·σ·ε, ε standard normal for every pixel and channel."""
     noise = np.stack([die.standard_normal(image.shape) for image, die in zip(images, dice, strict=True)])
-    return levels(images + 255 * deviation * noise)
+    return to_levels(images + 255 * deviation * noise)
 
 
 def shot_noise(images: Images, photons: float, dice: Dice) -> Images:
     """255·Poisson(n·x/255)/n: n photons where the image is white; its variance there is 255²/n."""
     counts = np.stack([die.poisson(photons * (image / 255.0)) for image, die in zip(images, dice, strict=True)])
-    return levels(255.0 * counts / photons)
+    return to_levels(255.0 * counts / photons)
 
 
 def impulse_noise(images: Images, share: float, dice: Dice) -> Images:
@@ -79,7 +78,7 @@ def gaussian_blur(images: Images, deviation: float, dice: Dice) -> Images:
     from scipy import ndimage
 
     sigma = deviation * _side(images)
-    return levels(ndimage.gaussian_filter(images.astype(np.float64), (0, sigma, sigma, 0), mode="reflect"))
+    return to_levels(ndimage.gaussian_filter(images.astype(np.float64), (0, sigma, sigma, 0), mode="reflect"))
 
 
 def defocus_blur(images: Images, radius: float, dice: Dice) -> Images:
@@ -87,7 +86,7 @@ def defocus_blur(images: Images, radius: float, dice: Dice) -> Images:
     from scipy import ndimage
 
     kernel = disc(radius * _side(images))
-    return levels(ndimage.convolve(images.astype(np.float64), kernel[None, :, :, None], mode="reflect"))
+    return to_levels(ndimage.convolve(images.astype(np.float64), kernel[None, :, :, None], mode="reflect"))
 
 
 def motion_blur(images: Images, length: float, dice: Dice) -> Images:
@@ -98,12 +97,12 @@ def motion_blur(images: Images, length: float, dice: Dice) -> Images:
     for row, (image, die) in enumerate(zip(images, dice, strict=True)):
         kernel = line(length * _side(images), die.uniform(0, math.pi))
         made[row] = ndimage.convolve(image.astype(np.float64), kernel[:, :, None], mode="reflect")
-    return levels(made)
+    return to_levels(made)
 
 
 def brightness(images: Images, lift: float, dice: Dice) -> Images:
     """x + 255·b, cut off at white."""
-    return levels(images.astype(np.float64) + 255 * lift)
+    return to_levels(images.astype(np.float64) + 255 * lift)
 
 
 def fog(images: Images, density: float, dice: Dice) -> Images:
@@ -114,13 +113,13 @@ def fog(images: Images, density: float, dice: Dice) -> Images:
     grids = np.stack([die.random((4, 4)) for die in dice])
     places = np.meshgrid(np.linspace(0, 3, height), np.linspace(0, 3, width), indexing="ij")
     haze = np.stack([ndimage.map_coordinates(grid, places, order=1) for grid in grids])[..., None]
-    return levels((1 - density) * images + density * 255 * (0.6 + 0.4 * haze))
+    return to_levels((1 - density) * images + density * 255 * (0.6 + 0.4 * haze))
 
 
 def contrast(images: Images, kept: float, dice: Dice) -> Images:
     """m + c·(x − m), m the mean of the whole image."""
     mean = images.mean(axis=(1, 2, 3), keepdims=True)
-    return levels(mean + kept * (images - mean))
+    return to_levels(mean + kept * (images - mean))
 
 
 def pixelate(images: Images, share: float, dice: Dice) -> Images:

@@ -1,6 +1,4 @@
-"""The classes of CIFAR, in the order of their labels.
-
-The data sets of small images, with every way to them: CIFAR-10, CIFAR-100, Fashion-MNIST.
+"""The data sets of small images, with their classes and every way to them: CIFAR-10, CIFAR-100, Fashion-MNIST.
 
 The SHA-256 of CIFAR's archives are those that Keras (python) and TensorFlow Datasets (binary) check, those of
 Fashion-MNIST the ones TensorFlow Datasets checks.
@@ -15,21 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile
-from dubio.core.types import SourceCard
+from dubio.core.types import Examples, SourceCard
+from dubio.tasks.images.files import read_arrays
 from dubio.tasks.images.formats import (
-    Form,
+    Format,
     Parts,
-    Pictures,
-    binary_form,
-    folder_form,
-    npz_forms,
-    python_form,
+    binary_format,
+    folder_format,
+    npz_formats,
+    position_ids,
+    python_format,
     read_idx,
     read_npz,
 )
-from dubio.tasks.own.reading import read_arrays
-from dubio.tasks.sources.fetch import by_hand, obtain, open_archive
-from dubio.tasks.sources.locate import Corpus, Found, Original, find
+from dubio.tasks.sources.fetch import obtain, open_archive
+from dubio.tasks.sources.locate import Corpus, LocalCopy, Original, find_copy, placing_advice
 
 CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -71,54 +69,53 @@ class ImageSet:
 
     Attributes:
         corpus: The ways to it.
-        forms: The forms it is read in, the best first.
+        formats: The formats it is read in, the best first.
         classes: In the order of the labels.
     """
 
     corpus: Corpus
-    forms: tuple[Form, ...]
+    formats: tuple[Format, ...]
     classes: tuple[str, ...]
 
-    def read(self, found: Found) -> Parts:
-        """The images of a copy on this machine."""
-        return next(form for form in self.forms if form.name == found.layout.name).read(found.path)
-
-    def whole(self, data: str | None, data_dir: str | None) -> tuple[Parts, str]:
-        """Training and test images, and what they were read from.
+    def training_and_test(self, data: str | None, data_dir: str | None) -> tuple[Parts, str]:
+        """Return training and test images, and the name of their source.
 
         Args:
-            data: A folder, an original archive, or an npz; nothing else is looked at.
-            data_dir: A folder to look in first.
+            data: A folder, an original archive, or an npz; nothing else is searched.
+            data_dir: A folder to search first.
 
         Raises:
             DataMissing: When it is not on this machine and cannot be fetched.
-            BadFile: When what is named holds no such data set.
+            BadFile: When ``data`` does not hold the data set.
         """
         if data is not None:
-            return self._named(Path(data).expanduser())
-        found = obtain(self.corpus, data_dir)
-        return self.read(found), f"{found.layout.name}, {found.path.name}"
+            return self._read_path(Path(data).expanduser())
+        copy = obtain(self.corpus, data_dir)
+        return self._read_copy(copy), f"{copy.layout.name}, {copy.path.name}"
 
-    def tested(self, data_dir: str | None) -> Parts:
-        """At least the test images, from whichever copy has them."""
-        return self.read(find(self.corpus, data_dir) or obtain(self.corpus))
+    def test_images(self, data_dir: str | None) -> Examples:
+        """Return the test images, from any copy that has them."""
+        return self._read_copy(find_copy(self.corpus, data_dir) or obtain(self.corpus))["test"]
 
-    def _named(self, path: Path) -> tuple[Parts, str]:
+    def _read_copy(self, copy: LocalCopy) -> Parts:
+        return next(item for item in self.formats if item.name == copy.layout.name).read(copy.path)
+
+    def _read_path(self, path: Path) -> tuple[Parts, str]:
         if path.suffix == ".npz" and path.is_file():
             parts = read_npz(path, len(self.classes))
             if "train" not in parts:
                 raise BadFile(f"data {str(path)!r} has no training images: x_train and y_train.")
             return parts, f"arrays, {path.name}"
-        places = [path] if path.is_dir() else []
+        folders = [path] if path.is_dir() else []
         for original in self.corpus.originals:
             archive = path if path.name == original.file else path / original.file
             if archive.is_file():
-                places.append(open_archive(self.corpus, original, archive))
-        for place in places:
-            for form in (form for form in self.forms if not form.partial):
-                if (inside := form.find(place)) is not None:
-                    return form.read(inside), f"{form.name}, {inside.name}"
-        raise BadFile(f"data {str(path)!r} does not hold {self.corpus.name}. {by_hand(self.corpus)}")
+                folders.append(open_archive(self.corpus, original, archive))
+        for folder in folders:
+            for item in (item for item in self.formats if not item.partial):
+                if (inside := item.find(folder)) is not None:
+                    return item.read(inside), f"{item.name}, {inside.name}"
+        raise BadFile(f"data {str(path)!r} does not hold {self.corpus.name}. {placing_advice(self.corpus)}")
 
 
 def _archives(stem: str, python: str, binary: str) -> tuple[Original, Original]:
@@ -129,13 +126,13 @@ def _archives(stem: str, python: str, binary: str) -> tuple[Original, Original]:
 
 
 def _image_set(
-    name: str, card: SourceCard, forms: tuple[Form, ...], originals: tuple[Original, ...], classes: tuple[str, ...]
+    name: str, card: SourceCard, formats: tuple[Format, ...], originals: tuple[Original, ...], classes: tuple[str, ...]
 ) -> ImageSet:
     counts = {"train": 50_000, "test": 10_000, "classes": len(classes)}
-    whole = tuple(
-        form.layout({key: n for key, n in counts.items() if key != "train" or not form.partial}) for form in forms
+    layouts = tuple(
+        item.layout({key: n for key, n in counts.items() if key != "train" or not item.partial}) for item in formats
     )
-    return ImageSet(Corpus(name, card, whole, originals), forms, classes)
+    return ImageSet(Corpus(name, card, layouts, originals), formats, classes)
 
 
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
@@ -150,15 +147,15 @@ CIFAR10 = _image_set(
         description="Colour photographs of 32×32 pixels in 10 classes.",
     ),
     (
-        python_form("cifar-10-batches-py", {"train": _BATCHES, "test": ("test_batch",)}, "labels", 10),
-        binary_form(
+        python_format("cifar-10-batches-py", {"train": _BATCHES, "test": ("test_batch",)}, "labels", 10),
+        binary_format(
             "cifar-10-batches-bin",
             {"train": tuple(f"{name}.bin" for name in _BATCHES), "test": ("test_batch.bin",)},
             1,
             10,
         ),
-        folder_form(CIFAR10_CLASSES),
-        *npz_forms("cifar10", 10),
+        folder_format(CIFAR10_CLASSES),
+        *npz_formats("cifar10", 10),
     ),
     _archives(
         "cifar-10",
@@ -178,10 +175,10 @@ CIFAR100 = _image_set(
         description="Colour photographs of 32×32 pixels in 100 classes (the fine labels).",
     ),
     (
-        python_form("cifar-100-python", {"train": ("train",), "test": ("test",)}, "fine_labels", 100),
-        binary_form("cifar-100-binary", {"train": ("train.bin",), "test": ("test.bin",)}, 2, 100),
-        folder_form(CIFAR100_CLASSES),
-        *npz_forms("cifar100", 100),
+        python_format("cifar-100-python", {"train": ("train",), "test": ("test",)}, "fine_labels", 100),
+        binary_format("cifar-100-binary", {"train": ("train.bin",), "test": ("test.bin",)}, 2, 100),
+        folder_format(CIFAR100_CLASSES),
+        *npz_formats("cifar100", 100),
     ),
     _archives(
         "cifar-100",
@@ -195,10 +192,10 @@ _IDX = "t10k-images-idx3-ubyte.gz"
 
 
 def _find_idx(folder: Path) -> Path | None:
-    """The images in a folder that is called after the data set: MNIST's files have the same names."""
+    """Find the images in a folder that bears the data set's name: MNIST's files have the same names."""
     inner = [folder] if "fashion" in folder.name.lower() else []
-    places = [*inner, folder / "fashion-mnist", folder / "FashionMNIST" / "raw"]
-    return next((place / _IDX for place in places if (place / _IDX).is_file()), None)
+    candidates = [*inner, folder / "fashion-mnist", folder / "FashionMNIST" / "raw"]
+    return next((candidate / _IDX for candidate in candidates if (candidate / _IDX).is_file()), None)
 
 
 def _find_fashion_npz(folder: Path) -> Path | None:
@@ -214,17 +211,14 @@ def _read_fashion_npz(path: Path) -> Parts:
 
 
 def _framed(grey: NDArray[np.uint8]) -> Parts:
-    """28×28 grey as 32×32 colour: two black pixels on each side, the same level in every channel."""
-    wide = np.pad(grey, ((0, 0), (2, 2), (2, 2)))
-    ids = np.char.add("test/", np.arange(len(grey)).astype(np.str_))
-    return {"test": Pictures(np.repeat(wide[..., None], 3, axis=3), np.zeros(len(grey), dtype=np.int64), ids)}
+    """Return 28×28 grey as 32×32 colour: two black pixels on each side, the same level in every channel."""
+    wide = np.repeat(np.pad(grey, ((0, 0), (2, 2), (2, 2)))[..., None], 3, axis=3)
+    return {"test": Examples(wide, np.zeros(len(grey), dtype=np.int64), position_ids("test", len(grey)))}
 
 
-_FASHION_FORMS = (
-    Form(
-        "idx", f"{_IDX} in a folder fashion-mnist", _find_idx, lambda path: _framed(read_idx(path, 28)), partial=False
-    ),
-    Form("arrays", "fashion_mnist.npz or fashion_mnist_*.npz with x", _find_fashion_npz, _read_fashion_npz),
+_FASHION_FORMATS = (
+    Format("idx", f"{_IDX} in a folder fashion-mnist", _find_idx, lambda path: _framed(read_idx(path, 28))),
+    Format("arrays", "fashion_mnist.npz or fashion_mnist_*.npz with x", _find_fashion_npz, _read_fashion_npz),
 )
 FASHION = ImageSet(
     Corpus(
@@ -236,7 +230,7 @@ FASHION = ImageSet(
             citation="H. Xiao, K. Rasul and R. Vollgraf (2017), Fashion-MNIST, arXiv:1708.07747",
             description="Grey photographs of clothes, 28×28 pixels.",
         ),
-        tuple(form.layout({"test": 10_000}) for form in _FASHION_FORMS),
+        tuple(item.layout({"test": 10_000}) for item in _FASHION_FORMATS),
         (
             Original(
                 f"http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/{_IDX}",
@@ -245,6 +239,6 @@ FASHION = ImageSet(
             ),
         ),
     ),
-    _FASHION_FORMS,
+    _FASHION_FORMATS,
     FASHION_CLASSES,
 )

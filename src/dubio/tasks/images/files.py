@@ -1,31 +1,40 @@
-"""One file to one picture: any mode that cameras and archives write, as plain red, green and blue."""
+"""Image files and arrays: any mode that cameras and archives write, class folders, and npz archives."""
 
 from __future__ import annotations
 
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dubio.core.errors import MissingExtra
+from dubio.core.errors import BadFile, MissingExtra, UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
-SPARE = 1.5
-"""A jpeg may be decoded at a half, a quarter or an eighth of its size, as long as so many times the wanted size is
-left: what is thrown away would not survive the resizing."""
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
+DAMAGED = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, AttributeError)
+"""Errors of reading a damaged npz file; a RuntimeError where it seems to be encrypted, or compressed in another way."""
+
+DRAFT_FACTOR = 1.5
+"""A jpeg may be decoded at a half, a quarter or an eighth of its size, as long as that is at least this multiple of the
+target size: the pixels lost would not survive the resizing."""
 
 _SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")
-_SEE_THROUGH = ("RGBA", "LA", "PA", "La", "RGBa")
+_GREY = ("1", "L", "LA", *_SIXTEEN_BIT)
+_TRANSPARENT = ("RGBA", "LA", "PA", "La", "RGBa")
 
 
 class Unreadable(Exception):
-    """A file that holds no picture one could use; the words say why."""
+    """A file that holds no usable picture; the message says why."""
 
 
-def pillow() -> Any:
-    """The module ``PIL.Image``.
+def pillow(use: str = "images") -> Any:
+    """Return the module ``PIL.Image``.
 
     Raises:
         MissingExtra: When Pillow is not installed.
@@ -33,43 +42,148 @@ def pillow() -> Any:
     try:
         from PIL import Image
     except ModuleNotFoundError as missing:
-        raise MissingExtra("images", "train") from missing
+        raise MissingExtra(use, "train") from missing
     return Image
 
 
-def open_picture(path: Path, size: int) -> Picture:
-    """The picture in a file as RGB, upright, at least :data:`SPARE` times as large as ``size`` where it was.
+def to_levels(values: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Return the nearest grey levels, 0 to 255."""
+    return np.clip(np.rint(values), 0, 255).astype(np.uint8)
+
+
+def reading(path: Path, read: Callable[[Any], Any]) -> Any:
+    """Open an image file and apply a function to it.
 
     Raises:
-        Unreadable: When it is empty, cut off, of no known sort, or absurdly large.
+        Unreadable: When it is empty, truncated, of an unknown format, or absurdly large.
     """
     image_module = pillow()
-    from PIL import ImageOps
-
     try:
         if path.stat().st_size == 0:
             raise Unreadable("the file is empty")
         with image_module.open(path) as image:
-            if image.format == "JPEG":
-                least = SPARE * size / max(1, min(image.size))
-                image.draft(None, (int(image.width * least) + 1, int(image.height * least) + 1))
-            image.load()
-            upright = ImageOps.exif_transpose(image)
-            return _plain(upright if upright is not None else image, image_module)
+            return read(image)
     except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as fault:
         raise Unreadable(str(fault) or type(fault).__name__) from fault
 
 
-def _plain(image: Any, image_module: Any) -> Picture:
-    """RGB of any mode; 16-bit levels are divided, not cut off, and what is transparent becomes black."""
+def open_picture(path: Path, size: int) -> Picture:
+    """Return the picture in a file as RGB, upright, at least :data:`DRAFT_FACTOR` times as large as ``size``.
+
+    A smaller file keeps its size.
+
+    Raises:
+        Unreadable: When it cannot be decoded.
+    """
+
+    def read(image: Any) -> Any:
+        from PIL import ImageOps
+
+        if image.format == "JPEG":
+            least = DRAFT_FACTOR * size / max(1, min(image.size))
+            image.draft(None, (int(image.width * least) + 1, int(image.height * least) + 1))
+        image.load()
+        upright = ImageOps.exif_transpose(image)
+        return _rgb(upright if upright is not None else image)
+
+    picture: Picture = reading(path, read)
+    return picture
+
+
+def _rgb(image: Any) -> Any:
+    """Convert any mode to RGB; 16-bit levels are divided, not clipped, and what is transparent becomes black."""
     if image.mode == "F":
         raise Unreadable("its levels are fractions without a known range")
-    if image.mode in _SIXTEEN_BIT:
-        levels = np.clip(np.rint(np.asarray(image, dtype=np.float64) / 257), 0, 255).astype(np.uint8)
-        image = image_module.fromarray(levels)
-    if image.mode in _SEE_THROUGH or "transparency" in image.info:
+    image = _eight_bit(image)
+    if image.mode in _TRANSPARENT or "transparency" in image.info:
         layered = image.convert("RGBA")
-        black = image_module.new("RGBA", layered.size, (0, 0, 0, 255))
-        image = image_module.alpha_composite(black, layered)
-    made: Picture = image.convert("RGB")
-    return made
+        black = pillow().new("RGBA", layered.size, (0, 0, 0, 255))
+        image = pillow().alpha_composite(black, layered)
+    return image.convert("RGB")
+
+
+def _eight_bit(image: Any) -> Any:
+    """Return a 16-bit grey image with 256 levels, any other image as it is."""
+    if image.mode not in _SIXTEEN_BIT:
+        return image
+    return pillow().fromarray(to_levels(np.asarray(image, dtype=np.float64) / 257))  # 65535 becomes 255
+
+
+def class_folders(folder: Path) -> dict[str, list[Path]]:
+    """Return the image files of each folder inside a folder, sorted."""
+    return {
+        path.name: sorted(file for file in path.rglob("*") if file.suffix.lower() in ENDINGS)
+        for path in visible_folders(folder)
+    }
+
+
+def visible_folders(folder: Path) -> list[Path]:
+    """Return the folders inside a folder, sorted, hidden ones excepted."""
+    return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def load_images(paths: Sequence[Path], size: int) -> NDArray[np.uint8]:
+    """Return image files as uint8 ``[N, size, size, C]``: grey where every one of them is, else colour.
+
+    Both sides are stretched to the size (bilinear); transparency is dropped.
+
+    Raises:
+        BadFile: When a file cannot be read.
+        UserError: For a size below 1.
+    """
+    if size < 1:
+        raise UserError(f"size must be at least 1 pixel; given {size}.")
+
+    def read(image: Any) -> NDArray[np.uint8]:
+        from PIL import ImageOps
+
+        upright = ImageOps.exif_transpose(image)
+        plain = _eight_bit(upright).convert("L") if image.mode in _GREY else upright.convert("RGB")
+        return np.asarray(plain.resize((size, size), pillow().Resampling.BILINEAR), dtype=np.uint8)
+
+    loaded: list[NDArray[np.uint8]] = []
+    for path in paths:
+        try:
+            loaded.append(reading(path, read))
+        except Unreadable as fault:
+            raise BadFile(f"image {str(path)!r} cannot be read: {fault}.") from fault
+    channels = 3 if any(image.ndim == 3 for image in loaded) else 1
+    return np.stack([image if image.ndim == 3 else np.repeat(image[..., None], channels, axis=2) for image in loaded])
+
+
+def resize_images(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """Resize images ``[N, H, W, C]`` to a square (bilinear)."""
+    if images.shape[1:3] == (size, size):
+        return images
+    module = pillow("resizing images")
+    flat = images[..., 0] if images.shape[3] == 1 else images
+    small = [np.asarray(module.fromarray(image).resize((size, size), module.Resampling.BILINEAR)) for image in flat]
+    return np.stack(small).reshape(len(images), size, size, images.shape[3])
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Return every array of an npz file, by its name.
+
+    Raises:
+        BadFile: When it cannot be read.
+    """
+    if not zipfile.is_zipfile(path):
+        raise BadFile(f"data {str(path)!r} cannot be read as npz: it is not an archive of arrays, or is truncated.")
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except DAMAGED as fault:
+        raise BadFile(f"data {str(path)!r} cannot be read as npz: {fault}.") from fault
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):  # numpy returns a member that does not begin like an array as bytes
+            raise BadFile(f"data {str(path)!r} cannot be read as npz: {name!r} is not an array.")
+    return arrays
+
+
+def array_names(path: Path) -> frozenset[str]:
+    """Return the names of the arrays in an npz file without reading them; none where it cannot be opened."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return frozenset(archive.files)
+    except DAMAGED:
+        return frozenset()

@@ -1,11 +1,8 @@
-"""Reading the pickles of the CIFAR authors without executing them.
+"""Formats of small images: the authors' python and binary files, folders of images, arrays, idx files.
 
-A pickle is a program for a small stack machine; Python's own reader lets it call whatever it names. This one knows only
-the instructions that those files use (protocols 2 and 3: numbers, texts, bytes, lists, tuples, dicts), and of what a
-file may name only numpy's words for an array, and one for bytes. Those are recognised and never called: an array is
-made here, from its shape and bytes. Every other instruction or name is refused.
-
-The forms in which small images lie in a folder: the authors' python and binary files, folders of images, arrays.
+The authors' python files are pickles, and a pickle is a program that may call whatever it names. They are read by an
+unpickler that knows only numpy's names for an array and one for bytes, and that calls none of them: an array is built
+here, from its shape and bytes. Every other name is refused.
 """
 
 from __future__ import annotations
@@ -25,10 +22,231 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile
-from dubio.core.types import IntArray, StrArray
-from dubio.tasks.own.reading import DAMAGED, read_arrays, rows_of_folder
+from dubio.core.types import Examples
+from dubio.tasks.images.files import array_names, class_folders, load_images, read_arrays
 from dubio.tasks.sources.locate import Document, Layout
 
+SIDE = 32
+_PIXELS = 3 * SIDE * SIDE
+_ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+Parts = Mapping[str, Examples]
+"""Images by part: ``train`` and ``test``; uint8 ``[N, 32, 32, 3]``, class indices, and ids that are unique."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format in which a data set may lie in a folder.
+
+    Attributes:
+        name: Its name.
+        files: The names of its files, for a reader who places them.
+        find: Returns its file or folder inside a folder, or None.
+        read: Reads its images.
+        partial: Whether it has no training images.
+    """
+
+    name: str
+    files: str
+    find: Callable[[Path], Path | None]
+    read: Callable[[Path], Parts]
+    partial: bool = False
+
+    def layout(self, counts: Mapping[str, int]) -> Layout:
+        """Return the format as a layout of a corpus; an image is counted like a document."""
+
+        def documents(path: Path) -> list[Document]:
+            return [
+                Document(part, "", (str(label),))
+                for part, images in self.read(path).items()
+                for label in images.labels.tolist()
+            ]
+
+        return Layout(self.name, self.files, self.find, documents, counts, partial=self.partial)
+
+
+def _numbered(part: str, images: NDArray[np.uint8], labels: Any, classes: int, source: str) -> Examples:
+    """Return images whose ids are their positions in a part.
+
+    Raises:
+        BadFile: When images and labels do not match, or a label is not a class index.
+    """
+    invalid = f"{source}: the labels of {part} must be integers from 0 to {classes - 1}."
+    if isinstance(labels, list) and any(type(label) is not int for label in labels):
+        raise BadFile(invalid)
+    numbers = np.asarray(labels)
+    if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE, 3) or numbers.shape != (len(images),):
+        raise BadFile(f"{source}: {part} has {images.dtype} images {images.shape} and labels {numbers.shape}.")
+    if numbers.dtype.kind not in "iu" or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < classes):
+        raise BadFile(invalid)
+    return Examples(images, numbers.astype(np.int64), position_ids(part, len(images)))
+
+
+def position_ids(part: str, count: int) -> NDArray[np.str_]:
+    """Return the ids ``PART/0``, ``PART/1`` and so on."""
+    return np.char.add(f"{part}/", np.arange(count).astype(np.str_))
+
+
+def _from_planes(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return rows of a red, a green and a blue plane ``[N, 3072]`` as images."""
+    return np.ascontiguousarray(rows.reshape(len(rows), 3, SIDE, SIDE).transpose(0, 2, 3, 1))
+
+
+def python_format(folder: str, files: Mapping[str, tuple[str, ...]], label: str, classes: int) -> Format:
+    """Return the format of the authors' python files: ``data`` and labels in each, read without executing them."""
+
+    def read_batch(path: Path) -> tuple[NDArray[np.uint8], list[Any]]:
+        batch = read_pickle(path)
+        rows, labels = batch.get("data"), batch.get(label)
+        if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.shape[1] != _PIXELS:
+            raise BadFile(f"{path.name}: expected 'data', an array of {_PIXELS} bytes per row.")
+        if not isinstance(labels, list):
+            raise BadFile(f"{path.name}: expected {label!r}, a list of numbers.")
+        return _from_planes(rows), labels
+
+    def read(source: Path) -> Parts:
+        parts = {}
+        for part, names in files.items():
+            batches = [read_batch(source / name) for name in names]
+            images = np.concatenate([images for images, _ in batches])
+            labels = [value for _, values in batches for value in values]
+            parts[part] = _numbered(part, images, labels, classes, source.name)
+        return parts
+
+    return _format_of_files("the authors' python files", folder, files, read)
+
+
+def binary_format(folder: str, files: Mapping[str, tuple[str, ...]], label_bytes: int, classes: int) -> Format:
+    """Return the format of the authors' binary files: label bytes (the last one counts), then 3,072 bytes per image."""
+    length = label_bytes + _PIXELS
+
+    def read(source: Path) -> Parts:
+        parts = {}
+        for part, names in files.items():
+            raw = np.concatenate([np.fromfile(source / name, dtype=np.uint8) for name in names])
+            if len(raw) == 0 or len(raw) % length:
+                raise BadFile(f"{source.name}: {', '.join(names)} must have {length} bytes per image.")
+            rows = raw.reshape(-1, length)
+            images = _from_planes(rows[:, label_bytes:])
+            parts[part] = _numbered(part, images, rows[:, label_bytes - 1], classes, source.name)
+        return parts
+
+    return _format_of_files("the authors' binary files", folder, files, read)
+
+
+def _format_of_files(
+    name: str, folder: str, files: Mapping[str, tuple[str, ...]], read: Callable[[Path], Parts]
+) -> Format:
+    needed = [file for names in files.values() for file in names]
+
+    def find(parent: Path) -> Path | None:
+        for inner in (parent, parent / folder):
+            if all((inner / file).is_file() for file in needed):
+                return inner
+        return None
+
+    return Format(name, f"{folder} with {', '.join(needed)}", find, read)
+
+
+def folder_format(classes: tuple[str, ...]) -> Format:
+    """Return the format of class folders in ``train`` and ``test``; images are resized to 32×32 where they are not."""
+
+    def find(parent: Path) -> Path | None:
+        complete = all((parent / part / name).is_dir() for part in ("train", "test") for name in classes)
+        return parent if complete else None
+
+    def read(source: Path) -> Parts:
+        parts = {}
+        for part in ("train", "test"):
+            folders = {name: paths for name, paths in class_folders(source / part).items() if paths}
+            if unknown := sorted(set(folders) - set(classes)):
+                raise BadFile(f"{source.name}/{part}: the folder {unknown[0]!r} is none of the {len(classes)} classes.")
+            files = [(path, name) for name, paths in folders.items() for path in paths]
+            if not files:
+                raise BadFile(f"{source.name}/{part}: no images.")
+            images = load_images([path for path, _ in files], SIDE)
+            labels = np.array([classes.index(name) for _, name in files], dtype=np.int64)
+            ids = np.array([f"{part}/{path.relative_to(source / part).as_posix()}" for path, _ in files], dtype=np.str_)
+            parts[part] = Examples(np.ascontiguousarray(np.broadcast_to(images, (*images.shape[:3], 3))), labels, ids)
+        return parts
+
+    return Format("folders of images", f"train/CLASS/*.png and test/CLASS/*.png ({classes[0]}, …)", find, read)
+
+
+def read_npz(path: Path, classes: int) -> Parts:
+    """Read the arrays ``x_train``, ``y_train``, ``x_test``, ``y_test``, or ``x`` and ``y`` of test images alone.
+
+    Raises:
+        BadFile: When it has neither, or they do not match.
+    """
+    arrays = read_arrays(path)
+    names = {"train": ("x_train", "y_train"), "test": ("x_test", "y_test")}
+    if "x" in arrays and "x_test" not in arrays:
+        names = {"test": ("x", "y")}
+    for name in (name for pair in names.values() for name in pair):
+        if name not in arrays:
+            raise BadFile(f"{path.name} has no array {name!r}; it has {', '.join(arrays) or 'none'}.")
+    return {
+        part: _numbered(part, arrays[x], arrays[y].reshape(-1), classes, path.name) for part, (x, y) in names.items()
+    }
+
+
+def npz_formats(stem: str, classes: int) -> tuple[Format, Format]:
+    """Return the formats of arrays in ``STEM.npz`` or ``STEM_*.npz``: train and test, or test alone.
+
+    A damaged file, or one with only some of the arrays, is found too where no file has them all: reading it says what
+    is wrong with it, while skipping it would say that it is missing.
+    """
+
+    def candidates(parent: Path) -> dict[Path, frozenset[str]]:
+        paths = sorted([*parent.glob(f"{stem}.npz"), *parent.glob(f"{stem}_*.npz")])
+        return {path: array_names(path) for path in paths}
+
+    def find_complete(parent: Path) -> Path | None:
+        files = candidates(parent)
+        good = (path for path, names in files.items() if {*_ARRAYS} <= names)
+        bad = (path for path, names in files.items() if not names or ("x" not in names and names & {*_ARRAYS, "y"}))
+        return next(good, None) or next(bad, None)
+
+    def find_test(parent: Path) -> Path | None:
+        return next((path for path, names in candidates(parent).items() if "x" in names), None)
+
+    def read(path: Path) -> Parts:
+        return read_npz(path, classes)
+
+    files = f"{stem}.npz or {stem}_*.npz with"
+    return (
+        Format("arrays", f"{files} {', '.join(_ARRAYS)}", find_complete, read),
+        Format("arrays of test images alone", f"{files} x, y", find_test, read, partial=True),
+    )
+
+
+def read_idx(path: Path, side: int) -> NDArray[np.uint8]:
+    """Return the grey images ``[N, side, side]`` of a gzipped idx file.
+
+    Raises:
+        BadFile: When it is another file.
+    """
+    try:
+        with gzip.open(path) as file:
+            header = np.frombuffer(file.read(16), dtype=">u4").tolist()
+            if header[:1] != [0x803] or header[2:] != [side, side]:
+                raise BadFile(f"{path.name} is not an idx file of images of {side}×{side} pixels.")
+            expected = header[1] * side * side
+            pixels = np.frombuffer(file.read(expected), dtype=np.uint8)
+    except BadFile:
+        raise
+    except (OSError, EOFError, zlib.error, ValueError) as fault:
+        raise BadFile(f"{path.name} cannot be read: {fault}.") from fault
+    if len(pixels) != expected:
+        raise BadFile(f"{path.name} is truncated: {len(pixels):,} of {expected:,} bytes.")
+    return pixels.reshape(-1, side, side)
+
+
+_DAMAGED_PICKLE = (
+    *(pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError),
+    MemoryError,
+)
 _NAMES = {
     ("numpy.core.multiarray", "_reconstruct"),
     ("numpy._core.multiarray", "_reconstruct"),
@@ -138,239 +356,3 @@ def read_pickle(path: Path) -> dict[str, Any]:
     return {key: value.array if isinstance(value, _ArrayState) else value for key, value in content.items()}
 
 
-_DAMAGED_PICKLE = (
-    *(pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError),
-    MemoryError,
-)
-
-
-SIDE = 32
-_PIXELS = 3 * SIDE * SIDE
-_WHOLE = ("x_train", "y_train", "x_test", "y_test")
-
-
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """Images of one part.
-
-    Attributes:
-        images: uint8 ``[N, 32, 32, 3]``.
-        labels: Class index ``[N]``.
-        ids: Unique in the data set ``[N]``.
-    """
-
-    images: NDArray[np.uint8]
-    labels: IntArray
-    ids: StrArray
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def take(self, rows: IntArray) -> Pictures:
-        """These rows, in this order."""
-        return Pictures(self.images[rows], self.labels[rows], self.ids[rows])
-
-
-Parts = Mapping[str, Pictures]
-"""Images by part: ``train`` and ``test``."""
-
-
-@dataclass(frozen=True)
-class Form:
-    """A form in which a data set may lie in a folder.
-
-    Attributes:
-        name: What it is called.
-        looks: The names of its files, for a reader who places them.
-        find: Its file or folder inside a folder, or None.
-        read: Its images.
-        partial: Whether it has no training images.
-    """
-
-    name: str
-    looks: str
-    find: Callable[[Path], Path | None]
-    read: Callable[[Path], Parts]
-    partial: bool = False
-
-    def layout(self, counts: Mapping[str, int]) -> Layout:
-        """The form as the ways to data know it; an image is counted like a document."""
-
-        def documents(path: Path) -> list[Document]:
-            return [
-                Document(part, "", (str(label),))
-                for part, pictures in self.read(path).items()
-                for label in pictures.labels.tolist()
-            ]
-
-        return Layout(self.name, self.looks, self.find, documents, counts, partial=self.partial)
-
-
-def numbered(part: str, images: NDArray[np.uint8], labels: Any, classes: int, where: str) -> Pictures:
-    """Images called by their place in a part.
-
-    Raises:
-        BadFile: When images and labels do not fit, or a label is none.
-    """
-    if isinstance(labels, list) and any(type(label) is not int for label in labels):
-        raise BadFile(f"{where}: the labels of {part} must be whole numbers from 0 to {classes - 1}.")
-    given = np.asarray(labels)
-    if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE, 3) or given.shape != (len(images),):
-        raise BadFile(f"{where}: {part} has {images.dtype} images {images.shape} and labels {given.shape}.")
-    if given.dtype.kind not in "iu" or (len(given) and not 0 <= given.min() <= given.max() < classes):
-        raise BadFile(f"{where}: the labels of {part} must be whole numbers from 0 to {classes - 1}.")
-    ids = np.char.add(f"{part}/", np.arange(len(images)).astype(np.str_))
-    return Pictures(images, given.astype(np.int64), ids)
-
-
-def planes(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Rows of a red, a green and a blue plane ``[N, 3072]`` as images."""
-    return np.ascontiguousarray(rows.reshape(len(rows), 3, SIDE, SIDE).transpose(0, 2, 3, 1))
-
-
-def python_form(folder: str, files: Mapping[str, tuple[str, ...]], label: str, classes: int) -> Form:
-    """The authors' python files: ``data`` and labels in each, read without executing them."""
-
-    def read(place: Path) -> Parts:
-        found = {}
-        for part, names in files.items():
-            dicts = [read_pickle(place / name) for name in names]
-            for name, batch in zip(names, dicts, strict=True):
-                rows = batch.get("data")
-                if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.shape[1] != _PIXELS:
-                    raise BadFile(f"{name}: expected 'data', an array of {_PIXELS} bytes a row.")
-                if not isinstance(batch.get(label), list):
-                    raise BadFile(f"{name}: expected {label!r}, a list of numbers.")
-            labels = [value for batch in dicts for value in batch[label]]
-            images = np.concatenate([planes(batch["data"]) for batch in dicts])
-            found[part] = numbered(part, images, labels, classes, place.name)
-        return found
-
-    needed = [name for names in files.values() for name in names]
-    return Form("the authors' python files", f"{folder} with {', '.join(needed)}", _folder_with(folder, needed), read)
-
-
-def binary_form(folder: str, files: Mapping[str, tuple[str, ...]], heads: int, classes: int) -> Form:
-    """The authors' binary files: ``heads`` label bytes (the last one counts) and 3,072 bytes an image."""
-
-    def read(place: Path) -> Parts:
-        found = {}
-        for part, names in files.items():
-            raw = np.concatenate([np.fromfile(place / name, dtype=np.uint8) for name in names])
-            if len(raw) == 0 or len(raw) % (heads + _PIXELS):
-                raise BadFile(f"{place.name}: {', '.join(names)} must have {heads + _PIXELS} bytes an image.")
-            rows = raw.reshape(-1, heads + _PIXELS)
-            found[part] = numbered(part, planes(rows[:, heads:]), rows[:, heads - 1], classes, place.name)
-        return found
-
-    needed = [name for names in files.values() for name in names]
-    return Form("the authors' binary files", f"{folder} with {', '.join(needed)}", _folder_with(folder, needed), read)
-
-
-def _folder_with(folder: str, needed: list[str]) -> Callable[[Path], Path | None]:
-    def find(place: Path) -> Path | None:
-        for inner in (place, place / folder):
-            if all((inner / name).is_file() for name in needed):
-                return inner
-        return None
-
-    return find
-
-
-def folder_form(classes: tuple[str, ...]) -> Form:
-    """A folder of images for each class, in ``train`` and ``test``; resized to 32×32 where they are not."""
-
-    def find(place: Path) -> Path | None:
-        whole = all((place / part / name).is_dir() for part in ("train", "test") for name in classes)
-        return place if whole else None
-
-    def read(place: Path) -> Parts:
-        found = {}
-        for part in ("train", "test"):
-            rows = rows_of_folder(place / part, size=SIDE)
-            if unknown := sorted({label for (label,) in rows.labels} - set(classes)):
-                raise BadFile(f"{place.name}/{part}: the folder {unknown[0]!r} is none of the {len(classes)} classes.")
-            assert isinstance(rows.inputs, np.ndarray)
-            images = np.broadcast_to(rows.inputs, (*rows.inputs.shape[:3], 3))
-            labels = np.array([classes.index(label) for (label,) in rows.labels], dtype=np.int64)
-            found[part] = Pictures(np.ascontiguousarray(images), labels, np.char.add(f"{part}/", rows.ids))
-        return found
-
-    return Form("folders of images", f"train/CLASS/*.png and test/CLASS/*.png ({classes[0]}, …)", find, read)
-
-
-def read_npz(path: Path, classes: int) -> Parts:
-    """Arrays ``x_train``, ``y_train``, ``x_test``, ``y_test``, or ``x`` and ``y`` of test images alone.
-
-    Raises:
-        BadFile: When it has neither, or they do not fit.
-    """
-    arrays = read_arrays(path)
-    names = {"train": ("x_train", "y_train"), "test": ("x_test", "y_test")}
-    if "x" in arrays and "x_test" not in arrays:
-        names = {"test": ("x", "y")}
-    for name in (name for pair in names.values() for name in pair):
-        if name not in arrays:
-            raise BadFile(f"{path.name} has no array {name!r}; it has {', '.join(arrays) or 'none'}.")
-    return {
-        part: numbered(part, arrays[x], arrays[y].reshape(-1), classes, path.name) for part, (x, y) in names.items()
-    }
-
-
-def npz_forms(stem: str, classes: int) -> tuple[Form, Form]:
-    """Arrays in ``STEM.npz`` or ``STEM_*.npz``: train and test, or test alone.
-
-    A damaged file, or one with only some of the arrays, is found too where there is none that has them all: reading it
-    says what is wrong with it, while passing it over would say that it is not there.
-    """
-
-    def named(place: Path) -> dict[Path, frozenset[str]]:
-        return {path: npz_names(path) for path in sorted([*place.glob(f"{stem}.npz"), *place.glob(f"{stem}_*.npz")])}
-
-    def whole(place: Path) -> Path | None:
-        files = named(place)
-        good = (path for path, names in files.items() if {*_WHOLE} <= names)
-        bad = (path for path, names in files.items() if not names or ("x" not in names and names & {*_WHOLE, "y"}))
-        return next(good, None) or next(bad, None)
-
-    def tested(place: Path) -> Path | None:
-        return next((path for path, names in named(place).items() if "x" in names), None)
-
-    def read(path: Path) -> Parts:
-        return read_npz(path, classes)
-
-    looks = f"{stem}.npz or {stem}_*.npz with"
-    return (
-        Form("arrays", f"{looks} {', '.join(_WHOLE)}", whole, read),
-        Form("arrays of test images alone", f"{looks} x, y", tested, read, partial=True),
-    )
-
-
-def npz_names(path: Path) -> frozenset[str]:
-    """The names of the arrays in an npz file, without reading them; none where it cannot be opened as one."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return frozenset(archive.files)
-    except DAMAGED:
-        return frozenset()
-
-
-def read_idx(path: Path, side: int) -> NDArray[np.uint8]:
-    """Grey images ``[N, side, side]`` of a gzipped idx file.
-
-    Raises:
-        BadFile: When it is another file.
-    """
-    try:
-        with gzip.open(path) as file:
-            head = np.frombuffer(file.read(16), dtype=">u4")
-            if head.tolist()[:1] != [0x803] or head.tolist()[2:] != [side, side]:
-                raise BadFile(f"{path.name} is no idx file of images of {side}×{side} pixels.")
-            pixels = np.frombuffer(file.read(int(head[1]) * side * side), dtype=np.uint8)
-    except (OSError, EOFError, zlib.error, ValueError) as fault:
-        if isinstance(fault, BadFile):
-            raise
-        raise BadFile(f"{path.name} cannot be read: {fault}.") from fault
-    if len(pixels) != int(head[1]) * side * side:
-        raise BadFile(f"{path.name} is cut off: {len(pixels):,} of {int(head[1]) * side * side:,} bytes.")
-    return pixels.reshape(-1, side, side)

@@ -24,7 +24,7 @@ from dubio.core.errors import BadFile, UserError, listing
 from dubio.core.files import write_file
 from dubio.core.types import IntArray, SourceCard, StrArray
 from dubio.tasks.images.problems import Problem, progress_on_screen, summary
-from dubio.tasks.images.streamed import THREADS, fault_of
+from dubio.tasks.images.streamed import THREADS, read_fault
 from dubio.tasks.sources.locate import DATA_VARIABLE, DataMissing, cache_dir, data_folders
 
 LOOKS = (
@@ -46,7 +46,7 @@ _WNID = re.compile(r"n\d{8}")
 
 
 @dataclass(frozen=True, eq=False)
-class Files:
+class PhotographFiles:
     """The photographs of one part.
 
     Attributes:
@@ -64,9 +64,9 @@ class Files:
     def __len__(self) -> int:
         return len(self.names)
 
-    def take(self, rows: IntArray) -> Files:
+    def take(self, rows: IntArray) -> PhotographFiles:
         """These rows, in this order."""
-        return Files(self.names[rows], self.sizes[rows], self.changed[rows], self.labels[rows])
+        return PhotographFiles(self.names[rows], self.sizes[rows], self.changed[rows], self.labels[rows])
 
 
 def find_root(folder: Path) -> Path | None:
@@ -84,7 +84,7 @@ def _classes(folder: Path) -> tuple[str, ...]:
     return tuple(sorted(entry.name for entry in os.scandir(folder) if _WNID.fullmatch(entry.name) and entry.is_dir()))
 
 
-def read_folders(root: Path, named: Path) -> tuple[tuple[str, ...], Files, Files]:
+def read_folders(root: Path, named: Path) -> tuple[tuple[str, ...], PhotographFiles, PhotographFiles]:
     """The classes (WordNet ids, sorted), the training photographs and the published validation photographs.
 
     Args:
@@ -120,12 +120,12 @@ def _scanned(root: Path, folder: str) -> Iterator[tuple[str, int, int]]:
         yield f"{folder}/{entry.name}", about.st_size, about.st_mtime_ns
 
 
-def _by_class(root: Path, part: str, classes: tuple[str, ...]) -> Files:
+def _by_class(root: Path, part: str, classes: tuple[str, ...]) -> PhotographFiles:
     found = [(*one, k) for k, name in enumerate(classes) for one in _scanned(root, f"{part}/{name}")]
     return _files(found)
 
 
-def _flat(root: Path, named: Path, classes: tuple[str, ...]) -> Files:
+def _flat(root: Path, named: Path, classes: tuple[str, ...]) -> PhotographFiles:
     photographs = list(_scanned(root, "val"))
     places = [place / name for place in dict.fromkeys((root / "val", root, named)) for name in LABELS]
     table = next((path for path in places if path.is_file()), None)
@@ -156,9 +156,9 @@ def _read_labels(table: Path, names: list[str], classes: tuple[str, ...]) -> lis
     return [index[said[name]] for name in names]
 
 
-def _files(found: list[tuple[str, int, int, int]]) -> Files:
+def _files(found: list[tuple[str, int, int, int]]) -> PhotographFiles:
     names, sizes, changed, labels = zip(*found, strict=True) if found else ((), (), (), ())
-    return Files(
+    return PhotographFiles(
         np.array(names, dtype=np.str_),
         np.array(sizes, dtype=np.int64),
         np.array(changed, dtype=np.int64),
@@ -174,7 +174,7 @@ def memory() -> Path:
     return cache_dir() / "imagenet"
 
 
-def unreadable(root: Path, parts: Sequence[Files], *, verify: bool = False) -> list[Problem]:
+def find_unreadable(root: Path, parts: Sequence[PhotographFiles], *, verify: bool = False) -> list[Problem]:
     """The photographs that cannot be read, by name.
 
     The first time, the head of every file is read, and of a jpeg its end; ``verify`` decodes every file. What was found
@@ -204,7 +204,7 @@ def _looked_at(root: Path, names: list[str], verify: bool) -> dict[str, str]:
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, len(names), _CHUNK):
             chunk = names[start : start + _CHUNK]
-            faults = pool.map(lambda name: fault_of(root / name, whole=verify), chunk)
+            faults = pool.map(lambda name: read_fault(root / name, whole=verify), chunk)
             found |= {name: fault for name, fault in zip(chunk, faults, strict=True) if fault is not None}
             if show is not None:
                 show(min(start + _CHUNK, len(names)), len(names))
@@ -238,7 +238,7 @@ PUBLISHED = {"train": 1_281_167, "val": 50_000, "classes": 1000}
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class ImageNetCopy:
     """ImageNet's photographs, those that can be read.
 
     Attributes:
@@ -251,12 +251,12 @@ class Opened:
 
     root: Path
     classes: tuple[str, ...]
-    train: Files
-    test: Files
+    train: PhotographFiles
+    test: PhotographFiles
     problems: tuple[Problem, ...]
 
 
-def open_folder(data: str | None, data_dir: str | None, *, verify: bool = False) -> Opened:
+def open_imagenet(data: str | None, data_dir: str | None, *, verify: bool = False) -> ImageNetCopy:
     """The photographs of the folder that is named, or of the first of the user's folders that has them.
 
     Raises:
@@ -273,12 +273,12 @@ def open_folder(data: str | None, data_dir: str | None, *, verify: bool = False)
         where = f"in data_dir {data_dir!r}" if data_dir else "on this machine"
         raise DataMissing(f"ImageNet is not {where}. {by_hand()}")
     classes, train, test = read_folders(root, folder)
-    problems = unreadable(root, (train, test), verify=verify)
+    problems = find_unreadable(root, (train, test), verify=verify)
     bad = np.array([problem.id for problem in problems], dtype=np.str_)
     train, test = (part.take(np.flatnonzero(~np.isin(part.names, bad))) for part in (train, test))
     if len(test) == 0 or np.bincount(train.labels, minlength=len(classes)).min() == 0:
         raise BadFile(f"{root}: once the {len(bad):,} unreadable files are left out, a class or val has no photograph.")
-    return Opened(root, classes, train, test, tuple(problems))
+    return ImageNetCopy(root, classes, train, test, tuple(problems))
 
 
 def by_hand() -> str:
@@ -289,7 +289,7 @@ def by_hand() -> str:
     )
 
 
-def ways(data_dir: str | None = None) -> dict[str, Any]:
+def list_copies(data_dir: str | None = None) -> dict[str, Any]:
     """What is here; nothing is fetched and no photograph is looked at."""
     roots = [root for folder in data_folders(data_dir) if (root := find_root(folder)) is not None]
     return {
@@ -303,14 +303,14 @@ def ways(data_dir: str | None = None) -> dict[str, Any]:
     }
 
 
-def report(data_dir: str | None = None, *, verify: bool = False) -> dict[str, Any]:
+def counts_report(data_dir: str | None = None, *, verify: bool = False) -> dict[str, Any]:
     """The counts of the copy on this machine beside the published ones, and the files that cannot be read.
 
     Args:
         data_dir: The folder, or one to look in.
         verify: Decode every file.
     """
-    opened = open_folder(None, data_dir, verify=verify)
+    opened = open_imagenet(None, data_dir, verify=verify)
     have = {"train": len(opened.train), "val": len(opened.test), "classes": len(opened.classes)}
     counts = [
         f"{what}: {number:,}, published {PUBLISHED[what]:,}{'' if number == PUBLISHED[what] else ' (DIFFERS)'}"

@@ -45,7 +45,7 @@ class Square:
             )
 
 
-def decoded(path: Path, square: Square) -> NDArray[np.uint8]:
+def decode_square(path: Path, square: Square) -> NDArray[np.uint8]:
     """The photograph in a file as uint8 ``[size, size, 3]``, whatever its mode (grey, palette, CMYK).
 
     Raises:
@@ -64,7 +64,7 @@ def decoded(path: Path, square: Square) -> NDArray[np.uint8]:
     return np.asarray(resized.crop((left, top, left + square.size, top + square.size)), dtype=np.uint8)
 
 
-def fault_of(path: Path, *, whole: bool) -> str | None:
+def read_fault(path: Path, *, whole: bool) -> str | None:
     """Why a file cannot be used, or None.
 
     Args:
@@ -165,7 +165,7 @@ class StreamedRows(LazyRows):
         def fill(place: int) -> None:
             name = str(self.names[chosen.reshape(-1)[place]])
             try:
-                made[place] = decoded(self.root / name, self.square)
+                made[place] = decode_square(self.root / name, self.square)
             except Unreadable as fault:
                 raise BadFile(
                     f"{name} cannot be read any more: {fault}. dubio data check imagenet --verify decodes every file "

