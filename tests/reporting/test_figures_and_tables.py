@@ -15,6 +15,7 @@ from PIL import Image
 from rich.console import Console
 
 from dubio.core.errors import UnknownName
+from dubio.core.types import families_by_name
 from dubio.reporting import terminal_table, write_figures
 from dubio.reporting.aggregate import Score
 from dubio.reporting.figures.series import Series
@@ -56,7 +57,10 @@ def test_each_task_has_the_figures_its_splits_allow(results: Results) -> None:
 def test_domains_that_end_in_numbers_are_no_severities() -> None:
     def severities(**sizes: int) -> dict[str, list[str]]:
         named = {name.replace("_", "-"): size for name, size in sizes.items()}
-        splits = tuple(SplitView(name, "shift", "0" * 64, size) for name, size in named.items())
+        families = families_by_name(named)  # the rule for manifests that state neither family nor severity
+        splits = tuple(
+            SplitView(name, "shift", "0" * 64, size, *families.get(name, (None, None))) for name, size in named.items()
+        )
         view = TaskView("t", "t", "text", "multiclass", ("a", "b"), "net", splits)
         return {base: [split.name for split in found] for base, found in view.severities.items()}
 

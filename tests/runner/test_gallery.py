@@ -34,7 +34,17 @@ def task_of(inputs: Any = "image") -> Task:
         ("hospital-2", "shift"),
         ("new", "ood"),
     )
-    parts = tuple(Split.of(name, kind, made(60, place)) for place, (name, kind) in enumerate(splits))  # type: ignore[arg-type]
+    levels = {"noise-1": 1, "noise-2": 2}
+    parts = tuple(
+        Split.of(
+            name,
+            kind,  # type: ignore[arg-type]
+            made(60, seed),
+            family="noise" if name in levels else None,
+            severity=levels.get(name),
+        )
+        for seed, (name, kind) in enumerate(splits)
+    )
     return Task("eyes", inputs, "multiclass", ("no", "yes"), parts, SourceCard("", "", "", ""))
 
 

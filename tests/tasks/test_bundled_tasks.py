@@ -10,7 +10,8 @@ import pytest
 from dubio.core.errors import MissingExtra, UnknownName, UserError
 from dubio.core.registry import TASKS
 from dubio.core.types import Task
-from dubio.tasks import bundled, movie_reviews
+from dubio.tasks import movie_reviews
+from dubio.tasks.sources.packages import package_version
 
 
 def ids(task: Task, *names: str) -> list[str]:
@@ -25,6 +26,8 @@ def test_digits_holds_two_digits_out_and_corrupts_the_test_images() -> None:
     assert {split.name for split in task.of_kind("shift")} == {
         f"{sort}-{severity}" for sort in ("noise", "blur", "rotation") for severity in range(1, 6)
     }
+    assert (task.split("blur-4").family, task.split("blur-4").severity) == ("blur", 4)
+    assert (task.split("test").family, task.split("test").severity) == (None, None)
     everything = ids(task, "train", "val", "cal", "test", "novel")
     assert sorted(map(int, everything)) == list(range(1797))
     truth = datasets.load_digits()
@@ -121,4 +124,4 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     with pytest.raises(MissingExtra, match=r"dubio\[train\]"):
         TASKS.make("digits")
     with pytest.raises(MissingExtra, match=r"dubio\[train\]"):
-        bundled.package_version("no-such-package", "the task movie-reviews")
+        package_version("no-such-package", "the task movie-reviews")

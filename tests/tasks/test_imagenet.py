@@ -115,8 +115,8 @@ def test_a_survey_is_remembered_until_a_file_changes(home: Path, monkeypatch: py
     from dubio.tasks.images import imagenet_files as survey
 
     looked: list[bool] = []
-    real = survey.fault_of
-    monkeypatch.setattr(survey, "fault_of", lambda path, *, whole: looked.append(whole) or real(path, whole=whole))
+    real = survey.read_fault
+    monkeypatch.setattr(survey, "read_fault", lambda path, *, whole: looked.append(whole) or real(path, whole=whole))
     for _ in range(2):
         TASKS.make("imagenet", data=str(home), **SMALL)
     assert looked == [False] * 39
@@ -182,8 +182,8 @@ def test_channel_statistics_come_from_a_bounded_sample(home: Path, monkeypatch: 
     np.testing.assert_allclose(whole.deviation, train.inputs[:].std(axis=(0, 1, 2)))
     monkeypatch.setattr(image_encoder, "SAMPLE", 5)
     read: list[int] = []
-    real = streamed.decoded
-    monkeypatch.setattr(streamed, "decoded", lambda path, square: read.append(1) or real(path, square))
+    real = streamed.decode_square
+    monkeypatch.setattr(streamed, "decode_square", lambda path, square: read.append(1) or real(path, square))
     few = fit_encoder(ImageEncoding(), train)
     assert len(read) == 5
     chosen = train.inputs[np.linspace(0, len(train) - 1, 5).astype(int)]

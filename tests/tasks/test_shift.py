@@ -70,7 +70,7 @@ def test_corruptions_are_seeded_uint8_and_grow_with_severity() -> None:
         assert corrupted.shape == clean.shape
         np.testing.assert_array_equal(corrupted, again[name])
     for sort in ("noise", "blur"):
-        damage = [np.abs(made[f"{sort}-{s}"].astype(float) - clean).mean() for s in range(1, 6)]
+        damage = [np.abs(made[sort, s].astype(float) - clean).mean() for s in range(1, 6)]
         assert damage == sorted(damage)
 
 

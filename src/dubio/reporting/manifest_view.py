@@ -25,7 +25,7 @@ import numpy as np
 
 from dubio.core.errors import BadFile
 from dubio.core.predictions import Predictions
-from dubio.core.types import Kind, StrArray, Target
+from dubio.core.types import Kind, StrArray, Target, families_by_name
 
 _UNPRINTABLE = re.compile("[^\\t\\n\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
@@ -136,8 +136,6 @@ def parts_of(column: StrArray) -> dict[str, np.ndarray[Any, np.dtype[np.bool_]]]
 SCHEMA = 1
 """The manifest schema this report reads."""
 
-SEVERITY = re.compile(r"(.+)-([1-9][0-9]*)")
-
 FEW_CORRUPTIONS = 3
 """More families of corruptions than these are looked at together, not one by one."""
 
@@ -166,6 +164,8 @@ class SplitView:
     kind: Kind
     fingerprint: str
     examples: int
+    family: str | None = None
+    severity: int | None = None
 
 
 @dataclass(frozen=True)
@@ -199,21 +199,15 @@ class TaskView:
 
     @property
     def severities(self) -> dict[str, tuple[SplitView, ...]]:
-        """Shift splits that come in several severities: base name → its splits, mildest first.
-
-        They are called ``noise-1``, ``noise-2`` and so on without a gap and hold as many examples each: the same ones,
-        spoilt more and more. Other domains may end in numbers too (``hospital-2``), but are of different sizes.
-        """
-        found: dict[str, dict[int, SplitView]] = {}
+        """Shift splits of a family in several severities: family → its splits, mildest first."""
+        families: dict[str, dict[int, SplitView]] = {}
         for split in self.of_kind("shift"):
-            if name := SEVERITY.fullmatch(split.name):
-                found.setdefault(name[1], {})[int(name[2])] = split
+            if split.family is not None and split.severity is not None:
+                families.setdefault(split.family, {})[split.severity] = split
         return {
-            base: tuple(levels[level] for level in sorted(levels))
-            for base, levels in found.items()
-            if len(levels) > 1
-            and max(levels) == len(levels)
-            and len({split.examples for split in levels.values()}) == 1
+            family: tuple(levels[level] for level in sorted(levels))
+            for family, levels in families.items()
+            if len(levels) > 1 and max(levels) == len(levels)
         }
 
     @property
@@ -355,11 +349,24 @@ def _task_keys(entries: list[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
     return {(name, network): name if names.count(name) == 1 else f"{name} ({network})" for name, network in pairs}
 
 
-def _task(entry: Mapping[str, Any], key: str) -> TaskView:
-    splits = tuple(
-        SplitView(printable(split["name"]), split["kind"], printable(split["fingerprint"]), int(split["examples"]))
-        for split in entry["splits"]
+def _splits(entries: list[Mapping[str, Any]]) -> tuple[SplitView, ...]:
+    """Return a task's splits; manifests of version 0.1 state family and severity by the names alone."""
+    sizes = {entry["name"]: int(entry["examples"]) for entry in entries if entry["kind"] == "shift"}
+    by_name = families_by_name(sizes) if not any("severity" in entry for entry in entries) else {}
+    return tuple(
+        SplitView(
+            printable(entry["name"]),
+            entry["kind"],
+            printable(entry["fingerprint"]),
+            int(entry["examples"]),
+            *by_name.get(entry["name"], (entry.get("family"), entry.get("severity"))),
+        )
+        for entry in entries
     )
+
+
+def _task(entry: Mapping[str, Any], key: str) -> TaskView:
+    splits = _splits(entry["splits"])
     if not any(split.kind == "id" for split in splits):
         raise ValueError(f"task {key} has no in-domain test split")
     return TaskView(

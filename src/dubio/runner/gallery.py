@@ -7,7 +7,6 @@ can show them. Rows belong to a split's fingerprint, so that runs on the same da
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,7 +28,6 @@ MOST = 400
 SIDE = 64
 """Largest side of a thumbnail in pixels; smaller images keep their size."""
 
-_SEVERITY = re.compile(r"(.+)-([1-9][0-9]*)")
 
 
 def store_thumbnails(store: Store, tasks: Iterable[PreparedTask], runs: Sequence[Mapping[str, Any]]) -> None:
@@ -72,19 +70,8 @@ def _first_runs(runs: Sequence[Mapping[str, Any]], task: PreparedTask) -> list[s
 
 def _shown_splits(task: PreparedTask) -> list[Split]:
     """Return the in-domain test split and the shifted ones, without severities of a corruption: the same images."""
-    shifted = task.task.of_kind("shift")
-    severities: dict[str, list[Split]] = {}
-    for split in shifted:
-        if match := _SEVERITY.fullmatch(split.name):
-            severities.setdefault(match[1], []).append(split)
-    # Other data sets may end in a number too (messidor-2): severities are several, and all of one size.
-    corrupted = [
-        split
-        for group in severities.values()
-        if len(group) > 1 and len({len(split) for split in group}) == 1
-        for split in group
-    ]
-    return [*task.task.of_kind("id")[:1], *(split for split in shifted if split not in corrupted)]
+    shifted = [split for split in task.task.of_kind("shift") if split.severity is None]
+    return [*task.task.of_kind("id")[:1], *shifted]
 
 
 def _extreme_rows(store: Store, split: Split, predictions: Sequence[str]) -> IntArray:

@@ -95,7 +95,14 @@ def _task(prepared: PreparedTask, benchmark: Benchmark) -> dict[str, Any]:
         "card": asdict(task.card),
         "notes": list(task.notes),
         "splits": [
-            {"name": split.name, "kind": split.kind, "fingerprint": split.fingerprint, "examples": len(split)}
+            {
+                "name": split.name,
+                "kind": split.kind,
+                "family": split.family,
+                "severity": split.severity,
+                "fingerprint": split.fingerprint,
+                "examples": len(split),
+            }
             for split in task.splits
         ],
         **subgroup_columns(task),

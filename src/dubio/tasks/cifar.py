@@ -136,7 +136,8 @@ def corrupted_splits(test: Examples, names: Sequence[str], severities: Sequence[
             name = f"{kind}-{severity}"
             images = CorruptedRows(test.inputs, rows, digests, corruption(kind), severity, seed)
             # an id is unique within a data set: a corrupted image is another example than its original
-            splits.append(Split.of(name, "shift", Examples(images, test.labels, np.char.add(test.ids, f"/{name}"))))
+            examples = Examples(images, test.labels, np.char.add(test.ids, f"/{name}"))
+            splits.append(Split.of(name, "shift", examples, family=kind, severity=severity))
     return splits
 
 

@@ -65,8 +65,10 @@ def digits(
 def _corrupted(test: Examples, seed: int) -> list[Split]:
     assert isinstance(test.inputs, np.ndarray)
     assert test.ids is not None
-    return [
-        # an id is unique within a data set: a corrupted image is another example than the image it was made from
-        Split.of(name, "shift", replace(test, inputs=images, ids=np.char.add(test.ids, f"/{name}")))
-        for name, images in corruptions(test.inputs, seed=seed).items()
-    ]
+    splits = []
+    for (family, severity), images in corruptions(test.inputs, seed=seed).items():
+        name = f"{family}-{severity}"
+        # an id is unique within a data set: a corrupted image is another example than its original
+        examples = replace(test, inputs=images, ids=np.char.add(test.ids, f"/{name}"))
+        splits.append(Split.of(name, "shift", examples, family=family, severity=severity))
+    return splits

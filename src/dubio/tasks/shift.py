@@ -165,16 +165,16 @@ def rotate(images: NDArray[np.uint8], severity: int, *, seed: int) -> NDArray[np
     return turned
 
 
-def corruptions(images: NDArray[np.uint8], *, seed: int) -> dict[str, NDArray[np.uint8]]:
-    """Return noise, blur and rotation in five severities each, by name: ``noise-1`` … ``rotation-5``.
+def corruptions(images: NDArray[np.uint8], *, seed: int) -> dict[tuple[str, int], NDArray[np.uint8]]:
+    """Return noise, blur and rotation in five severities each, by family and severity.
 
     Args:
         images: uint8 ``[N, H, W, C]``.
         seed: Seed of the noise and of the directions of rotation.
     """
-    corrupted = {f"noise-{severity}": add_noise(images, severity, seed=seed) for severity in SEVERITIES}
-    corrupted |= {f"blur-{severity}": blur(images, severity) for severity in SEVERITIES}
-    corrupted |= {f"rotation-{severity}": rotate(images, severity, seed=seed) for severity in SEVERITIES}
+    corrupted = {("noise", severity): add_noise(images, severity, seed=seed) for severity in SEVERITIES}
+    corrupted |= {("blur", severity): blur(images, severity) for severity in SEVERITIES}
+    corrupted |= {("rotation", severity): rotate(images, severity, seed=seed) for severity in SEVERITIES}
     return corrupted
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from dubio.core.errors import BadFile, UserError, listing
 from dubio.core.registry import task
-from dubio.core.types import BoolArray, Examples, IntArray, Kind, SourceCard, Split, Target, Task
+from dubio.core.types import BoolArray, Examples, IntArray, Kind, SourceCard, Split, Target, Task, families_by_name
 from dubio.tasks.data_options import DataOptions, takes_options
 from dubio.tasks.duplicates import shared_rows
 from dubio.tasks.own.reading import Rows, rows_of_folder, rows_of_npz, rows_of_table
@@ -60,7 +60,12 @@ def own(options: DataOptions) -> Task:
     labels = encode_labels(rows, target=options.target, order=options.order)
     division = divide_rows(rows, labels, options)
     examples = Examples(rows.inputs, division.labels, rows.ids, rows.group)
-    splits = tuple(Split.of(name, kind, examples.take(chosen)) for name, (kind, chosen) in division.splits.items())
+    families = families_by_name({name: len(division.splits[name][1]) for name in division.named_shifts})
+    splits = tuple(
+        Split.of(name, kind, examples.take(chosen), family=family, severity=severity)
+        for name, (kind, chosen) in division.splits.items()
+        for family, severity in [families.get(name, (None, None))]
+    )
     shared = tuple(pair.sentence() for pair in shared_rows(splits, rows.modality))
     notes = (*rows.notes, *labels.notes, *division.notes, *shared)
     return Task(options.name, rows.modality, labels.target, division.classes, splits, _card(path, rows), notes)
@@ -167,12 +172,14 @@ class Division:
         classes: The classes training has.
         labels: Labels among those, for every row.
         splits: Kind and rows of every split, by name, in order.
+        named_shifts: Names of the shift splits that the data names.
         notes: Remarks for the reader.
     """
 
     classes: tuple[str, ...]
     labels: IntArray
     splits: dict[str, tuple[Kind, IntArray]] = field(default_factory=dict)
+    named_shifts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def add(self, name: str, kind: Kind, rows: Rows, mask: BoolArray) -> None:
@@ -216,6 +223,7 @@ def divide_rows(rows: Rows, encoded: EncodedLabels, options: DataOptions) -> Div
         division.add("novel", "ood", rows, novel & inside & ((parts == TEST) if rows.split is not None else True))
     for name, (kind, mask) in named.items():
         division.add(name, kind, rows, mask)
+        division.named_shifts += [name] if kind == "shift" else []
     for name, mask in domains.items():
         division.add(_free_name(division, name), "shift", rows, mask & ~final.novel)
     _note_classes(division, domains, final.novel)

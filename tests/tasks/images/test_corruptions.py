@@ -195,7 +195,7 @@ def test_keys_are_those_of_the_pixels() -> None:
 
 
 def test_the_documentation_has_these_strengths() -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "image-data.md"
+    page = Path(__file__).resolve().parents[3] / "docs" / "image-data.md"
     lines = [line.strip("| ").split(" | ") for line in page.read_text(encoding="utf-8").splitlines()]
     rows = [cells for cells in lines if len(cells) == 8 and "`" in cells[1]]
     told = {cells[1].strip("`"): (cells[0], *map(float, cells[3:])) for cells in rows}

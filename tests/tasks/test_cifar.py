@@ -18,7 +18,7 @@ from dubio.tasks.duplicates import shared_rows
 from dubio.tasks.images import datasets as names
 from dubio.tasks.images.corruptions import CorruptedRows
 from dubio.testing import check_task
-from tests.tasks.small_images import made, npz
+from tests.tasks.helpers import made, npz
 
 PLACES = [Path(os.environ.get("DUBIO_DATA", "")), Path(__file__).resolve().parents[2].parent / "shared" / "data"]
 REAL = next((place for place in PLACES if (place / "cifar10_10k_5k.npz").is_file()), None)
@@ -47,11 +47,11 @@ def test_numbers_of_images_and_classes_in_balance(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "says"),
+    ("argument", "named"),
     [
-        ({"train": 1000}, "train must be from 1 to"),
-        ({"test": 0}, "test must be from 1 to 20"),
-        ({"val": 0.0}, "val above 0"),
+        ({"train": 1000}, "train must be between 1 and"),
+        ({"test": 0}, "test must be between 1 and 20"),
+        ({"val": 0.0}, "val must be above 0"),
         ({"severities": [1, 6]}, "severities"),
         ({"severities": []}, "severities"),
         ({"corruptions": "jpg"}, "jpeg"),
@@ -59,9 +59,9 @@ def test_numbers_of_images_and_classes_in_balance(tmp_path: Path) -> None:
         ({"split_seed": -1}, "split_seed"),
     ],
 )
-def test_wishes_that_cannot_be_are_refused(tmp_path: Path, wish: dict, says: str) -> None:
-    with pytest.raises((UserError, UnknownName), match=says):
-        TASKS.make("cifar10", data=str(npz(tmp_path / "cifar10.npz")), **wish)
+def test_arguments_that_cannot_be_are_refused(tmp_path: Path, argument: dict, named: str) -> None:
+    with pytest.raises((UserError, UnknownName), match=named):
+        TASKS.make("cifar10", data=str(npz(tmp_path / "cifar10.npz")), **argument)
 
 
 def test_corrupted_and_foreign_splits(tmp_path: Path) -> None:
@@ -70,12 +70,17 @@ def test_corrupted_and_foreign_splits(tmp_path: Path) -> None:
     np.savez(tmp_path / "cifar100_few.npz", x=x, y=y)
     grey = np.random.default_rng(6).integers(0, 256, (30, 28, 28)).astype(np.uint8)
     np.savez(tmp_path / "fashion_mnist_few.npz", x=grey, y=np.zeros(30, np.uint8))
-    wishes = {"data_dir": str(tmp_path), "corruptions": "jpeg+contrast", "severities": (1, 5), "ood": "all", "val": 0.2}
-    task = TASKS.make("cifar10", **wishes)
+    arguments = {"corruptions": "jpeg+contrast", "severities": (1, 5), "ood": "all", "val": 0.2}
+    arguments["data_dir"] = str(tmp_path)
+    task = TASKS.make("cifar10", **arguments)
     wanted = ["contrast-1", "contrast-5", "jpeg-1", "jpeg-5"]
     wanted += ["cifar100", "fashion-mnist", "noise-uniform", "noise-gaussian"]
     assert [split.name for split in task.splits] == ["train", "val", "test", *wanted]
     assert [split.kind for split in task.splits[3:]] == ["shift"] * 4 + ["ood"] * 4
+    assert [(split.family, split.severity) for split in task.splits[3:7]] == [
+        ("contrast", 1), ("contrast", 5), ("jpeg", 1), ("jpeg", 5),
+    ]  # fmt: skip
+    assert all(split.severity is None for split in task.of_kind("ood"))
     assert all(isinstance(split.data.inputs, CorruptedRows) for split in task.of_kind("shift"))
     test = task.split("test").data
     for split in task.of_kind("shift"):
@@ -88,7 +93,7 @@ def test_corrupted_and_foreign_splits(tmp_path: Path) -> None:
     assert (clothes[:, :, -2:] == 0).all()
     assert {image[2:-2, 2:-2, 1].tobytes() for image in clothes} <= {image.tobytes() for image in grey}
     assert len({split.fingerprint for split in task.splits}) == len(task.splits)
-    assert check_task("cifar10", arguments=wishes) == []
+    assert check_task("cifar10", arguments=arguments) == []
     encoder = fit_encoder(ImageEncoding(), task.split("train").data)
     jpeg = task.split("jpeg-5").data
     in_memory = replace(jpeg, inputs=jpeg.inputs[:])

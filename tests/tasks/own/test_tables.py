@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dubio.core.errors import BadFile, UnknownName, UserError
-from dubio.tasks.own import tables as columns
 from dubio.tasks.own.tables import Table, read_table
 
 
@@ -49,8 +48,8 @@ def test_the_same_rows_from_every_sort_of_file(tmp_path: Path) -> None:
 def test_rows_are_counted_as_in_a_spreadsheet(tmp_path: Path) -> None:
     found = read_table(write(tmp_path, "t.csv", 'a,b\n1,2\n\n"x\ny",3\n'))
     assert found.numbers == [2, 4]
-    assert found.place(1) == "row 4"
-    assert read_table(write(tmp_path, "t.jsonl", '\n{"a": 1}\n')).place(0) == "line 2"
+    assert found.reference(1) == "row 4"
+    assert read_table(write(tmp_path, "t.jsonl", '\n{"a": 1}\n')).reference(0) == "line 2"
 
 
 @pytest.mark.parametrize(
@@ -80,45 +79,45 @@ def test_a_missing_file_and_a_missing_column_are_named(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="no such file"):
         read_table(tmp_path / "none.csv")
     with pytest.raises(UnknownName, match=r"column for text in t\.csv 'bodi'\. Did you mean 'body'"):
-        columns.texts(table(body=["x"], topic=["y"]), "bodi")
+        table(body=["x"], topic=["y"]).texts("bodi")
 
 
 def test_labels_are_names_without_decoration() -> None:
-    found, listed = columns.label_lists(table(y=[" a ", 1, 2.0, True]), "y", None)
+    found, listed = table(y=[" a ", 1, 2.0, True]).label_lists("y", None)
     assert found == [("a",), ("1",), ("2",), ("True",)]
     assert not listed
-    found, listed = columns.label_lists(table(y=["a|b", "", "b | b"]), "y", "|")
+    found, listed = table(y=["a|b", "", "b | b"]).label_lists("y", "|")
     assert found == [("a", "b"), (), ("b",)]
     assert listed
-    found, listed = columns.label_lists(table(y=[["a", "b c"], "one two", []]), "y", None)
+    found, listed = table(y=[["a", "b c"], "one two", []]).label_lists("y", None)
     assert found == [("a", "b c"), ("one two",), ()]
     assert listed
     with pytest.raises(UserError, match="label is empty in row 3"):
-        columns.label_lists(table(y=["a", None]), "y", None)
+        table(y=["a", None]).label_lists("y", None)
 
 
 def test_numbers_may_be_missing_but_not_words() -> None:
-    found = columns.numbers(table(a=["1", " 2.5e1 ", "", "NA", None], b=[1, 2, 3, 4, float("nan")]), ["a", "b"])
+    found = table(a=["1", " 2.5e1 ", "", "NA", None], b=[1, 2, 3, 4, float("nan")]).features(["a", "b"])
     np.testing.assert_array_equal(found[:, 0], [1, 25, np.nan, np.nan, np.nan])
     np.testing.assert_array_equal(found[:, 1], [1, 2, 3, 4, np.nan])
     for bad in ("12 kg", "inf", [1]):
         with pytest.raises(UserError, match="column 'a' for features: row 3"):
-            columns.numbers(table(a=["1", bad]), ["a"])
+            table(a=["1", bad]).features(["a"])
 
 
 def test_times_are_numbers_or_iso_dates() -> None:
-    dates = columns.times(table(t=["2024-05-31", "2024-05-31T09:30", "2024-05-31T00:00+02:00", "2023-12-31"]), "t")
+    dates = table(t=["2024-05-31", "2024-05-31T09:30", "2024-05-31T00:00+02:00", "2023-12-31"]).times("t")
     assert np.argsort(dates).tolist() == [3, 2, 0, 1]
     assert dates[1] - dates[0] == 9.5 * 3600
-    assert columns.times(table(t=["3", 1.5]), "t").tolist() == [3.0, 1.5]
+    assert table(t=["3", 1.5]).times("t").tolist() == [3.0, 1.5]
     with pytest.raises(UserError, match="row 3 is '31/05/2024'"):
-        columns.times(table(t=["2024-05-31", "31/05/2024"]), "t")
+        table(t=["2024-05-31", "31/05/2024"]).times("t")
     with pytest.raises(UserError, match="mixes numbers and dates"):
-        columns.times(table(t=["2024-05-31", "7"]), "t")
+        table(t=["2024-05-31", "7"]).times("t")
 
 
 def test_ids_are_unique_and_names_not_missing() -> None:
     with pytest.raises(UserError, match="'7' twice: row 2 and row 4"):
-        columns.unique_names(table(k=[7, 8, 7.0]), "k")
+        table(k=[7, 8, 7.0]).unique_names("k")
     with pytest.raises(UserError, match="for group is empty in row 3"):
-        columns.names(table(g=["a", " "]), "g", "group")
+        table(g=["a", " "]).names("g", "group")

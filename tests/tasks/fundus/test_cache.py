@@ -92,7 +92,7 @@ def test_the_cache_is_read_before_another_process_may_put_it_away(eyes, tmp_path
 
     monkeypatch.setattr(cache, "_read", watched)
     path = eyes.save("one.png", 0)
-    found = cache.prepared({file_sha256(path): path}, 64, processes=1)
+    found = cache.prepare_files({file_sha256(path): path}, 64, processes=1)
     assert held == []
     pixels = np.array(found.images)
     shutil.rmtree(next(home for home in (cache_dir() / "retina").iterdir() if home.is_dir()))

@@ -221,7 +221,7 @@ def test_given_parts_are_kept_and_missing_ones_cut_out_of_training(tmp_path: Pat
     sizes = [len(task.split(name)) for name in ("train", "val", "cal")]
     assert sum(sizes) == 80
     assert sizes[1:] == pytest.approx([8, 12], abs=2)
-    assert any(note.startswith("Cut out of the given training rows") for note in task.notes)
+    assert any(note.startswith("Cut out of the named training rows") for note in task.notes)
     content[0]["part"] = "trian"
     with pytest.raises(UnknownName, match=r"part in row 2 'trian'\. Did you mean 'train'"):
         own(data=write(tmp_path / "u.csv", content), text="body", label="topic", split="part")
@@ -293,3 +293,15 @@ def test_real_data(data_dir: Path) -> None:
 def test_an_unknown_target_is_answered_with_the_known_ones(path: str) -> None:
     with pytest.raises(UserError, match=r"target.*'multiclass', 'multilabel', 'ordinal'.*several"):
         own(data=path, text="body", label="topic", target="several")
+
+
+def test_shifts_that_the_data_numbers_are_severities_of_a_family(tmp_path: Path) -> None:
+    parts = ["train"] * 60 + ["test"] * 20 + ["shift-noise-1"] * 10 + ["shift-noise-2"] * 10
+    content = [row | {"part": part} for row, part in zip(rows(), parts + ["shift-far"] * 20, strict=True)]
+    task = own(data=write(tmp_path / "t.csv", content), text="body", label="topic", split="part")
+    levels = {split.name: (split.family, split.severity) for split in task.of_kind("shift")}
+    assert levels == {
+        "shift-noise-1": ("shift-noise", 1),
+        "shift-noise-2": ("shift-noise", 2),
+        "shift-far": (None, None),
+    }
