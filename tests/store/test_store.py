@@ -16,7 +16,7 @@ from dubio.core import files
 from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
 from dubio.store import BusyError, Store, index
 from dubio.store.maintenance import verify
-from dubio.store.store import MANIFEST_LISTS, SCHEMA
+from dubio.store.store import SCHEMA
 from tests.store.helpers import FIT, SPEC, predicted, split, write_fit, write_prediction
 
 
@@ -209,7 +209,7 @@ def test_a_fit_forgets_its_failure_and_checkpoint(store):
 
 def test_manifests_by_name_beginning_and_path(store, tmp_path):
     for name, key in (("quick", "a" * 64), ("quick", "b" * 64), ("own", "c" * 64)):
-        store.write_manifest({"name": name, "key": key[0], **{part: [] for part in MANIFEST_LISTS}}, key)
+        store.write_manifest({"name": name, "key": key[0], "tasks": [], "methods": [], "runs": [], "failures": []}, key)
     assert store.manifests() == ("own-cccccccc", "quick-aaaaaaaa", "quick-bbbbbbbb")
     assert store.manifest("own")["key"] == "c"
     assert store.manifest("quick-b")["key"] == "b"

@@ -1,7 +1,8 @@
-"""Paths and records of a store: the directories, and whether their files are still what was written.
+"""Paths, records and manifests of a store: its directories, and whether their files are still what was written.
 
 ``record.json`` names every file of its directory with its SHA-256 and size, beside timings and environment, and carries
-the hash of itself under ``seal``. ``spec.json`` needs no entry: its hash is the directory's name.
+the hash of itself under ``seal``. ``spec.json`` needs no entry: its hash is the directory's name. The manifest of a
+benchmark run has the form of :class:`Manifest`.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
-from dubio.core.errors import CorruptFile
+from dubio.core.errors import CorruptFile, UserError
 from dubio.core.specs import check_id, hash_file, identity
+from dubio.core.types import Kind, Modality, Target
+from dubio.core.validate import NonNegative, decode
 
 EntryKind = Literal["fits", "predictions"]
 
@@ -194,3 +197,125 @@ def verify_file(directory: Path, name: str, facts: Mapping[str, Any]) -> None:
         raise CorruptFile(f"{path}: {path.stat().st_size} bytes, its record says {facts['bytes']}.")
     if hash_file(path) != facts["sha256"]:
         raise CorruptFile(f"{path}: its SHA-256 is not the one in its record.")
+
+
+# --- manifests of benchmark runs ------------------------------------------------------------------------------------
+
+Table = Mapping[str, Any]
+EXTRA = {"extra": True}
+"""Marks the field that collects keys of which the store knows nothing."""
+
+
+@dataclass(frozen=True)
+class ManifestSplit:
+    """A split of a task."""
+
+    name: str
+    kind: Kind
+    fingerprint: str
+    examples: NonNegative
+    others: Table = field(default_factory=dict, metadata=EXTRA)
+
+
+@dataclass(frozen=True)
+class ManifestTask:
+    """A task of a run: its data, and the network that was trained on it."""
+
+    name: str
+    network: str = ""
+    inputs: Modality = "table"
+    target: Target = "multiclass"
+    classes: tuple[str, ...] = ()
+    splits: tuple[ManifestSplit, ...] = ()
+    notes: tuple[str, ...] = ()
+    others: Table = field(default_factory=dict, metadata=EXTRA)
+
+
+@dataclass(frozen=True)
+class ManifestMethod:
+    """A method of a run, by its name in the report."""
+
+    name: str
+    method: str = ""
+    title: str = ""
+    family: str | None = None
+    summary: str = ""
+    members: NonNegative = 1
+    samples: NonNegative = 0
+    arguments: Table = field(default_factory=dict)
+    others: Table = field(default_factory=dict, metadata=EXTRA)
+
+
+@dataclass(frozen=True)
+class ManifestRun:
+    """One set of predictions: a method on a task with a seed."""
+
+    id: str
+    fits: tuple[str, ...]
+    spec: Table
+    task: str = ""
+    network: str = ""
+    method: str = ""
+    seed: NonNegative = 0
+    member: NonNegative | None = None
+    others: Table = field(default_factory=dict, metadata=EXTRA)
+
+
+@dataclass(frozen=True)
+class ManifestTrial:
+    """One fit of a tuning, and its score on validation."""
+
+    fit: str
+    arguments: Table = field(default_factory=dict)
+    val_nll: float | None = None
+
+
+@dataclass(frozen=True)
+class ManifestTuning:
+    """The trials of one method on one task, and the arguments that were chosen."""
+
+    trials: tuple[ManifestTrial, ...]
+    others: Table = field(default_factory=dict, metadata=EXTRA)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The manifest of a benchmark run: what was run, under which names, and where its predictions are.
+
+    Attributes:
+        name: Name of the benchmark.
+        tasks: The tasks that were run.
+        methods: The methods, in the order of the report.
+        runs: The predictions.
+        failures: Records of fits and predictions that failed.
+        schema: Raised by hand when manifests written now can no longer be read by an older dubio.
+        tuning: The choices of tuning.
+        skipped: Tasks that could not be run, with the reason.
+        advice: Reasons to distrust the results.
+    """
+
+    name: str
+    tasks: tuple[ManifestTask, ...]
+    methods: tuple[ManifestMethod, ...]
+    runs: tuple[ManifestRun, ...]
+    failures: tuple[Table, ...]
+    schema: Literal[1] = 1
+    tuning: tuple[ManifestTuning, ...] = ()
+    skipped: tuple[Table, ...] = ()
+    advice: tuple[str, ...] = ()
+    others: Table = field(default_factory=dict, metadata=EXTRA)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return the manifest in a file, checked against :class:`Manifest`, as plain values.
+
+    Raises:
+        CorruptFile: When the file is damaged or not a manifest, naming the place.
+    """
+    manifest = read_json(path)
+    try:
+        decode(Manifest, manifest)
+    except UserError as fault:
+        raise CorruptFile(f"{path}: not the manifest of a run: {fault}") from fault
+    checked: dict[str, Any] = manifest
+    return checked

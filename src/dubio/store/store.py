@@ -24,13 +24,10 @@ from dubio.store.checkpoints import FitCheckpoint
 from dubio.store.fits import StoredFit, Tensors
 from dubio.store.locks import BusyError, ScratchDirectory, is_held, locked, storing
 from dubio.store.predictions import PredictionWriter, SplitKey
-from dubio.store.records import EntryKind, Layout, json_bytes, read_json, read_record, read_spec
+from dubio.store.records import EntryKind, Layout, json_bytes, read_json, read_manifest, read_record, read_spec
 
 SCHEMA = 1
 """Raised by hand when a store written by this dubio can no longer be read by an older one."""
-
-MANIFEST_LISTS = ("tasks", "methods", "runs", "failures")
-"""The lists of every manifest."""
 
 PNG = b"\x89PNG\r\n\x1a\n"
 """The first bytes of a PNG file; other files are not pictures of a store."""
@@ -283,10 +280,7 @@ class Store:
         path = Path(name)
         if path.suffix != ".json" or not path.is_file():
             path = self.layout.manifests / f"{self.full_name(str(name))}.json"
-        manifest = read_json(path)
-        if not isinstance(manifest, dict) or not all(isinstance(manifest.get(key), list) for key in MANIFEST_LISTS):
-            raise CorruptFile(f"{path}: not the manifest of a run.")
-        return manifest
+        return read_manifest(path)
 
     # --- pictures ---------------------------------------------------------------------------------------------------
 
