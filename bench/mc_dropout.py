@@ -16,7 +16,7 @@ from dubio.inference.engine import plain_passes, shared_prefix
 from dubio.networks.draws import BlockDraws
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
-from dubio.networks.noise import DropoutEdit, fill
+from dubio.networks.noise import DropoutEdit
 from dubio.networks.textcnn import textcnn
 
 SAMPLES = 50
@@ -33,7 +33,7 @@ def run() -> Iterator[str]:
 def _case(name: str, rows: TokenRows, classes: int, vocabulary: int) -> Iterator[str]:
     body = textcnn((vocabulary,))
     model = Model(body, Softmax().build(body.width, classes))
-    fill(model, DropoutEdit(0.5))
+    DropoutEdit(0.5).apply(model)
     model.eval()
     obvious = ObviousTextCNN(vocabulary, classes, 0.5).train()
 

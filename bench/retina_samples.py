@@ -13,7 +13,7 @@ from dubio.inference.engine import plain_passes, shared_prefix
 from dubio.networks.draws import BlockDraws
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
-from dubio.networks.noise import DropoutEdit, fill
+from dubio.networks.noise import DropoutEdit
 from dubio.networks.vgg_retina import vgg_retina
 
 SAMPLES, IMAGES, SIZE, BASE, RATE = 100, 128, 64, 8, 0.2
@@ -24,7 +24,7 @@ def run() -> Iterator[str]:
     torch.set_num_threads(1)
     body = vgg_retina((3, SIZE, SIZE), base=BASE)
     model = Model(body, Softmax().build(body.width, 2))
-    fill(model, DropoutEdit(RATE))
+    DropoutEdit(RATE).apply(model)
     model.eval()
     batch, rows = torch.randn(IMAGES, 3, SIZE, SIZE, generator=torch.Generator().manual_seed(0)), np.arange(IMAGES)
     with torch.inference_mode():

@@ -33,7 +33,7 @@ def epoch(augmentation: Affine | None, edit: GaussianWeights | None) -> Callable
     body = vgg_retina((3, SIZE, SIZE), base=BASE)
     model = Model(body, Softmax().build(body.width, 2))
     if edit is not None:
-        edit.put_on(model.network, model.head)
+        edit.apply(model)
     objective = Objective(batch=BATCH, epochs=1, patience=0, class_weights="batch", augmentation=augmentation)
     slots = Slots(objective, Adam(4e-4, 5e-5), Constant(), Last())
     data, check = LabelledRows(rows, labels, 2), LabelledRows(rows.take(np.arange(1)), labels[:1], 2)

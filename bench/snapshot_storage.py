@@ -17,7 +17,7 @@ from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import SGD
 from dubio.training.schedules import ConstantTail
-from dubio.training.validation import pooled_nll
+from dubio.training.validation import posterior_nll
 
 SNAPSHOTS, TRAIN, TEST, SIZE = 100, 100, 200, 10
 
@@ -27,7 +27,7 @@ def run() -> Iterator[str]:
     exact, rounded = (_snapshots(store) for store in ("float32", "float16"))
     sizes = [_bytes(posterior) for posterior in (exact, rounded)]
     data = images(TEST, SIZE, seed=1)
-    losses = [pooled_nll(p, data, seed=0, device=torch.device("cpu")) for p in (exact, rounded)]
+    losses = [posterior_nll(p, data, seed=0, device=torch.device("cpu")) for p in (exact, rounded)]
     yield (
         f"storage of {SNAPSHOTS} snapshots: {sizes[0] / 1e6:.1f} MB in float32, {sizes[1] / 1e6:.1f} MB in float16 "
         f"({sizes[1] / sizes[0]:.0%}; aim about half) [VGG with {exact.model.parameter_count():,} parameters; "

@@ -30,7 +30,6 @@ from dubio.inference.batches import EVALUATION_BATCH, LabelledRows, collate, pre
 from dubio.inference.samples import WeightSamples, state_of
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model
-from dubio.networks.noise import fill
 from dubio.networks.textcnn import textcnn
 from dubio.training.collectors import Last
 from dubio.training.loop import LoopContext, Slots, train
@@ -181,7 +180,7 @@ def _our_ways(kind: str) -> tuple[Callable[[], object], ...]:
     body = textcnn((VOCABULARY,))
     model = Model(body, recipe.head.build(body.width, CLASSES))
     for edit in recipe.edits:
-        fill(model, edit)
+        edit.apply(model)
     slots = Slots(replace(recipe.objective, epochs=1, patience=0), recipe.optimiser, recipe.schedule, Last())
     texts, check, wanted = _sample()
     data, held = LabelledRows(texts, _labels(texts), CLASSES), LabelledRows(check, _labels(check), CLASSES)

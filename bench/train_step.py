@@ -13,7 +13,7 @@ from bench.timing import in_turns, line
 from dubio.inference.batches import LabelledRows
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
-from dubio.networks.noise import DropoutEdit, fill
+from dubio.networks.noise import DropoutEdit
 from dubio.networks.textcnn import textcnn
 from dubio.training.collectors import Last
 from dubio.training.loop import LoopContext, Slots, train
@@ -30,7 +30,7 @@ def run() -> Iterator[str]:
     labels = np.random.default_rng(0).integers(0, CLASSES, size=TEXTS)
     body = textcnn((VOCABULARY,))
     model = Model(body, Softmax().build(body.width, CLASSES))
-    fill(model, DropoutEdit(0.5))
+    DropoutEdit(0.5).apply(model)
     slots = Slots(Objective(batch=BATCH, epochs=1, patience=0), Adam(), Constant(), Last())
     data, check = LabelledRows(rows, labels, CLASSES), LabelledRows(rows.take(np.arange(1)), labels[:1], CLASSES)
     context = LoopContext(torch.device("cpu"), lambda fraction, words: None)

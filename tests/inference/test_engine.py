@@ -21,7 +21,7 @@ from dubio.networks.draws import BlockDraws
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
-from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, fill
+from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit
 
 SHAPES = {"mlp": (6,), "cnn": (1, 8, 8), "textcnn": (40,)}
 ARGUMENTS = {"mlp": {"hidden": (7, 5)}, "cnn": {}, "textcnn": {"embedding": 6, "maps": 5}}
@@ -42,12 +42,12 @@ def model_of(name, edits=(), head=None, seed=0):
         body = NETWORKS.make(name, SHAPES[name], **ARGUMENTS[name])
         model = Model(body, (head or Softmax()).build(body.width, 3))
     for edit in edits:
-        fill(model, edit)
+        edit.apply(model)
     return model.eval()
 
 
 def logits(chunks):
-    return torch.cat([chunk.logits for chunk in chunks])
+    return chunks.logits.flatten(0, 1)
 
 
 @pytest.mark.parametrize("name", list(SHAPES))

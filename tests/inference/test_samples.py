@@ -14,7 +14,7 @@ from dubio.inference.weight_draws import LowRankGaussian, WeightDraws
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
-from dubio.networks.noise import DropoutEdit, fill
+from dubio.networks.noise import DropoutEdit
 
 ROWS = np.arange(6)
 
@@ -42,7 +42,7 @@ def test_of_several_states_the_latest() -> None:
 
 def test_of_one_state_the_first_noise_draws() -> None:
     model, batch = model_of((4,)), torch.randn(6, 4)
-    fill(model, DropoutEdit(0.5))
+    DropoutEdit(0.5).apply(model)
     points = WeightSamples(model, states(model, 1), samples=8)
     assert torch.allclose(logits(points.limit(3), batch), logits(points, batch)[:3], atol=1e-6)
 

@@ -27,7 +27,7 @@ from dubio.networks.cnn import Flatten
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.linear_maps import WeightMatrix
 from dubio.networks.network import Dense, Model, Network
-from dubio.networks.noise import DropoutEdit, fill
+from dubio.networks.noise import DropoutEdit
 from dubio.training.batch_norm import statistics
 
 
@@ -74,7 +74,7 @@ def network():
         Dense("dense", 48, 5, accepts=("dropout",)),
     ]
     model = Model(Network(stages, 5), Softmax().build(5, 3))
-    fill(model, DropoutEdit(0.5))
+    DropoutEdit(0.5).apply(model)
     return model
 
 

@@ -14,7 +14,7 @@ from dubio.encoders import encoding_for
 from dubio.inference.augmentation import Affine, ShiftFlip, Views
 from dubio.inference.batches import collate
 from dubio.inference.posterior import Mixture
-from dubio.inference.samples import WeightSamples
+from dubio.inference.samples import StoredSamples
 from dubio.methods import FitContext, NetworkSpec, encode_split, fit, fit_spec, pred_spec, predict
 from dubio.methods.recipe import Recipe
 from dubio.networks.gaussian_weights import GaussianWeights
@@ -164,7 +164,7 @@ def test_a_prediction_does_not_depend_on_its_batches_and_samples_are_a_prefix():
     model = recipe.fit(task, NetworkSpec(*network), seed=0, context=FitContext()).model
 
     def logits(samples, size):
-        drawn = WeightSamples.from_tensors(named, model, samples).draw(3)
+        drawn = StoredSamples().restore(named, model, samples, None).draw(3)
         cuts = [np.arange(i, min(90, i + size)) for i in range(0, 90, size)]
         return torch.cat([drawn.predict(collate(encoded, rows), rows).logits for rows in cuts], dim=1)
 

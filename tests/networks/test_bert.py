@@ -23,7 +23,7 @@ from dubio.networks.bert import FrozenStages, bert, noised
 from dubio.networks.draws import BlockDraws
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
-from dubio.networks.noise import DropoutEdit, fill, sites
+from dubio.networks.noise import DropoutEdit, sites
 from dubio.testing import assert_ok, check_network
 from dubio.testing.worlds import small_task
 from tests.networks import tiny_bert
@@ -103,29 +103,29 @@ def test_sites_are_where_asked(folder):
 
 def test_samples_share_what_comes_before_the_first_site(folder):
     model = Model(bert((SIZE,), encoder=str(folder), noisy_layers=1), Softmax().build(32, 3)).eval()
-    fill(model, DropoutEdit(0.3))
+    DropoutEdit(0.3).apply(model)
     counted = []
     model.network.stages[1].register_forward_hook(lambda *_: counted.append(1))
     batch, places = collate(rows([3, 8, 5]), np.arange(3)), np.arange(3)
     with torch.inference_mode():
-        fast = torch.cat([c.logits for c in shared_prefix(model, batch, BlockDraws(1), places, 6)])
+        fast = shared_prefix(model, batch, BlockDraws(1), places, 6).logits.flatten(0, 1)
         assert len(counted) == 1
-        plain = torch.cat([c.logits for c in plain_passes(model, batch, BlockDraws(1), places, 6)])
+        plain = plain_passes(model, batch, BlockDraws(1), places, 6).logits.flatten(0, 1)
     torch.testing.assert_close(fast, plain, atol=1e-5, rtol=1e-5)
     assert fast.reshape(6, 3, 3).std(0).min() > 0
 
 
 def test_samples_held_at_once_are_counted_by_their_vectors_not_by_their_ids(folder, monkeypatch):
     model = Model(bert((SIZE,), encoder=str(folder)), Softmax().build(32, 3)).eval()
-    fill(model, DropoutEdit(0.3))
+    DropoutEdit(0.3).apply(model)
     held = []
     model.network.stages[0].register_forward_hook(lambda *given: held.append(given[2].states.numel()))
     batch, places = collate(rows([3, 8, 5]), np.arange(3)), np.arange(3)
     with torch.inference_mode():
-        plain = torch.cat([c.logits for c in plain_passes(model, batch, BlockDraws(1), places, 6)])
+        plain = plain_passes(model, batch, BlockDraws(1), places, 6).logits.flatten(0, 1)
         held.clear()
         monkeypatch.setattr("dubio.inference.engine.CHUNK_ELEMENTS", 2 * 3 * 8 * 32)  # two samples of [3, 8, 32]
-        fast = torch.cat([c.logits for c in shared_prefix(model, batch, BlockDraws(1), places, 6)])
+        fast = shared_prefix(model, batch, BlockDraws(1), places, 6).logits.flatten(0, 1)
     assert held == [2 * 3 * 8 * 32] * 3
     torch.testing.assert_close(fast, plain, atol=1e-5, rtol=1e-5)
 

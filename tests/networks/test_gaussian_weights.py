@@ -25,8 +25,8 @@ from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model, Network
-from dubio.networks.noise import DropoutEdit, fill
-from dubio.networks.spectral import SpectralNorm, fill_weights
+from dubio.networks.noise import DropoutEdit
+from dubio.networks.spectral import SpectralNorm
 from dubio.networks.textcnn import textcnn
 from dubio.networks.textcnn_v2 import textcnn_v2
 from dubio.testing.samples import batch_of, of_mixed_length
@@ -194,7 +194,7 @@ def test_the_loss_holds_the_kl_once_and_decay_is_not_scaled_by_beta():
     for beta in (1.0, 0.1):
         body = mlp((3,), hidden=(4,))
         model = Model(body, Softmax().build(4, 2))
-        GaussianWeights(l2, log_sigma=-1.0, beta=beta).put_on(model.network, model.head)
+        GaussianWeights(l2, log_sigma=-1.0, beta=beta).apply(model)
         optimiser = MeanAndScale(Adam(1e-3, l2), 1e-3).build(model)
         decayed = [p for group in optimiser.param_groups if group["weight_decay"] == l2 for p in group["params"]]
         assert {id(p) for p in decayed} == {id(p) for n, p in model.named_parameters() if "log_sigma" not in n}
@@ -229,7 +229,7 @@ def test_a_conjugate_linear_model_comes_out_with_its_closed_form_posterior(estim
     precision = columns.T @ columns / noise**2 + rows * l2 * np.eye(3)
     mean = np.linalg.solve(precision, columns.T @ targets / noise**2)
     model = Model(Network([Stage(nn.Linear(3, 1, bias=False))], 1), nn.Module())
-    GaussianWeights(l2, log_sigma=-2.0, estimator=estimator).put_on(model.network, model.head)
+    GaussianWeights(l2, log_sigma=-2.0, estimator=estimator).apply(model)
     (layer,) = model.gaussians()
     layer.generator = torch.Generator().manual_seed(0)
     part = MeanAndScale(optimiser, 0.02)
@@ -257,8 +257,8 @@ def made(build, edit=None, head=None, **options):
     network = seeded(build)
     model = seeded(lambda: Model(network, (head or Softmax()).build(network.width, 3)))
     if edit is not None:
-        fill(model, edit)
-    GaussianWeights(**{"log_sigma": -1.5, **options}).put_on(model.network, model.head)
+        edit.apply(model)
+    GaussianWeights(**{"log_sigma": -1.5, **options}).apply(model)
     return model.eval()
 
 
@@ -279,7 +279,7 @@ def test_samples_do_not_depend_on_the_batch_and_are_those_of_whole_passes(name, 
     def passes(way, chosen):
         with torch.inference_mode():
             chunks = way(model, batch_of(encoded, chosen), BlockDraws(5), rows[chosen], 6)
-        return torch.cat([chunk.logits for chunk in chunks]).reshape(6, len(chosen), 3)
+        return chunks.logits.flatten(0, 1).reshape(6, len(chosen), 3)
 
     whole = passes(shared_prefix, np.arange(12))
     assert torch.allclose(whole, passes(plain_passes, np.arange(12)), atol=1e-5)
@@ -302,7 +302,7 @@ def test_a_sample_is_one_set_of_weights_from_the_posterior():
     assert (correlation - torch.eye(12)).abs().max() < 5.5 / math.sqrt(samples)
     batch, rows = normals(5, 3), np.arange(5)
     with torch.inference_mode():
-        found = shared_prefix(model, batch, BlockDraws(1), rows, 3)[2].logits
+        found = shared_prefix(model, batch, BlockDraws(1), rows, 3).logits[2]
         first, last = (one.drawn(draws.shared(one.place, one.weight.numel(), 2)) for one in model.gaussians())
         hidden = torch.relu(functional.linear(batch, first, layer.bias))
         wanted = functional.linear(hidden, last, model.head.linear.bias)
@@ -340,7 +340,7 @@ def test_what_cannot_be_gaussian_is_refused():
     with pytest.raises(UserError, match=r"offers no layer for 'gaussian_weights'; mlp, cnn"):
         made(lambda: textcnn((20,), embedding=4, maps=3))
     bounded = mlp((3,), hidden=(4,))
-    fill_weights(bounded, SpectralNorm(1.0))
+    SpectralNorm(1.0).apply(bounded)
     with pytest.raises(UserError, match="without another edit such as spectral_norm"):
         GaussianWeights().put_on(bounded, nn.Module())
     for wrong in ({"l2": 0.0}, {"beta": -1.0}, {"anneal": 1.5}, {"estimator": "flip"}):

@@ -14,8 +14,8 @@ from dubio.inference.samples import WeightSamples, state_of
 from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
 from dubio.networks.draws import BlockDraws
 from dubio.networks.gaussian_weights import GaussianWeights
-from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, fill, sites
-from dubio.networks.spectral import SpectralBound, SpectralNorm, fill_weights
+from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, sites
+from dubio.networks.spectral import SpectralBound, SpectralNorm
 from tests.networks.image_families import SMALL, images, lived_in, model_of
 
 ROWS = np.array([0, 5, 130, 900])
@@ -27,7 +27,7 @@ EDITS = {"dropout": DropoutEdit(0.3), "concrete_dropout": ConcreteDropoutEdit()}
 def logits(way, model, samples=4, batch=None):
     with torch.inference_mode():
         chunks = way(model, images() if batch is None else batch, BlockDraws(7), ROWS, samples)
-    return torch.cat([chunk.logits for chunk in chunks])
+    return chunks.logits.flatten(0, 1)
 
 
 def close(found, wanted):
@@ -38,7 +38,7 @@ def close(found, wanted):
 @pytest.mark.parametrize("edit", EDITS)
 def test_samples_are_those_of_whole_passes(name, edit):
     model = lived_in(model_of(name))
-    fill(model, EDITS[edit])
+    EDITS[edit].apply(model)
     found = logits(shared_prefix, model.eval())
     assert close(found, logits(plain_passes, model))
     assert found.reshape(4, 4, 3).std(0).min() > 1e-6
@@ -63,7 +63,7 @@ def runs_of_convolutions(model):
 @pytest.mark.parametrize("name", ["vgg16-bn", "vgg-small", "preresnet", "resnet50"])
 def test_under_dropout_all_convolutions_run_once_for_all_samples(name):
     model = lived_in(model_of(name))
-    fill(model, EDITS["dropout"])
+    EDITS["dropout"].apply(model)
     runs = runs_of_convolutions(model.eval())
     logits(shared_prefix, model, samples=6)
     assert set(runs.values()) == {1}
@@ -71,7 +71,7 @@ def test_under_dropout_all_convolutions_run_once_for_all_samples(name):
 
 def test_dropout_inside_blocks_masks_single_units_and_leaves_the_first_convolution_shared():
     model = lived_in(model_of("wrn"))
-    fill(model, EDITS["dropout"])
+    EDITS["dropout"].apply(model)
     runs = runs_of_convolutions(model.eval())
     logits(shared_prefix, model, samples=6)
     assert runs["network.stages.1.conv"] == 1
@@ -99,7 +99,7 @@ def test_gaussian_weights_cover_all_convolutions_and_dense_layers_and_nothing_el
     model = lived_in(model_of(name))
     layers = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
     weights, before = sum(m.weight.numel() for m in layers), model.parameter_count()
-    GaussianWeights(log_sigma=-3.0).put_on(model.network, model.head)
+    GaussianWeights(log_sigma=-3.0).apply(model)
     assert model.gaussians() == layers
     assert model.parameter_count() == before + weights
     found = logits(shared_prefix, model.eval(), samples=3)
@@ -111,7 +111,7 @@ def test_gaussian_weights_cover_all_convolutions_and_dense_layers_and_nothing_el
 def test_spectral_bounds_cover_all_convolutions_and_hidden_layers(name):
     model = model_of(name)
     layers = [m for m in model.network.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
-    fill_weights(model, SpectralNorm(0.5))
+    SpectralNorm(0.5).apply(model)
     assert sum(isinstance(m, SpectralBound) for m in model.modules()) == len(layers)
     for layer in layers:
         assert torch.linalg.matrix_norm(layer.weight.detach().flatten(1), 2) < 0.53  # by power iteration

@@ -10,7 +10,7 @@ from dubio.inference.batches import LabelledRows, collate
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.linear_maps import LinearMap, WeightMatrix, linear_maps
 from dubio.networks.network import Model, Network
-from dubio.networks.spectral import SpectralNorm, fill_weights
+from dubio.networks.spectral import SpectralNorm
 from dubio.networks.textcnn_v2 import textcnn_v2
 from dubio.training.laplace.curvature import kronecker, passed_once
 
@@ -42,7 +42,7 @@ def test_a_mark_names_the_weights_of_the_stage_around_it():
     assert [linear_maps(model)[path].weight for path in marks] == ["network.stages.2.layers.0.weight"]
     outputs = torch.ones(1, 2, 3)
     assert model.get_submodule(marks[0])(outputs, lambda rows: outputs) is outputs
-    fill_weights(model, SpectralNorm(1.0))  # the weight in use is then computed from another one
+    SpectralNorm(1.0).apply(model)  # the weight in use is then computed from another one
     assert list(linear_maps(model)) == ["head.linear"]
 
 

@@ -12,7 +12,7 @@ from dubio.networks.draws import BLOCK, BlockDraws
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
-from dubio.networks.noise import ConcreteDropout, ConcreteDropoutEdit, Dropout, DropoutEdit, Site, fill
+from dubio.networks.noise import ConcreteDropout, ConcreteDropoutEdit, Dropout, DropoutEdit, Site
 
 
 def sampled(noise, h, draws, seed=0):
@@ -86,13 +86,13 @@ def test_survivor_ranks_are_geometric(p):
 def test_an_edit_fills_only_the_sites_that_accept_it_and_says_so_when_there_are_none():
     body = mlp((5,), hidden=(4, 3))
     model = Model(body, Softmax().build(body.width, 2))
-    fill(model, DropoutEdit(0.2))
+    DropoutEdit(0.2).apply(model)
     assert model.rates() == {"layer2": 0.2, "head": 0.2}
     with pytest.raises(UserError, match="already filled"):
-        fill(model, DropoutEdit(0.2))
+        DropoutEdit(0.2).apply(model)
     bare = Model(mlp((5,), hidden=(4,)), nn.Identity())
     with pytest.raises(UserError, match="no site for 'dropout'"):
-        fill(bare, DropoutEdit(0.2))
+        DropoutEdit(0.2).apply(bare)
 
 
 def test_a_spatial_site_gets_the_spatial_temperature():

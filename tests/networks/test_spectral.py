@@ -9,7 +9,7 @@ from torch.nn import functional
 from dubio.core.errors import UserError
 from dubio.networks.cnn import cnn
 from dubio.networks.mlp import mlp
-from dubio.networks.spectral import SpectralBound, SpectralNorm, bounded_layers, fill_weights
+from dubio.networks.spectral import SpectralBound, SpectralNorm, bounded_layers
 from dubio.networks.textcnn import textcnn
 from dubio.networks.textcnn_v2 import textcnn_v2
 
@@ -39,7 +39,7 @@ def test_no_weight_in_use_is_larger_than_the_bound(network, s):
     for layer in bounded_layers(model):
         with torch.no_grad():
             layer.weight.mul_(5.0)
-    made(lambda: fill_weights(model, SpectralNorm(s)))
+    made(lambda: SpectralNorm(s).apply(model))
     model.train()
     layers = list(bounded_layers(model))
     assert layers
@@ -56,7 +56,7 @@ def test_the_bound_holds_while_the_weight_is_trained():
     layer = made(lambda: nn.Linear(12, 10))
     holder = nn.Module()
     holder.layer, holder.bounds = layer, ("layer",)
-    made(lambda: fill_weights(holder, SpectralNorm(1.0)))
+    made(lambda: SpectralNorm(1.0).apply(holder))
     optimiser = torch.optim.Adam(layer.parameters(), lr=0.02)
     inputs = torch.randn(64, 12, generator=torch.Generator().manual_seed(1))
     for _ in range(300):  # the larger the outputs, the smaller the loss
@@ -76,7 +76,7 @@ def test_a_weight_below_the_bound_stays_as_it_is():
 
 def test_eval_mode_leaves_the_vectors_and_the_store_keeps_them():
     model = made(lambda: mlp((5,), hidden=(6,)))
-    made(lambda: fill_weights(model, SpectralNorm(0.5)))
+    made(lambda: SpectralNorm(0.5).apply(model))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     assert {name.rpartition(".")[2] for name in before} >= {"u", "v", "original"}
     model.eval()
@@ -114,6 +114,6 @@ def test_a_convolution_is_bounded_by_the_root_of_its_positions():
 
 def test_a_network_that_offers_nothing_is_refused():
     with pytest.raises(UserError, match="offers no weight for 'spectral_norm'"):
-        fill_weights(textcnn((20,), embedding=4, maps=3), SpectralNorm(1.0))
+        SpectralNorm(1.0).apply(textcnn((20,), embedding=4, maps=3))
     with pytest.raises(UserError, match="s must be positive"):
         SpectralNorm(0.0)

@@ -9,7 +9,7 @@ from dubio.encoders import TokenRows
 from dubio.inference.batches import collate
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
-from dubio.networks.noise import Dropout, DropoutEdit, fill
+from dubio.networks.noise import Dropout, DropoutEdit
 from dubio.networks.textcnn import GatherOverTime, Maps, PickOverTime, RankOverTime, largest, textcnn
 
 VOCABULARY = 50
@@ -156,7 +156,7 @@ def test_order_statistics_have_the_distribution_of_drawn_masks(p, length):
 def test_training_masks_and_sampled_ranks_have_the_same_mean_prediction():
     rows, body = texts([30] * 4, seed=5), network()
     model = Model(body, Softmax().build(body.width, 3))
-    fill(model, DropoutEdit(0.5))
+    DropoutEdit(0.5).apply(model)
     pick = body.stages[3]
     batch = collate(rows, np.arange(4))
     generator = torch.Generator().manual_seed(0)

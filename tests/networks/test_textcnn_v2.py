@@ -10,8 +10,8 @@ from dubio.encoders import TokenRows
 from dubio.inference.batches import collate
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
-from dubio.networks.noise import ConcreteDropoutEdit, fill, sites
-from dubio.networks.spectral import SpectralNorm, fill_weights
+from dubio.networks.noise import ConcreteDropoutEdit, sites
+from dubio.networks.spectral import SpectralNorm
 from dubio.networks.textcnn import textcnn
 from dubio.networks.textcnn_v2 import textcnn_v2
 
@@ -29,7 +29,7 @@ def network(s=None):
         torch.manual_seed(0)
         net = textcnn_v2((VOCABULARY,), length=LENGTH, embedding=8, maps=6, kernels=KERNELS)
         if s is not None:
-            fill_weights(net, SpectralNorm(s))
+            SpectralNorm(s).apply(net)
     return net.eval()
 
 
@@ -78,7 +78,7 @@ def test_within_the_length_it_is_textcnn():
 def test_noise_on_the_inputs_takes_the_pass_by_position_which_agrees():
     rows, net = texts([4, 1, 12, 7]), network(0.5)
     model = Model(net, Softmax().build(net.width, 3))
-    fill(model, ConcreteDropoutEdit())
+    ConcreteDropoutEdit().apply(model)
     batch = collate(rows, np.arange(4))
     plain = model.eval().network(batch)
     for site in sites(net):

@@ -13,9 +13,9 @@ import torch
 from dubio.core.registry import METHODS, Entry
 from dubio.core.types import Task
 from dubio.encoders import Encoded
-from dubio.inference.posterior import Sampled
 from dubio.methods import encode_split
 from dubio.methods.recipe import Recipe
+from dubio.networks.network import Scores
 from dubio.networks.noise import DropoutEdit
 from dubio.testing import assert_ok, check_method
 from dubio.training.objectives import Objective
@@ -135,8 +135,8 @@ class Drawable:
     def tensors(self) -> dict[str, torch.Tensor]:
         return {"centres": self.centres}
 
-    def predict(self, batch: torch.Tensor, rows: Any) -> Sampled:
-        return Sampled(self.noise(-torch.cdist(batch, self.centres), rows)[None])
+    def predict(self, batch: torch.Tensor, rows: Any) -> Scores:
+        return Scores(self.noise(-torch.cdist(batch, self.centres), rows)[None])
 
 
 class GlobalRandomness(Centres):

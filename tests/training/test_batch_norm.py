@@ -17,7 +17,7 @@ from dubio.networks.cnn import Flatten
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Dense, Model, Network
-from dubio.networks.noise import DropoutEdit, fill
+from dubio.networks.noise import DropoutEdit
 from dubio.training.batch_norm import batch_norm_layers, least_batch, refresh, statistics
 from dubio.training.collectors import KeepAll, Last
 from dubio.training.loop import LoopContext, Slots, train
@@ -100,7 +100,7 @@ def test_every_layer_pools_what_it_sees_in_unequal_batches():
 
 def test_settings_modes_and_weights_stay_and_dropout_is_off():
     data, model = images(16), network()
-    fill(model, DropoutEdit(0.5))
+    DropoutEdit(0.5).apply(model)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     refresh(model, data, batch=8, device=CPU, seed=0)
     once = statistics(model)
@@ -163,7 +163,7 @@ def test_snapshots_carry_their_statistics_and_stacked_evaluation_agrees_with_a_l
 
 def test_mc_dropout_leaves_batch_norm_in_evaluation():
     data, model = images(24), network()
-    fill(model, DropoutEdit(0.5))
+    DropoutEdit(0.5).apply(model)
     trained(model, data, 8)
     kept = statistics(model)
     batch = torch.from_numpy(data.encoded.values)

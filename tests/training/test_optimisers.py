@@ -7,7 +7,7 @@ from dubio.core.errors import UserError
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
-from dubio.networks.noise import ConcreteDropoutEdit, fill
+from dubio.networks.noise import ConcreteDropoutEdit
 from dubio.training.objectives import Objective, balanced_weights
 from dubio.training.optimisers import SGD, Adam, AdamW
 from dubio.training.schedules import Constant, Cosine, LinearTail, Step
@@ -16,7 +16,7 @@ from dubio.training.schedules import Constant, Cosine, LinearTail, Step
 def model_with_concrete():
     body = mlp((3,), hidden=(4, 4))
     model = Model(body, Softmax().build(4, 2))
-    fill(model, ConcreteDropoutEdit())
+    ConcreteDropoutEdit().apply(model)
     return model
 
 

@@ -64,7 +64,7 @@ def test_triangles_are_those_of_equation_17(cycle, cycles):
     schedule.check_epochs(epochs)
     found = rates(schedule, epochs, high, steps)
     np.testing.assert_allclose(found, [equation(i) for i in range(1, epochs * steps + 1)], rtol=1e-9)
-    kept = [epoch for epoch in range(1, epochs + 1) if schedule.keeps_after(epoch, epochs)]
+    kept = [epoch for epoch in range(1, epochs + 1) if schedule.marks_after(epoch, epochs)]
     assert kept == [cycle // 2 + k * cycle for k in range(cycles)]
     assert kept[-1] == epochs
     for epoch in kept:  # the rate is lowest in the step before a snapshot
@@ -76,7 +76,7 @@ def test_cosines_are_those_of_equation_16_with_a_snapshot_at_the_end_of_each():
     length = math.ceil(epochs * steps / cycles)
     wanted = [lr / 2 * (math.cos(math.pi * ((t - 1) % length) / length) + 1) for t in range(1, epochs * steps + 1)]
     np.testing.assert_allclose(rates(Cyclic(cycles), epochs, lr, steps), wanted, atol=1e-9)
-    assert [e for e in range(1, epochs + 1) if Cyclic(cycles).keeps_after(e, epochs)] == [4, 8, 12]
+    assert [e for e in range(1, epochs + 1) if Cyclic(cycles).marks_after(e, epochs)] == [4, 8, 12]
 
 
 def test_a_cut_schedule_is_the_beginning_of_the_whole_one():
@@ -88,8 +88,8 @@ def test_a_cut_schedule_is_the_beginning_of_the_whole_one():
 
 def test_a_constant_tail_marks_its_epochs():
     assert rates(ConstantTail(), 2, 0.01) == [0.01] * 6
-    assert [e for e in range(1, 7) if ConstantTail().keeps_after(e, 6)] == [1, 2, 3, 4, 5, 6]
-    assert [e for e in range(1, 7) if ConstantTail(3).keeps_after(e, 6)] == [3, 6]
+    assert [e for e in range(1, 7) if ConstantTail().marks_after(e, 6)] == [1, 2, 3, 4, 5, 6]
+    assert [e for e in range(1, 7) if ConstantTail(3).marks_after(e, 6)] == [3, 6]
 
 
 def test_what_means_nothing_is_refused_and_descriptions_come_back():

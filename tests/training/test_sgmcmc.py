@@ -14,7 +14,7 @@ from dubio.inference.batches import LabelledRows
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
-from dubio.networks.noise import ConcreteDropoutEdit, fill
+from dubio.networks.noise import ConcreteDropoutEdit
 from dubio.networks.textcnn import textcnn
 from dubio.training.collectors import BestOnValidation, FinishContext, KeepAll, Last
 from dubio.training.loop import check_slots
@@ -147,7 +147,7 @@ def test_without_temperature_the_steps_are_gradient_descent():
 @pytest.mark.parametrize("setting", [SGLD(l2=0.1), SGHMC(l2=0.1)])
 def test_neither_learned_rates_nor_padding_are_shaken(setting):
     model = Model(textcnn((7,), embedding=4, maps=3), Softmax().build(9, 2))
-    fill(model, ConcreteDropoutEdit())
+    ConcreteDropoutEdit().apply(model)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     optimiser = setting.build(model)
     setting.begin_epoch(optimiser, temperature=1.0, examples=10, generator=torch.Generator().manual_seed(0))
@@ -170,7 +170,7 @@ def test_cyclic_is_equation_16(cycles, steps):
 
 
 def course(schedule, epochs):
-    said = [(schedule.temperature_in(e, epochs), schedule.keeps_after(e, epochs)) for e in range(1, epochs + 1)]
+    said = [(schedule.temperature_in(e, epochs), schedule.marks_after(e, epochs)) for e in range(1, epochs + 1)]
     return [e for e, (heat, _) in enumerate(said, 1) if heat], [e for e, (_, keeps) in enumerate(said, 1) if keeps]
 
 
@@ -198,7 +198,7 @@ def test_every_marked_snapshot_is_kept_and_counted_before():
             with torch.no_grad():
                 for p in model.parameters():
                     p.fill_(float(epoch))
-            marked = schedule.keeps_after(epoch, epochs)
+            marked = schedule.marks_after(epoch, epochs)
             held = collect.update(held, model, epoch=epoch, val_nll=0.1 * epoch, marked=marked)
         states = collect.finish(held, model, FINISHED).states
         assert [float(next(iter(state.values())).flatten()[0]) for state in states] == wanted

@@ -161,7 +161,7 @@ def test_half_precision_snapshots_are_the_rounded_ones_in_half_the_room():
             assert few[name].dtype == wanted.dtype
             assert torch.equal(few[name], wanted)
     stored = {name: torch.from_numpy(tensor.numpy().copy()) for name, tensor in rounded.tensors().items()}
-    again = half.restore(stored, network(), 0, None)
+    again = half.form.restore(stored, network(), 0, None)
     cast = [{name: tensor.to(twin.state_dict()[name].dtype) for name, tensor in s.items()} for s in rounded.states]
     batch, rows = torch.from_numpy(VAL.encoded.values), np.arange(10)
     wanted = WeightSamples(twin, tuple(cast)).draw(0).predict(batch, rows).logits

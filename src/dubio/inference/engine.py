@@ -1,12 +1,12 @@
-"""The only file that knows about speed: many samples of one network, or many networks on one batch.
+"""The only file about speed: many samples of one network, or many networks on one batch.
 
-*Same weights, other noise*: the steps before the first active noise site run once, the rest S times
-(:func:`shared_prefix`; its plain twin :func:`plain_passes` runs everything S times). Of Gaussian weights a sample is
-one set: they are drawn a sample, and the samples run one by one. *Other weights, same inputs*: the states are
-stacked and mapped over, or looped over (:func:`stacked_states`, :func:`looped_states`); a static rule on shapes and
-device decides, never a timing, so that results do not depend on load. Where only a linear head differs, the network
-before it runs once (:func:`shared_body`). *Same weights, many batches*: what depends on the weights alone is computed
-ahead (:func:`fixed`; its plain twin is the model itself).
+*Same weights, different noise*: the steps before the first random one run once, the remaining ones S times
+(:func:`shared_prefix`; its plain twin :func:`plain_passes` runs everything S times). With Gaussian weights a sample is
+one set of weights, so the samples run one by one. *Different weights, same inputs*: the states are stacked and mapped
+over, or looped over (:func:`stacked_states`, :func:`looped_states`); a static rule on shapes and device decides, never
+a timing, so that results do not depend on load. Where only a linear head differs, the network before it runs once
+(:func:`shared_body`). *Same weights, many batches*: values that depend on the weights alone are computed ahead
+(:func:`fixed`; its plain twin is the model itself).
 Tests hold every fast path equal to its twin.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -23,8 +24,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from dubio.networks.draws import BlockDraws
-from dubio.networks.gaussian_weights import gaussian_layers
-from dubio.networks.network import Carried, Model, Network
+from dubio.networks.network import Carried, Model, Network, Scores, contract, random_layers
 from dubio.networks.noise import sites
 
 State = Mapping[str, Tensor]
@@ -33,82 +33,81 @@ Rows = NDArray[np.int64]
 HEAD_DRAWS = "head.normals"
 
 CHUNK_ELEMENTS = 1 << 22
-"""Roughly how many activations a pass over repeated samples may hold; more samples are run in chunks."""
+"""Approximate number of activations that a pass over repeated samples may hold; more samples run in chunks."""
 
 STACK_PARAMETERS = 1 << 18
 """States of at most this many parameters are stacked on a CPU: beyond it the batched products gain nothing there."""
 
 PREPARED_ELEMENTS = 1 << 26
-"""How many numbers may be computed ahead from fixed weights, 256 MB in float32: a TextCNN's vocabulary of 55,000 at
+"""Largest number of elements computed ahead from fixed weights, 256 MB in float32: a TextCNN's vocabulary of 55,000 at
 its default widths. A larger one is predicted by the ordinary stages, batch by batch."""
 
 
 @torch.no_grad()
-def fixed(model: Model, samples: int, room: int = PREPARED_ELEMENTS) -> Model:
-    """The same model for weights that no longer change, with what depends on them alone computed ahead.
+def fixed(model: Model, samples: int, limit: int = PREPARED_ELEMENTS) -> Model:
+    """Return the model for weights that no longer change, with values that depend on them alone computed ahead.
 
-    A first stage that can do so offers ``prepared(following, room)``: the stages to run in its place and that of
-    ``following``, or None. Stages in which noise will act are not among ``following``. Whether it is used depends on
-    shapes alone. A model whose stages offer nothing is given back as it is.
+    The first stage may offer such stages (:meth:`dubio.networks.network.Stage.prepared`). Whether they are used depends
+    on shapes alone. A model whose first stage offers nothing is returned as it is.
 
     Args:
-        model: In eval mode, with its weights. What is computed ahead keeps them; the head stays the model's own.
-        samples: Noise draws that will be asked for; 0 is a deterministic pass.
-        room: How many numbers may be kept.
+        model: In evaluation mode. The prepared stages keep its present weights; the head stays the model's own.
+        samples: Noise draws of later predictions; 0 for deterministic passes.
+        limit: Largest number of elements to compute ahead.
     """
     stages = list(model.network.stages)
-    quiet = next((i for i, stage in enumerate(stages) if samples and _random(stage)), len(stages))
-    prepare = getattr(stages[0], "prepared", None)
-    ready = prepare(stages[1:quiet], room) if prepare is not None and quiet else None
-    if ready is None:
+    quiet = next((i for i, stage in enumerate(stages) if samples and _is_random(stage)), len(stages))
+    prepared = contract(stages[0]).prepared(stages[1:quiet], limit) if quiet else None
+    if prepared is None:
         return model
-    return Model(Network([*ready, *stages[quiet:]], model.network.width), model.head).eval()
+    network = Network([*prepared, *stages[quiet:]], model.network.width, sets=model.network.sets)
+    return Model(network, model.head).eval()
 
 
-def shared_prefix(model: Model, batch: Any, draws: BlockDraws, rows: Rows, samples: int) -> list[Any]:
-    """Head outputs for ``samples`` noise draws, the part before the first active site computed once.
+def shared_prefix(model: Model, batch: Any, draws: BlockDraws, rows: Rows, samples: int) -> Scores:
+    """Return the scores of ``samples`` noise draws; the steps before the first random one run once.
 
     Args:
-        model: In eval mode, with its weights.
+        model: In evaluation mode, with its weights.
         batch: One batch.
-        draws: Where noise comes from.
+        draws: Source of the noise.
         rows: The example index of each row of the batch.
-        samples: How many; 0 is one deterministic pass.
+        samples: Number of noise draws; 0 for one deterministic pass.
 
     Returns:
-        Chunks ``[(sample, row)…]`` of head scores, flattened sample by sample.
+        Scores ``[samples · sets, B, …]``, the sets of a sample side by side.
     """
     if samples == 0:
-        return [single_pass(model, batch, draws, rows, None)]
+        return single_pass(model, batch, draws, rows, None)
     with sampling(model):
         steps = model.steps
-        first = next((i for i, step in enumerate(steps) if _random(step)), len(steps) - 1)
+        first = next((i for i, step in enumerate(steps) if _is_random(step)), len(steps) - 1)
         value = batch
         for step in steps[:first]:
             value = step(value)
-        chunk = 1 if model.gaussians() else _chunk(value, samples, getattr(steps[first], "widens", 1))
-        parts = [range(i, min(samples, i + chunk)) for i in range(0, samples, chunk)]
-        return [_suffix(model, steps[first:], value, draws, rows, part) for part in parts]
+        size = 1 if model.gaussians() else _chunk_size(value, samples, contract(steps[first]).widens)
+        chunks = [range(i, min(samples, i + size)) for i in range(0, samples, size)]
+        return concatenate([_suffix(model, steps[first:], value, draws, rows, chunk) for chunk in chunks])
 
 
-def plain_passes(model: Model, batch: Any, draws: BlockDraws, rows: Rows, samples: int) -> list[Any]:
-    """The plain twin of :func:`shared_prefix`: the whole network once a sample, with the same draws."""
+def plain_passes(model: Model, batch: Any, draws: BlockDraws, rows: Rows, samples: int) -> Scores:
+    """Run the whole network once per sample, with the same draws: the plain twin of :func:`shared_prefix`."""
     if samples == 0:
-        return [single_pass(model, batch, draws, rows, None)]
-    return [single_pass(model, batch, draws, rows, sample) for sample in range(samples)]
+        return single_pass(model, batch, draws, rows, None)
+    return concatenate([single_pass(model, batch, draws, rows, sample) for sample in range(samples)])
 
 
-def single_pass(model: Model, batch: Any, draws: BlockDraws, rows: Rows, sample: int | None) -> Any:
-    """Head scores of the whole network once: with the draws of one sample, or deterministic for None."""
+def single_pass(model: Model, batch: Any, draws: BlockDraws, rows: Rows, sample: int | None) -> Scores:
+    """Return the scores of one pass: with the draws of one sample, or deterministic for None."""
     if sample is None:
-        return _head(model, model.network(batch), draws, rows, range(1))
+        return _head_scores(model, model.network(batch), draws, rows, range(1))
     with sampling(model):
         return _suffix(model, model.steps, batch, draws, rows, range(sample, sample + 1))
 
 
 @contextmanager
 def sampling(model: Model) -> Iterator[None]:
-    """Noise acts at prediction while this is open, and forgets what it was given afterwards."""
+    """Make noise act at prediction inside this context; its draws are dropped at the end."""
     for noise in model.noises():
         noise.sampling = True
     try:
@@ -122,7 +121,7 @@ def sampling(model: Model) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread while this is open, as in every worker: the order of sums is then always the same."""
+    """Use one thread inside this context, as every worker does: the order of sums is then always the same."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -131,36 +130,41 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _suffix(model: Model, steps: Sequence[nn.Module], value: Any, draws: BlockDraws, rows: Rows, part: range) -> Any:
-    """The remaining steps on ``len(part)`` repetitions of a value, each with its own draws."""
+def _suffix(
+    model: Model, steps: Sequence[nn.Module], value: Any, draws: BlockDraws, rows: Rows, chunk: range
+) -> Scores:
+    """Run the remaining steps on one copy of a value per sample of a chunk, each with its own draws."""
+    device = _device(model)
     for site in model.sites():
         if site.noise is not None:
-            given = draws.rows(site.name, "uniform", site.noise.width, part, rows)
-            site.noise.given = given.flatten(0, 1).to(_device(model))
+            uniforms = draws.rows(site.name, "uniform", site.noise.width * site.sets, chunk, rows)
+            site.noise.given = uniforms.reshape(-1, site.noise.width).to(device)
     for layer in model.gaussians():
-        (sample,) = part  # a sample is one set of weights
-        layer.given = layer.drawn(draws.shared(layer.place, layer.weight.numel(), sample).to(_device(model)))
-    if not getattr(steps[0], "broadcasts", False):
-        value = repeat(value, len(part))
+        (sample,) = chunk  # a sample is one set of weights
+        layer.given = layer.drawn(draws.shared(layer.place, layer.weight.numel(), sample).to(device))
+    if not contract(steps[0]).broadcasts:
+        value = repeat(value, len(chunk))
     for step in steps[:-1]:
         value = step(value)
-    return _head(model, value, draws, rows, part)
+    return _head_scores(model, value, draws, rows, chunk)
 
 
-def _head(model: Model, features: Any, draws: BlockDraws, rows: Rows, part: range) -> Any:
-    """Scores of the head, given the normal draws it integrates over."""
+def _head_scores(model: Model, features: Tensor, draws: BlockDraws, rows: Rows, chunk: range) -> Scores:
+    """Return the head's scores ``[samples · sets, B, …]``, given the normal draws over which it integrates."""
     head = model.head
     if head.normals:
-        given = draws.rows(HEAD_DRAWS, "normal", head.normals, part, rows)
-        head.given = given.flatten(0, 1).to(_device(model))
+        normals = draws.rows(HEAD_DRAWS, "normal", head.normals * model.network.sets, chunk, rows)
+        head.given = normals.reshape(-1, head.normals).to(_device(model))
     try:
-        return head.scores(head(features))
+        scores = head.scores(head(model.rows(features)))
     finally:
         head.given = None
+    by_sample = partial(model.by_sample, examples=len(rows))
+    return Scores(by_sample(scores.logits), *(None if v is None else by_sample(v) for v in scores[1:]))
 
 
 def repeat(value: Tensor | Carried, times: int) -> Any:
-    """A batch value again and again, sample by sample."""
+    """Return a batch value ``times`` times, one copy after another."""
     if times == 1:
         return value
     if isinstance(value, Tensor):
@@ -168,40 +172,49 @@ def repeat(value: Tensor | Carried, times: int) -> Any:
     return value.repeat(times)
 
 
+def concatenate(parts: Sequence[Scores]) -> Scores:
+    """Join the samples of several scores; a variance is joined where every part has it."""
+    if len(parts) == 1:
+        return parts[0]
+    logits, *variances = zip(*parts, strict=True)
+    return Scores(torch.cat(logits), *(None if None in column else torch.cat(column) for column in variances))
+
+
 def stacks(model: Model, states: Sequence[State], device: torch.device) -> bool:
-    """The static rule: whether weight states are stacked and mapped over rather than looped over."""
+    """Return whether weight states are stacked and mapped over rather than looped over: a static rule."""
     parameters = sum(tensor.numel() for tensor in states[0].values())
-    batched = all(getattr(step, "batched_over_weights", True) for step in model.steps)
+    batched = all(contract(step).batched_over_weights for step in model.steps)
     return len(states) > 1 and batched and (device.type != "cpu" or parameters <= STACK_PARAMETERS)
 
 
-def over_states(model: Model, states: Sequence[State], batch: Any) -> Tensor:
-    """Deterministic logits ``[states, B, K]`` of several weight states on one batch, by the static rule."""
-    return (stacked_states if stacks(model, states, _device(model)) else looped_states)(model, states, batch)
+def over_states(model: Model, states: Sequence[State], batch: Any, examples: int) -> Tensor:
+    """Return deterministic logits ``[states · sets, B, K]`` of several weight states, by the static rule."""
+    run = stacked_states if stacks(model, states, _device(model)) else looped_states
+    return model.by_sample(run(model, states, batch).flatten(0, 1), examples)
 
 
 def stacked_states(model: Model, states: Sequence[State], batch: Any) -> Tensor:
-    """All states at once, mapped over a stack of their weights."""
+    """Return head outputs ``[states, rows, K]`` by mapping over a stack of the states' weights."""
     stack = {name: torch.stack([state[name] for state in states]) for name in states[0]}
 
-    def one(state: State) -> Tensor:
+    def output(state: State) -> Tensor:
         return cast(Tensor, functional_call(model, dict(state), (batch,)))
 
-    return torch.vmap(one)(stack)
+    return torch.vmap(output)(stack)
 
 
 def looped_states(model: Model, states: Sequence[State], batch: Any) -> Tensor:
-    """The plain twin of :func:`stacked_states`: one state after another."""
+    """Return head outputs of one state after another: the plain twin of :func:`stacked_states`."""
     return torch.stack([cast(Tensor, functional_call(model, dict(state), (batch,))) for state in states])
 
 
 def shared_body(model: Model, weights: Tensor, biases: Tensor, batch: Any) -> Tensor:
-    """Deterministic logits ``[states, B, K]`` of states that differ in a linear head alone: the network runs once.
+    """Return deterministic logits ``[states, B, K]`` of states that differ only in a linear head.
 
-    Its plain twin is :func:`looped_states` of the whole states.
+    The network runs once. Its plain twin is :func:`looped_states` of the whole states.
 
     Args:
-        model: In eval mode, with the weights that the states share.
+        model: In evaluation mode, with the weights that the states share.
         weights: Of the head, ``[states, K, width]``.
         biases: Of the head, ``[states, K]``.
         batch: One batch.
@@ -209,15 +222,15 @@ def shared_body(model: Model, weights: Tensor, biases: Tensor, batch: Any) -> Te
     return torch.matmul(model.network(batch), weights.transpose(1, 2)) + biases[:, None]
 
 
-def _random(step: nn.Module) -> bool:
-    """Whether samples differ in a step: a site of it is filled, or a weight of it Gaussian."""
-    return any(site.noise is not None for site in sites(step)) or bool(gaussian_layers(step))
+def _is_random(step: nn.Module) -> bool:
+    """Return whether samples differ in a step: it has a filled site or random weights."""
+    return any(site.noise is not None for site in sites(step)) or bool(random_layers(step))
 
 
-def _chunk(value: Tensor | Carried, samples: int, widens: int) -> int:
-    """How many samples may run at once: bounded activations, the same on every machine."""
-    each = widens * (value.numel() if isinstance(value, Tensor) else value.footprint())
-    return max(1, min(samples, CHUNK_ELEMENTS // max(1, each)))
+def _chunk_size(value: Tensor | Carried, samples: int, widens: int) -> int:
+    """Return how many samples run at once: bounded activations, the same on every machine."""
+    elements = widens * (value.numel() if isinstance(value, Tensor) else value.footprint())
+    return max(1, min(samples, CHUNK_ELEMENTS // max(1, elements)))
 
 
 def _device(model: nn.Module) -> torch.device:

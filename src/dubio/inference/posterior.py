@@ -1,119 +1,114 @@
-"""What a fit leaves behind and how it is drawn from.
-
-A mixture of posteriors: a deep ensemble of whatever its parts are.
-"""
+"""The contracts of a posterior: draw it, predict with it, store it, restore it; and the mixture of several."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-Rows = NDArray[np.int64]
-
-
-class Sampled(NamedTuple):
-    """What samples of a posterior say of a batch: ``logits [S, B, K]`` and, where there are any, variances.
-
-    ``data_variance [S, B, K]`` is of a heteroscedastic head, ``model_variance [S, B]`` of a GP head.
-    """
-
-    logits: Tensor
-    data_variance: Tensor | None = None
-    model_variance: Tensor | None = None
+from dubio.inference.augmentation import Views
+from dubio.inference.engine import Rows, concatenate
+from dubio.networks.network import Model, Scores
 
 
 class Drawn(Protocol):
-    """A posterior made ready to predict: weights and buffers final.
+    """A posterior that is ready to predict: weights and buffers final.
 
     Attributes:
-        member: Which independent fit each sample comes from.
+        member: The independent fit, or set of a network's outputs, that each sample belongs to.
     """
 
     member: tuple[int, ...]
 
-    def predict(self, batch: Any, rows: Rows) -> Sampled:
-        """Samples on a batch; ``rows`` are the example indices, from which all noise is drawn."""
+    def predict(self, batch: Any, rows: Rows) -> Scores:
+        """Return scores ``[S, B, …]`` on a batch; all noise is drawn from ``rows``, the example indices."""
+        ...
+
+
+@runtime_checkable
+class Chunked(Protocol):
+    """A drawn posterior whose weights do not all fit in memory at once."""
+
+    def chunks(self) -> Iterator[Drawn]:
+        """Return its samples in order, chunk by chunk; each chunk is made when its turn comes."""
         ...
 
 
 def chunks_of(drawn: Drawn) -> Iterator[Drawn]:
-    """A drawn posterior, or the parts in which it offers itself: samples one part after another, in order.
-
-    One whose weights are too many to be held at once has a method ``parts``; each of them is made when its turn comes.
-    """
-    parts = getattr(drawn, "parts", None)
-    return iter((drawn,)) if parts is None else parts()
+    """Return the chunks of a drawn posterior; one that fits in memory is its only chunk."""
+    return drawn.chunks() if isinstance(drawn, Chunked) else iter((drawn,))
 
 
 class Posterior(Protocol):
-    """What a method's fit returns."""
+    """The result of a fit."""
 
     def draw(self, seed: int) -> Drawn:
         """Fix every sample; the same seed gives the same samples."""
         ...
 
     def tensors(self) -> dict[str, Tensor]:
-        """All weights and statistics, by name, for the store."""
+        """Return all weights and statistics by name, for the store."""
         ...
 
 
 class Restored(Posterior, Protocol):
-    """What one fit left, read back from the store."""
+    """The posterior of one fit, read back from the store."""
 
     def limit(self, most: int) -> Restored:
-        """The same posterior with at most so many weight states, the latest; of a single one, so many noise draws."""
+        """Return the posterior with at most ``most`` weight states, the latest, or noise draws of a single state."""
         ...
 
 
-def concatenate(parts: list[Sampled]) -> Sampled:
-    """Samples one after another."""
-    return Sampled(
-        torch.cat([part.logits for part in parts]),
-        _all_or_none([part.data_variance for part in parts]),
-        _all_or_none([part.model_variance for part in parts]),
-    )
+class StoredForm(Protocol):
+    """How a posterior is read back from its stored tensors."""
 
+    def restore(self, tensors: Mapping[str, Tensor], model: Model, samples: int, views: Views | None) -> Restored:
+        """Return the posterior whose :meth:`Posterior.tensors` these are.
 
-def _all_or_none(variances: list[Tensor | None]) -> Tensor | None:
-    """Variances one after another, where every part has them."""
-    found = [variance for variance in variances if variance is not None]
-    return torch.cat(found) if len(found) == len(variances) else None
+        Args:
+            tensors: The stored tensors.
+            model: The module that the weights belong to.
+            samples: Noise draws per weight state; 0 for a deterministic pass.
+            views: Random views of each example, or None.
+        """
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Equally likely parts, each an independent fit."""
+    """A mixture of equally likely posteriors, each an independent fit: a deep ensemble."""
 
     parts: tuple[Posterior, ...]
 
     def draw(self, seed: int) -> MixturePredictor:
-        """Draw every part with a seed of its own."""
+        """Draw every part with its own seed."""
         seeds = np.random.SeedSequence(seed).generate_state(len(self.parts), np.uint64)
-        return MixturePredictor(tuple(part.draw(int(s)) for part, s in zip(self.parts, seeds, strict=True)))
+        return MixturePredictor(tuple(posterior.draw(int(s)) for posterior, s in zip(self.parts, seeds, strict=True)))
 
     def tensors(self) -> dict[str, Tensor]:
-        """``<part>:<name>`` → tensor."""
-        return {f"{i}:{name}": t for i, part in enumerate(self.parts) for name, t in part.tensors().items()}
+        """Return ``<part>:<name>`` → tensor."""
+        return {f"{i}:{name}": t for i, posterior in enumerate(self.parts) for name, t in posterior.tensors().items()}
 
 
 class MixturePredictor:
-    """A mixture made ready to predict."""
+    """A mixture that is ready to predict."""
 
     def __init__(self, parts: tuple[Drawn, ...]) -> None:
-        """Predict with every part."""
+        """Predict with every part; the members of one part come after those of the parts before it."""
         self._parts = parts
-        self.member = tuple(i for i, part in enumerate(parts) for _ in part.member)
+        member: list[int] = []
+        for drawn in parts:
+            first = max(member, default=-1) + 1
+            member += [first + index for index in drawn.member]
+        self.member = tuple(member)
 
-    def parts(self) -> Iterator[Drawn]:
-        """The parts of every part."""
-        return (piece for part in self._parts for piece in chunks_of(part))
+    def chunks(self) -> Iterator[Drawn]:
+        """Return the chunks of every part."""
+        return (chunk for drawn in self._parts for chunk in chunks_of(drawn))
 
-    def predict(self, batch: Any, rows: Rows) -> Sampled:
-        """The samples of every part, one part after another."""
-        return concatenate([part.predict(batch, rows) for part in self._parts])
+    def predict(self, batch: Any, rows: Rows) -> Scores:
+        """Return the samples of every part, one part after another."""
+        return concatenate([drawn.predict(batch, rows) for drawn in self._parts])

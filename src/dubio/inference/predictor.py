@@ -1,4 +1,4 @@
-"""Weight states made ready to predict, so few of them at once that their number does not decide what is held."""
+"""Predict with weight states, in chunks of bounded memory where they are many or large."""
 
 from __future__ import annotations
 
@@ -11,23 +11,30 @@ import torch
 from torch import Tensor
 
 from dubio.inference.augmentation import Views
-from dubio.inference.engine import PREPARED_ELEMENTS, State, fixed, over_states, shared_prefix, single_pass
-from dubio.inference.posterior import Rows, Sampled, concatenate
+from dubio.inference.engine import (
+    PREPARED_ELEMENTS,
+    Rows,
+    State,
+    concatenate,
+    fixed,
+    over_states,
+    shared_prefix,
+    single_pass,
+)
 from dubio.networks.draws import BlockDraws
-from dubio.networks.heads.head import Scores
-from dubio.networks.network import Model
+from dubio.networks.network import Model, Scores
 
 HELD_ELEMENTS = 1 << 27
-"""How many weights a part may hold, 512 MB in float32: three networks of 36 million."""
+"""Weights that one chunk may hold, 512 MB in float32: three networks of 36 million parameters."""
 
 StateMaker = Callable[[], State]
 
 
 class PredictionNoise(NamedTuple):
-    """What is random when weight states predict.
+    """The randomness of predictions with weight states.
 
     Attributes:
-        samples: Noise draws a state; 0 is a deterministic pass.
+        samples: Noise draws per state; 0 for a deterministic pass.
         views: Random views of each example, or None.
     """
 
@@ -35,122 +42,112 @@ class PredictionNoise(NamedTuple):
     views: Views | None = None
 
     @property
-    def each(self) -> int:
-        """Samples a state."""
+    def passes(self) -> int:
+        """Passes per state."""
         return max(1, self.samples) * (self.views.each if self.views else 1)
 
 
 def predict_states(
     model: Model, states: Sequence[StateMaker], seed: int, noise: PredictionNoise
 ) -> StatePredictor | ChunkedPredictor:
-    """Weight states, held at once where they are few or small, else in parts.
+    """Return a predictor with weight states, all in memory where they are few or small, else in chunks.
 
-    How many are held together depends on their number and size alone. What they predict depends on neither: every state
-    has draws of its own.
+    The size of a chunk depends on the number and size of the states alone. Predictions depend on neither, because every
+    state has its own draws.
 
     Args:
-        model: The module they belong to; put in eval mode.
-        states: Each makes one when it is asked for.
-        seed: Where noise comes from.
+        model: The module that the states belong to; put in evaluation mode.
+        states: Functions that make one state each.
+        seed: Seed of the noise.
         noise: What is random.
     """
     model.eval()
-    more = np.random.SeedSequence(seed).generate_state(len(states), np.uint64)[1:]
-    draws = [BlockDraws(seed), *(BlockDraws(int(one)) for one in more)]
+    further = np.random.SeedSequence(seed).generate_state(len(states), np.uint64)[1:]
+    draws = [BlockDraws(seed), *(BlockDraws(int(state_seed)) for state_seed in further)]
     size = sum(tensor.numel() for tensor in model.state_dict().values())
-    few = max(1, HELD_ELEMENTS // max(1, size))
-    room = PREPARED_ELEMENTS // len(states)  # the states share the room for what is computed ahead
+    count = max(1, HELD_ELEMENTS // max(1, size))
+    limit = PREPARED_ELEMENTS // len(states)  # the states share the memory for what is computed ahead
 
-    def part(first: int) -> StatePredictor:
-        some = [make() for make in states[first : first + few]]
-        return StatePredictor(model, some, draws[first : first + few], noise, room)
+    def chunk(first: int) -> StatePredictor:
+        made = [make() for make in states[first : first + count]]
+        return StatePredictor(model, made, draws[first : first + count], noise, limit)
 
-    if len(states) <= few:
-        return part(0)
-    return ChunkedPredictor([partial(part, first) for first in range(0, len(states), few)], len(states) * noise.each)
+    if len(states) <= count:
+        return chunk(0)
+    member = _members(model, len(states), noise)
+    return ChunkedPredictor([partial(chunk, first) for first in range(0, len(states), count)], member)
 
 
 class StatePredictor:
-    """Weight states that are held at once."""
+    """Predict with weight states that are all in memory."""
 
     def __init__(
-        self, model: Model, states: Sequence[State], draws: Sequence[BlockDraws], noise: PredictionNoise, room: int
+        self, model: Model, states: Sequence[State], draws: Sequence[BlockDraws], noise: PredictionNoise, limit: int
     ) -> None:
-        """Predict with these states, each with draws of its own and room for what is computed ahead."""
+        """Prepare the states, each with its own draws and at most ``limit`` elements computed ahead."""
         self._model, self._draws, self._noise = model, draws, noise
         own = model.state_dict()
         device = next(model.parameters()).device
         # copied, for what is stored may be a file's memory, in another precision, aligned otherwise
         self._states = [{n: t.to(device, own[n].dtype, copy=True) for n, t in state.items()} for state in states]
-        self._ready = [self._fixed(state, room) for state in self._states]
-        self.member = (0,) * (len(states) * noise.each)
+        self._ready = [self._fixed(state, limit) for state in self._states]
+        self.member = _members(model, len(states), noise)
 
-    def _fixed(self, state: State, room: int) -> Model:
+    def _fixed(self, state: State, limit: int) -> Model:
         load_state(self._model, state)
-        return fixed(self._model, self._noise.samples, room)
+        return fixed(self._model, self._noise.samples, limit)
 
     @torch.inference_mode()
-    def predict(self, batch: Any, rows: Rows) -> Sampled:
-        """Every state's samples on a batch."""
+    def predict(self, batch: Any, rows: Rows) -> Scores:
+        """Return the samples of every state on a batch."""
         model, noise = self._model, self._noise
         prepared = any(ready is not model for ready in self._ready)
         if noise == PredictionNoise() and len(self._states) > 1 and model.head.outputs_logits and not prepared:
-            return Sampled(over_states(model, self._states, batch))
+            return Scores(over_states(model, self._states, batch, len(rows)))
         parts = []
         for state, ready, draws in zip(self._states, self._ready, self._draws, strict=True):
             if len(self._states) > 1:
                 load_state(model, state)  # also into the head, which every prepared model shares
-            parts.append(self._one(ready, batch, rows, draws))
+            if noise.views is None:
+                parts.append(shared_prefix(ready, batch, draws, rows, noise.samples))
+            else:
+                parts += self._view_passes(ready, noise.views, batch, rows, draws)
         return concatenate(parts)
 
-    def _one(self, model: Model, batch: Any, rows: Rows, draws: BlockDraws) -> Sampled:
-        samples, views = self._noise
-        chunks = (
-            shared_prefix(model, batch, draws, rows, samples)
-            if views is None
-            else self._of_views(model, views, batch, rows, draws)
-        )
-        shape = (-1, len(rows), chunks[0].logits.shape[-1])
-        return concatenate(
-            [
-                Sampled(
-                    chunk.logits.reshape(shape),
-                    None if chunk.data_variance is None else chunk.data_variance.reshape(shape),
-                    None if chunk.model_variance is None else chunk.model_variance.reshape(shape[:2]),
-                )
-                for chunk in chunks
-            ]
-        )
-
-    def _of_views(self, model: Model, views: Views, batch: Tensor, rows: Rows, draws: BlockDraws) -> list[Scores]:
-        """One pass a view, each with draws of its own: nothing is shared where the inputs differ."""
-        samples, chunks = self._noise.samples, []
-        for index in range(max(1, samples) * views.each):
+    def _view_passes(self, model: Model, views: Views, batch: Tensor, rows: Rows, draws: BlockDraws) -> list[Scores]:
+        """Run one pass per view, each with its own draws: nothing is shared where the inputs differ."""
+        samples, parts = self._noise.samples, []
+        for index in range(self._noise.passes):
             width = views.augmentation.width
             uniforms = draws.rows("view", "uniform", width, range(index, index + 1), rows)[0]
             view = views.augmentation.apply(batch, uniforms.to(batch.device))
             sample = index // views.each if samples else None
-            chunks.append(single_pass(model, view, draws, rows, sample))
-        return chunks
+            parts.append(single_pass(model, view, draws, rows, sample))
+        return parts
 
 
 class ChunkedPredictor:
-    """Weight states of which only some are held at once."""
+    """Predict with weight states of which one chunk at a time is in memory."""
 
-    def __init__(self, makers: Sequence[Callable[[], StatePredictor]], samples: int) -> None:
-        """Predict with what these make, one after another."""
+    def __init__(self, makers: Sequence[Callable[[], StatePredictor]], member: tuple[int, ...]) -> None:
+        """Predict with the chunks that these functions make, one after another."""
         self._makers = makers
-        self.member = (0,) * samples
+        self.member = member
 
-    def parts(self) -> Iterator[StatePredictor]:
-        """Each part, made when its turn comes."""
+    def chunks(self) -> Iterator[StatePredictor]:
+        """Return each chunk, made when its turn comes."""
         return (make() for make in self._makers)
 
-    def predict(self, batch: Any, rows: Rows) -> Sampled:
-        """Every state's samples on a batch; for many batches :meth:`parts` makes each state once, not once a batch."""
-        return concatenate([part.predict(batch, rows) for part in self.parts()])
+    def predict(self, batch: Any, rows: Rows) -> Scores:
+        """Return every state's samples; for many batches, iterate over :meth:`chunks` to make each state once."""
+        return concatenate([chunk.predict(batch, rows) for chunk in self.chunks()])
 
 
 def load_state(model: Model, state: State) -> None:
     """Put a weight state into a model; every name must match."""
     model.load_state_dict(dict(state), strict=True)
+
+
+def _members(model: Model, states: int, noise: PredictionNoise) -> tuple[int, ...]:
+    """Return the member of each sample: the sets of a network's outputs are members, its states and draws are not."""
+    return tuple(range(model.network.sets)) * (states * noise.passes)

@@ -19,9 +19,9 @@ class WeightSamples:
     """Equally likely weight states of one model.
 
     Attributes:
-        model: The module they belong to.
-        states: The weight states, in the model's precision or a lower one, in which they are stored.
-        samples: Noise draws a state; 0 is a deterministic pass.
+        model: The module that they belong to.
+        states: The weight states, in the model's precision or the lower one in which they are stored.
+        samples: Noise draws per state; 0 for a deterministic pass.
         views: Random views of each example, or None.
     """
 
@@ -31,16 +31,16 @@ class WeightSamples:
     views: Views | None = None
 
     def draw(self, seed: int) -> StatePredictor | ChunkedPredictor:
-        """Put the model in eval mode; noise will come from this seed."""
+        """Put the model in evaluation mode, with noise from this seed."""
         if not self.states:
             raise UserError("a posterior needs at least one weight state.")
         makers = [lambda state=state: state for state in self.states]
         return predict_states(self.model, makers, seed, PredictionNoise(self.samples, self.views))
 
     def limit(self, most: int) -> WeightSamples:
-        """At most so many of the states, the latest; of a single one, so many noise draws, or views without any.
+        """Return at most ``most`` states, the latest; of a single state, noise draws, or views without noise.
 
-        Snapshots come in the order of their training, whose first ones may hardly be trained.
+        Snapshots are in the order of their training, whose first ones may hardly be trained.
         """
         if len(self.states) > 1:
             return replace(self, states=self.states[-most:])
@@ -49,21 +49,23 @@ class WeightSamples:
         return replace(self, samples=min(self.samples, most))
 
     def tensors(self) -> dict[str, Tensor]:
-        """``<state>/<name>`` → tensor."""
+        """Return ``<state>/<name>`` → tensor."""
         return {f"{i}/{name}": tensor for i, state in enumerate(self.states) for name, tensor in state.items()}
 
-    @classmethod
-    def from_tensors(
-        cls, tensors: Mapping[str, Tensor], model: Model, samples: int, views: Views | None = None
-    ) -> WeightSamples:
-        """The posterior that :meth:`tensors` wrote."""
+
+@dataclass(frozen=True)
+class StoredSamples:
+    """The stored form of :class:`WeightSamples`."""
+
+    def restore(self, tensors: Mapping[str, Tensor], model: Model, samples: int, views: Views | None) -> WeightSamples:
+        """Return the posterior of stored tensors."""
         states: dict[int, dict[str, Tensor]] = {}
         for key, tensor in tensors.items():
             index, _, name = key.partition("/")
             states.setdefault(int(index), {})[name] = tensor
-        return cls(model, tuple(states[i] for i in sorted(states)), samples, views)
+        return WeightSamples(model, tuple(states[i] for i in sorted(states)), samples, views)
 
 
 def state_of(model: Model) -> dict[str, Tensor]:
-    """A copy of a model's weights and buffers."""
+    """Return a copy of a model's weights and buffers."""
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}

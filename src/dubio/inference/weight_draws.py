@@ -1,4 +1,4 @@
-"""A posterior of weights drawn from a distribution: what is stored is the distribution, not the draws."""
+"""A posterior of weights drawn from a distribution: the distribution is stored, not the draws."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from dubio.inference.predictor import ChunkedPredictor, PredictionNoise, StatePr
 from dubio.networks.network import Model
 
 DISTRIBUTION, FIXED, DRAW, SEED = "distribution/", "fixed/", "draw/", "seed"
-"""How the stored tensors of such a posterior are named."""
+"""Names and prefixes of the stored tensors."""
 
 
 class WeightDistribution(Protocol):
-    """A distribution of the parameters that were trained."""
+    """A distribution of the trained parameters."""
 
     def draw(self, generator: Generator) -> State:
-        """One draw, by parameter name; the generator is on the CPU."""
+        """Return one draw by parameter name; the generator is on the CPU."""
         ...
 
     def centre(self) -> State:
-        """Its centre."""
+        """Return the centre of the distribution."""
         ...
 
     def tensors(self) -> dict[str, Tensor]:
-        """What it is made of, for the store."""
+        """Return the parameters of the distribution, for the store."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class WeightDraws:
-    """Equally likely draws from a distribution of weights; draw k is made again from (seed, k) whenever it is needed.
+    """Equally likely draws from a distribution of weights; draw k is recomputed from (seed, k) whenever it is needed.
 
     Attributes:
-        model: The module they belong to.
-        distribution: What they are drawn from.
-        seed: Fixes them.
-        fixed: Everything of the model's state that is the same in every draw.
-        buffers: Of each draw, what depends on its weights without being drawn: batch-norm statistics.
-        samples: Noise draws a weight draw; 0 is a deterministic pass.
+        model: The module that they belong to.
+        distribution: The distribution of the weights.
+        seed: Seed of the draws.
+        fixed: The part of the model's state that all draws share.
+        buffers: For each draw, values that depend on its weights without being drawn: batch-norm statistics.
+        samples: Noise draws per weight draw; 0 for a deterministic pass.
         views: Random views of each example, or None.
     """
 
@@ -60,39 +60,38 @@ class WeightDraws:
     views: Views | None = None
 
     def draw(self, seed: int) -> StatePredictor | ChunkedPredictor:
-        """Put the model in eval mode; noise will come from this seed, the weights from their own."""
+        """Put the model in evaluation mode, with noise from this seed and weights from their own."""
         makers = [lambda k=k: self.state(k) for k in range(len(self.buffers))]
         return predict_states(self.model, makers, seed, PredictionNoise(self.samples, self.views))
 
     def state(self, k: int) -> dict[str, Tensor]:
-        """The weight state of draw k."""
+        """Return the weight state of draw k."""
         return {**self.fixed, **self.distribution.draw(draw_generator(self.seed, k)), **self.buffers[k]}
 
     def limit(self, most: int) -> WeightDraws:
-        """At most so many of the draws."""
+        """Return at most ``most`` draws, the first ones."""
         return replace(self, buffers=self.buffers[:most])
 
     def tensors(self) -> dict[str, Tensor]:
-        """The distribution, what is the same in every draw, the statistics of each, and the seed."""
+        """Return the distribution, the shared state, the statistics of each draw, and the seed."""
         named = {f"{DISTRIBUTION}{name}": tensor for name, tensor in self.distribution.tensors().items()}
         named |= {f"{FIXED}{name}": tensor for name, tensor in self.fixed.items()}
         for k, buffers in enumerate(self.buffers):
             named |= {f"{DRAW}{k}/{name}": tensor for name, tensor in buffers.items()}
         return named | {SEED: torch.tensor(self.seed, dtype=torch.int64)}
 
-    @classmethod
-    def from_tensors(
-        cls,
-        tensors: Mapping[str, Tensor],
-        model: Model,
-        distribution: WeightDistribution,
-        draws: int,
-        samples: int,
-        views: Views | None = None,
-    ) -> WeightDraws:
-        """The posterior that :meth:`tensors` wrote, its distribution read already (see :func:`of_distribution`)."""
-        buffers = tuple(with_prefix(f"{DRAW}{k}/", tensors) for k in range(draws))
-        return cls(model, distribution, int(tensors[SEED]), with_prefix(FIXED, tensors), buffers, samples, views)
+
+def restore_draws(
+    tensors: Mapping[str, Tensor],
+    model: Model,
+    distribution: WeightDistribution,
+    draws: int,
+    samples: int,
+    views: Views | None,
+) -> WeightDraws:
+    """Return the draws of stored tensors, given their distribution (see :func:`distribution_tensors`)."""
+    buffers = tuple(with_prefix(f"{DRAW}{k}/", tensors) for k in range(draws))
+    return WeightDraws(model, distribution, int(tensors[SEED]), with_prefix(FIXED, tensors), buffers, samples, views)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +100,7 @@ class LowRankGaussian:
 
     Attributes:
         mean: By parameter name.
-        variance: The diagonal, likewise.
+        variance: The diagonal, by parameter name.
         deviations: The columns of D: K deviations ``[K, …]`` of each parameter.
     """
 
@@ -111,7 +110,7 @@ class LowRankGaussian:
 
     def __post_init__(self) -> None:
         if self.rank < 2:
-            raise UserError(f"swag: at least 2 snapshots are needed for a covariance; given {self.rank}.")
+            raise UserError(f"swag: a covariance needs at least 2 snapshots; given {self.rank}.")
 
     @property
     def rank(self) -> int:
@@ -119,43 +118,55 @@ class LowRankGaussian:
         return len(next(iter(self.deviations.values())))
 
     def draw(self, generator: Generator) -> dict[str, Tensor]:
-        """θ = mean + (1/√2)(√variance ∘ z₁ + D z₂/√(K − 1)), z₁ and z₂ standard normal, z₂ common to all parameters."""
+        """Return mean + (1/√2)(√variance ∘ z₁ + D z₂/√(K − 1)), standard normal z₁, z₂; all parameters share z₂."""
         z2 = torch.randn(self.rank, generator=generator).mul_(1.0 / math.sqrt(2.0 * (self.rank - 1))).tolist()
         state = {}
         for name, mean in sorted(self.mean.items()):  # a file gives its tensors back in any order
             z1 = torch.randn(mean.shape, generator=generator)
-            predict_states = z1.mul_(self.variance[name].sqrt()).mul_(math.sqrt(0.5)).add_(mean)
-            for weight, deviation in zip(z2, self.deviations[name], strict=True):
-                predict_states.add_(deviation, alpha=weight)
-            state[name] = predict_states
+            weights = z1.mul_(self.variance[name].sqrt()).mul_(math.sqrt(0.5)).add_(mean)
+            for factor, deviation in zip(z2, self.deviations[name], strict=True):
+                weights.add_(deviation, alpha=factor)
+            state[name] = weights
         return state
 
     def centre(self) -> State:
-        """The mean."""
+        """Return the mean."""
         return self.mean
 
     def tensors(self) -> dict[str, Tensor]:
-        """``mean/…``, ``variance/…``, ``deviations/…``."""
-        parts = {"mean": self.mean, "variance": self.variance, "deviations": self.deviations}
-        return {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
+        """Return ``mean/…``, ``variance/…`` and ``deviations/…``."""
+        groups = {"mean": self.mean, "variance": self.variance, "deviations": self.deviations}
+        return {f"{group}/{name}": tensor for group, named in groups.items() for name, tensor in named.items()}
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor]) -> LowRankGaussian:
-        """The distribution that :meth:`tensors` wrote."""
-        return cls(*(with_prefix(f"{part}/", tensors) for part in ("mean", "variance", "deviations")))
+        """Return the distribution that :meth:`tensors` wrote."""
+        return cls(*(with_prefix(f"{group}/", tensors) for group in ("mean", "variance", "deviations")))
+
+
+@dataclass(frozen=True)
+class StoredLowRank:
+    """The stored form of draws from a :class:`LowRankGaussian`; ``draws`` is their number."""
+
+    draws: int
+
+    def restore(self, tensors: Mapping[str, Tensor], model: Model, samples: int, views: Views | None) -> WeightDraws:
+        """Return the posterior of stored tensors."""
+        distribution = LowRankGaussian.from_tensors(distribution_tensors(tensors))
+        return restore_draws(tensors, model, distribution, self.draws, samples, views)
 
 
 def draw_generator(seed: int, k: int) -> Generator:
-    """Where draw k comes from."""
+    """Return the generator of draw k."""
     number = np.random.SeedSequence(seed, spawn_key=(k,)).generate_state(1, np.uint64)[0] >> np.uint64(1)
     return torch.Generator().manual_seed(int(number))
 
 
 def distribution_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Of a posterior's stored tensors, those of its distribution."""
+    """Return those of a posterior's stored tensors that belong to its distribution."""
     return with_prefix(DISTRIBUTION, tensors)
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names start so, named by the rest."""
+    """Return the tensors whose names start with a prefix, without it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -11,9 +11,10 @@ from typing import Literal
 
 from dubio.core.errors import UserError
 from dubio.inference.augmentation import Affine, Augmentation, ResizedCrop, ShiftFlip, Views
-from dubio.methods.recipe import Edit, Recipe
+from dubio.methods.recipe import Recipe
 from dubio.networks.heads.head import Head
 from dubio.networks.heads.linear import Softmax
+from dubio.networks.network import Edit
 from dubio.training.collectors import BestOnValidation, Collector, Last
 from dubio.training.objectives import ClassWeights, Objective
 from dubio.training.optimisers import SGD, Adam, AdamW, Optimiser

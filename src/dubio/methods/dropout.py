@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from dubio.core.registry import Ensemble, method
 from dubio.methods.arguments import Training, at_least_one_sample
-from dubio.methods.recipe import Edit, Recipe
+from dubio.methods.recipe import Recipe
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
+from dubio.networks.network import Edit
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit
 
 

@@ -34,7 +34,7 @@ from dubio.training.checkpoints import Checkpoint
 from dubio.training.collectors import Collector, FinishContext
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.seeds import number
-from dubio.training.validation import pooled_nll
+from dubio.training.validation import posterior_nll
 
 
 def _no_progress(fraction: float, text: str) -> None:
@@ -157,12 +157,12 @@ def fit_model(
         seed=number(seed, member, "draws"),
         batch=recipe.objective.batch,
         augmentation=recipe.objective.augmentation,
-        l2=getattr(recipe.optimiser, "l2", 0.0),
+        l2=recipe.optimiser.l2,
     )
     posterior = recipe.collect.finish(collected, model, finish)
     val_nll = collected.facts.get("val_nll")
     if val_nll is None or recipe.states > 1:  # selection compares what will predict: all states together
-        val_nll = pooled_nll(posterior, val_data, seed=number(seed, member, "noise", 0), device=device)
+        val_nll = posterior_nll(posterior, val_data, seed=number(seed, member, "noise", 0), device=device)
     return posterior, {
         "epochs": progress.epoch,
         "best_epoch": collected.facts.get("epoch", progress.epoch),
@@ -187,7 +187,7 @@ def fit_recipe(recipe: Recipe, task: Task, network: NetworkSpec, *, seed: int, c
         check(spec, task)
         result = _fit_with_start(recipe, task, network, seed, member, own_context)
         model = build_model(spec, encoder_from_json(result.encoder).shape)
-        posteriors.append(recipe.collect.restore(as_tensors(result.tensors), model, recipe.samples, recipe.views))
+        posteriors.append(recipe.collect.form.restore(as_tensors(result.tensors), model, recipe.samples, recipe.views))
     return posteriors[0] if len(posteriors) == 1 else Mixture(tuple(posteriors))
 
 
@@ -227,7 +227,7 @@ def start_from(model: Model, start: Recipe, tensors: Mapping[str, Tensor]) -> No
     Raises:
         UserError: When a weight of the earlier fit does not fit this model.
     """
-    state = cast(WeightSamples, start.collect.restore(tensors, model, 0, None)).states[-1]
+    state = cast(WeightSamples, start.collect.form.restore(tensors, model, 0, None)).states[-1]
     own = model.state_dict()
     for name, tensor in state.items():
         if name not in own or own[name].shape != tensor.shape:

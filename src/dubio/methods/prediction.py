@@ -57,7 +57,7 @@ def predictor(
     text = canonical(encoder)
     model = build_model(spec, encoder_of(text).shape).to(torch.device(device))
     collect = recipe_of(spec).collect
-    posterior = collect.restore(as_tensors(tensors), model, prediction["samples"], restore(prediction["views"]))
+    posterior = collect.form.restore(as_tensors(tensors), model, prediction["samples"], restore(prediction["views"]))
     if "latest" in prediction:
         posterior = posterior.limit(prediction["latest"])
     drawn = posterior.draw(number(prediction["seed"], prediction["member"], "prediction"))

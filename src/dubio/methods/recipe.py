@@ -9,19 +9,14 @@ from dubio.core.errors import UserError
 from dubio.core.specs import added, name_of, part
 from dubio.core.types import Modality, Target
 from dubio.inference.augmentation import Views
-from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.heads.head import Head
 from dubio.networks.heads.linear import Softmax
-from dubio.networks.noise import Edit as NoiseEdit
-from dubio.networks.spectral import WeightEdit
+from dubio.networks.network import Edit
 from dubio.training.collectors import BestOnValidation, Collector
 from dubio.training.loop import check_slots
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import Adam, Optimiser, check_prior
 from dubio.training.schedules import Constant, Schedule
-
-Edit = NoiseEdit | WeightEdit | GaussianWeights
-"""What fills a network's noise sites, bounds its weights or makes them Gaussian."""
 
 
 @part("recipe")
@@ -64,7 +59,7 @@ class Recipe:
             raise UserError(f"{self.name}: members must be at least 1; given {self.members}.")
         if self.samples < 0:
             raise UserError(f"{self.name}: samples must be at least 0; given {self.samples}.")
-        if self.samples and all(isinstance(edit, WeightEdit) for edit in self.edits):
+        if self.samples and not any(edit.random for edit in self.edits):
             raise UserError(
                 f"{self.name}: samples={self.samples} asks for noise draws, but nothing in this recipe is random at "
                 "prediction, so every sample would be the same; add an edit such as dropout, or set samples=0."
@@ -78,8 +73,7 @@ class Recipe:
         if len(set(names)) < len(names):
             raise UserError(f"{self.name}: the same edit twice ({', '.join(names)}); each edit fills its sites once.")
         for edit in self.edits:
-            if isinstance(edit, GaussianWeights):
-                check_prior(self.name, edit, self.optimiser)
+            check_prior(self.name, edit, self.optimiser)
         if self.start is not None and not self.start.collect.continues:
             raise UserError(
                 f"{self.name}: start: {name_of(self.start.collect)} leaves a distribution of weights, not weights that "

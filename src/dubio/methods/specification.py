@@ -19,10 +19,7 @@ from dubio.encoders import Encoding
 from dubio.encoders import encoding_of as network_encoding
 from dubio.encoders.pretrained import resolve_arguments
 from dubio.methods.recipe import Recipe
-from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.network import Model, Network
-from dubio.networks.noise import fill
-from dubio.networks.spectral import WeightEdit, fill_weights
 from dubio.training.seeds import number
 
 SCHEMA = 1
@@ -146,12 +143,7 @@ def build_model(spec: Mapping[str, Any], shape: tuple[int, ...]) -> Model:
         body = network.build(shape)
         model = Model(body, recipe.head.build(body.width, len(spec["task"]["classes"])))
         for edit in recipe.edits:
-            if isinstance(edit, WeightEdit):
-                fill_weights(model, edit)
-            elif isinstance(edit, GaussianWeights):
-                edit.put_on(model.network, model.head)
-            else:
-                fill(model, edit)
+            edit.apply(model)
     return model
 
 

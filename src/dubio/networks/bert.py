@@ -28,7 +28,7 @@ from torch.nn.utils.rnn import pad_sequence
 from dubio.core.errors import BadFile, UserError
 from dubio.core.registry import network
 from dubio.encoders.pretrained import folder_of, load_library, resolve_encoder
-from dubio.networks.network import Network
+from dubio.networks.network import Network, Stage
 from dubio.networks.noise import Site
 
 
@@ -59,7 +59,7 @@ class Hidden(NamedTuple):
         return torch.arange(self.states.shape[1], device=self.states.device) < self.lengths[:, None]
 
 
-class Embed(nn.Module):
+class Embed(Stage):
     """Word, position and segment embeddings, normalised; the site ``embeddings`` may stand behind them."""
 
     batched_over_weights = False  # a copy of the vocabulary a state would not fit
@@ -79,7 +79,7 @@ class Embed(nn.Module):
         return Hidden(noised(self.site, self.norm(words + places + self.segments.weight[0])), batch.lengths)
 
 
-class Block(nn.Module):
+class Block(Stage):
     """Self-attention and a feed-forward layer, each with a site before it joins the residual."""
 
     batched_over_weights = False  # a few million parameters a block: stacking gains nothing
@@ -116,7 +116,7 @@ class Block(nn.Module):
         return mixed.transpose(1, 2).reshape(rows, length, width)
 
 
-class PoolFirst(nn.Module):
+class PoolFirst(Stage):
     """The state of [CLS] through BERT's own dense layer and a tanh, ``[B, H]``."""
 
     bounds = ("dense",)
@@ -131,7 +131,7 @@ class PoolFirst(nn.Module):
         return torch.tanh(self.dense(hidden.states[:, 0]))
 
 
-class PoolMean(nn.Module):
+class PoolMean(Stage):
     """The mean of a text's states, ``[B, H]``: what sentence encoders are trained with."""
 
     def forward(self, hidden: Hidden) -> Tensor:
@@ -186,7 +186,7 @@ class FrozenStages:
         return value.states[0].clone()
 
 
-class Frozen(nn.Module):
+class Frozen(Stage):
     """The first stage of a network whose lower part is frozen: no parameters, no sites."""
 
     def __init__(self, stages: FrozenStages) -> None:

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from dubio.core.registry import network
-from dubio.networks.network import Dense, Network
+from dubio.networks.network import Dense, Network, Stage
 from dubio.networks.noise import Site
 
 
-class ConvBlock(nn.Module):
+class ConvBlock(Stage):
     """A site over input channels, a 3×3 convolution, a ReLU and, where the image allows, 2×2 max-pooling."""
 
     bounds = ("conv",)
@@ -28,7 +28,7 @@ class ConvBlock(nn.Module):
         return nn.functional.max_pool2d(h, self.pool) if self.pool > 1 else h
 
 
-class Flatten(nn.Module):
+class Flatten(Stage):
     """[B, C, H, W] to [B, C·H·W]."""
 
     def forward(self, h: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dubio.core.errors import UserError
+from dubio.networks.network import Stage
 from dubio.networks.noise import Site
 
 
@@ -50,7 +51,7 @@ def over_units(site: Site, h: Tensor) -> Tensor:
     return noisy.reshape(lying.shape).permute(0, 3, 1, 2)
 
 
-class ChannelsLast(nn.Module):
+class ChannelsLast(Stage):
     """The first stage: the channels of a pixel side by side in memory, the order of fast convolutions on a CPU."""
 
     def forward(self, h: Tensor) -> Tensor:
@@ -59,7 +60,7 @@ class ChannelsLast(nn.Module):
         return h.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2) if h.device.type == "cpu" else h
 
 
-class Stem(nn.Module):
+class Stem(Stage):
     """The first convolution, 3×3 without bias, on the data and hence without noise."""
 
     bounds = ("conv",)
@@ -75,7 +76,7 @@ class Stem(nn.Module):
         return out
 
 
-class NormPool(nn.Module):
+class NormPool(Stage):
     """The last stage of a pre-activation network: batch-norm, ReLU and the average over all positions."""
 
     def __init__(self, channels: int) -> None:

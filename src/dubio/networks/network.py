@@ -1,33 +1,153 @@
-"""A network is an ordered list of stages that pass one value, and names its noise sites.
+"""Contracts of a network: its stages, the head at its end, the model that joins them, and the edits of a model.
 
-The value between stages is a tensor whose first axis is the batch, or a NamedTuple with the methods of
-:class:`Carried`. A network has no head; :class:`Model` puts one at its end. What a stage must offer beyond
-``forward`` is said by its attributes alone, so that the engine can run the stages before the first active site once
-and only the rest S times.
+A network is an ordered list of stages that pass one value on. The value is a tensor whose first axis is the batch, or a
+NamedTuple with the methods of :class:`Carried`. Because a network is a list, the engine can run the stages before the
+first random one once and only the remaining ones for every sample.
+
+Most networks give one set of features per example, ``[B, width]``. An ensemble inside one network (packed, batch or
+masked ensembles) gives several, ``[B, sets, width]``: the head scores every set, the loss is the mean over sets, and at
+prediction the sets are samples of different members.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from dubio.networks.gaussian_weights import GaussianLayer, gaussian_layers
 from dubio.networks.noise import Noise, Site, sites
+
+Link = Literal["softmax", "sigmoid"]
 
 
 class Carried(Protocol):
-    """What a value between stages that is not a tensor must offer."""
+    """A value between stages that is not a tensor."""
 
     def repeat(self, times: int) -> Any:
-        """The same batch again and again, sample by sample."""
+        """Return the batch ``times`` times, one copy after another."""
         ...
 
     def footprint(self) -> int:
-        """Elements that one repetition adds to what is held at once."""
+        """Return the number of elements that one more copy adds to memory."""
         ...
+
+
+class Stage(nn.Module):
+    """One step of a network, with the defaults of an ordinary layer.
+
+    A plain ``nn.Module`` may be a stage, too; it has these defaults (see :func:`contract`).
+
+    Attributes:
+        broadcasts: Whether the stage takes an unrepeated batch together with the noise of several samples, and gives
+            the repeated batch.
+        batched_over_weights: Whether its operations can be mapped over a stack of weights.
+        widens: Elements that it makes of each element that comes in, where that is far from one.
+        bounds: Submodules whose weight an edit may bound (spectral normalisation).
+        uncertain: Submodules whose weights may become random; those of ``bounds`` by default.
+    """
+
+    broadcasts: bool = False
+    batched_over_weights: bool = True
+    widens: int = 1
+    bounds: tuple[str, ...] = ()
+    uncertain: tuple[str, ...] | None = None
+
+    def prepared(self, following: Sequence[nn.Module], limit: int) -> list[nn.Module] | None:
+        """Return stages for fixed weights that replace this first stage and the following ones; None without any.
+
+        Args:
+            following: The next stages; no noise will act in them.
+            limit: Largest number of elements that may be computed ahead.
+        """
+        return None
+
+
+_ORDINARY = Stage()
+
+
+def contract(step: nn.Module) -> Stage:
+    """Return the contract of a step: its own, or the defaults for a plain torch module."""
+    return step if isinstance(step, Stage) else _ORDINARY
+
+
+class RandomWeights(nn.Module):
+    """A layer whose weights are drawn: one set of weights per sample.
+
+    Attributes:
+        place: Path of the layer in its model; names its draws.
+        given: The weight drawn for the current sample, set by the engine.
+        generator: Source of the draws during training.
+        log_sigma: Logarithm of the standard deviation of each weight.
+    """
+
+    place: str
+    weight: Tensor
+    given: Tensor | None
+    generator: Generator | None
+    log_sigma: nn.Parameter
+
+    def drawn(self, normals: Tensor) -> Tensor:
+        """Return the weight that these standard normal draws give."""
+        raise NotImplementedError
+
+    def penalty(self, examples: int, progress: float) -> Tensor:
+        """Return the layer's term of a mean loss over ``examples`` after the fraction ``progress`` of all steps."""
+        raise NotImplementedError
+
+
+def random_layers(root: nn.Module) -> list[RandomWeights]:
+    """Return the layers whose weights are drawn."""
+    return [module for module in root.modules() if isinstance(module, RandomWeights)]
+
+
+class Scores(NamedTuple):
+    """Scores of a batch: logits and, for some heads, variances.
+
+    A head gives ``logits [B, K]``, ``data_variance [B, K]`` (heteroscedastic) and ``model_variance [B]`` (Gaussian
+    process). Samples of a posterior have one leading axis more: ``[S, B, K]`` and ``[S, B]``.
+    """
+
+    logits: Tensor
+    data_variance: Tensor | None = None
+    model_variance: Tensor | None = None
+
+
+class HeadModule(Stage):
+    """The last step of a model: from features ``[rows, width]`` to scores.
+
+    Attributes:
+        normals: Standard normal draws per row that one prediction needs; 0 for most heads.
+        outputs_logits: Whether the output of a pass is the logits themselves, as of one linear layer.
+        link: How logits become probabilities.
+        given: The draws ``[rows, normals]``, set by the engine.
+        generator: Source of draws during training.
+    """
+
+    normals: int = 0
+    outputs_logits: bool = False
+    link: Link = "softmax"
+
+    def __init__(self) -> None:
+        """Start without draws."""
+        super().__init__()
+        self.given: Tensor | None = None
+        self.generator: Generator | None = None
+
+    def loss(self, output: Tensor, labels: Tensor) -> Tensor:
+        """Return the negative log-likelihood of each row, ``[rows]``."""
+        raise NotImplementedError
+
+    def scores(self, output: Tensor) -> Scores:
+        """Return logits whose softmax (or sigmoid) is the prediction, and variances."""
+        raise NotImplementedError
+
+    def begin_epoch(self) -> None:
+        """Prepare for a pass over the training data."""
+
+    def end_epoch(self) -> None:
+        """Finish a pass over the training data, before validation."""
 
 
 class Network(nn.Module):
@@ -35,28 +155,27 @@ class Network(nn.Module):
 
     Attributes:
         stages: In the order in which they run.
-        width: Features that come out, ``[batch, width]``.
-        before_head: The edits that may act before the head, or None for all that the head accepts.
+        width: Features per example (and set) that come out.
+        before_head: Edits that may fill the head's own sites; None for all that the head accepts.
+        sets: Sets of features per example: 1 for features ``[B, width]``, more for ``[B, sets, width]``.
     """
 
-    def __init__(self, stages: Sequence[nn.Module], width: int, *, before_head: Iterable[str] | None = None) -> None:
-        """Put stages in a row.
+    def __init__(
+        self, stages: Sequence[nn.Module], width: int, *, before_head: Iterable[str] | None = None, sets: int = 1
+    ) -> None:
+        """Join stages.
 
         Args:
-            stages: The stages. One whose class has ``broadcasts = True`` takes an unrepeated batch and given noise for
-                several samples, and repeats by itself; one with ``batched_over_weights = False`` uses operations that
-                cannot be mapped over a stack of weights; one with ``bounds`` names the layers whose weight an edit such
-                as spectral normalisation may bound, one with ``uncertain`` those whose weights may be Gaussian (those
-                of ``bounds`` where it has none); one with ``widens`` makes so many elements of each that comes in,
-                where that is far from one; a first one with a method ``prepared`` offers other stages for weights
-                that no longer change (see :func:`dubio.inference.engine.fixed`).
-            width: Features that come out.
-            before_head: The edits that may fill the head's own sites, where the published network has none there.
+            stages: The stages, most often :class:`Stage` objects.
+            width: Features per example (and set) that come out.
+            before_head: Edits that may fill the head's own sites, where the published network has none there.
+            sets: Sets of features per example.
         """
         super().__init__()
         self.stages = nn.ModuleList(stages)
         self.width = width
         self.before_head = None if before_head is None else frozenset(before_head)
+        self.sets = sets
 
     def forward(self, value: Any) -> Any:
         """Run every stage."""
@@ -66,17 +185,18 @@ class Network(nn.Module):
 
 
 class Model(nn.Module):
-    """A network with a head at its end."""
+    """A network with a head."""
 
-    head: Any  # a dubio.networks.heads.head.HeadModule; heads stand on networks, so its type is not known here
+    head: HeadModule
 
-    def __init__(self, network: Network, head: nn.Module) -> None:
-        """Join a network and a head module; the head's sites accept no more than the network says."""
+    def __init__(self, network: Network, head: HeadModule) -> None:
+        """Join a network and a head; the head's sites accept only what the network allows there."""
         super().__init__()
         self.network = network
         self.head = head
-        if network.before_head is not None:
-            for site in sites(head):
+        for site in sites(head):
+            site.sets = network.sets
+            if network.before_head is not None:
                 site.accepts &= network.before_head
 
     @property
@@ -84,39 +204,96 @@ class Model(nn.Module):
         """The stages and, last, the head."""
         return [*self.network.stages, self.head]
 
-    def forward(self, value: Any) -> Any:
-        """The head's output on a batch."""
-        return self.head(self.network(value))
+    def forward(self, value: Any) -> Tensor:
+        """Return the head's output ``[B · sets, …]``, the sets of an example side by side."""
+        output: Tensor = self.head(self.rows(self.network(value)))
+        return output
+
+    def rows(self, features: Tensor) -> Tensor:
+        """Return features as rows for the head: ``[B, sets, width]`` becomes ``[B · sets, width]``."""
+        return features if self.network.sets == 1 else features.flatten(0, 1)
+
+    def by_sample(self, values: Tensor, examples: int) -> Tensor:
+        """Return a head's rows ``[samples · B · sets, …]`` as ``[samples · sets, B, …]``."""
+        if self.network.sets == 1:
+            return values.reshape(-1, examples, *values.shape[1:])
+        split = values.reshape(-1, examples, self.network.sets, *values.shape[1:])
+        return split.transpose(1, 2).flatten(0, 1)
+
+    def loss(self, batch: Any, labels: Tensor) -> Tensor:
+        """Return the negative log-likelihood of each example ``[B]``, the mean over its sets."""
+        sets = self.network.sets
+        if sets == 1:
+            return self.head.loss(self(batch), labels)
+        rows = self.head.loss(self(batch), labels.repeat_interleave(sets, dim=0))
+        return rows.reshape(-1, sets).mean(dim=1)
 
     def sites(self) -> list[Site]:
-        """Every noise site, the head's included."""
+        """Return every noise site, those of the head included."""
         return list(sites(self))
 
     def noises(self) -> list[Noise]:
-        """The noise in filled sites."""
+        """Return the noise of the filled sites."""
         return [site.noise for site in self.sites() if site.noise is not None]
 
     def rates(self) -> dict[str, float]:
-        """Drop rate by site name, of the filled sites."""
+        """Return the drop rate of every filled site by its name."""
         return {site.name: site.noise.rate() for site in self.sites() if site.noise is not None}
 
-    def gaussians(self) -> list[GaussianLayer]:
-        """The layers with Gaussian weights, the head's included."""
-        return gaussian_layers(self)
+    def gaussians(self) -> list[RandomWeights]:
+        """Return the layers whose weights are random, those of the head included."""
+        return random_layers(self)
+
+    def draw_from(self, generator: Generator) -> None:
+        """Take all draws of the following training passes from a generator."""
+        for noise in self.noises():
+            noise.generator = generator
+        for layer in self.gaussians():
+            layer.generator = generator
+        self.head.generator = generator
 
     def penalty(self, examples: int, progress: float = 1.0) -> Tensor:
-        """Sum of what noise adds to a mean loss over that many examples when ``progress`` of all steps are done."""
-        parts = [found for site in self.sites() if (found := site.penalty(examples)) is not None]
-        parts += [layer.penalty(examples, progress) for layer in self.gaussians()]
-        return torch.stack(parts).sum() if parts else torch.zeros(())
+        """Return what noise and random weights add to a mean loss over ``examples``.
+
+        Args:
+            examples: Training examples.
+            progress: Fraction of all training steps that are done.
+        """
+        terms = [term for site in self.sites() if (term := site.penalty(examples)) is not None]
+        terms += [layer.penalty(examples, progress) for layer in self.gaussians()]
+        return torch.stack(terms).sum() if terms else torch.zeros(())
 
     def parameter_count(self) -> int:
-        """Trainable parameters."""
+        """Return the number of trainable parameters."""
         return sum(p.numel() for p in self.parameters() if p.requires_grad)
 
 
-class Dense(nn.Module):
-    """A site, a linear layer and a ReLU."""
+class Edit(Protocol):
+    """A change to a model before it is trained, as a slot value.
+
+    Attributes:
+        random: Whether the edited model is random at prediction.
+        prior_decay: Weight decay that the optimiser must have because it is part of the edit's prior; None for any.
+    """
+
+    random: ClassVar[bool]
+
+    @property
+    def prior_decay(self) -> float | None:
+        """The weight decay that the edit requires of the optimiser, if any."""
+        return None
+
+    def apply(self, model: Model) -> None:
+        """Change a model in place.
+
+        Raises:
+            UserError: When the model has nothing that the edit could change.
+        """
+        ...
+
+
+class Dense(Stage):
+    """A noise site, a linear layer and a ReLU."""
 
     bounds = ("linear",)
 
@@ -127,5 +304,5 @@ class Dense(nn.Module):
         self.site = Site(name, inputs, accepts=accepts, weights=lambda: (self.linear.weight,))
 
     def forward(self, h: Tensor) -> Tensor:
-        """relu(W·noise(h) + b)."""
+        """Return relu(W·noise(h) + b)."""
         return torch.relu(self.linear(self.site(h)))

@@ -1,8 +1,8 @@
-"""Noise sites and the noise that fills them.
+"""Noise sites, and the dropout that fills them.
 
-A network names the places where noise may act; an edit fills those that accept it and guesses nothing by layer type.
-Noise is a pure function of its input and of uniform draws: while training the draws come from an explicit generator,
-at prediction they are *given* by the engine, one row an example, so that they never depend on the batch.
+A network names the sites where noise may act; an edit fills those that accept it and never guesses by layer type.
+Noise is a pure function of its input and of uniform draws. During training the draws come from an explicit generator;
+at prediction the engine *gives* them, one row per example, so that they do not depend on the batch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
@@ -21,14 +21,14 @@ from dubio.core.specs import name_of, part
 Weights = Callable[[], Iterable[Tensor]]
 
 SMALLEST_UNIFORM = 2.0**-25
-"""Below half the spacing of float32 uniforms: keeps logarithms finite without changing any other draw."""
+"""Below half the spacing of float32 uniforms: keeps logarithms finite and changes no other draw."""
 
 
 class Noise(nn.Module):
-    """What acts at a site: identity in a deterministic pass, random while training or sampling."""
+    """Noise at a site: the identity in a deterministic pass, random during training and sampling."""
 
     def __init__(self, width: int) -> None:
-        """Make noise for a site of that many features or channels."""
+        """Make noise for a site of ``width`` features or channels."""
         super().__init__()
         self.width = width
         self.sampling = False
@@ -41,19 +41,19 @@ class Noise(nn.Module):
         return self.training or self.sampling
 
     def uniforms(self, h: Tensor) -> Tensor:
-        """Draws ``[rows, width]``, shaped to act on ``h [rows, width, …]`` alike at every position."""
+        """Return draws ``[rows, width]``, shaped to act on every position of ``h [rows, width, …]``."""
         if self.given is not None:
-            drawn = self.given.reshape(-1, self.width)
+            uniforms = self.given.reshape(-1, self.width)
         else:
-            drawn = torch.rand(h.shape[0], self.width, generator=self.generator).to(h.device)
-        return drawn.reshape(*drawn.shape, *([1] * (h.ndim - 2)))
+            uniforms = torch.rand(h.shape[0], self.width, generator=self.generator).to(h.device)
+        return uniforms.reshape(*uniforms.shape, *([1] * (h.ndim - 2)))
 
     def penalty(self, weights: Iterable[Tensor], examples: int) -> Tensor | None:
-        """What this noise adds to a mean training loss over ``examples``, if anything."""
+        """Return the term of this noise in a mean training loss over ``examples``, if it has one."""
         return None
 
     def rate(self) -> float:
-        """The probability that an input is dropped."""
+        """Return the probability that an input is dropped."""
         raise NotImplementedError
 
 
@@ -72,7 +72,7 @@ class Dropout(Noise):
         return h * ((self.uniforms(h) >= self.p) * (1.0 / (1.0 - self.p)))
 
     def depth(self) -> int:
-        """How many of the largest values a maximum over survivors may have to look at.
+        """Return how many of the largest values a maximum over survivors may have to look at.
 
         The largest survivor is the G-th largest value, P(G > g) = p^g; beyond 2⁻²⁴, the resolution of a float32
         uniform, no draw reaches.
@@ -82,7 +82,7 @@ class Dropout(Noise):
         return math.ceil(-24.0 * math.log(2.0) / math.log(self.p))
 
     def survivor(self, most: int) -> Tensor:
-        """Rank (from 0) of the largest survivor, ``[rows, width]``: floor(log u / log p), but at most ``most``."""
+        """Return the rank (from 0) of the largest survivor, ``[rows, width]``: min(floor(log u / log p), most)."""
         if self.given is None:
             raise RuntimeError("survivor ranks are drawn at prediction only")
         if self.p == 0.0:
@@ -91,7 +91,7 @@ class Dropout(Noise):
         return ranks.clamp_max_(most).to(torch.long)  # ranks are not negative: truncation is the floor
 
     def rate(self) -> float:
-        """The fixed p."""
+        """Return the fixed p."""
         return self.p
 
 
@@ -117,70 +117,91 @@ class ConcreteDropout(Noise):
         return h * ((1.0 - z) / torch.sigmoid(-self.logit))
 
     def penalty(self, weights: Iterable[Tensor], examples: int) -> Tensor:
-        """(l²/2N)·‖W‖²/(1 − p) + (D_in/N)·(p ln p + (1 − p) ln(1 − p)), for a mean cross-entropy."""
+        """Return (l²/2N)·‖W‖²/(1 − p) + (D_in/N)·(p ln p + (1 − p) ln(1 − p)), for a mean cross-entropy."""
         p, q = torch.sigmoid(self.logit), torch.sigmoid(-self.logit)
         norm = sum(((w * w).sum() for w in weights), start=torch.zeros((), device=p.device))
         entropy = p * nn.functional.logsigmoid(self.logit) + q * nn.functional.logsigmoid(-self.logit)
         return self.length_scale**2 / (2.0 * examples) * norm / q + self.width / examples * entropy
 
     def rate(self) -> float:
-        """The learned p."""
+        """Return the learned p."""
         return float(torch.sigmoid(self.logit.detach()))
 
 
 class Site(nn.Module):
-    """A named place where noise may act.
+    """A named position in a network where noise may act.
 
     Attributes:
-        name: What the report calls it.
+        name: Its name; noise is drawn by it.
         accepts: The edits that may fill it.
-        width: Features (or channels) there.
-        spatial: Whether a channel is shared by many positions.
-        noise: What fills it, or None.
+        width: Features (or channels).
+        spatial: Whether one draw per channel is shared by many positions.
+        sets: Rows per example, where a network gives several sets of features: a draw each.
+        noise: The noise that fills it, or None.
     """
 
     def __init__(
         self, name: str, width: int, *, accepts: Iterable[str], weights: Weights | None = None, spatial: bool = False
     ) -> None:
-        """Name a site.
+        """Make an empty site.
 
         Args:
             name: Its name.
-            width: Features (or channels) there.
+            width: Features (or channels).
             accepts: The edits that may fill it.
-            weights: Gives the weights of the layer that the noise feeds, for edits whose penalty needs them.
-            spatial: Whether one draw a channel is shared by many positions.
+            weights: Returns the weights of the layer behind the site, for edits whose penalty needs them.
+            spatial: Whether one draw per channel is shared by many positions.
         """
         super().__init__()
         self.name = name
         self.width = width
         self.accepts = frozenset(accepts)
         self.spatial = spatial
+        self.sets = 1
         self.noise: Noise | None = None
         self._weights = weights
 
     def forward(self, h: Tensor) -> Tensor:
-        """Let the noise, if any, act."""
+        """Apply the noise, if there is any."""
         return h if self.noise is None else self.noise(h)
 
     def penalty(self, examples: int) -> Tensor | None:
-        """What the noise here adds to a mean training loss."""
+        """Return the term of the noise in a mean training loss."""
         if self.noise is None:
             return None
         return self.noise.penalty(self._weights() if self._weights else (), examples)
 
 
-class Edit(Protocol):
-    """Fills the sites of a model that accept it."""
+class SiteEdit:
+    """An :class:`~dubio.networks.network.Edit` that fills every site which accepts it."""
+
+    random: ClassVar[bool] = True
+    prior_decay: ClassVar[None] = None
 
     def noise(self, site: Site) -> Noise:
-        """The noise for one site."""
-        ...
+        """Return the noise for one site."""
+        raise NotImplementedError
+
+    def apply(self, model: nn.Module) -> None:
+        """Fill every site of the model that accepts this edit.
+
+        Raises:
+            UserError: When no site accepts it, or one is already filled.
+        """
+        name = name_of(self)
+        accepting = [site for site in sites(model) if name in site.accepts]
+        if not accepting:
+            accepted = sorted({edit for site in sites(model) for edit in site.accepts})
+            raise UserError(f"this network has no site for {name!r}; its sites accept {', '.join(accepted)}.")
+        for site in accepting:
+            if site.noise is not None:
+                raise UserError(f"site {site.name!r} is already filled; two edits cannot share it.")
+            site.noise = self.noise(site)
 
 
 @part("dropout")
 @dataclass(frozen=True)
-class DropoutEdit:
+class DropoutEdit(SiteEdit):
     """Fixed dropout at the network's own dropout sites."""
 
     p: float = 0.5
@@ -190,14 +211,14 @@ class DropoutEdit:
             raise UserError(f"dropout: p must be at least 0 and less than 1; given {self.p}.")
 
     def noise(self, site: Site) -> Noise:
-        """Dropout of the same rate everywhere."""
+        """Return dropout with rate p."""
         return Dropout(site.width, self.p)
 
 
 @part("concrete_dropout")
 @dataclass(frozen=True)
-class ConcreteDropoutEdit:
-    """Concrete dropout at the inputs of layers; a rate learned at each.
+class ConcreteDropoutEdit(SiteEdit):
+    """Concrete dropout at the inputs of layers, with a learned rate at each.
 
     Attributes:
         start: The rate to start from.
@@ -216,28 +237,11 @@ class ConcreteDropoutEdit:
             raise UserError(f"concrete_dropout: start must lie between 0 and 1; given {self.start}.")
 
     def noise(self, site: Site) -> Noise:
-        """Concrete dropout with the temperature for this sort of site."""
+        """Return concrete dropout with the temperature of this kind of site."""
         temperature = self.spatial_temperature if site.spatial else self.dense_temperature
         return ConcreteDropout(site.width, start=self.start, temperature=temperature, length_scale=self.length_scale)
 
 
 def sites(model: nn.Module) -> Iterator[Site]:
-    """Every site of a model, in the order of its modules."""
+    """Return every site of a model, in the order of its modules."""
     return (module for module in model.modules() if isinstance(module, Site))
-
-
-def fill(model: nn.Module, edit: Edit) -> None:
-    """Fill every site of the model that accepts this edit.
-
-    Raises:
-        UserError: When no site accepts it, or one is already filled.
-    """
-    name = name_of(edit)
-    wanted = [site for site in sites(model) if name in site.accepts]
-    if not wanted:
-        offered = sorted({accepted for site in sites(model) for accepted in site.accepts})
-        raise UserError(f"this network has no site for {name!r}; its sites accept {', '.join(offered)}.")
-    for site in wanted:
-        if site.noise is not None:
-            raise UserError(f"site {site.name!r} is already filled; two edits cannot share it.")
-        site.noise = edit.noise(site)

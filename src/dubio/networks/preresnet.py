@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from dubio.core.errors import UserError
 from dubio.core.registry import network
 from dubio.networks.convolutions import ChannelsLast, NormPool, Stem, channel_site, convolution
-from dubio.networks.network import Network
+from dubio.networks.network import Network, Stage
 
 Block = Literal["basic", "bottleneck"]
 
@@ -33,10 +33,8 @@ LAYERS: dict[Block, int] = {"basic": 6, "bottleneck": 9}
 """Convolutions that one block more in each of the three groups adds to the depth."""
 
 
-class PreBlock(nn.Module):
+class PreBlock(Stage):
     """h plus convolutions of relu(norm(h)), each behind a site over its input channels."""
-
-    bounds: tuple[str, ...]
 
     def __init__(self, name: str, inputs: int, layers: Sequence[tuple[int, int, int]]) -> None:
         """Make a block whose sites begin with ``name``.

@@ -15,13 +15,13 @@ from torch.nn import functional
 from dubio.core.errors import UserError
 from dubio.core.registry import network
 from dubio.networks.convolutions import ChannelsLast, at_least_one, channel_site, convolution
-from dubio.networks.network import Network
+from dubio.networks.network import Network, Stage
 
 EXPANSION = 4
 """Channels that come out of a bottleneck for each inside."""
 
 
-class WideStem(nn.Module):
+class WideStem(Stage):
     """A 7×7 convolution with stride 2, batch-norm, ReLU and 3×3 max-pooling with stride 2, on the data."""
 
     bounds = ("conv",)
@@ -38,13 +38,11 @@ class WideStem(nn.Module):
         return torch.relu(functional.max_pool2d(self.norm(self.conv(h)), 3, stride=2, padding=1))
 
 
-class Bottleneck(nn.Module):
+class Bottleneck(Stage):
     """relu(shortcut(h) + branch(h)): convolutions 1×1, 3×3 and 1×1, batch-norm behind each, ReLU between them.
 
     The shortcut is h itself or, where the shapes differ, a 1×1 convolution with batch-norm.
     """
-
-    bounds: tuple[str, ...]
 
     def __init__(self, name: str, inputs: int, channels: int, *, stride: int) -> None:
         """Make a block whose sites begin with ``name``."""
@@ -73,7 +71,7 @@ class Bottleneck(nn.Module):
         return torch.relu(branch + h)
 
 
-class Average(nn.Module):
+class Average(Stage):
     """The average of every map, ``[B, C]``."""
 
     def forward(self, h: Tensor) -> Tensor:

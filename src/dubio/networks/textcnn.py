@@ -30,7 +30,7 @@ from torch.nn import functional
 from dubio.core.errors import UserError
 from dubio.core.registry import network
 from dubio.networks.linear_maps import Inputs, LinearMap
-from dubio.networks.network import Network
+from dubio.networks.network import Network, Stage
 from dubio.networks.noise import Dropout, Site
 
 BLOCK_ELEMENTS = 1 << 19
@@ -174,7 +174,7 @@ class Tokens(NamedTuple):
     lengths: Tensor
 
 
-class Embed(nn.Module):
+class Embed(Stage):
     """Vectors of the distinct tokens; PAD is the zero vector and stays it."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
@@ -189,22 +189,22 @@ class Embed(nn.Module):
         """Look up each distinct token once."""
         return Words(self.table(batch.distinct), batch.places, batch.lengths)
 
-    def prepared(self, following: Sequence[nn.Module], room: int) -> list[nn.Module] | None:
+    def prepared(self, following: Sequence[nn.Module], limit: int) -> list[nn.Module] | None:
         """This stage and those that follow, for weights that no longer change; None where nothing is gained.
 
         Args:
             following: The next stages; no noise will act in them.
-            room: How many numbers may be kept.
+            limit: Largest number of elements that may be computed ahead.
         """
         match following:
             case [Convolve() as convolve, RankOverTime() as rank, *rest]:
                 entries = self.table.num_embeddings
-                if elements(entries, convolve.kernels, convolve.maps) <= room:
+                if elements(entries, convolve.kernels, convolve.maps) <= limit:
                     return [GatherOverTime(self, convolve, rank), *rest]
         return None
 
 
-class Convolve(nn.Module):
+class Convolve(Stage):
     """Parallel convolutions over windows of words, then ReLU."""
 
     batched_over_weights = False  # embedding_bag has no batching rule
@@ -274,7 +274,7 @@ class Convolve(nn.Module):
         return torch.relu(total + bias) * real[:, :, None]
 
 
-class PickOverTime(nn.Module):
+class PickOverTime(Stage):
     """The largest survivor of each map, ``[B, kernels·F]``."""
 
     broadcasts = True
@@ -300,7 +300,7 @@ class PickOverTime(nn.Module):
         return scaled.expand(len(ranks), rows, width, depth + 1).gather(-1, ranks).reshape(-1, width)
 
 
-class RankOverTime(nn.Module):
+class RankOverTime(Stage):
     """The largest values of each map: one for a plain maximum, several where dropout will choose among them.
 
     Zero stands both for a dropped value and for padding, which is right because maps are never negative.
@@ -337,7 +337,7 @@ def _depth(site: Site) -> int:
     return site.noise.depth() if isinstance(site.noise, Dropout) else 1
 
 
-class GatherOverTime(nn.Module):
+class GatherOverTime(Stage):
     """:class:`Embed`, :class:`Convolve` and :class:`RankOverTime` in one, for weights that no longer change."""
 
     def __init__(self, embed: Embed, convolve: Convolve, rank: RankOverTime) -> None:

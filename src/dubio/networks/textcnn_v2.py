@@ -22,12 +22,12 @@ from dubio.core.errors import UserError
 from dubio.core.registry import network
 from dubio.networks.gaussian_weights import GaussianLayer
 from dubio.networks.linear_maps import LinearMap
-from dubio.networks.network import Network
+from dubio.networks.network import Network, Stage
 from dubio.networks.noise import Site
 from dubio.networks.textcnn import Embed, Maps, PickOverTime, RankOverTime, Words, windows
 
 
-class FixedLength(nn.Module):
+class FixedLength(Stage):
     """Texts cut at a length; shorter ones are padded by the mask alone."""
 
     def __init__(self, length: int) -> None:
@@ -40,7 +40,7 @@ class FixedLength(nn.Module):
         return Words(words.vectors, words.places[:, : self.length], words.lengths.clamp_max(self.length))
 
 
-class Convolve2d(nn.Module):
+class Convolve2d(Stage):
     """Parallel 2-D convolutions, each k words by the whole embedding, then ReLU."""
 
     batched_over_weights = False  # embedding_bag has no batching rule

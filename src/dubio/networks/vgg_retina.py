@@ -16,7 +16,7 @@ from torch.nn import functional
 
 from dubio.core.errors import UserError
 from dubio.core.registry import network
-from dubio.networks.network import Network
+from dubio.networks.network import Network, Stage
 from dubio.networks.noise import Site
 
 SLOPE = 0.2
@@ -26,7 +26,7 @@ SMALLEST_POOLED = 4
 """Maps with a smaller side than this are not pooled any more, which happens only to images below 64 pixels."""
 
 
-class RetinaConv(nn.Module):
+class RetinaConv(Stage):
     """A site over input channels, a 3×3 convolution and a leaky ReLU."""
 
     bounds = ("conv",)
@@ -44,7 +44,7 @@ class RetinaConv(nn.Module):
         return functional.leaky_relu(self.conv(self.site(h)), SLOPE)
 
 
-class DropAndPool(nn.Module):
+class DropAndPool(Stage):
     """Fixed dropout of single units of a convolution's output, as in the paper, then max-pooling where one follows.
 
     A stage of its own, so that the convolution before the first dropout is computed once for all samples.
@@ -62,7 +62,7 @@ class DropAndPool(nn.Module):
         return functional.max_pool2d(h, 3, stride=self.stride, padding=1) if self.stride > 1 else h
 
 
-class GlobalPools(nn.Module):
+class GlobalPools(Stage):
     """The average and the maximum of every map, ``[B, 2C]``."""
 
     def forward(self, h: Tensor) -> Tensor:

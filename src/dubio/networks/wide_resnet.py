@@ -28,17 +28,15 @@ from dubio.networks.convolutions import (
     sides_after,
     unit_site,
 )
-from dubio.networks.network import Network
+from dubio.networks.network import Network, Stage
 
 FIRST_CHANNELS = 16
 CHANNELS = (16, 32, 64)
 """Of each group, for k = 1."""
 
 
-class WideBlock(nn.Module):
+class WideBlock(Stage):
     """A basic block with fixed dropout of single units between its convolutions."""
-
-    bounds: tuple[str, ...]
 
     def __init__(self, name: str, inputs: int, outputs: int, *, stride: int, sides: tuple[int, int]) -> None:
         """Make a block whose sites begin with ``name`` and whose maps come out with these sides."""

@@ -16,8 +16,8 @@ from dubio.inference.engine import looped_states, plain_passes, repeat, shared_p
 from dubio.inference.samples import state_of
 from dubio.networks.draws import BlockDraws
 from dubio.networks.heads.linear import Softmax
-from dubio.networks.network import Model, Network
-from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, Edit, fill
+from dubio.networks.network import Edit, Model, Network, Scores
+from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit
 from dubio.testing.findings import Problem, spoken
 from dubio.testing.samples import batch_of, of_mixed_length, some
 
@@ -42,9 +42,9 @@ def with_head(network: Network) -> Model:
         return Model(network, Softmax().build(network.width, CLASSES))
 
 
-def logits_of(chunks: list[Any]) -> Tensor:
-    """The logits of head scores, chunk after chunk."""
-    return torch.cat([chunk.logits for chunk in chunks])
+def logits_of(scores: Scores) -> Tensor:
+    """Return the logits of all samples, one row after another."""
+    return scores.logits.flatten(0, 1)
 
 
 def each_stage_repeats(network: Network, inputs: Modality) -> Iterator[Problem]:
@@ -92,7 +92,7 @@ def both_passes_agree(build: Build, inputs: Modality) -> Iterator[Problem]:
     encoded, rows = of_mixed_length(inputs, ROWS, 5), np.arange(ROWS)
     for edit in EDITS:
         model = with_head(build())
-        fill(model, edit)
+        edit.apply(model)
         model.eval()
         with torch.inference_mode():
             fast = logits_of(shared_prefix(model, batch_of(encoded), BlockDraws(7), rows, SAMPLES))
@@ -131,7 +131,7 @@ def every_parameter_learns(build: Build, inputs: Modality) -> Iterator[Problem]:
     labels = torch.arange(64) % CLASSES
     for edit in EDITS:
         model = with_head(build())
-        fill(model, edit)
+        edit.apply(model)
         model.train()
         for noise in model.noises():
             noise.generator = torch.Generator().manual_seed(0)

@@ -15,7 +15,7 @@ from dubio.core.types import Modality
 from dubio.inference.engine import plain_passes
 from dubio.networks.draws import BlockDraws
 from dubio.networks.network import Network
-from dubio.networks.noise import ConcreteDropoutEdit, Edit, Site, sites
+from dubio.networks.noise import ConcreteDropoutEdit, Site, SiteEdit, sites
 from dubio.testing.findings import Problem, spoken
 from dubio.testing.passes import ROWS, SAMPLES, TOLERANCE, logits_of, with_head
 from dubio.testing.samples import batch_of, some
@@ -24,7 +24,7 @@ RESERVED = ("head", "mu", "sigma")
 """Names of the sites of heads: noise is drawn by site name, so a network's sites need others."""
 
 
-def known_edits() -> dict[str, type[Edit]]:
+def known_edits() -> dict[str, type[SiteEdit]]:
     """Every registered part that can fill a site, by name."""
     return {name: cls for name, cls in known_parts().items() if callable(getattr(cls, "noise", None))}
 
@@ -79,7 +79,7 @@ def every_site_acts(build: Callable[[], Network], inputs: Modality) -> Iterator[
                 )
 
 
-def _acts(network: Network, index: int, edit: Edit, inputs: Modality) -> bool:
+def _acts(network: Network, index: int, edit: SiteEdit, inputs: Modality) -> bool:
     """Whether any sample with noise at this one site differs from the pass without."""
     model = with_head(network).eval()
     site = list(sites(network))[index]

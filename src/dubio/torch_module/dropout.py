@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dubio.core.errors import UserError
 from dubio.core.specs import part
-from dubio.networks.noise import Dropout, Noise, Site
+from dubio.networks.noise import Dropout, Noise, Site, SiteEdit
 
 UNITS = (nn.Dropout,)
 """Layers that drop every unit on its own."""
@@ -38,7 +38,7 @@ class OwnSite(Site):
 
 @part("own_dropout")
 @dataclass(frozen=True)
-class OwnDropout:
+class OwnDropout(SiteEdit):
     """Fixed dropout at a module's own dropout layers, each with the rate it has."""
 
     def noise(self, site: Site) -> Noise:

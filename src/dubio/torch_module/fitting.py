@@ -147,7 +147,7 @@ class _Work:
 
 def restored(recipe: Recipe, tensors: dict[str, Tensor], model: Model) -> Restored:
     """What a fit left, ready to predict as its recipe says."""
-    found = recipe.collect.restore(tensors, model, recipe.samples, recipe.views)
+    found = recipe.collect.form.restore(tensors, model, recipe.samples, recipe.views)
     return found.limit(recipe.most) if recipe.most else found
 
 

@@ -11,17 +11,16 @@ from dubio.core.errors import UserError
 from dubio.core.types import Target
 from dubio.methods.recipe import Recipe
 from dubio.networks.gaussian_weights import KINDS, GaussianWeights
-from dubio.networks.heads.head import HeadModule
 from dubio.networks.heads.linear import SigmoidHead, SoftmaxHead
-from dubio.networks.network import Model, Network
-from dubio.networks.noise import DropoutEdit, fill
+from dubio.networks.network import HeadModule, Model, Network, Stage
+from dubio.networks.noise import DropoutEdit
 from dubio.torch_module.dropout import OwnDropout, Places, put, put_sites
 from dubio.torch_module.passes import Passed, classes_of, plain_attention, watch
 from dubio.training.laplace.collector import Laplace
 from dubio.training.laplace.structures import layers_of
 
 
-class Whole(nn.Module):
+class Whole(Stage):
     """A module as the one stage of a network."""
 
     batched_over_weights = False  # a user's operations may not be ones that can be mapped over
@@ -102,7 +101,7 @@ def model_of(module: nn.Module, recipe: Recipe, rows: Tensor, target: Target) ->
         if isinstance(edit, GaussianWeights):
             edit.make_gaussian(_gaussian(model))
         else:
-            fill(model, edit)  # type: ignore[arg-type]  # what is supported fills sites, or is Gaussian
+            edit.apply(model)
     if isinstance(recipe.collect, Laplace):
         _check_laplace(model, recipe.collect, passes, path)
     recipe.collect.check(model)

@@ -1,8 +1,8 @@
-"""Checkpoints: everything a training needs to go on as if it had never stopped.
+"""Checkpoints: everything a training needs to continue as if it had never stopped.
 
-Generators need no saving: each epoch's are made anew from (seed, member, purpose, epoch). Snapshots, which never change
-once they are taken, are written with the first checkpoint after them and never again; from then on they are held as
-mapped files, of which the system keeps in memory what it has room for.
+Generators need no saving: those of each epoch are made from (seed, member, purpose, epoch). Snapshots, which never
+change once they are taken, are written with the first checkpoint after them and never again; from then on they are
+mapped files, which the system may drop from memory.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.optim import Optimizer
 
+from dubio.inference.weight_draws import with_prefix
 from dubio.networks.network import Model
 from dubio.training.collectors import Collected
 
@@ -25,28 +26,28 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Checkpoint(Protocol):
-    """Where a fit under way is kept.
+    """Storage of an unfinished fit.
 
     Attributes:
-        every_seconds: How long to go between two savings.
+        every_seconds: Seconds between two savings.
     """
 
     every_seconds: float
 
     def load(self) -> dict[str, Any] | None:
-        """``{"tensors": …, "state": …, "settled": {name: safetensors file}}`` as saved, or None."""
+        """Return ``{"tensors": …, "state": …, "settled": {name: safetensors file}}`` as saved, or None."""
         ...
 
     def save(self, tensors: Arrays, state: dict[str, Any], settled: Mapping[str, Arrays]) -> dict[str, Path]:
-        """Replace what is kept, atomically.
+        """Replace the saved fit, atomically.
 
         Args:
-            tensors: What changes.
-            state: Numbers and texts beside them.
-            settled: Named groups of arrays that never change: only those that are not kept yet are written.
+            tensors: Arrays that change.
+            state: Numbers and texts.
+            settled: Named groups of arrays that never change: only new ones are written.
 
         Returns:
-            The safetensors file of each settled group; it stays until the group is no longer named.
+            The safetensors file of each settled group; it is deleted when the group is no longer named.
         """
         ...
 
@@ -55,62 +56,58 @@ def save(
     checkpoint: Checkpoint,
     model: Model,
     optimiser: Optimizer,
-    held: Collected,
-    settled: Iterable[str],
+    collected: Collected,
+    frozen: Iterable[str],
     progress: Mapping[str, Any],
 ) -> Collected:
-    """Save a training under way.
+    """Save an unfinished training.
 
     Args:
-        checkpoint: Where.
+        checkpoint: Where to save it.
         model: The model.
         optimiser: Its optimiser.
-        held: What the collector holds.
-        settled: What starts the names of those held tensors that never change.
-        progress: Where the training stands.
+        collected: The collector's tensors and facts.
+        frozen: Name prefixes of those tensors that never change.
+        progress: The training's progress.
 
     Returns:
-        What the collector holds, the settled part of it now in mapped files.
+        The collection, its frozen tensors now in mapped files.
     """
-    groups = {start: _under(start, held.tensors) for start in settled}
-    starts = tuple(groups)
-    changing = {name: tensor for name, tensor in held.tensors.items() if not name.startswith(starts)}
+    groups = {prefix: with_prefix(prefix, collected.tensors) for prefix in frozen}
+    changing = {name: tensor for name, tensor in collected.tensors.items() if not name.startswith(tuple(groups))}
     files = checkpoint.save(
         pack(model, optimiser, changing),
-        {"progress": dict(progress), "facts": held.facts},
-        {start: _arrays(group) for start, group in groups.items()},
+        {"progress": dict(progress), "facts": collected.facts},
+        {prefix: _arrays(group) for prefix, group in groups.items()},
     )
-    return Collected(changing | _mapped(files), held.facts)
+    return Collected(changing | _mapped(files), collected.facts)
 
 
-def pack(model: Model, optimiser: Optimizer, held: Mapping[str, Tensor]) -> Arrays:
-    """Weights, optimiser state and what changes of that which the collector holds, as named arrays."""
+def pack(model: Model, optimiser: Optimizer, collected: Mapping[str, Tensor]) -> Arrays:
+    """Return weights, optimiser state and the changing tensors of the collector as named arrays."""
     named: dict[str, Tensor] = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
     for index, slots in optimiser.state_dict()["state"].items():
         named |= {f"optimiser/{index}/{name}": value for name, value in slots.items() if isinstance(value, Tensor)}
-    return _arrays(named | {f"collected/{name}": tensor for name, tensor in held.items()})
+    return _arrays(named | {f"collected/{name}": tensor for name, tensor in collected.items()})
 
 
-def unpack(kept: Mapping[str, Any], model: Model, optimiser: Optimizer) -> Collected:
-    """Put what a checkpoint loaded back; returns what the collector held."""
-    tensors = {name: torch.from_numpy(np.array(array)) for name, array in kept["tensors"].items()}
-    model.load_state_dict(_under("model/", tensors))
+def unpack(stored: Mapping[str, Any], model: Model, optimiser: Optimizer) -> Collected:
+    """Restore model and optimiser from a loaded checkpoint; return the collection."""
+    tensors = {name: torch.from_numpy(np.array(array)) for name, array in stored["tensors"].items()}
+    model.load_state_dict(with_prefix("model/", tensors))
     slots: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in _under("optimiser/", tensors).items():
+    for name, tensor in with_prefix("optimiser/", tensors).items():
         index, _, slot = name.partition("/")
         slots.setdefault(int(index), {})[slot] = tensor
     optimiser.load_state_dict({**optimiser.state_dict(), "state": slots})
-    return Collected(_under("collected/", tensors) | _mapped(kept["settled"]), dict(kept["state"]["facts"]))
+    frozen = _mapped(stored["settled"])
+    return Collected(with_prefix("collected/", tensors) | frozen, dict(stored["state"]["facts"]))
 
 
 def _mapped(files: Mapping[str, Path]) -> dict[str, Tensor]:
-    """The tensors of files, named after their group; a file is mapped, not read."""
-    return {f"{start}{name}": tensor for start, path in files.items() for name, tensor in load_file(path).items()}
+    """Return the tensors of files, named after their group; a file is mapped, not read."""
+    return {f"{prefix}{name}": tensor for prefix, path in files.items() for name, tensor in load_file(path).items()}
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> Arrays:
     return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,11 +1,7 @@
-"""What a collector may use when a training is over.
-
-Collectors: which weights of a training are kept.
-"""
+"""Collectors: which weights of a training become its posterior."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, get_args
 
@@ -14,25 +10,26 @@ from torch import Tensor
 
 from dubio.core.errors import UserError
 from dubio.core.specs import added, part
-from dubio.inference.augmentation import Augmentation, Views
+from dubio.inference.augmentation import Augmentation
 from dubio.inference.batches import LabelledRows
-from dubio.inference.posterior import Posterior, Restored
+from dubio.inference.posterior import Posterior, StoredForm
 from dubio.inference.predictor import load_state
-from dubio.inference.samples import WeightSamples, state_of
+from dubio.inference.samples import StoredSamples, WeightSamples, state_of
+from dubio.inference.weight_draws import with_prefix
 from dubio.networks.network import Model
 from dubio.training.schedules import Schedule
 
 
 @dataclass(frozen=True)
 class FinishContext:
-    """What surrounds the end of a training.
+    """The data and settings that a collector may use at the end of a training.
 
     Attributes:
-        train: The training examples, for whatever is computed from them at the end (batch-norm statistics, curvature).
-        val: The validation examples, for whatever is chosen by them.
+        train: The training examples, for batch-norm statistics and curvature.
+        val: The validation examples, for choices.
         device: Where the training ran.
-        seed: Fixes every draw of weights.
-        batch: Examples a training step.
+        seed: Seed of every draw of weights.
+        batch: Examples per training step.
         augmentation: Random views of training examples, or None.
         l2: The optimiser's weight of ½‖θ‖² in the loss: the prior of every weight is N(0, 1/(N·l2)).
     """
@@ -51,71 +48,65 @@ Precision = Literal["float32", "float16"]
 
 @dataclass
 class Collected:
-    """What a collector holds: tensors and a few numbers, so that a checkpoint can hold it too."""
+    """What a collector has collected: tensors and a few numbers, which a checkpoint can store."""
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
 
 class Collector(Protocol):
-    """A collector as a slot value: init, update, finish.
+    """A collector as a slot value: init, update after every epoch, finish.
 
     Attributes:
-        stops_early: Whether a training it collects from may end before its epochs are over.
-        continues: Whether another training can start from what it leaves.
+        stops_early: Whether the training may end before its epochs are over.
+        continues: Whether another training can start from the posterior.
     """
 
     stops_early: ClassVar[bool] = True
     continues: ClassVar[bool] = True
 
     def check(self, model: Model) -> None:
-        """Refuse a model that :meth:`finish` could not use, before it is trained; every model will do, unless said.
+        """Refuse a model that :meth:`finish` cannot use, before it is trained; by default every model is accepted.
 
         Raises:
             UserError: With the reason.
         """
         return
 
+    @property
+    def form(self) -> StoredForm:
+        """How the posterior is read back from the store; by default as weight states."""
+        return StoredSamples()
+
     def init(self, model: Model) -> Collected:
-        """What it holds before the first epoch."""
+        """Return the collection before the first epoch."""
         ...
 
-    def update(self, held: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
-        """What it holds after an epoch; ``marked`` where the schedule says that these weights are to be kept."""
+    def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+        """Return the collection after an epoch; ``marked`` when the schedule marks its weights as a snapshot."""
         ...
 
-    def finish(self, held: Collected, model: Model, context: FinishContext) -> Posterior:
-        """The posterior it leaves; the model is left with weights of it, the last or the central ones."""
+    def finish(self, collected: Collected, model: Model, context: FinishContext) -> Posterior:
+        """Return the posterior; the model is left with its last or central weights."""
         ...
-
-    def restore(self, tensors: Mapping[str, Tensor], model: Model, samples: int, views: Views | None) -> Restored:
-        """What :meth:`finish` left, from its stored tensors; weight states, unless said.
-
-        Args:
-            tensors: As :meth:`~dubio.inference.posterior.Posterior.tensors` gave them.
-            model: The module they belong to.
-            samples: Noise draws a weight state; 0 is a deterministic pass.
-            views: Random views of each example, or None.
-        """
-        return WeightSamples.from_tensors(tensors, model, samples, views)
 
     def states(self, schedule: Schedule, epochs: int) -> int:
-        """How many weight states will predict, known before any training; one, unless said."""
+        """Return the number of weight states that will predict, known before any training; 1 by default."""
         return 1
 
-    def settled(self, held: Collected) -> tuple[str, ...]:
-        """What starts the names of held tensors that will never change, a start a snapshot; nothing, unless said.
+    def frozen(self, collected: Collected) -> tuple[str, ...]:
+        """Return the name prefixes of tensors that will never change, one per snapshot; none by default.
 
-        A checkpoint writes what is settled once, and it is then held in its file instead of memory.
+        A checkpoint writes frozen tensors once; from then on they are mapped from its file instead of held in memory.
         """
         return ()
 
     def stored(self, schedule: Schedule, epochs: int) -> float:
-        """How much is stored, as a multiple of one weight state; that of all states, unless said."""
+        """Return the stored size as a multiple of one weight state; by default that of all states."""
         return float(self.states(schedule, epochs))
 
     def passes(self, model: Model) -> int:
-        """How many passes over the training data finishing takes; none, unless said."""
+        """Return the number of passes over the training data that finishing takes; 0 by default."""
         return 0
 
 
@@ -125,38 +116,38 @@ class Last(Collector):
     """The weights at the end."""
 
     def init(self, model: Model) -> Collected:
-        """Nothing."""
+        """Return an empty collection."""
         return Collected()
 
-    def update(self, held: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
-        """Only remember where the end is."""
+    def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+        """Remember the last epoch."""
         return Collected(facts={"epoch": epoch, "val_nll": val_nll})
 
-    def finish(self, held: Collected, model: Model, context: FinishContext) -> WeightSamples:
-        """The weights as they are."""
+    def finish(self, collected: Collected, model: Model, context: FinishContext) -> WeightSamples:
+        """Return the weights as they are."""
         return WeightSamples(model, (state_of(model),))
 
 
 @part("best_on_validation")
 @dataclass(frozen=True)
 class BestOnValidation(Collector):
-    """The weights of the epoch with the least validation loss; the earliest of equals."""
+    """The weights of the epoch with the smallest validation loss; of equal ones the earliest."""
 
     def init(self, model: Model) -> Collected:
-        """The starting weights, worse than anything."""
+        """Return the starting weights, worse than any epoch."""
         return Collected(state_of(model), {"epoch": 0, "val_nll": None})
 
-    def update(self, held: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
-        """Keep the better of the two."""
-        best = held.facts["val_nll"]
+    def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+        """Keep the better of two epochs."""
+        best = collected.facts["val_nll"]
         if best is None or val_nll < best:
             return Collected(state_of(model), {"epoch": epoch, "val_nll": val_nll})
-        return held
+        return collected
 
-    def finish(self, held: Collected, model: Model, context: FinishContext) -> WeightSamples:
-        """The best weights."""
-        load_state(model, held.tensors)
-        return WeightSamples(model, (held.tensors,))
+    def finish(self, collected: Collected, model: Model, context: FinishContext) -> WeightSamples:
+        """Return the best weights."""
+        load_state(model, collected.tensors)
+        return WeightSamples(model, (collected.tensors,))
 
 
 @part("keep_all")
@@ -165,10 +156,10 @@ class KeepAll(Collector):
     """Every snapshot that the schedule marks.
 
     Attributes:
-        skip: The first so many marked snapshots are passed over (burn-in).
-        most: At most so many, the latest; 0 sets no bound.
-        store: The precision in which parameters wait and are stored. What predicts is their float16 values, made
-            float32 again; batch-norm statistics stay in float32.
+        skip: Number of first snapshots that are skipped (burn-in).
+        most: Largest number of snapshots, the latest; 0 for all.
+        store: The precision in which parameters are collected and stored. Float16 values are converted to float32 for
+            predictions; batch-norm statistics stay in float32.
     """
 
     skip: int = 0
@@ -185,30 +176,32 @@ class KeepAll(Collector):
             raise UserError(f"keep_all: store must be float32 or float16; given {self.store!r}.")
 
     def init(self, model: Model) -> Collected:
-        """Nothing."""
+        """Return an empty collection."""
         return Collected(facts={"marked": 0, "kept": []})
 
-    def update(self, held: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
-        """Add a marked snapshot; forget the oldest where there are too many."""
+    def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+        """Add a marked snapshot; drop the oldest where there are too many."""
         if not marked:
-            return held
-        facts = {**held.facts, "marked": held.facts["marked"] + 1}
+            return collected
+        facts = {**collected.facts, "marked": collected.facts["marked"] + 1}
         if facts["marked"] <= self.skip:
-            return Collected(held.tensors, facts)
-        kept = [*held.facts["kept"], epoch][-self.most :]
-        # snapshots wait in main memory until a checkpoint has them: a device holds one model, however many are kept
-        tensors = held.tensors | {f"{epoch}/{name}": tensor.cpu() for name, tensor in self._snapshot(model).items()}
-        wanted = {name: tensor for name, tensor in tensors.items() if int(name.partition("/")[0]) in kept}
-        # the loss is known of the weights that were trained, not of their rounded values
-        known = val_nll if self.store == "float32" else None
-        return Collected(wanted, {**facts, "kept": kept, "epoch": epoch, "val_nll": known})
+            return Collected(collected.tensors, facts)
+        epochs = [*collected.facts["kept"], epoch][-self.most :]
+        # snapshots stay in main memory until a checkpoint has them: a device holds one model, whatever their number
+        tensors = collected.tensors | {
+            f"{epoch}/{name}": tensor.cpu() for name, tensor in self._snapshot(model).items()
+        }
+        latest = {name: tensor for name, tensor in tensors.items() if int(name.partition("/")[0]) in epochs}
+        # the loss is that of the trained weights, not of their rounded values
+        loss = val_nll if self.store == "float32" else None
+        return Collected(latest, {**facts, "kept": epochs, "epoch": epoch, "val_nll": loss})
 
-    def settled(self, held: Collected) -> tuple[str, ...]:
-        """Every snapshot."""
-        return tuple(f"{epoch}/" for epoch in held.facts["kept"])
+    def frozen(self, collected: Collected) -> tuple[str, ...]:
+        """Return the prefix of every snapshot."""
+        return tuple(f"{epoch}/" for epoch in collected.facts["kept"])
 
     def _snapshot(self, model: Model) -> dict[str, Tensor]:
-        """The weights in the precision they are stored in."""
+        """Return the weights in the stored precision."""
         state = state_of(model)
         if self.store == "float16":
             for name, parameter in model.named_parameters():
@@ -217,20 +210,17 @@ class KeepAll(Collector):
                     raise UserError(f"store: {name} has values that float16 cannot hold; use store='float32'.")
         return state
 
-    def finish(self, held: Collected, model: Model, context: FinishContext) -> WeightSamples:
-        """All snapshots, in the order in which they came."""
-        states = []
-        for epoch in held.facts["kept"]:
-            start = f"{epoch}/"
-            states.append({n.removeprefix(start): t for n, t in held.tensors.items() if n.startswith(start)})
+    def finish(self, collected: Collected, model: Model, context: FinishContext) -> WeightSamples:
+        """Return all snapshots in the order of their epochs."""
+        states = [with_prefix(f"{epoch}/", collected.tensors) for epoch in collected.facts["kept"]]
         load_state(model, states[-1])
         return WeightSamples(model, tuple(states))
 
     def states(self, schedule: Schedule, epochs: int) -> int:
-        """Marked epochs less those passed over, bounded."""
-        marked = sum(schedule.keeps_after(epoch, epochs) for epoch in range(1, epochs + 1))
+        """Return the number of marked epochs less the skipped ones, bounded."""
+        marked = schedule.snapshots(epochs)
         return min(max(0, marked - self.skip), self.most or marked)
 
     def stored(self, schedule: Schedule, epochs: int) -> float:
-        """All states, half as much of each in float16."""
+        """Return the size of all states, half as much in float16."""
         return self.states(schedule, epochs) * (1.0 if self.store == "float32" else 0.5)

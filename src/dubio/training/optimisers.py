@@ -15,8 +15,7 @@ from torch.optim import Optimizer
 
 from dubio.core.errors import UserError
 from dubio.core.specs import name_of, part
-from dubio.networks.gaussian_weights import GaussianWeights, gaussian_layers
-from dubio.networks.network import Model
+from dubio.networks.network import Edit, Model
 
 
 class Optimiser(Protocol):
@@ -27,6 +26,11 @@ class Optimiser(Protocol):
     """
 
     draws_noise: ClassVar[bool] = False
+
+    @property
+    def l2(self) -> float:
+        """Weight of ½‖θ‖² in the loss: the prior N(0, 1/(N·l2)) of every weight; 0 by default."""
+        return 0.0
 
     def build(self, model: Model) -> Optimizer:
         """A torch optimiser over the model's parameters."""
@@ -141,7 +145,7 @@ def scale_rate(optimiser: Optimizer, lr: float) -> None:
 def parameter_groups(model: Model, decay: float) -> list[dict[str, Any]]:
     """Weights with decay, parameters of noise (a learned drop rate, the log σ of Gaussian weights) without."""
     of_noise: list[nn.Parameter] = [p for noise in model.noises() for p in noise.parameters()]
-    of_noise += [layer.log_sigma for layer in gaussian_layers(model)]
+    of_noise += [layer.log_sigma for layer in model.gaussians()]
     known = {id(p) for p in of_noise}
     weights = [p for p in model.parameters() if id(p) not in known and p.requires_grad]
     groups = [{"params": weights, "weight_decay": decay, "decays": True}]
@@ -222,20 +226,19 @@ class MeanAndScale(Optimiser):
         self.mean.set_factor(optimiser.parts[0], factor)
 
 
-def check_prior(name: str, edit: GaussianWeights, optimiser: Optimiser) -> None:
-    """Refuse an optimiser whose weight decay is not that of the prior.
+def check_prior(name: str, edit: Edit, optimiser: Optimiser) -> None:
+    """Refuse an optimiser whose weight decay is not that of an edit's prior.
 
     Args:
         name: The method's name, for the message.
-        edit: The Gaussian weights.
-        optimiser: What moves their means.
+        edit: The edit; one without a prior goes with every optimiser.
+        optimiser: The optimiser of the means.
 
     Raises:
-        UserError: When the μ² part of the KL divergence would be missing, or another one.
+        UserError: When the μ² part of the KL divergence would be missing or a different one.
     """
-    decay = getattr(optimiser, "l2", 0.0)
-    if decay != edit.l2:
+    if edit.prior_decay is not None and optimiser.l2 != edit.prior_decay:
         raise UserError(
-            f"{name}: the prior of gaussian_weights has l2={edit.l2}, the optimiser {name_of(optimiser)!r} has "
-            f"l2={decay}; the decay of the means is part of the prior, so that both must be the same."
+            f"{name}: the prior of {name_of(edit)} has l2={edit.prior_decay}, the optimiser {name_of(optimiser)!r} has "
+            f"l2={optimiser.l2}; the decay of the means is part of the prior, so that both must be the same."
         )

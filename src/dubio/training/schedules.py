@@ -32,9 +32,13 @@ class Schedule(Protocol):
         """The temperature of the noise that a sampling optimiser adds in an epoch; 0, for none, unless said."""
         return 0.0
 
-    def keeps_after(self, epoch: int, epochs: int) -> bool:
-        """Whether the weights after an epoch are marked to be kept; never, unless said."""
+    def marks_after(self, epoch: int, epochs: int) -> bool:
+        """Return whether the weights after an epoch are marked as a snapshot; never by default."""
         return False
+
+    def snapshots(self, epochs: int) -> int:
+        """Return the number of snapshots that are marked in a training of ``epochs`` epochs."""
+        return sum(self.marks_after(epoch, epochs) for epoch in range(1, epochs + 1))
 
     def check_epochs(self, epochs: int) -> None:
         """Refuse a number of epochs this schedule cannot divide; any will do, unless said.
@@ -70,7 +74,7 @@ class ConstantTail(Schedule):
         """1."""
         return 1.0
 
-    def keeps_after(self, epoch: int, epochs: int) -> bool:
+    def marks_after(self, epoch: int, epochs: int) -> bool:
         """After every so many epochs."""
         return epoch % self.every == 0
 
@@ -221,7 +225,7 @@ class Cyclic(Schedule):
         """The temperature in the sampling epochs, 0 in the others."""
         return self.temperature if self._sampled(epoch, epochs) > 0 else 0.0
 
-    def keeps_after(self, epoch: int, epochs: int) -> bool:
+    def marks_after(self, epoch: int, epochs: int) -> bool:
         """After ``keep`` of the sampling epochs of each cycle; without any, at the cycle's end."""
         if not self.sampling:
             return epoch % (epochs // self.cycles) == 0
@@ -276,7 +280,7 @@ class Triangular(Schedule):
             return (1.0 - 2.0 * t) + 2.0 * t * self.low
         return (2.0 - 2.0 * t) * self.low + (2.0 * t - 1.0)
 
-    def keeps_after(self, epoch: int, epochs: int) -> bool:
+    def marks_after(self, epoch: int, epochs: int) -> bool:
         """At the middle of each cycle."""
         half = epochs // (2 * self.cycles - 1)
         return epoch % half == 0 and (epoch // half) % 2 == 1

@@ -22,7 +22,7 @@ from dubio.training.batch_norm import refresh, statistics
 from dubio.training.collectors import Collected, FinishContext
 from dubio.training.laplace.collector import Laplace
 from dubio.training.laplace.selection import Trials, minimise_on_log_grid
-from dubio.training.validation import pooled_nll
+from dubio.training.validation import posterior_nll
 
 CPU = torch.device("cpu")
 
@@ -70,7 +70,7 @@ def test_batch_norm_statistics_are_those_of_every_draw(structure):
     means = [state["network.stages.0.1.running_mean"] for state in states]
     assert not torch.equal(means[0], means[1])
     tensors = posterior.tensors()
-    restored = Laplace(structure, draws=3, scale=0.7).restore(tensors, model, 0, None)
+    restored = Laplace(structure, draws=3, scale=0.7).form.restore(tensors, model, 0, None)
     assert all(torch.equal(restored.plain.state(2)[name], states[2][name]) for name in states[2])
     assert restored.tensors().keys() == tensors.keys()
 
@@ -106,7 +106,7 @@ def test_draws_of_the_last_layer_share_the_network_and_predict_what_whole_states
     plain = posterior.plain.draw(0).predict(collate(rows, some), some).logits
     torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-5)
     assert drawn.member == (0,) * 4
-    viewed = Laplace("last-full", draws=4).restore(posterior.tensors(), model, 0, Views(ShiftFlip(1)))
+    viewed = Laplace("last-full", draws=4).form.restore(posterior.tensors(), model, 0, Views(ShiftFlip(1)))
     assert not isinstance(viewed.draw(0), HeadPredictor)
 
 
@@ -141,7 +141,7 @@ def test_the_scale_is_the_best_of_those_tried():
     tried = {
         scale: trials.nll(posterior.plain.distribution.scaled(scale), None) for scale in (0.01, 0.1, 0.32, 1.0, 3.2)
     }
-    best = pooled_nll(posterior, context.val, seed=context.seed, device=CPU)
+    best = posterior_nll(posterior, context.val, seed=context.seed, device=CPU)
     assert best <= min(tried.values()) + 1e-4
     assert said["scale"] > 0.1
     assert said["scale_with_views"] is None

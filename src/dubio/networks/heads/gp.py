@@ -6,11 +6,11 @@ With h the features (dropped out where the site is filled, then standardised by 
     μ(h) = φ(h)ᵀ β,   k(h, h') = E φ(h)ᵀφ(h') = exp(−‖h − h'‖²/(2 ℓ² w)).
 
 β is trained like any last layer. Its posterior precision, shared by all classes, is the exact sum over the training
-examples of the epoch that has just ended,
+examples of the last epoch,
 
     Σ⁻¹ = ridge · I + Σ_i c_i φ_i φ_iᵀ,   c_i = max_k p_ik (1 − p_ik)   (1 for the Gaussian likelihood),
 
-each term taken at the moment the example is learned from. SNGP's Laplace approximation has a precision a class, with
+each term taken when the example is learned from. SNGP's Laplace approximation has one precision per class, with
 p_ik(1 − p_ik); the shared one, its published form for many classes, takes the largest of these, which is
 p*(1 − p*) with p* = max_k p_ik where classes exclude each other: exact for two classes. The variance of an example's
 logits is σ² = φᵀ Σ φ, and the prediction uses the mean-field logits μ/√(1 + (π/8) σ²).
@@ -29,10 +29,10 @@ from torch.nn import functional
 from dubio.core.errors import TrainingFailed, UserError
 from dubio.core.specs import part
 from dubio.core.types import Target
-from dubio.networks.heads.head import Head, HeadModule, Scores, bernoulli_loss, categorical_loss
+from dubio.networks.heads.head import Head, bernoulli_loss, categorical_loss
+from dubio.networks.network import HeadModule, Link, Scores
 from dubio.networks.noise import Site
 
-Link = Literal["softmax", "sigmoid"]
 Likelihood = Literal["categorical", "gaussian"]
 Scaling = Literal["standardised", "as_they_are"]
 
@@ -42,7 +42,7 @@ MEAN_FIELD = math.pi / 8.0
 class RandomFeatureGPHead(HeadModule):
     """Random features, a linear output without bias, and its Laplace covariance.
 
-    The output of a pass is φ; losses and scores are made from it, since both need more than logits.
+    The output of a pass is φ, because losses and scores need more than logits.
     """
 
     frequencies: Tensor
@@ -51,9 +51,9 @@ class RandomFeatureGPHead(HeadModule):
     root: Tensor
 
     def __init__(self, width: int, classes: int, options: RandomFeatureGP) -> None:
-        """Draw the random features; the covariance starts as the prior's."""
+        """Draw the random features; the covariance starts as that of the prior."""
         super().__init__()
-        self.options = options
+        self.options, self.link = options, options.link
         size = options.features
         self.site = Site("head", width, accepts=("dropout", "concrete_dropout"), weights=lambda: (self.output.weight,))
         self.output = nn.Linear(size, classes, bias=False)
@@ -64,23 +64,23 @@ class RandomFeatureGPHead(HeadModule):
         self.register_buffer("root", torch.eye(size) / math.sqrt(options.ridge))
 
     def forward(self, features: Tensor) -> Tensor:
-        """φ, ``[B, D]``."""
+        """Return φ, ``[B, D]``."""
         h = self.site(features)
         if self.options.scaling == "standardised":
             h = functional.layer_norm(h, h.shape[-1:])
         return math.sqrt(2.0 / self.options.features) * torch.cos(h @ self.frequencies + self.phases)
 
     def loss(self, output: Tensor, labels: Tensor) -> Tensor:
-        """Cross-entropy of μ (summed binary ones for a sigmoid link); a training pass also adds to the precision."""
+        """Return the cross-entropy of μ, summed over sigmoid labels; in training also update the precision."""
         logits = self.output(output)
         if self.training:
             self.add(output.detach(), logits.detach())
-        if self.options.link == "sigmoid":
+        if self.link == "sigmoid":
             return bernoulli_loss(logits, labels).sum(-1)
         return categorical_loss(logits, labels)
 
     def scores(self, output: Tensor) -> Scores:
-        """Mean-field logits μ/√(1 + (π/8) σ²), and σ²."""
+        """Return the mean-field logits μ/√(1 + (π/8) σ²), and σ²."""
         variance = (output @ self.root.T).square().sum(-1)
         return Scores(
             self.output(output) / torch.sqrt(1.0 + MEAN_FIELD * variance)[:, None],
@@ -88,23 +88,23 @@ class RandomFeatureGPHead(HeadModule):
         )
 
     def begin_epoch(self) -> None:
-        """Forget the sum of the epoch before."""
+        """Reset the sum of the last epoch."""
         self.precision.zero_()
 
     def end_epoch(self) -> None:
         """Invert the precision: Σ = (L Lᵀ)⁻¹ = RᵀR with R = L⁻¹, in double precision.
 
         Raises:
-            TrainingFailed: When rounding has made the precision singular, which a larger ridge mends.
+            TrainingFailed: When rounding has made the precision singular; a larger ridge helps.
         """
-        whole = self.precision.double()
-        whole.diagonal().add_(self.options.ridge)
-        factor, failed = torch.linalg.cholesky_ex(whole)
+        precision = self.precision.double()
+        precision.diagonal().add_(self.options.ridge)
+        factor, failed = torch.linalg.cholesky_ex(precision)
         if int(failed):
             raise TrainingFailed(
                 f"the precision of the GP head cannot be inverted with ridge {self.options.ridge}; give a larger ridge."
             )
-        unit = torch.eye(len(whole), dtype=whole.dtype, device=whole.device)
+        unit = torch.eye(len(precision), dtype=precision.dtype, device=precision.device)
         self.root.copy_(torch.linalg.solve_triangular(factor, unit, upper=False))
 
     @torch.no_grad()
@@ -112,7 +112,7 @@ class RandomFeatureGPHead(HeadModule):
         """Add c_i φ_i φ_iᵀ of a batch to the precision."""
         scaled = features
         if self.options.likelihood == "categorical":
-            probs = torch.sigmoid(logits) if self.options.link == "sigmoid" else torch.softmax(logits, dim=-1)
+            probs = torch.sigmoid(logits) if self.link == "sigmoid" else torch.softmax(logits, dim=-1)
             scaled = features * (probs * (1.0 - probs)).amax(dim=-1, keepdim=True).sqrt()
         self.precision.addmm_(scaled.T, scaled)
 
@@ -128,7 +128,7 @@ class RandomFeatureGP:
         length_scale: ℓ, in units of √width, in which two unrelated standardised rows are about √2 apart.
         likelihood: How much an example adds to the precision: c_i above, or 1 (``gaussian``).
         scaling: Whether each row of features is standardised (mean 0, deviation 1) before the kernel.
-        link: Softmax over classes, or a sigmoid a label; chosen by the task's target.
+        link: Softmax over classes, or one sigmoid per label; set by the task's target.
     """
 
     features: int = 1024
@@ -146,9 +146,9 @@ class RandomFeatureGP:
                 raise UserError(f"random_feature_gp: {name} must be positive; given {getattr(self, name)}.")
 
     def for_target(self, target: Target) -> Head:
-        """The same head with the link the target asks for."""
+        """Return the same head with the link of the target."""
         return replace(self, link="sigmoid" if target == "multilabel" else "softmax")
 
     def build(self, width: int, classes: int) -> HeadModule:
-        """The module."""
+        """Return the module."""
         return RandomFeatureGPHead(width, classes, self)

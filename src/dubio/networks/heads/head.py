@@ -1,103 +1,54 @@
-"""What every head offers: a part that builds a module, and the module's loss and logits."""
+"""The contract of a head as a slot value, and the losses that heads share.
+
+The module that a head builds is a :class:`~dubio.networks.network.HeadModule`.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from dubio.core.types import Target
-from dubio.networks.noise import Site
-
-
-class Scores(NamedTuple):
-    """What a head says of a batch: ``logits [B, K]`` and a variance, ``[B, K]`` if heteroscedastic, ``[B]`` of a GP."""
-
-    logits: Tensor
-    data_variance: Tensor | None = None
-    model_variance: Tensor | None = None
-
-
-class HeadModule(nn.Module):
-    """The last step of a model.
-
-    Attributes:
-        normals: Standard normal draws that one prediction of one example needs; 0 for most heads.
-        outputs_logits: Whether the output of a pass is the logits, so that weight states can be run at once.
-        given: Those draws, ``[rows, normals]``, set by the engine.
-        generator: Where draws come from while training.
-    """
-
-    normals = 0
-    outputs_logits = False
-
-    def __init__(self) -> None:
-        """Start without draws."""
-        super().__init__()
-        self.given: Tensor | None = None
-        self.generator: Generator | None = None
-
-    def loss(self, output: Tensor, labels: Tensor) -> Tensor:
-        """Negative log-likelihood of each example, ``[B]``."""
-        raise NotImplementedError
-
-    def scores(self, output: Tensor) -> Scores:
-        """Logits whose softmax (or sigmoid) is the prediction."""
-        raise NotImplementedError
-
-    def begin_epoch(self) -> None:
-        """Called before each pass over the training data."""
-
-    def end_epoch(self) -> None:
-        """Called after each pass over the training data, before validation scores it."""
+from dubio.networks.network import HeadModule
 
 
 class Head(Protocol):
     """A head as a slot value."""
 
     def for_target(self, target: Target) -> Head:
-        """The head of this sort that fits a target."""
+        """Return the head of this kind that fits a target."""
         ...
 
     def build(self, width: int, classes: int) -> HeadModule:
-        """A module from ``width`` features to ``classes`` classes."""
+        """Return a module from ``width`` features to ``classes`` classes."""
         ...
 
 
-class LinearHead(HeadModule):
-    """One linear layer behind one site."""
-
-    outputs_logits = True
-    uncertain = ("linear",)
-
-    def __init__(self, width: int, classes: int) -> None:
-        """Make the layer; its inputs are the site ``head``."""
-        super().__init__()
-        self.linear = nn.Linear(width, classes)
-        self.site = Site("head", width, accepts=("dropout", "concrete_dropout"), weights=lambda: (self.linear.weight,))
-
-    def forward(self, features: Tensor) -> Tensor:
-        """Logits."""
-        out: Tensor = self.linear(self.site(features))
-        return out
-
-    def scores(self, output: Tensor) -> Scores:
-        """The logits as they are."""
-        return Scores(output)
-
-
 def bernoulli_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Binary cross-entropy of each label, ``[…, K]``."""
+    """Return the binary cross-entropy of each label, ``[…, K]``."""
     return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="none")
 
 
 def categorical_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy of each example, ``[B]``."""
+    """Return the cross-entropy of each example, ``[B]``."""
     return functional.cross_entropy(logits, labels, reduction="none")
 
 
 def log_mean_exp(values: Tensor) -> Tensor:
-    """Logarithm of the mean of exponentials over the first axis."""
+    """Return the logarithm of the mean of exponentials over the first axis."""
     return torch.logsumexp(values, dim=0) - torch.log(torch.tensor(float(values.shape[0])))
+
+
+def summed_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return log Σ_s p_s(y) of logits ``[S, B, K]``: the torch twin of the pooling in :mod:`dubio.core.passes`.
+
+    Less log S it is the log-likelihood of the mean of probabilities.
+
+    Returns:
+        ``[B]``, or ``[B, K]`` with one value per label where labels are multi-hot ``[B, K]``.
+    """
+    loss = bernoulli_loss if labels.ndim == 2 else categorical_loss
+    return torch.logsumexp(torch.stack([-loss(sample, labels) for sample in logits]), dim=0)

@@ -1,9 +1,8 @@
-"""The heteroscedastic head: logits with a learned noise of their own (text paper, eq. 5)."""
+"""The heteroscedastic head: logits with learned, input-dependent noise (text paper, eq. 5)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +10,9 @@ from torch import Tensor, nn
 from dubio.core.errors import UserError
 from dubio.core.specs import part
 from dubio.core.types import Target
-from dubio.networks.heads.head import Head, HeadModule, Scores, bernoulli_loss, log_mean_exp
+from dubio.networks.heads.head import Head, bernoulli_loss, log_mean_exp
+from dubio.networks.network import HeadModule, Link, Scores
 from dubio.networks.noise import Site
-
-Link = Literal["softmax", "sigmoid"]
 
 
 class HeteroscedasticHead(HeadModule):
@@ -23,7 +21,7 @@ class HeteroscedasticHead(HeadModule):
     uncertain = ("mu", "log_variance")
 
     def __init__(self, width: int, classes: int, *, draws: int, link: Link) -> None:
-        """Make both layers, each behind a site of its own, and one shared site for fixed dropout."""
+        """Make both layers, each behind its own site, and one shared site for fixed dropout."""
         super().__init__()
         self.draws = draws
         self.link = link
@@ -37,12 +35,12 @@ class HeteroscedasticHead(HeadModule):
         )
 
     def forward(self, features: Tensor) -> Tensor:
-        """(μ, log σ²) side by side, ``[B, 2K]``."""
+        """Return μ and log σ² side by side, ``[B, 2K]``."""
         shared = self.site(features)
         return torch.cat([self.mu(self.mu_site(shared)), self.log_variance(self.sigma_site(shared))], dim=-1)
 
     def sampled(self, output: Tensor) -> Tensor:
-        """Logits v = μ + σ ε, ``[draws, B, K]``."""
+        """Return logits v = μ + σ ε, ``[draws, B, K]``."""
         mu, log_variance = output.chunk(2, dim=-1)
         if self.given is not None:
             epsilon = self.given.reshape(mu.shape[0], self.draws, mu.shape[1]).transpose(0, 1)
@@ -51,7 +49,7 @@ class HeteroscedasticHead(HeadModule):
         return mu + torch.exp(0.5 * log_variance) * epsilon
 
     def loss(self, output: Tensor, labels: Tensor) -> Tensor:
-        """−[logsumexp_t log p_t(y) − log T], per label and summed for a sigmoid link."""
+        """Return −[logsumexp_t log p_t(y) − log T], summed over labels for a sigmoid link."""
         logits = self.sampled(output)
         if self.link == "sigmoid":
             return -log_mean_exp(-bernoulli_loss(logits, labels.expand(logits.shape))).sum(-1)
@@ -60,7 +58,7 @@ class HeteroscedasticHead(HeadModule):
         return -log_mean_exp(log_probs.gather(-1, index).squeeze(-1))
 
     def scores(self, output: Tensor) -> Scores:
-        """Logits of the integrated probabilities (log p̄, or log p̄ − log(1 − p̄) a label), and σ²."""
+        """Return logits of the integrated probabilities (log p̄, or log p̄ − log(1 − p̄) per label), and σ²."""
         logits = self.sampled(output)
         variance = torch.exp(output.chunk(2, dim=-1)[1])
         if self.link == "softmax":
@@ -76,8 +74,8 @@ class Heteroscedastic:
     """Logits with input-dependent Gaussian noise.
 
     Attributes:
-        draws: Draws of ε a prediction and a loss integrate over (T).
-        link: Softmax over classes, or a sigmoid a label; chosen by the task's target.
+        draws: Draws of ε over which a prediction and a loss integrate (T).
+        link: Softmax over classes, or one sigmoid per label; set by the task's target.
     """
 
     draws: int = 10
@@ -88,9 +86,9 @@ class Heteroscedastic:
             raise UserError(f"heteroscedastic: draws must be at least 1; given {self.draws}.")
 
     def for_target(self, target: Target) -> Head:
-        """The same head with the link the target asks for."""
+        """Return the same head with the link of the target."""
         return replace(self, link="sigmoid" if target == "multilabel" else "softmax")
 
     def build(self, width: int, classes: int) -> HeadModule:
-        """The module."""
+        """Return the module."""
         return HeteroscedasticHead(width, classes, draws=self.draws, link=self.link)

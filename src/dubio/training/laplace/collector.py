@@ -1,17 +1,14 @@
-"""The Laplace approximation: trained weights become the mean of a Gaussian whose precision is the curvature there."""
+"""The collector of the Laplace approximation: a Gaussian around the trained weights, with their curvature."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
-
-from torch import Tensor
 
 from dubio.core.errors import UserError
 from dubio.core.specs import part
 from dubio.inference.augmentation import Views
-from dubio.inference.laplace import Damping, LaplaceDraws, LaplaceGaussian
+from dubio.inference.laplace import Damping, LaplaceDraws, LaplaceGaussian, StoredLaplace
 from dubio.networks.network import Model
 from dubio.training.collectors import Collected, Collector, FinishContext
 from dubio.training.laplace.curvature import backward_passes
@@ -22,17 +19,17 @@ from dubio.training.schedules import Schedule
 Prior = Literal["decay", "marginal-likelihood", "validation"]
 
 SCALES = (0.01, 10.0)
-"""Half-decades between these are tried as noise scale, then quarter-decades beside the best: 0.0056 to 18 at most.
+"""Range of the noise scales on the grid; with quarter-decades beyond its ends, 0.0056 to 18.
 
 The pitfalls paper's Table 3 has 0.004 (WideResNet28x10 on CIFAR-100 with views; the others 0.018 and more) to 6.8. A
-scale that ends at the least or the greatest that can be tried is said to be ``at_bound`` in the fit's record.
+scale at an end of the range is marked ``at_bound`` in the fit's record.
 """
 
 DECAYS = (1e-6, 1e-2)
-"""Likewise the weight decay λ whose prior precision N·λ does best on validation: 5.6e-7 to 0.018 at most."""
+"""Range of the weight decay λ whose prior precision N·λ is chosen on validation: 5.6e-7 to 0.018."""
 
 STORED: dict[Structure, float] = {"kron": 10.0, "diag": 2.0, "last-full": 2.0, "last-kron": 1.5, "last-diag": 1.5}
-"""Roughly what is stored, as a multiple of one weight state: the factor of a 3×3 convolution's inputs is 9 times it."""
+"""Approximate stored size in weight states: the factor of a 3×3 convolution's inputs is 9 times its weights."""
 
 
 @part("laplace")
@@ -41,13 +38,13 @@ class Laplace(Collector):
     """A Gaussian around the weights at the end of a training, N(θ*, scale²·(N·F + δ·I)⁻¹), and draws from it.
 
     Attributes:
-        structure: ``kron`` and ``diag``: of all dense and convolutional layers, Kronecker-factored or diagonal;
-            ``last-full``, ``last-kron``, ``last-diag``: of the last layer alone.
-        draws: Weights drawn, each predicting once.
-        prior: Where δ comes from. ``decay``: N·λ, λ the optimiser's l2; ``marginal-likelihood``: the δ of the largest
-            evidence; ``validation``: N·λ with the λ that does best there at the scale given, or at 1.
-        scale: What deviations are multiplied by; if left out, what does best on validation: one value without random
-            views of the examples and one with them.
+        structure: ``kron`` and ``diag``: all dense and convolutional layers, Kronecker-factored or diagonal;
+            ``last-full``, ``last-kron``, ``last-diag``: the last layer alone.
+        draws: Number of weight draws, each of which predicts once.
+        prior: Source of δ. ``decay``: N·λ, λ the optimiser's l2; ``marginal-likelihood``: the δ with the largest
+            evidence; ``validation``: N·λ with the λ that is best on validation at the given scale, or at 1.
+        scale: Factor of the deviations; by default chosen on validation, one value without random views of the
+            examples and one with them.
         damping: How the prior enters Kronecker factors: ``exact``, or split between them with the factor π (``pi``).
     """
 
@@ -76,58 +73,59 @@ class Laplace(Collector):
             raise UserError(f"laplace: scale must be positive, or left out to be chosen; given {self.scale}.")
 
     def check(self, model: Model) -> None:
-        """A head with such a curvature, weights that are not random already, a last layer that is not too large."""
+        """Refuse a model without such a curvature."""
         check_structure(model, self.structure)
 
     def init(self, model: Model) -> Collected:
-        """Nothing: the weights at the end are what counts."""
+        """Return an empty collection: only the weights at the end count."""
         return Collected()
 
-    def update(self, held: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
-        """Only remember where the end is."""
+    def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+        """Remember the last epoch."""
         return Collected(facts={"epoch": epoch})
 
-    def finish(self, held: Collected, model: Model, context: FinishContext) -> LaplaceDraws:
-        """The Gaussian at the model's weights, with a scale for each way of predicting."""
-        found = curvature_blocks(model, self.structure, self.damping, context)
+    def finish(self, collected: Collected, model: Model, context: FinishContext) -> LaplaceDraws:
+        """Return the Gaussian at the model's weights, with a scale for predictions with and without views."""
+        curvature = curvature_blocks(model, self.structure, self.damping, context)
         named = dict(model.named_parameters())
-        point = {name: named[name].detach().cpu().clone() for block in found.blocks for name in block.matrix.names}
-        gaussian = LaplaceGaussian(point, found.blocks, prior=1.0)
+        point = {name: named[name].detach().cpu().clone() for block in curvature.blocks for name in block.matrix.names}
+        gaussian = LaplaceGaussian(point, curvature.blocks, prior=1.0)
         trials = Trials(model, context, refreshes=not self.structure.startswith("last-"))
         prior = self._prior(gaussian, trials, context)
         gaussian = replace(gaussian, prior=prior.value)
         plain = self._scale(gaussian, trials, None)
-        whole = trials.draws(gaussian.scaled(plain.value), self.draws)
+        draws = trials.draws(gaussian.scaled(plain.value), self.draws)
         viewed = None if context.augmentation is None else self._scale(gaussian, trials, Views(context.augmentation))
-        held.facts["record"] = {"laplace": _record(found, gaussian, Chosen(prior, plain, viewed), context)}
+        collected.facts["record"] = {"laplace": _record(curvature, gaussian, Choice(prior, plain, viewed), context)}
         if viewed is None:
-            posterior = LaplaceDraws(whole)
+            posterior = LaplaceDraws(draws)
         else:
-            other = whole if viewed.value == plain.value else trials.draws(gaussian.scaled(viewed.value), self.draws)
-            posterior = LaplaceDraws(whole, other, viewed.value)
-        trials.leave()
+            other = draws if viewed.value == plain.value else trials.draws(gaussian.scaled(viewed.value), self.draws)
+            posterior = LaplaceDraws(draws, other, viewed.value)
+        trials.reset()
         return posterior
 
-    def restore(self, tensors: Mapping[str, Tensor], model: Model, samples: int, views: Views | None) -> LaplaceDraws:
-        """The stored distribution, with the scale for predictions with views where there are views."""
-        return LaplaceDraws.from_tensors(tensors, model, self.draws, self.damping, samples, views)
+    @property
+    def form(self) -> StoredLaplace:
+        """The distribution, with the scale for views where predictions use views."""
+        return StoredLaplace(self.draws, self.damping)
 
     def states(self, schedule: Schedule, epochs: int) -> int:
-        """The draws."""
+        """Return the number of draws."""
         return self.draws
 
     def stored(self, schedule: Schedule, epochs: int) -> float:
-        """The weights and their curvature, whatever the number of draws."""
+        """Return the size of the weights and their curvature, whatever the number of draws."""
         return STORED[self.structure]
 
     def passes(self, model: Model) -> int:
-        """One forward and the backward ones, each worth two; with batch-norm the trials' and the draws' statistics."""
+        """Return one forward and the backward passes, each counted twice; with batch-norm also those for statistics."""
         if self.structure.startswith("last-"):
             return 1
         return 1 + 2 * backward_passes(model) + Trials.passes(model, self.draws)
 
     def _prior(self, gaussian: LaplaceGaussian, trials: Trials, context: FinishContext) -> Minimum:
-        """δ, and whether the search for it ran into its bound."""
+        """Return δ, and whether its search ended at a bound."""
         examples = len(context.train.encoded)
         if self.prior == "marginal-likelihood":
             return Minimum(best_prior(gaussian.blocks, squared_norm=gaussian.squared_norm()))
@@ -139,7 +137,7 @@ class Laplace(Collector):
         return best._replace(value=examples * best.value)
 
     def _scale(self, gaussian: LaplaceGaussian, trials: Trials, views: Views | None) -> Minimum:
-        """The scale for predictions with or without views, and whether the search for it ran into its bound."""
+        """Return the scale for predictions with or without views, and whether its search ended at a bound."""
         if self.scale is not None:
             return Minimum(self.scale)
         return minimise_on_log_grid(lambda scale: trials.nll(gaussian.scaled(scale), views), *SCALES)
@@ -153,37 +151,37 @@ def check_decay(l2: float) -> None:
     """
     if not l2 > 0.0:
         raise UserError(
-            "laplace: prior='decay' takes the prior's precision N·l2 from the training's weight decay, which "
-            f"must be positive; given l2={l2}. Set l2, or prior='marginal-likelihood'."
+            "laplace: prior='decay' takes the prior's precision N·l2 from the training's weight decay l2, which must "
+            f"be positive; given {l2}. Set l2, or prior='marginal-likelihood'."
         )
 
 
-class Chosen(NamedTuple):
-    """What was chosen for a fit: the prior's precision and the noise scales without and with views."""
+class Choice(NamedTuple):
+    """The choices of a fit: the prior's precision and the noise scales without and with views."""
 
     prior: Minimum
     plain: Minimum
     viewed: Minimum | None
 
 
-def _record(found: Curvature, gaussian: LaplaceGaussian, chosen: Chosen, context: FinishContext) -> dict[str, Any]:
-    """What a fit's record says of it."""
-    viewed = chosen.viewed
+def _record(curvature: Curvature, gaussian: LaplaceGaussian, choice: Choice, context: FinishContext) -> dict[str, Any]:
+    """Return the entries of a fit's record."""
+    viewed = choice.viewed
     evidence = log_evidence(
         gaussian.blocks,
         gaussian.prior,
-        log_likelihood=found.log_likelihood,
+        log_likelihood=curvature.log_likelihood,
         squared_norm=gaussian.squared_norm(),
     )
     return {
         "prior_precision": gaussian.prior,
         "decay": gaussian.prior / len(context.train.encoded),
-        "decay_at_bound": chosen.prior.at_bound,
-        "log_likelihood": found.log_likelihood,
+        "decay_at_bound": choice.prior.at_bound,
+        "log_likelihood": curvature.log_likelihood,
         "log_evidence": evidence,
-        "scale": chosen.plain.value,
-        "scale_at_bound": chosen.plain.at_bound,
+        "scale": choice.plain.value,
+        "scale_at_bound": choice.plain.at_bound,
         "scale_with_views": None if viewed is None else viewed.value,
         "scale_with_views_at_bound": None if viewed is None else viewed.at_bound,
-        **found.facts,
+        **curvature.facts,
     }

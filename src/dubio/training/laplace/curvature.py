@@ -1,23 +1,18 @@
-"""The curvature of the likelihood in the logits: the innermost factor of the generalised Gauss-Newton matrix.
+"""Curvature of a trained model's likelihood: Kronecker factors and diagonals of the generalised Gauss-Newton matrix.
 
-For a softmax, −∂²log p(y)/∂z² = Λ = diag(p) − p pᵀ; for sigmoids Λ = diag(p(1 − p)). Neither depends on the label, so
-that the Gauss-Newton matrix Σ_n J_nᵀ Λ_n J_n is the Fisher information. A *root* of Λ is a set of vectors s_r with
-Σ_r s_r s_rᵀ = Λ: one backward pass a vector gives the gradients whose products add up to it.
+*In the logits*: for a softmax, −∂²log p(y)/∂z² = Λ = diag(p) − p pᵀ; for sigmoids Λ = diag(p(1 − p)). Neither depends
+on the label, so that the Gauss-Newton matrix Σ_n J_nᵀ Λ_n J_n is the Fisher information. A *root* of Λ is a set of
+vectors s_r with Σ_r s_r s_rᵀ = Λ: one backward pass per vector gives the gradients whose products add up to it.
 
-Inputs and outputs of a model's linear maps, seen while a batch passes.
+*In the weights*, everything is an average over training examples, to be multiplied by their number N.
 
-Curvature of a trained model's likelihood: Kronecker factors and diagonals of the generalised Gauss-Newton matrix.
-
-Everything is an *average* over training examples, to be multiplied by their number N.
-
-*Kronecker* (Martens & Grosse, 2015): of a dense layer with inputs a (and a 1 for the bias) and gradients g at its
-outputs, F ≈ A ⊗ G with A = mean a aᵀ and G = mean Σ_r g_r g_rᵀ, the sum over a root of the logits' curvature. It is
-exact where A and G are independent, for one example always. Of a layer that acts at many positions t of an example
-(a convolution), as Grosse & Martens (2016): A = mean Σ_t a_t a_tᵀ, G = mean (1/T) Σ_t g_t g_tᵀ, gradients at different
-positions taken for independent. Of an image every position counts. Of a text only those count that some logit
-depends on: padding, or windows that no maximum picks, have no gradient.
-
-*Diagonal*: the exact diagonal, mean Σ_r (Σ_t g_t a_tᵀ)², squares taken weight by weight.
+- *Kronecker* (Martens & Grosse, 2015): for a dense layer with inputs a (and a 1 for the bias) and gradients g at its
+  outputs, F ≈ A ⊗ G with A = mean a aᵀ and G = mean Σ_r g_r g_rᵀ, the sum over a root of Λ. It is exact where A and G
+  are independent, hence for one example. For a layer that acts at many positions t of an example (a convolution), as in
+  Grosse & Martens (2016): A = mean Σ_t a_t a_tᵀ, G = mean (1/T) Σ_t g_t g_tᵀ, gradients at different positions taken to
+  be independent. In an image every position counts; in a text only those that some logit depends on: padding, and
+  windows that no maximum picks, have no gradient.
+- *Diagonal*: the exact diagonal, mean Σ_r (Σ_t g_t a_tᵀ)², squared weight by weight.
 """
 
 from __future__ import annotations
@@ -25,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
@@ -34,31 +29,35 @@ from torch.nn import functional
 from dubio.core.errors import UserError
 from dubio.inference.batches import LabelledRows, collate, prediction_rows, to_device
 from dubio.networks.heads.head import bernoulli_loss, categorical_loss
-from dubio.networks.heads.linear import SigmoidHead, SoftmaxHead
 from dubio.networks.linear_maps import Inputs, LinearMap, WeightMatrix
-from dubio.networks.network import Model
+from dubio.networks.network import HeadModule, Link, Model
 
-Link = Literal["softmax", "sigmoid"]
+EXACT_CLASSES = 100
+"""Up to this number of classes the sum over them is exact, one backward pass each; beyond it, labels are drawn."""
+
+DRAWN_LABELS = 10
+"""Labels drawn from the model for each example where there are more classes."""
+
+CHUNK_ELEMENTS = 1 << 23
+"""Approximate number of inputs of one layer that are unfolded at once."""
 
 
-def link_of(head: nn.Module) -> Link:
-    """How a head turns logits into probabilities.
+def link_of(head: HeadModule) -> Link:
+    """Return how a head turns logits into probabilities.
 
     Raises:
-        UserError: For a head whose logits are not one linear layer's outputs.
+        UserError: For a head whose logits are not the outputs of one linear layer.
     """
-    if isinstance(head, SoftmaxHead):
-        return "softmax"
-    if isinstance(head, SigmoidHead):
-        return "sigmoid"
+    if head.outputs_logits:
+        return head.link
     raise UserError(
-        f"laplace: the head is a {type(head).__name__}; the Laplace approximation is made for the heads softmax and "
-        "sigmoid, whose logits are one linear layer."
+        f"laplace: the head is a {type(head).__name__}; the Laplace approximation needs a softmax or sigmoid head, "
+        "whose logits are one linear layer."
     )
 
 
 def roots(logits: Tensor, link: Link) -> Iterator[Tensor]:
-    """One exact root of Λ, a vector an example at a time, ``[B, K]``, K times.
+    """Return an exact root of Λ: K vectors per example, one ``[B, K]`` after another.
 
     Softmax: s_k = √p_k (e_k − p); sigmoid: s_k = √(p_k(1 − p_k)) e_k.
     """
@@ -78,7 +77,7 @@ def roots(logits: Tensor, link: Link) -> Iterator[Tensor]:
 
 
 def sampled_roots(logits: Tensor, link: Link, draws: int, generator: Generator) -> Iterator[Tensor]:
-    """A random root of Λ, right in expectation: (y − p)/√draws with labels y drawn from the model itself."""
+    """Return a random root of Λ, unbiased: (y − p)/√draws with labels y drawn from the model itself."""
     for _ in range(draws):
         if link == "softmax":
             p = torch.softmax(logits, dim=1)
@@ -91,7 +90,7 @@ def sampled_roots(logits: Tensor, link: Link, draws: int, generator: Generator) 
 
 
 def hessian(logits: Tensor, link: Link) -> Tensor:
-    """Λ of each example, ``[B, K, K]``."""
+    """Return Λ of each example, ``[B, K, K]``."""
     if link == "softmax":
         p = torch.softmax(logits, dim=1)
         return torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
@@ -99,13 +98,13 @@ def hessian(logits: Tensor, link: Link) -> Tensor:
 
 
 def hessian_diagonal(logits: Tensor, link: Link) -> Tensor:
-    """The diagonal of Λ of each example, p(1 − p), ``[B, K]``."""
+    """Return the diagonal of Λ of each example, p(1 − p), ``[B, K]``."""
     p = torch.softmax(logits, dim=1) if link == "softmax" else torch.sigmoid(logits)
     return p * (1.0 - p)
 
 
 def hessian_sum(logits: Tensor, link: Link) -> Tensor:
-    """Σ Λ over a batch, ``[K, K]``, without holding each."""
+    """Return Σ Λ over a batch, ``[K, K]``, without a matrix per example."""
     if link == "softmax":
         p = torch.softmax(logits, dim=1)
         return torch.diag(p.sum(dim=0)) - p.T @ p
@@ -113,7 +112,7 @@ def hessian_sum(logits: Tensor, link: Link) -> Tensor:
 
 
 def log_likelihood(logits: Tensor, labels: Tensor, link: Link) -> float:
-    """Σ log p(y) of a batch; labels that do not exclude each other are summed."""
+    """Return Σ log p(y) of a batch, also over multi-hot labels."""
     loss = categorical_loss(logits, labels) if link == "softmax" else bernoulli_loss(logits, labels)
     return -float(loss.to(torch.float64).sum())
 
@@ -123,9 +122,9 @@ class Pass:
     """One pass of a batch through a linear map.
 
     Attributes:
-        module: The module that showed it.
-        inputs: What came in: a tensor, or a function of rows.
-        outputs: What went out, in the graph.
+        module: The module of the linear map.
+        inputs: Its inputs: a tensor, or a function of rows.
+        outputs: Its outputs, in the graph.
     """
 
     module: nn.Module
@@ -133,91 +132,67 @@ class Pass:
     outputs: Tensor
 
     @property
-    def everywhere(self) -> bool:
+    def all_positions(self) -> bool:
         """Whether every position counts: there is one, or they are those of an image."""
         return isinstance(self.module, nn.Conv2d) or self.outputs.ndim == 2
 
 
 @contextmanager
-def record_passes(model: Model, layers: Mapping[str, WeightMatrix]) -> Iterator[dict[str, Pass]]:
-    """Passes by path, filled in while this is open."""
-    seen: dict[str, Pass] = {}
+def record_passes(model: Model, layers: Mapping[str, WeightMatrix]) -> Iterator[dict[str, list[Pass]]]:
+    """Record the passes through layers, by path, while the context is open."""
+    passes: dict[str, list[Pass]] = {path: [] for path in layers}
 
     def hook(path: str) -> Any:
-        def see(module: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor:
-            inputs = given[1] if isinstance(module, LinearMap) else given[0].detach()
-            seen[path] = Pass(module, inputs, output)
-            return output.clone()  # what follows may write into it
+        def record(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], output: Tensor) -> Tensor:
+            values = (*arguments, *named.values())
+            inputs = values[1] if isinstance(module, LinearMap) else values[0].detach()
+            passes[path].append(Pass(module, inputs, output))
+            return output.clone()  # later layers may write into it
 
-        return see
+        return record
 
-    handles = [model.get_submodule(path).register_forward_hook(hook(path)) for path in layers]
+    handles = [model.get_submodule(path).register_forward_hook(hook(path), with_kwargs=True) for path in layers]
     try:
-        yield seen
+        yield passes
     finally:
         for handle in handles:
             handle.remove()
 
 
 def passed_once(model: Model, layers: Mapping[str, WeightMatrix], batch: Any) -> dict[str, WeightMatrix]:
-    """Those of the layers that a batch passes exactly once, example by example, and that its logits depend on.
+    """Return the layers that a batch passes exactly once, example by example, and that its logits depend on.
 
-    A layer that is used twice has two inputs, one that is not called at all shows none. Of one whose outputs do not
-    lead with the batch nobody knows which belong to an example. One that nothing comes of, or that is passed without a
-    gradient, has no curvature. All of them are left out.
+    A layer that is used twice has two inputs, one that is not called has none. If outputs do not lead with the batch,
+    they cannot be assigned to examples. A layer without influence on the logits, or passed without a gradient, has no
+    curvature.
     """
-    seen: dict[str, list[Tensor]] = {path: [] for path in layers}
-
-    def hook(path: str) -> Any:
-        def see(module: nn.Module, given: tuple[Any, ...], output: Tensor) -> Tensor:
-            seen[path].append(output)
-            return output.clone()  # what follows may write into it
-
-        return see
-
-    handles = [model.get_submodule(path).register_forward_hook(hook(path)) for path in layers]
-    try:
-        with torch.enable_grad():
-            logits: Tensor = model.eval()(batch)
-    finally:
-        for handle in handles:
-            handle.remove()
-    rows = len(logits)
-    once = {path: outputs[0] for path, outputs in seen.items() if len(outputs) == 1}
-    once = {path: output for path, output in once.items() if output.requires_grad and output.shape[0] == rows}
+    with record_passes(model, layers) as passes, torch.enable_grad():
+        logits: Tensor = model.eval()(batch)
+    once = {path: calls[0].outputs for path, calls in passes.items() if len(calls) == 1}
+    once = {path: output for path, output in once.items() if output.requires_grad and output.shape[0] == len(logits)}
     if not once or not logits.requires_grad:
         return {}
-    found = torch.autograd.grad(logits.sum(), list(once.values()), allow_unused=True)
-    return {path: layers[path] for path, gradient in zip(once, found, strict=True) if gradient is not None}
+    gradients = torch.autograd.grad(logits.sum(), list(once.values()), allow_unused=True)
+    return {path: layers[path] for path, gradient in zip(once, gradients, strict=True) if gradient is not None}
 
 
 def by_position(module: nn.Module, inputs: Tensor | Inputs, rows: slice) -> Tensor:
-    """What a linear map multiplies, ``[rows, positions, inputs]``: of a convolution its windows."""
+    """Return the inputs that a linear map multiplies, ``[rows, positions, inputs]``: of a convolution its windows."""
     if not isinstance(inputs, Tensor):
         return inputs(rows).detach()
-    part = inputs[rows]
+    chosen = inputs[rows]
     if isinstance(module, nn.Conv2d):
         assert not isinstance(module.padding, str)  # such a convolution is no plain one
-        windows = functional.unfold(part, module.kernel_size, module.dilation, module.padding, module.stride)
+        windows = functional.unfold(chosen, module.kernel_size, module.dilation, module.padding, module.stride)
         return windows.transpose(1, 2)
-    return part.reshape(part.shape[0], -1, part.shape[-1])
+    return chosen.reshape(chosen.shape[0], -1, chosen.shape[-1])
 
 
 def gradients_at(module: nn.Module, gradient: Tensor) -> Tensor:
-    """A gradient at a map's outputs (or the outputs themselves) as ``[B, positions, outputs]``."""
+    """Return a gradient at a map's outputs (or the outputs themselves) as ``[B, positions, outputs]``."""
     if isinstance(module, nn.Conv2d):
         return gradient.flatten(2).transpose(1, 2)
     return gradient.reshape(gradient.shape[0], -1, gradient.shape[-1])
-
-
-EXACT_CLASSES = 100
-"""Up to so many classes the sum over them is exact, a backward pass a class and batch; beyond, labels are drawn."""
-
-DRAWN_LABELS = 10
-"""Labels drawn from the model for each example where there are more classes."""
-
-CHUNK_ELEMENTS = 1 << 23
-"""Roughly how many inputs of one layer are unfolded at once."""
 
 
 @dataclass(frozen=True)
@@ -229,59 +204,62 @@ class Factors:
 
 
 @dataclass(frozen=True)
-class Batched:
-    """One batch of training data passed through the model: what every sort of curvature is added up from.
+class BatchPass:
+    """One batch of training data passed through the model, from which every kind of curvature is added up.
 
     Attributes:
         logits: Of the batch, in the graph.
-        calls: Inputs and outputs of each watched layer.
-        cotangents: Gives the vectors of a root of the logits' curvature, one after another.
-        any_direction: A vector a logit that no gradient is orthogonal to, but by chance.
+        calls: The pass through each layer.
+        cotangents: Returns the vectors of a root of Λ, one after another.
+        any_direction: A random vector per logit, almost surely orthogonal to no gradient.
+        log_likelihood: Σ log p(y).
     """
 
     logits: Tensor
     calls: Mapping[str, Pass]
     cotangents: Callable[[], Iterator[Tensor]]
     any_direction: Tensor
+    log_likelihood: float
 
 
 def is_exact(classes: int) -> bool:
-    """The static rule: whether the sum over classes is exact or over labels drawn from the model."""
+    """Return whether the sum over classes is exact or over drawn labels: a static rule."""
     return classes <= EXACT_CLASSES
 
 
 def backward_passes(model: Model) -> int:
-    """Backward passes that one batch takes."""
+    """Return the number of backward passes that one batch takes."""
     link_of(model.head)
     last = getattr(model.head, "linear", None)
-    # without a layer of its own a head takes what comes out of the network for logits
+    # a head without its own layer takes the network's outputs for logits
     classes = last.out_features if isinstance(last, nn.Linear) else model.network.width
     return classes if is_exact(classes) else DRAWN_LABELS
 
 
-def batches(
+def batch_passes(
     model: Model, layers: Mapping[str, WeightMatrix], data: LabelledRows, *, batch: int, device: torch.device, seed: int
-) -> Iterator[tuple[Batched, float]]:
-    """Every training batch, passed once in eval mode, with its log-likelihood.
+) -> Iterator[BatchPass]:
+    """Pass every training batch through the model once, in evaluation mode.
 
     Args:
         model: The trained model.
-        layers: Which layers to watch.
+        layers: The layers to record.
         data: The training examples.
-        batch: Examples a batch.
-        device: Where.
-        seed: Fixes drawn labels.
+        batch: Examples per batch.
+        device: Where to compute.
+        seed: Seed of drawn labels.
     """
     model.eval()
     link = link_of(model.head)
     generator = torch.Generator().manual_seed(seed)
     for rows in prediction_rows(data.encoded, batch):
-        with record_passes(model, layers) as calls, torch.enable_grad():
+        with record_passes(model, layers) as passes, torch.enable_grad():
             logits = model(to_device(collate(data.encoded, rows), device))
+        calls = {path: recorded[-1] for path, recorded in passes.items() if recorded}
         labels = torch.from_numpy(data.labels[rows]).to(device)
         direction = torch.randn(logits.shape, generator=generator).to(logits)
         cotangents = _cotangents(logits.detach(), link, generator)
-        yield Batched(logits, calls, cotangents, direction), log_likelihood(logits.detach(), labels, link)
+        yield BatchPass(logits, calls, cotangents, direction, log_likelihood(logits.detach(), labels, link))
 
 
 def _cotangents(logits: Tensor, link: Link, generator: Generator) -> Callable[[], Iterator[Tensor]]:
@@ -293,12 +271,12 @@ def _cotangents(logits: Tensor, link: Link, generator: Generator) -> Callable[[]
 def kronecker(
     model: Model, layers: Mapping[str, WeightMatrix], data: LabelledRows, *, batch: int, device: torch.device, seed: int
 ) -> tuple[dict[str, Factors], float]:
-    """Kronecker factors of every layer, by its path, and Σ log p(y) over the training examples."""
-    inputs = {path: _zeros(m.size[1], m.size[1], device) for path, m in layers.items()}
-    outputs = {path: _zeros(m.size[0], m.size[0], device) for path, m in layers.items()}
+    """Return the Kronecker factors of every layer by its path, and Σ log p(y) over the training examples."""
+    inputs = {path: float64_zeros(m.size[1], m.size[1], device) for path, m in layers.items()}
+    outputs = {path: float64_zeros(m.size[0], m.size[0], device) for path, m in layers.items()}
     total = 0.0
-    for passed, likelihood in batches(model, layers, data, batch=batch, device=device, seed=seed):
-        total += likelihood
+    for passed in batch_passes(model, layers, data, batch=batch, device=device, seed=seed):
+        total += passed.log_likelihood
         reached = _reached(passed)
         for path, call in passed.calls.items():
             _add_inputs(inputs[path], call, layers[path], reached.get(path))
@@ -312,47 +290,48 @@ def kronecker(
 def diagonal(
     model: Model, layers: Mapping[str, WeightMatrix], data: LabelledRows, *, batch: int, device: torch.device, seed: int
 ) -> tuple[dict[str, Tensor], float]:
-    """The exact diagonal ``[out, in + 1]`` of every layer's mean Fisher, by its path, and Σ log p(y)."""
-    sums = {path: _zeros(*matrix.size, device) for path, matrix in layers.items()}
+    """Return the exact diagonal ``[out, in + 1]`` of every layer's mean Fisher by its path, and Σ log p(y)."""
+    sums = {path: float64_zeros(*matrix.size, device) for path, matrix in layers.items()}
     total = 0.0
-    for passed, likelihood in batches(model, layers, data, batch=batch, device=device, seed=seed):
-        total += likelihood
+    for passed in batch_passes(model, layers, data, batch=batch, device=device, seed=seed):
+        total += passed.log_likelihood
         for gradients in _gradients(passed):
             for path, g in gradients.items():
                 _add_squares(sums[path], g, passed.calls[path], layers[path])
-    return {path: found / len(data.encoded) for path, found in sums.items()}, total
+    return {path: values / len(data.encoded) for path, values in sums.items()}, total
 
 
-def _zeros(rows: int, columns: int, device: torch.device) -> Tensor:
+def float64_zeros(rows: int, columns: int, device: torch.device) -> Tensor:
+    """Return a matrix of zeros in double precision, for sums over examples."""
     return torch.zeros(rows, columns, dtype=torch.float64, device=device)
 
 
-def _gradients(passed: Batched) -> Iterator[dict[str, Tensor]]:
-    """For each vector of the root, the gradients ``[B, T, out]`` at every layer's outputs."""
+def _gradients(passed: BatchPass) -> Iterator[dict[str, Tensor]]:
+    """Return, for each vector of the root, the gradients ``[B, T, out]`` at every layer's outputs."""
     for cotangent in passed.cotangents():
         yield _gradients_along(passed, passed.calls, cotangent)
 
 
-def _gradients_along(passed: Batched, calls: Mapping[str, Pass], cotangent: Tensor) -> dict[str, Tensor]:
-    """Gradients at these layers' outputs; of one that no logit of this batch depends on there are none."""
+def _gradients_along(passed: BatchPass, calls: Mapping[str, Pass], cotangent: Tensor) -> dict[str, Tensor]:
+    """Return the gradients at layers' outputs; a layer that no logit of the batch depends on has none."""
     outputs = [call.outputs for call in calls.values()]
-    found = torch.autograd.grad(passed.logits, outputs, cotangent, retain_graph=True, allow_unused=True)
-    pairs = zip(calls.items(), found, strict=True)
+    gradients = torch.autograd.grad(passed.logits, outputs, cotangent, retain_graph=True, allow_unused=True)
+    pairs = zip(calls.items(), gradients, strict=True)
     return {path: gradients_at(call.module, g) for (path, call), g in pairs if g is not None}
 
 
-def _reached(passed: Batched) -> dict[str, Tensor]:
-    """Of the layers where not every position counts, those that some logit depends on, ``[B, T]``."""
-    partly = {path: call for path, call in passed.calls.items() if not call.everywhere}
-    if not partly:
+def _reached(passed: BatchPass) -> dict[str, Tensor]:
+    """Return, for layers where not every position counts, which ones some logit depends on, ``[B, T]``."""
+    partial = {path: call for path, call in passed.calls.items() if not call.all_positions}
+    if not partial:
         return {}
-    found = _gradients_along(passed, partly, passed.any_direction)
-    none = {path: torch.zeros_like(gradients_at(call.module, call.outputs)) for path, call in partly.items()}
-    return {path: (g != 0).any(dim=2) for path, g in {**none, **found}.items()}
+    gradients = _gradients_along(passed, partial, passed.any_direction)
+    zeros = {path: torch.zeros_like(gradients_at(call.module, call.outputs)) for path, call in partial.items()}
+    return {path: (g != 0).any(dim=2) for path, g in {**zeros, **gradients}.items()}
 
 
 def _add_inputs(total: Tensor, call: Pass, matrix: WeightMatrix, reached: Tensor | None) -> None:
-    """Total ← total + Σ_n Σ_t a_t a_tᵀ."""
+    """Add Σ_n Σ_t a_t a_tᵀ to the total."""
     for rows in _chunks(call, matrix):
         a = with_ones(by_position(call.module, call.inputs, rows), matrix)
         flat = a.flatten(0, 1) if reached is None else a[reached[rows]]
@@ -360,7 +339,7 @@ def _add_inputs(total: Tensor, call: Pass, matrix: WeightMatrix, reached: Tensor
 
 
 def _add_outputs(total: Tensor, g: Tensor, reached: Tensor | None) -> None:
-    """Total ← total + Σ_n (1/T_n) Σ_t g_t g_tᵀ."""
+    """Add Σ_n (1/T_n) Σ_t g_t g_tᵀ to the total."""
     if reached is None:
         flat = g.flatten(0, 1)
         total += flat.T @ flat / g.shape[1]
@@ -370,7 +349,7 @@ def _add_outputs(total: Tensor, g: Tensor, reached: Tensor | None) -> None:
 
 
 def _add_squares(total: Tensor, g: Tensor, call: Pass, matrix: WeightMatrix) -> None:
-    """Total ← total + Σ_n (Σ_t g_t a_tᵀ)²."""
+    """Add Σ_n (Σ_t g_t a_tᵀ)² to the total."""
     for rows in _chunks(call, matrix):
         a = with_ones(by_position(call.module, call.inputs, rows), matrix)
         if a.shape[1] == 1:  # the square of a product is the product of squares
@@ -380,13 +359,13 @@ def _add_squares(total: Tensor, g: Tensor, call: Pass, matrix: WeightMatrix) -> 
 
 
 def _chunks(call: Pass, matrix: WeightMatrix) -> Iterator[slice]:
-    """Slices of a batch that bound what is held at once."""
+    """Return slices of a batch that bound memory."""
     rows, positions = call.outputs.shape[0], gradients_at(call.module, call.outputs).shape[1]
-    each = max(positions, matrix.size[0]) * matrix.size[1]
-    step = max(1, CHUNK_ELEMENTS // each)
+    elements = max(positions, matrix.size[0]) * matrix.size[1]
+    step = max(1, CHUNK_ELEMENTS // elements)
     return (slice(i, min(rows, i + step)) for i in range(0, rows, step))
 
 
 def with_ones(a: Tensor, matrix: WeightMatrix) -> Tensor:
-    """Inputs with a last one that is always 1, where the layer has a bias."""
+    """Return inputs with a last one that is always 1, if the layer has a bias."""
     return a if matrix.bias is None else functional.pad(a, (0, 1), value=1.0)

@@ -1,14 +1,12 @@
-"""The evidence of a Laplace approximation, and the prior precision that makes it largest.
+"""Choose the prior precision and the noise scale of a Laplace approximation.
+
+The prior precision δ maximises the evidence (marginal likelihood),
 
     log p(D | δ) ≈ log p(D | θ*) − ½ δ ‖θ*‖² − ½ [log det(N·F + δ·I) − P log δ]
 
 with θ* the P weights that are Gaussian. It is exact where the likelihood is Gaussian in the weights and θ* their
 posterior mean. In the eigenbasis the determinant is a sum of logarithms, so that a value of δ costs one pass over P
-numbers.
-
-A positive number chosen on a logarithmic grid.
-
-Values of a Laplace approximation tried on validation data, and the draws of the value that is taken.
+numbers. Otherwise δ, and the scale, minimise the validation loss of a few draws on a logarithmic grid.
 """
 
 from __future__ import annotations
@@ -31,12 +29,12 @@ from dubio.inference.weight_draws import WeightDraws, draw_generator
 from dubio.networks.network import Model
 from dubio.training.batch_norm import batch_norm_layers, refresh_draws
 from dubio.training.collectors import FinishContext
-from dubio.training.validation import pooled_nll
+from dubio.training.validation import posterior_nll
 
-LEAST, MOST = 1e-4, 1e8
-"""Prior precisions that are looked at."""
+LOWEST_PRIOR, HIGHEST_PRIOR = 1e-4, 1e8
+"""Range of the prior precisions."""
 
-STEPS_A_DECADE = 4
+STEPS_PER_DECADE = 4
 REFINEMENTS = 24
 """Golden-section steps around the best of the grid: to 1e-5 of a decade."""
 
@@ -44,13 +42,13 @@ GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def log_evidence(blocks: Sequence[Block], prior: float, *, log_likelihood: float, squared_norm: float) -> float:
-    """The approximate log p(D | δ).
+    """Return the approximate log p(D | δ).
 
     Args:
         blocks: The curvature N·F of each layer.
         prior: δ.
         log_likelihood: log p(D | θ*) over all training examples.
-        squared_norm: ‖θ*‖² of the weights that the blocks are of.
+        squared_norm: ‖θ*‖² of the weights that have a block.
     """
     determinant, count = 0.0, 0
     for block in blocks:
@@ -61,19 +59,19 @@ def log_evidence(blocks: Sequence[Block], prior: float, *, log_likelihood: float
 
 
 def best_prior(blocks: Sequence[Block], *, squared_norm: float) -> float:
-    """The δ of the largest evidence: the best of a logarithmic grid, made finer by golden sections beside it."""
+    """Return the δ with the largest evidence: the best on a logarithmic grid, refined by golden-section search."""
 
     def score(exponent: float) -> float:
         return log_evidence(blocks, 10.0**exponent, log_likelihood=0.0, squared_norm=squared_norm)
 
-    low, high = math.log10(LEAST), math.log10(MOST)
-    steps = round((high - low) * STEPS_A_DECADE)
-    best = max((low + i / STEPS_A_DECADE for i in range(steps + 1)), key=score)
-    return float(10.0 ** _golden(score, best - 1.0 / STEPS_A_DECADE, best + 1.0 / STEPS_A_DECADE))
+    low, high = math.log10(LOWEST_PRIOR), math.log10(HIGHEST_PRIOR)
+    steps = round((high - low) * STEPS_PER_DECADE)
+    best = max((low + i / STEPS_PER_DECADE for i in range(steps + 1)), key=score)
+    return float(10.0 ** _golden(score, best - 1.0 / STEPS_PER_DECADE, best + 1.0 / STEPS_PER_DECADE))
 
 
 def _golden(score: Callable[[float], float], low: float, high: float) -> float:
-    """The place of the largest value between two places, by golden sections."""
+    """Return the maximiser between two exponents by golden-section search."""
     left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_left, at_right = score(left), score(right)
     for _ in range(REFINEMENTS):
@@ -89,21 +87,21 @@ def _golden(score: Callable[[float], float], low: float, high: float) -> float:
 
 
 COARSE = 0.5
-"""Decades between the first values tried."""
+"""Decades between the values tried first."""
 
 FINE = 0.25
-"""Decades to both sides of the best of them that are tried next."""
+"""Decades on both sides of the best of them, tried next."""
 
 End = Literal["low", "high"]
 
 
 class Minimum(NamedTuple):
-    """The value that did best.
+    """The minimiser of a search.
 
     Attributes:
         value: The value.
-        at_bound: The end of all that may be tried that does as well, so that a better value may lie beyond it; None
-            where the best lies between values that do worse.
+        at_bound: The end of the range whose score is as small, so that a better value may lie beyond it; None where the
+            minimum lies inside.
     """
 
     value: float
@@ -111,12 +109,12 @@ class Minimum(NamedTuple):
 
 
 def minimise_on_log_grid(score: Callable[[float], float], low: float, high: float) -> Minimum:
-    """The value with the least score: of half-decades between two values, then of quarter-decades beside the best.
+    """Return the value with the smallest score: of half-decades in a range, then of quarter-decades beside the best.
 
-    Where an end of the half-decades is the best of them, the quarter-decade beyond it is tried too.
+    Where an end of the half-decades is the best of them, the quarter-decade beyond it is tried, too.
 
     Args:
-        score: Asked once a value; a score that is not a number is never the least.
+        score: Called once per value; a score that is not a number is never the smallest.
         low: The smallest value of the coarse grid.
         high: The largest value of the coarse grid.
 
@@ -125,45 +123,45 @@ def minimise_on_log_grid(score: Callable[[float], float], low: float, high: floa
     """
     scores: dict[float, float] = {}
 
-    def ask(exponent: float) -> None:
-        found = score(10.0**exponent)
-        scores[exponent] = math.inf if math.isnan(found) else found
+    def evaluate(exponent: float) -> None:
+        value = score(10.0**exponent)
+        scores[exponent] = math.inf if math.isnan(value) else value
 
     steps = round((math.log10(high) - math.log10(low)) / COARSE)
     coarse = [math.log10(low) + i * COARSE for i in range(steps + 1)]
     for exponent in coarse:
-        ask(exponent)
+        evaluate(exponent)
     best = min(scores, key=scores.__getitem__)
     for beside in (best - FINE, best + FINE):
-        ask(beside)
-    least = min(scores, key=scores.__getitem__)
-    if not math.isfinite(scores[least]):
+        evaluate(beside)
+    smallest = min(scores, key=scores.__getitem__)
+    if not math.isfinite(scores[smallest]):
         raise TrainingFailed(f"no value from {low:g} to {high:g} gives a finite score; is the network trained at all?")
     ends: dict[End, float] = {"low": coarse[0] - FINE, "high": coarse[-1] + FINE}
-    hit = [end for end, exponent in ends.items() if scores.get(exponent, math.inf) <= scores[least]]
-    return Minimum(float(10.0**least), hit[0] if hit else None)
+    hit = [end for end, exponent in ends.items() if scores.get(exponent, math.inf) <= scores[smallest]]
+    return Minimum(float(10.0**smallest), hit[0] if hit else None)
 
 
 TRIAL_DRAWS = 10
-"""Weights drawn for each value that is tried; always the same ones, so that values differ in nothing else."""
+"""Weight draws for each value; always the same ones, so that values differ in nothing else."""
 
 TRIAL_EXAMPLES = 512
-"""Training examples from which batch-norm takes its statistics while values are tried; afterwards all of them."""
+"""Training examples for batch-norm statistics during the search; afterwards all of them are used."""
 
 TRIED = 9
-"""Values of the scale that are tried, roughly, for what an estimate says."""
+"""Approximate number of scales that are tried, for cost estimates."""
 
 
 class Trials:
-    """Draws around a model's weights, and how well they do."""
+    """Draws around a model's weights, and their validation loss."""
 
     def __init__(self, model: Model, context: FinishContext, *, refreshes: bool) -> None:
-        """Draw around these weights.
+        """Prepare draws around the model's present weights.
 
         Args:
-            model: With its weights; :meth:`leave` puts them back.
+            model: With its weights; :meth:`reset` restores them.
             context: Data, device, seed.
-            refreshes: Whether drawn weights stand before batch-norm, whose statistics are then computed for each draw.
+            refreshes: Whether random weights come before batch-norm, so that each draw needs its own statistics.
         """
         self._model, self._context = model, context
         self._start = state_of(model)
@@ -174,20 +172,22 @@ class Trials:
 
     @staticmethod
     def passes(model: Model, draws: int) -> int:
-        """Passes over the training data that a search and the draws take, at most."""
+        """Return the largest number of passes over the training data that a search and the draws take."""
         return (draws + TRIED * TRIAL_DRAWS) if batch_norm_layers(model) else 0
 
     def nll(self, gaussian: LaplaceGaussian, views: Views | None) -> float:
-        """Validation nll of a few draws, pooled; not a number where a draw cannot predict."""
-        tried = self._draws(gaussian, TRIAL_DRAWS, self._few, views)
-        return pooled_nll(LaplaceDraws(tried), self._context.val, seed=self._context.seed, device=self._context.device)
+        """Return the validation loss of a few pooled draws; not a number where a draw cannot predict."""
+        trial = self._draws(gaussian, TRIAL_DRAWS, self._few, views)
+        return posterior_nll(
+            LaplaceDraws(trial), self._context.val, seed=self._context.seed, device=self._context.device
+        )
 
     def draws(self, gaussian: LaplaceGaussian, count: int) -> WeightDraws:
-        """So many draws, the statistics of each from all training examples."""
+        """Return ``count`` draws, each with batch-norm statistics of all training examples."""
         return self._draws(gaussian, count, self._context.train, None)
 
-    def leave(self) -> None:
-        """Put the weights back."""
+    def reset(self) -> None:
+        """Restore the model's weights."""
         load_state(self._model, self._start)
 
     def _draws(self, gaussian: LaplaceGaussian, count: int, data: LabelledRows, views: Views | None) -> WeightDraws:
@@ -197,6 +197,6 @@ class Trials:
             makers = [lambda k=k: gaussian.draw(draw_generator(seed, k)) for k in range(count)]
             load_state(self._model, self._start)
             buffers = refresh_draws(self._model, makers, replace(self._context, train=data))
-        apart = gaussian.point.keys() | buffers[0].keys()
-        fixed = {name: tensor.cpu() for name, tensor in self._start.items() if name not in apart}
+        varying = gaussian.point.keys() | buffers[0].keys()
+        fixed = {name: tensor.cpu() for name, tensor in self._start.items() if name not in varying}
         return WeightDraws(self._model, gaussian, seed, fixed, tuple(buffers), 0, views)

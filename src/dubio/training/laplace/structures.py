@@ -1,9 +1,8 @@
-"""Curvature of the last layer alone, exact: it is a logistic regression on the features that reach it.
+"""From a trained model to the blocks of its Laplace approximation: all layers, or the last one alone.
 
-With features a (and a 1 for the bias) and logits W a, the Hessian of −log p(y) in W is Λ ⊗ a aᵀ whatever the label:
-the generalised Gauss-Newton matrix is the Hessian itself. Nothing is passed back through the network.
-
-From a trained model to the blocks of its Laplace approximation, by structure.
+The curvature of the last layer is exact, because it is a logistic regression on the features that reach it. With
+features a (and a 1 for the bias) and logits W a, the Hessian of −log p(y) in W is Λ ⊗ a aᵀ whatever the label: the
+generalised Gauss-Newton matrix is the Hessian itself, and no backward pass is needed.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from dubio.training.collectors import FinishContext
 from dubio.training.laplace.curvature import (
     Factors,
     diagonal,
+    float64_zeros,
     hessian,
     hessian_diagonal,
     hessian_sum,
@@ -37,106 +37,15 @@ from dubio.training.laplace.curvature import (
     with_ones,
 )
 
-LAST = "head.linear"
-"""Where the last layer is in a model whose head is softmax or sigmoid."""
-
-FULL_PARAMETERS = 1 << 13
-"""A last layer of more weights than this has too large a full Hessian: 512 MB in double precision."""
-
-
-def last_layer(model: Model) -> dict[str, WeightMatrix]:
-    """The last layer by its path.
-
-    Raises:
-        UserError: When the head has no dense layer of its own that is trained.
-    """
-    link_of(model.head)
-    found = linear_maps(model)
-    if LAST not in found:
-        raise UserError(
-            f"laplace: the head ({type(model.head).__name__}) has no trainable nn.Linear 'linear', which a structure "
-            "'last-…' is of: use 'kron' or 'diag'."
-        )
-    return {LAST: found[LAST]}
-
-
-def check_full(matrix: WeightMatrix) -> None:
-    """Refuse a last layer whose full Hessian is too large.
-
-    Raises:
-        UserError: When it is.
-    """
-    rows, columns = matrix.size
-    if rows * columns > FULL_PARAMETERS:
-        raise UserError(
-            f"laplace: structure='last-full' holds the Hessian of the last layer's {rows * columns} weights "
-            f"({rows} × {columns}) as one matrix; at most {FULL_PARAMETERS} weights are allowed: use 'last-kron'."
-        )
-
-
-def last_kronecker(model: Model, data: LabelledRows, *, device: torch.device) -> tuple[Factors, float]:
-    """A = mean a aᵀ, G = mean Λ, and Σ log p(y)."""
-    matrix = last_layer(model)[LAST]
-    rows, columns = matrix.size
-    inputs, outputs = _zeros(columns, columns, device), _zeros(rows, rows, device)
-    total = 0.0
-    for a, logits, likelihood in _passes(model, matrix, data, device):
-        inputs += a.T @ a
-        outputs += hessian_sum(logits, link_of(model.head))
-        total += likelihood
-    return Factors(inputs / len(data.encoded), outputs / len(data.encoded)), total
-
-
-def last_diagonal(model: Model, data: LabelledRows, *, device: torch.device) -> tuple[Tensor, float]:
-    """The diagonal ``[out, in + 1]``: mean Λ_kk a_i², and Σ log p(y)."""
-    matrix = last_layer(model)[LAST]
-    found, total = _zeros(*matrix.size, device), 0.0
-    for a, logits, likelihood in _passes(model, matrix, data, device):
-        found += hessian_diagonal(logits, link_of(model.head)).T @ a**2
-        total += likelihood
-    return found / len(data.encoded), total
-
-
-def last_full(model: Model, data: LabelledRows, *, device: torch.device) -> tuple[Tensor, float]:
-    """The mean Hessian ``[P, P]``, weights in the order of the rows of ``[out, in + 1]``, and Σ log p(y)."""
-    matrix = last_layer(model)[LAST]
-    rows, columns = matrix.size
-    found, total = _zeros(rows * columns, rows * columns, device).reshape(rows, columns, rows, columns), 0.0
-    for a, logits, likelihood in _passes(model, matrix, data, device):
-        curvature_blocks = hessian(logits, link_of(model.head))
-        for k in range(rows):
-            for j in range(k + 1):
-                block = (a * curvature_blocks[:, k, j, None]).T @ a
-                found[k, :, j] += block
-                if j < k:
-                    found[j, :, k] += block
-        total += likelihood
-    return found.reshape(rows * columns, rows * columns) / len(data.encoded), total
-
-
-def _zeros(rows: int, columns: int, device: torch.device) -> Tensor:
-    return torch.zeros(rows, columns, dtype=torch.float64, device=device)
-
-
-@torch.no_grad()
-def _passes(
-    model: Model, matrix: WeightMatrix, data: LabelledRows, device: torch.device
-) -> Iterator[tuple[Tensor, Tensor, float]]:
-    """Of each batch the last layer's inputs ``[B, in + 1]``, the logits ``[B, K]`` and Σ log p(y)."""
-    model.eval()
-    link = link_of(model.head)
-    for rows in prediction_rows(data.encoded, EVALUATION_BATCH):
-        with record_passes(model, {LAST: matrix}) as calls:
-            logits = model(to_device(collate(data.encoded, rows), device))
-        features = calls[LAST].inputs
-        assert isinstance(features, Tensor)
-        labels = torch.from_numpy(data.labels[rows]).to(device)
-        yield with_ones(features, matrix), logits, log_likelihood(logits, labels, link)
-
-
 Structure = Literal["kron", "diag", "last-full", "last-kron", "last-diag"]
 
-LOOKED_AT = (2, 3)
+LAST = "head.linear"
+"""Path of the last layer in a model with a softmax or sigmoid head."""
+
+FULL_PARAMETERS = 1 << 13
+"""Largest number of weights of a last layer with a full Hessian: 512 MB in double precision."""
+
+PROBE_ROWS = (2, 3)
 """Examples of the batches that show which layers are passed, and how."""
 
 
@@ -145,9 +54,9 @@ class Curvature:
     """The curvature of a model's likelihood at its weights.
 
     Attributes:
-        blocks: One a layer, N times the mean Fisher in its eigenbasis.
+        blocks: One per layer, N times the mean Fisher in its eigenbasis.
         log_likelihood: Σ log p(y) over the training examples.
-        facts: What a record says of it: which weights are random, which are not, how the sum over classes was taken.
+        facts: For the record: which weights are random, which are fixed, how the sum over classes was taken.
     """
 
     blocks: tuple[Block, ...]
@@ -156,84 +65,109 @@ class Curvature:
 
 
 def curvature_blocks(model: Model, structure: Structure, damping: Damping, context: FinishContext) -> Curvature:
-    """The blocks of a structure.
+    """Return the blocks of a structure.
 
     Raises:
-        UserError: For a head without such a curvature, weights that are random already, or too large a last layer.
+        UserError: See :func:`check_structure`.
     """
     check_structure(model, structure)
     last = structure.startswith("last-")
     layers = last_layer(model) if last else _layers(model, context)
-    blocks, likelihood = (_last if last else _all)(model, layers, structure, damping, context)
+    blocks, likelihood = (_last_block if last else _all_blocks)(model, layers, structure, damping, context)
     exact = last or is_exact(context.train.classes)
     return Curvature(blocks, likelihood, {**_coverage(model, layers), "classes": "exact" if exact else "drawn labels"})
 
 
 def check_structure(model: Model, structure: Structure) -> None:
-    """Refuse a model that has no such curvature, as far as can be told without data.
+    """Refuse a model that has no such curvature, as far as that is known without data.
 
     Raises:
-        UserError: For a head without such a curvature, weights that are random already, or too large a last layer.
+        UserError: For a head without linear logits, a network with several sets of outputs, weights that are random
+            already, or too large a last layer.
     """
     link_of(model.head)
+    if model.network.sets > 1:
+        raise UserError(
+            f"laplace: this network gives {model.network.sets} sets of logits per example; the Laplace approximation "
+            "needs one."
+        )
     if model.gaussians():
         raise UserError(
             "laplace: this model's weights are Gaussian already (gaussian_weights); leave that edit out, or use the "
             "method mean-field-vi."
         )
     if structure.startswith("last-"):
-        matrix = last_layer(model)[LAST]
-        if structure == "last-full":
-            check_full(matrix)
+        rows, columns = last_layer(model)[LAST].size
+        if structure == "last-full" and rows * columns > FULL_PARAMETERS:
+            raise UserError(
+                f"laplace: structure='last-full' needs the Hessian of the last layer's {rows * columns} weights "
+                f"({rows} × {columns}) as one matrix; at most {FULL_PARAMETERS} weights are allowed: use 'last-kron'."
+            )
 
 
 def layers_of(model: Model, batches: Iterable[Any]) -> dict[str, WeightMatrix]:
-    """The layers of the structures ``kron`` and ``diag``, by path.
+    """Return the layers of the structures ``kron`` and ``diag`` by path.
 
     Args:
         model: The model.
-        batches: A few examples, twice in different numbers: that tells what the batch axis is.
+        batches: A few examples, twice in different numbers: their shapes show which axis is the batch.
 
     Raises:
         UserError: When there is none.
     """
-    found = linear_maps(model)
+    layers = linear_maps(model)
     for batch in batches:
-        found = passed_once(model, found, batch)
-    if not found:
+        layers = passed_once(model, layers, batch)
+    if not layers:
         raise UserError(
-            "laplace: the network has no layer whose weights could be random: structure 'kron' or 'diag' is of "
-            "nn.Linear and plain nn.Conv2d layers (one group, padded by zeros), trainable, that a pass uses "
-            "once, example by example."
+            "laplace: the network has no layer whose weights could be random: structure 'kron' or 'diag' needs "
+            "trainable nn.Linear or plain nn.Conv2d layers (one group, zero padding) that a pass uses once, example by "
+            "example."
         )
-    return found
+    return layers
+
+
+def last_layer(model: Model) -> dict[str, WeightMatrix]:
+    """Return the last layer by its path.
+
+    Raises:
+        UserError: When the head has no trainable dense layer.
+    """
+    link_of(model.head)
+    layers = linear_maps(model)
+    if LAST not in layers:
+        raise UserError(
+            f"laplace: the head ({type(model.head).__name__}) has no trainable nn.Linear 'linear', which a structure "
+            "'last-…' needs: use 'kron' or 'diag'."
+        )
+    return {LAST: layers[LAST]}
 
 
 def _layers(model: Model, context: FinishContext) -> dict[str, WeightMatrix]:
-    """Those that the training examples pass."""
+    """Return the layers that the training examples pass."""
     data = context.train.encoded
-    few = (np.arange(min(count, len(data))) for count in LOOKED_AT)
-    return layers_of(model, (to_device(collate(data, rows), context.device) for rows in few))
+    probes = (np.arange(min(count, len(data))) for count in PROBE_ROWS)
+    return layers_of(model, (to_device(collate(data, rows), context.device) for rows in probes))
 
 
-def _all(
+def _all_blocks(
     model: Model, layers: dict[str, WeightMatrix], structure: Structure, damping: Damping, context: FinishContext
 ) -> tuple[tuple[Block, ...], float]:
-    """Blocks of every layer."""
+    """Return the blocks of every layer, and Σ log p(y)."""
     data, device, seed = context.train, context.device, context.seed
     examples = len(data.encoded)
     if structure == "kron":
         factors, likelihood = kronecker(model, layers, data, batch=context.batch, device=device, seed=seed)
-        pairs = ((layers[path], found) for path, found in factors.items())
+        pairs = ((layers[path], factor) for path, factor in factors.items())
         return tuple(kronecker_block(m, f.inputs, f.outputs, examples, damping) for m, f in pairs), likelihood
-    found, likelihood = diagonal(model, layers, data, batch=context.batch, device=device, seed=seed)
-    return tuple(diagonal_block(layers[path], values, examples) for path, values in found.items()), likelihood
+    diagonals, likelihood = diagonal(model, layers, data, batch=context.batch, device=device, seed=seed)
+    return tuple(diagonal_block(layers[path], values, examples) for path, values in diagonals.items()), likelihood
 
 
-def _last(
+def _last_block(
     model: Model, layers: dict[str, WeightMatrix], structure: Structure, damping: Damping, context: FinishContext
 ) -> tuple[tuple[Block, ...], float]:
-    """The block of the last layer."""
+    """Return the block of the last layer, and Σ log p(y)."""
     data, device, matrix = context.train, context.device, layers[LAST]
     examples = len(data.encoded)
     if structure == "last-kron":
@@ -246,8 +180,65 @@ def _last(
     return (full_block(matrix, fisher, examples),), likelihood
 
 
+def last_kronecker(model: Model, data: LabelledRows, *, device: torch.device) -> tuple[Factors, float]:
+    """Return A = mean a aᵀ, G = mean Λ, and Σ log p(y)."""
+    matrix = last_layer(model)[LAST]
+    rows, columns = matrix.size
+    inputs, outputs = float64_zeros(columns, columns, device), float64_zeros(rows, rows, device)
+    total = 0.0
+    for a, logits, likelihood in _last_passes(model, matrix, data, device):
+        inputs += a.T @ a
+        outputs += hessian_sum(logits, link_of(model.head))
+        total += likelihood
+    return Factors(inputs / len(data.encoded), outputs / len(data.encoded)), total
+
+
+def last_diagonal(model: Model, data: LabelledRows, *, device: torch.device) -> tuple[Tensor, float]:
+    """Return the diagonal ``[out, in + 1]``: mean Λ_kk a_i², and Σ log p(y)."""
+    matrix = last_layer(model)[LAST]
+    values, total = float64_zeros(*matrix.size, device), 0.0
+    for a, logits, likelihood in _last_passes(model, matrix, data, device):
+        values += hessian_diagonal(logits, link_of(model.head)).T @ a**2
+        total += likelihood
+    return values / len(data.encoded), total
+
+
+def last_full(model: Model, data: LabelledRows, *, device: torch.device) -> tuple[Tensor, float]:
+    """Return the mean Hessian ``[P, P]``, weights in the order of the rows of ``[out, in + 1]``, and Σ log p(y)."""
+    matrix = last_layer(model)[LAST]
+    rows, columns = matrix.size
+    size = rows * columns
+    blocks, total = float64_zeros(size, size, device).reshape(rows, columns, rows, columns), 0.0
+    for a, logits, likelihood in _last_passes(model, matrix, data, device):
+        curvature = hessian(logits, link_of(model.head))
+        for k in range(rows):
+            for j in range(k + 1):
+                block = (a * curvature[:, k, j, None]).T @ a
+                blocks[k, :, j] += block
+                if j < k:
+                    blocks[j, :, k] += block
+        total += likelihood
+    return blocks.reshape(size, size) / len(data.encoded), total
+
+
+@torch.no_grad()
+def _last_passes(
+    model: Model, matrix: WeightMatrix, data: LabelledRows, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor, float]]:
+    """Return for each batch the last layer's inputs ``[B, in + 1]``, the logits ``[B, K]`` and Σ log p(y)."""
+    model.eval()
+    link = link_of(model.head)
+    for rows in prediction_rows(data.encoded, EVALUATION_BATCH):
+        with record_passes(model, {LAST: matrix}) as passes:
+            logits = model(to_device(collate(data.encoded, rows), device))
+        features = passes[LAST][-1].inputs
+        assert isinstance(features, Tensor)
+        labels = torch.from_numpy(data.labels[rows]).to(device)
+        yield with_ones(features, matrix), logits, log_likelihood(logits, labels, link)
+
+
 def _coverage(model: Model, layers: dict[str, WeightMatrix]) -> dict[str, Any]:
-    """Which weights are random, and which stay at their point."""
+    """Return which weights are random, and which stay at their point."""
     random = {name for matrix in layers.values() for name in matrix.names}
     parameters = {name: p.numel() for name, p in model.named_parameters() if p.requires_grad}
     return {
