@@ -179,7 +179,7 @@ def test_snapshots_are_float32_and_no_larger_than_the_network():
 def test_nonsense_is_refused_with_the_reason():
     with pytest.raises(UserError, match="multiple of cycles; given epochs=9, cycles=2"):
         METHODS.make("csgld", **{**SMALL, "epochs": 9})
-    with pytest.raises(UserError, match="would keep nothing"):
+    with pytest.raises(UserError, match="would collect nothing"):
         METHODS.make("csgld", **SMALL, burn_in=2)
     with pytest.raises(UserError, match="at most one snapshot"):
         METHODS.make("csgld", **{**SMALL, "samples_per_cycle": 3})

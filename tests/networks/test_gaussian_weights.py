@@ -20,11 +20,11 @@ from dubio.inference.engine import plain_passes, shared_prefix
 from dubio.networks import draws as drawing
 from dubio.networks.cnn import cnn
 from dubio.networks.draws import BlockDraws
-from dubio.networks.gaussian_weights import GaussianConv2d, GaussianLinear, GaussianWeights, divergence, gaussian_layers
+from dubio.networks.gaussian_weights import GaussianConv2d, GaussianLinear, GaussianWeights, divergence
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
-from dubio.networks.network import Model, Network
+from dubio.networks.network import Model, Network, Stage, random_layers
 from dubio.networks.noise import DropoutEdit
 from dubio.networks.spectral import SpectralNorm
 from dubio.networks.textcnn import textcnn
@@ -36,7 +36,7 @@ from tests.networks.seeded_layers import normals, seeded
 REPEATS = 6000
 
 
-class Stage(nn.Module):
+class OneLayer(Stage):
     """One layer that offers itself."""
 
     uncertain = ("layer",)
@@ -51,8 +51,8 @@ class Stage(nn.Module):
 
 def gaussian(layer, seed=0, spread=0.3, **options):
     """The layer with Gaussian weights of different deviations, in training mode."""
-    stage = Stage(seeded(layer))
-    GaussianWeights(**options).put_on(stage, nn.Module())
+    stage = OneLayer(seeded(layer))
+    GaussianWeights(**options).apply(Model(Network([stage], 1), nn.Module()))
     generator = torch.Generator().manual_seed(seed)
     stage.layer.generator = generator
     with torch.no_grad():
@@ -228,7 +228,7 @@ def test_a_conjugate_linear_model_comes_out_with_its_closed_form_posterior(estim
     targets = columns @ truth + noise * np.random.default_rng(1).normal(size=rows)
     precision = columns.T @ columns / noise**2 + rows * l2 * np.eye(3)
     mean = np.linalg.solve(precision, columns.T @ targets / noise**2)
-    model = Model(Network([Stage(nn.Linear(3, 1, bias=False))], 1), nn.Module())
+    model = Model(Network([OneLayer(nn.Linear(3, 1, bias=False))], 1), nn.Module())
     GaussianWeights(l2, log_sigma=-2.0, estimator=estimator).apply(model)
     (layer,) = model.gaussians()
     layer.generator = torch.Generator().manual_seed(0)
@@ -342,8 +342,8 @@ def test_what_cannot_be_gaussian_is_refused():
     bounded = mlp((3,), hidden=(4,))
     SpectralNorm(1.0).apply(bounded)
     with pytest.raises(UserError, match="without another edit such as spectral_norm"):
-        GaussianWeights().put_on(bounded, nn.Module())
+        GaussianWeights().apply(Model(bounded, nn.Module()))
     for wrong in ({"l2": 0.0}, {"beta": -1.0}, {"anneal": 1.5}, {"estimator": "flip"}):
         with pytest.raises(UserError, match=next(iter(wrong))):
             GaussianWeights(**wrong)
-    assert gaussian_layers(mlp((3,), hidden=(4,))) == []
+    assert random_layers(mlp((3,), hidden=(4,))) == []

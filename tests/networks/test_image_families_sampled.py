@@ -134,7 +134,7 @@ def test_batch_norm_is_folded_for_fixed_weights_and_changes_nothing(name):
     assert kinds == [type(stage).__name__ for stage in model.network.stages]
     with torch.inference_mode():
         assert close(ready(images()), model(images()))
-    assert fixed(model, samples=0, room=10) is model
+    assert fixed(model, samples=0, limit=10) is model
 
 
 def test_stages_in_which_noise_will_act_are_not_folded():

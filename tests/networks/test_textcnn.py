@@ -10,7 +10,8 @@ from dubio.inference.batches import collate
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import Dropout, DropoutEdit
-from dubio.networks.textcnn import GatherOverTime, Maps, PickOverTime, RankOverTime, largest, textcnn
+from dubio.networks.textcnn import GatherOverTime, textcnn
+from dubio.networks.word_convolutions import Maps, PickOverTime, RankOverTime, largest
 
 VOCABULARY = 50
 

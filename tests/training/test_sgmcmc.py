@@ -47,6 +47,9 @@ class Chains(nn.Module):
     def noises(self):
         return []
 
+    def gaussians(self):
+        return []
+
 
 def step(chains, optimiser):
     chains.theta.grad = (chains.theta.detach() - CENTRE) @ CURVATURE
@@ -221,8 +224,8 @@ def test_slots_that_do_not_go_together_are_refused():
         ({"objective": Objective(epochs=2, patience=0)}, "too few for sampling=2"),
         ({"objective": Objective(epochs=8, patience=3)}, "set patience=0; given 3"),
         ({"optimiser": Adam()}, "'adam' draws no noise"),
-        ({"collect": KeepAll(skip=4)}, "would keep nothing of 8 epochs"),
-        ({"schedule": Constant()}, "constant is given"),
+        ({"collect": KeepAll(skip=4)}, "nothing from 8 epochs"),
+        ({"schedule": Constant()}, "given constant"),
     ):
         with pytest.raises(UserError, match=why):
             check_slots("x", **{**good, **change})

@@ -2,8 +2,7 @@
 
 A text is an image of ``length`` words by ``embedding`` values; a kernel spans k words and the whole embedding. Padding
 up to the fixed length is masked out of the maximum, so that it need not be computed: texts are cut at the length,
-and a batch is as wide as its longest. Such a convolution is linear in each token's embedding; where no noise acts on
-its inputs, products are made once a distinct token of the batch, as in :mod:`dubio.networks.textcnn`.
+and a batch is as wide as its longest text.
 
 Its kernels accept spectral normalisation. A word is in at most k windows: a kernel bound of s bounds the convolution by
 √k · s, and the maximum over time that follows does not increase distances.
@@ -14,7 +13,6 @@ from __future__ import annotations
 import math
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -24,7 +22,18 @@ from dubio.networks.gaussian_weights import GaussianLayer
 from dubio.networks.linear_maps import LinearMap
 from dubio.networks.network import Network, Stage
 from dubio.networks.noise import Site
-from dubio.networks.textcnn import Embed, Maps, PickOverTime, RankOverTime, Words, windows
+from dubio.networks.word_convolutions import (
+    Embed,
+    Maps,
+    PickOverTime,
+    RankOverTime,
+    Words,
+    check_kernels,
+    convolve_tokens,
+    rectified,
+    widened,
+    windows,
+)
 
 
 class FixedLength(Stage):
@@ -36,7 +45,7 @@ class FixedLength(Stage):
         self.length = length
 
     def forward(self, words: Words) -> Words:
-        """The first words."""
+        """Return the first words."""
         return Words(words.vectors, words.places[:, : self.length], words.lengths.clamp_max(self.length))
 
 
@@ -46,10 +55,9 @@ class Convolve2d(Stage):
     batched_over_weights = False  # embedding_bag has no batching rule
 
     def __init__(self, inputs: int, maps: int, kernels: tuple[int, ...]) -> None:
-        """Make one convolution a kernel size, with Glorot-uniform weights."""
+        """Make one convolution per kernel size, with Glorot-uniform weights."""
         super().__init__()
         self.kernels = kernels
-        self.maps = maps
         self.layers = nn.ModuleList(nn.Conv2d(1, maps, (size, inputs)) for size in kernels)
         self.bounds = tuple(f"layers.{i}" for i in range(len(kernels)))
         for size, weight, bias in self._in_use():
@@ -69,55 +77,44 @@ class Convolve2d(Stage):
         self.marks = nn.ModuleList(LinearMap(f"layers.{i}.weight", f"layers.{i}.bias") for i, _ in enumerate(kernels))
 
     def forward(self, words: Words) -> Maps:
-        """Feature maps of every kernel."""
-        short = max(self.kernels) - words.places.shape[1]  # a text shorter than the widest kernel is padded to it
-        places = functional.pad(words.places, (0, short)) if short > 0 else words.places
+        """Return the feature maps of every kernel."""
+        places = widened(words.places, self.kernels)
         sites = [cast(Site, site) for site in self.sites]
         noisy = any(site.noise is not None and site.noise.active for site in sites)
         noisy = noisy or any(isinstance(layer, GaussianLayer) and layer.training for layer in self.layers)
         totals = self._by_position(words, places) if noisy else self._by_token(words, places)
-        return Maps(tuple(self._masked(t, words.lengths, size) for t, size in zip(totals, self.kernels, strict=True)))
+        return Maps(tuple(rectified(t, words.lengths, size) for t, size in zip(totals, self.kernels, strict=True)))
 
     def _in_use(self) -> list[tuple[int, Tensor, Tensor]]:
-        """Size, weight ``[F, 1, k, E]`` (bounded, or drawn, where an edit says so) and bias of each kernel."""
+        """Return size, weight ``[F, 1, k, E]`` (bounded or drawn, if an edit does so) and bias of each kernel."""
         layers = [cast(nn.Conv2d, layer) for layer in self.layers]
         weights = [layer.in_use if isinstance(layer, GaussianLayer) else layer.weight for layer in layers]
         biases = [cast(Tensor, layer.bias) for layer in layers]
         return list(zip(self.kernels, weights, biases, strict=True))
 
     def _by_token(self, words: Words, places: Tensor) -> list[Tensor]:
-        """Products once a distinct token, gathered and added: out[b, t] = Σ_j P_j[token(b, t + j)]."""
-        tokens, inputs = words.vectors.shape
-        out = []
+        """Convolve by products once per distinct token."""
+        totals = []
         for (size, weight, bias), mark in zip(self._in_use(), self.marks, strict=True):
-            across = weight[:, 0].permute(2, 1, 0).reshape(inputs, -1)
-            products = (words.vectors @ across).reshape(tokens * size, self.maps)
-            bags = places.unfold(1, size, 1) * size + torch.arange(size, device=places.device)
-            total = functional.embedding_bag(bags.reshape(-1, size), products, mode="sum")
-            total = mark(total.reshape(*bags.shape[:2], self.maps), windows(words.vectors, places, size))
-            out.append(total + bias)
-        return out
+            matrix = weight[:, 0].permute(2, 1, 0).reshape(weight.shape[3], -1)
+            total = convolve_tokens(words.vectors, places, matrix, size)
+            totals.append(mark(total, windows(words.vectors, places, size)) + bias)
+        return totals
 
     def _by_position(self, words: Words, places: Tensor) -> list[Tensor]:
-        """The convolution over positions, with noise on each kernel's input channels, the values of the embedding.
+        """Convolve over positions, with noise on each kernel's input channels, the values of the embedding.
 
         The kernel spans the embedding, so the 2-D convolution over one channel is the 1-D one over its values.
         """
         channels = functional.embedding(places, words.vectors).transpose(1, 2)
-        out = []
+        totals = []
         for (_, weight, bias), layer, site in zip(self._in_use(), self.layers, self.sites, strict=True):
             h = site(channels)
             if isinstance(layer, GaussianLayer) and layer.training:  # which draws for itself
-                out.append(layer(h.transpose(1, 2).unsqueeze(1)).squeeze(-1).transpose(1, 2))
+                totals.append(layer(h.transpose(1, 2).unsqueeze(1)).squeeze(-1).transpose(1, 2))
             else:
-                out.append(functional.conv1d(h, weight[:, 0].transpose(1, 2), bias).transpose(1, 2))
-        return out
-
-    def _masked(self, total: Tensor, lengths: Tensor, size: int) -> Tensor:
-        """ReLU, and zero for the windows past a text's end; the first window always counts."""
-        windows = (lengths - size + 1).clamp_min(1)
-        real = torch.arange(total.shape[1], device=total.device) < windows[:, None]
-        return torch.relu(total) * real[:, :, None]
+                totals.append(functional.conv1d(h, weight[:, 0].transpose(1, 2), bias).transpose(1, 2))
+        return totals
 
 
 @network("textcnn-v2", inputs="text")
@@ -133,15 +130,12 @@ def textcnn_v2(
 
     Args:
         shape: (vocabulary size,), PAD and UNK included.
-        length: Words of a text that are read.
+        length: Largest number of words that are read of a text.
         embedding: Width of a word vector.
-        maps: Feature maps a kernel.
+        maps: Feature maps per kernel.
         kernels: Window sizes.
     """
-    if not kernels or min(kernels) < 1:
-        raise UserError(
-            f"textcnn-v2: kernels must name at least one window of at least one word; given {list(kernels)}."
-        )
+    check_kernels("textcnn-v2", kernels)
     if length < max(kernels):
         raise UserError(f"textcnn-v2: length must be at least the widest kernel, {max(kernels)}; given {length}.")
     pick = PickOverTime(kernels, maps)

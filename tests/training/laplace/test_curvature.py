@@ -264,7 +264,7 @@ def test_layers_that_a_batch_does_not_pass_once_are_left_out():
 
 
 def test_what_has_no_such_curvature_is_refused():
-    with pytest.raises(UserError, match=r"HeteroscedasticHead.*softmax and sigmoid"):
+    with pytest.raises(UserError, match=r"HeteroscedasticHead.*softmax or sigmoid"):
         link_of(Heteroscedastic().build(4, 3))
     wide = model_of(Network([nn.Identity()], 2000), classes=5)
     with pytest.raises(UserError, match=r"last-full.*10005.*last-kron"):
