@@ -106,7 +106,7 @@ def test_encodings_are_parts_and_refuse_what_they_do_not_know() -> None:
         encoding_for("tables", {})
     with pytest.raises(UserError, match="max_length"):
         encoding_for("text", {"max_length": 0})
-    with pytest.raises(UserError, match="not whole"):
+    with pytest.raises(UserError, match="incomplete"):
         encoder_from_json({"encoder": "text"})
     with pytest.raises(UserError, match="needs texts"):
         fit_encoder(encoding, Examples(np.zeros((2, 2)), np.zeros(2, dtype=np.int64)))

@@ -21,7 +21,7 @@ from dubio.inference.laplace import LaplaceGaussian, diagonal_block
 from dubio.inference.posterior import Mixture, chunks_of
 from dubio.inference.predictor import ChunkedPredictor, StatePredictor
 from dubio.inference.samples import WeightSamples
-from dubio.inference.weight_draws import LowRankGaussian, WeightDraws, distribution_tensors, draw_generator
+from dubio.inference.weight_draws import LowRankGaussian, StoredLowRank, WeightDraws, draw_generator
 from dubio.methods.prediction import predict_with
 from dubio.networks.cnn import Flatten
 from dubio.networks.heads.linear import Softmax
@@ -109,8 +109,7 @@ WAYS = {"plain": {}, "noise": {"samples": 2}, "views": {"views": Views(ShiftFlip
 def test_what_is_stored_gives_the_same_draws_again(way):
     first = posterior(**WAYS[way])
     stored = {name: torch.from_numpy(tensor.numpy().copy()) for name, tensor in first.tensors().items()}
-    law = LowRankGaussian.from_tensors(distribution_tensors(stored))
-    again = WeightDraws.from_tensors(stored, network(), law, 5, first.samples, first.views)
+    again = StoredLowRank(5).restore(stored, network(), first.samples, first.views)
     encoded, kept = split(20)
     one, two = (predict_with(p, encoded, kept, TASK, seed=3).logits for p in (first, again))
     assert np.array_equal(one, two)

@@ -169,7 +169,7 @@ def test_remembered_states_are_bounded(folder):
     one, two = torch.tensor([2, 7, 3]), torch.tensor([2, 8, 9, 3])
     assert torch.equal(small.states(one), small.states(one))
     small.states(two)
-    assert [len(states) for states in small._known.values()] == [3]
+    assert [len(states) for states in small._cache.values()] == [3]
 
 
 def test_first_weights_of_the_head_do_not_depend_on_what_is_remembered(folder):

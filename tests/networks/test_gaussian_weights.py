@@ -313,7 +313,7 @@ def test_what_is_remembered_of_draws_is_bounded_and_changes_nothing(monkeypatch)
     rows = np.arange(300)
     whole = BlockDraws(0)
     wanted = [whole.rows("a", "uniform", 7, range(2), rows), whole.shared("b", 50, 1)]
-    monkeypatch.setattr(drawing, "KEPT_ELEMENTS", 0)
+    monkeypatch.setattr(drawing, "CACHED_ELEMENTS", 0)
     small = BlockDraws(0)
     for _ in range(2):
         assert torch.equal(small.rows("a", "uniform", 7, range(2), rows), wanted[0])

@@ -9,6 +9,7 @@ from torch.nn import functional
 from dubio.core.errors import UserError
 from dubio.networks.cnn import cnn
 from dubio.networks.mlp import mlp
+from dubio.networks.network import Stage
 from dubio.networks.spectral import SpectralBound, SpectralNorm, bounded_layers
 from dubio.networks.textcnn import textcnn
 from dubio.networks.textcnn_v2 import textcnn_v2
@@ -54,7 +55,7 @@ def test_no_weight_in_use_is_larger_than_the_bound(network, s):
 
 def test_the_bound_holds_while_the_weight_is_trained():
     layer = made(lambda: nn.Linear(12, 10))
-    holder = nn.Module()
+    holder = Stage()
     holder.layer, holder.bounds = layer, ("layer",)
     made(lambda: SpectralNorm(1.0).apply(holder))
     optimiser = torch.optim.Adam(layer.parameters(), lr=0.02)

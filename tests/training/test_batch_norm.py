@@ -19,7 +19,7 @@ from dubio.networks.mlp import mlp
 from dubio.networks.network import Dense, Model, Network
 from dubio.networks.noise import DropoutEdit
 from dubio.training.batch_norm import batch_norm_layers, least_batch, refresh, statistics
-from dubio.training.collectors import KeepAll, Last
+from dubio.training.collectors import FinishContext, KeepAll, Last
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import SGD
@@ -56,7 +56,7 @@ def trained(model, data, batch, *, collect=None, schedule=None, epochs=2):
 @pytest.mark.parametrize(("rows", "batch"), [(33, 8), (20, 7), (12, 12), (30, 100)])
 def test_the_first_layer_gets_the_statistics_of_the_whole_data(rows, batch):
     data, model = images(rows), network()
-    refresh(model, data, batch=batch, device=CPU, seed=0)
+    refresh(model, FinishContext(data, data, CPU, seed=0, batch=batch))
     first = model.network.stages[0][0]
     seen = data.encoded.values.transpose(1, 0, 2, 3).reshape(2, -1).astype(np.float64)
     np.testing.assert_allclose(first.running_mean.numpy(), seen.mean(1), rtol=1e-6)
@@ -66,7 +66,7 @@ def test_the_first_layer_gets_the_statistics_of_the_whole_data(rows, batch):
 def test_every_layer_agrees_with_one_full_pass_that_torch_averages():
     """With momentum None torch keeps the plain average over batches: of one batch, its own statistics."""
     data, ours, theirs = images(24), network(), network()
-    refresh(ours, data, batch=24, device=CPU, seed=3)
+    refresh(ours, FinishContext(data, data, CPU, seed=3, batch=24))
     theirs.train()
     for layer in batch_norm_layers(theirs).values():
         layer.momentum = None
@@ -80,7 +80,7 @@ def test_every_layer_agrees_with_one_full_pass_that_torch_averages():
 def test_every_layer_pools_what_it_sees_in_unequal_batches():
     """By hand: run the batches in training mode, note what comes into each layer, take moments of all of it."""
     data, model, twin = images(19), network(), network()
-    refresh(model, data, batch=8, device=CPU, seed=5)
+    refresh(model, FinishContext(data, data, CPU, seed=5, batch=8))
     seen = {name: [] for name in batch_norm_layers(twin)}
     for name, layer in batch_norm_layers(twin).items():
         layer.register_forward_pre_hook(lambda _, given, name=name: seen[name].append(given[0].detach().clone()))
@@ -102,21 +102,21 @@ def test_settings_modes_and_weights_stay_and_dropout_is_off():
     data, model = images(16), network()
     DropoutEdit(0.5).apply(model)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    refresh(model, data, batch=8, device=CPU, seed=0)
+    refresh(model, FinishContext(data, data, CPU, seed=0, batch=8))
     once = statistics(model)
-    refresh(model, data, batch=8, device=CPU, seed=0)
+    refresh(model, FinishContext(data, data, CPU, seed=0, batch=8))
     assert all(torch.equal(once[name], tensor) for name, tensor in statistics(model).items())
     assert all(torch.equal(before[name], p) for name, p in model.named_parameters())
     assert not any(module.training for module in model.modules())
     assert {layer.momentum for layer in batch_norm_layers(model).values()} == {0.1}
     plain = network()
-    refresh(plain, data, batch=8, device=CPU, seed=0)
+    refresh(plain, FinishContext(data, data, CPU, seed=0, batch=8))
     assert all(torch.equal(once[name], tensor) for name, tensor in statistics(plain).items())
 
 
 def test_training_views_are_what_the_statistics_are_of():
     data, model = images(40), network()
-    refresh(model, data, batch=8, device=CPU, seed=0, augmentation=ShiftFlip(2, 0.0))
+    refresh(model, FinishContext(data, data, CPU, seed=0, batch=8, augmentation=ShiftFlip(2, 0.0)))
     shifted = model.network.stages[0][0].running_mean
     # zeros are shifted in: on average (1 - 2·(1/5 + 2/5)/4)² of a view is image
     assert torch.all(shifted < 0.85 * data.encoded.values.mean())
@@ -125,7 +125,7 @@ def test_training_views_are_what_the_statistics_are_of():
 def test_without_batch_norm_no_example_is_read():
     model = Model(mlp((2,), hidden=(3,)), Softmax().build(3, 2))
     before = state_of(model)
-    refresh(model, None, batch=8, device=CPU, seed=0)
+    refresh(model, FinishContext(None, None, CPU, seed=0, batch=8))
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
 

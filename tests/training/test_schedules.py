@@ -93,7 +93,7 @@ def test_a_constant_tail_marks_its_epochs():
 
 
 def test_what_means_nothing_is_refused_and_descriptions_come_back():
-    with pytest.raises(UserError, match=r"7 half cycles.*given epochs=8"):
+    with pytest.raises(UserError, match=r"multiple of 7.*given epochs=8"):
         Triangular(4).check_epochs(8)
     for make, words in (
         (lambda: Triangular(0), "cycles must be at least 1"),

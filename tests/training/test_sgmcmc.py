@@ -235,7 +235,7 @@ def test_slots_that_do_not_go_together_are_refused():
     ("made", "why"),
     [
         (lambda: Cyclic(0), "cycles must be at least 1"),
-        (lambda: Cyclic(2, sampling=2, keep=3), "at most one snapshot a sampling epoch"),
+        (lambda: Cyclic(2, sampling=2, keep=3), "at most one snapshot per sampling epoch"),
         (lambda: Cyclic(2, temperature=1.0), "sampling of at least 1 epoch"),
         (lambda: SGLD(lr=0.0), "lr must be positive"),
         (lambda: SGLD(momentum=1.0), "below 1; given 1.0"),

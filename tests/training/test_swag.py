@@ -94,7 +94,7 @@ def test_every_draw_has_statistics_of_its_own_weights():
     for k in range(3):
         state = posterior.state(k)
         twin.load_state_dict(state)
-        refresh(twin, TRAIN, batch=8, device=CPU, seed=5)
+        refresh(twin, FinishContext(TRAIN, TRAIN, CPU, seed=5, batch=8))
         for name, tensor in statistics(twin).items():
             assert torch.equal(tensor, state[name])
     assert not torch.equal(posterior.state(0)["head.linear.weight"], posterior.state(1)["head.linear.weight"])
@@ -114,7 +114,7 @@ def test_draws_that_share_a_pass_get_what_each_gets_alone(monkeypatch, few):
     for draw, statistic in zip(draws, found, strict=True):
         twin = network()
         twin.load_state_dict(draw, strict=False)
-        refresh(twin, TRAIN, batch=8, device=CPU, seed=5)
+        refresh(twin, FinishContext(TRAIN, TRAIN, CPU, seed=5, batch=8))
         assert all(torch.equal(tensor, statistic[name]) for name, tensor in statistics(twin).items())
     assert batch_norm.refresh_draws(network(normalised=False), [dict] * 2, CONTEXT) == [{}, {}]
 
@@ -126,7 +126,7 @@ def test_the_mean_is_one_network_with_statistics_of_its_own():
         np.testing.assert_allclose(state[name].numpy(), seen.mean(0), rtol=1e-6, atol=1e-7)
     twin = network()
     twin.load_state_dict(state)
-    refresh(twin, TRAIN, batch=8, device=CPU, seed=5)
+    refresh(twin, FinishContext(TRAIN, TRAIN, CPU, seed=5, batch=8))
     assert all(torch.equal(tensor, state[name]) for name, tensor in statistics(twin).items())
 
 

@@ -1,7 +1,7 @@
-"""What is fitted on training data before a network sees it, and saved as JSON beside the weights.
+"""Encodings, fitted on the training split before a network sees it and saved as JSON beside the weights.
 
-An *encoding* is a part: how to encode, part of a fit's identity. Fitted on the training split it becomes an *encoder*,
-which encodes any split and survives a trip through JSON unchanged.
+An *encoding* says how to encode and is part of a fit's identity. Fitted on the training split it becomes an *encoder*,
+which encodes any split and is unchanged by a round trip through JSON.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ __all__ = [
 
 
 def encoding_for(modality: str, arguments: Mapping[str, Any]) -> Encoding:
-    """The encoding of a modality with these arguments, the rest at its defaults.
+    """Return the encoding of a modality with these arguments and defaults for the others.
 
     Args:
-        modality: ``"text"``, ``"image"``, ``"table"``, or an encoding that a network asks for, ``"wordpieces"``.
+        modality: ``"text"``, ``"image"``, ``"table"``, or an encoding that a network needs, ``"wordpieces"``.
         arguments: Fields of that encoding.
 
     Raises:
@@ -73,46 +73,46 @@ def encoding_for(modality: str, arguments: Mapping[str, Any]) -> Encoding:
     if modality not in _ENCODINGS:
         raise UnknownName("modality", modality, _ENCODINGS)
     encoding = _ENCODINGS[modality]
-    known = [field.name for field in dataclasses.fields(encoding)]
+    names = [field.name for field in dataclasses.fields(encoding)]
     for name in arguments:
-        if name not in known:
-            raise UnknownName(f"argument of the {modality} encoding", name, known)
+        if name not in names:
+            raise UnknownName(f"argument of the {modality} encoding", name, names)
     return encoding(**arguments)
 
 
 def encoding_of(network: Entry[Any], network_arguments: Mapping[str, Any], arguments: Mapping[str, Any]) -> Encoding:
-    """The encoding a network wants with these arguments; one of a pre-trained encoder is made for that encoder.
+    """Return the encoding that a network needs, with these arguments; word pieces are those of its encoder.
 
     Args:
         network: The network.
-        network_arguments: Its arguments, settled (:func:`dubio.encoders.pretrained.resolve_arguments`).
+        network_arguments: Its arguments, resolved by :func:`dubio.encoders.pretrained.resolve_arguments`.
         arguments: Fields of the encoding.
     """
     key = encoder_argument(network)
     encoder = {} if key is None else {"encoder": network_arguments[key]}
     if encoder and "encoder" in arguments:
         raise UserError("encoding: the encoder is an argument of the network, network.encoder.")
-    made = encoding_for(network.facts.get("encoding", network.facts["inputs"]), {**arguments, **encoder})
-    if isinstance(made, WordPieceEncoding):
-        made.check()
-    return made
+    encoding = encoding_for(network.facts.get("encoding", network.facts["inputs"]), {**arguments, **encoder})
+    if isinstance(encoding, WordPieceEncoding):
+        encoding.check()
+    return encoding
 
 
 def fit_encoder(encoding: Encoding, train: Examples) -> Encoder:
-    """The encoder fitted on the training examples, which must be the only ones it ever learns from."""
+    """Return the encoder fitted on the training examples, the only ones it learns from."""
     return encoding.fit(train)
 
 
 def encoder_from_json(saved: Mapping[str, Any]) -> Encoder:
-    """The encoder that ``to_json`` wrote down.
+    """Return the encoder that ``to_json`` wrote.
 
     Raises:
-        UserError: When the JSON is not of an encoder.
+        UserError: When the JSON is not that of an encoder.
     """
-    sort = saved.get("encoder")
-    if not isinstance(sort, str) or sort not in _ENCODERS:
-        raise UnknownName("encoder", sort, _ENCODERS)
+    kind = saved.get("encoder")
+    if not isinstance(kind, str) or kind not in _ENCODERS:
+        raise UnknownName("encoder", kind, _ENCODERS)
     try:
-        return _ENCODERS[sort].from_json(saved)
+        return _ENCODERS[kind].from_json(saved)
     except (KeyError, TypeError) as fault:
-        raise UserError(f"the saved {sort} encoder is not whole: {fault}.") from fault
+        raise UserError(f"the saved {kind} encoder is incomplete: {fault}.") from fault

@@ -1,4 +1,4 @@
-"""Images to standardised channels: mean and deviation of each channel over the training split."""
+"""Images to standardised channels: mean and standard deviation of each channel over the training split."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from dubio.core.types import Examples, Inputs
 from dubio.encoders.rows import ArrayRows, ImageRows, standardise
 
 EAGER_BYTES = 1 << 29
-"""Encoded images up to this size are kept in memory; larger ones are encoded batch by batch, with the same values."""
-
+"""Encoded images up to this size stay in memory; larger ones are encoded batch by batch, with the same values."""
 
 SAMPLE = 10_000
-"""So many images say what the channels are like, where it would take hours to look at all of them."""
+"""Images that determine the channel statistics where reading all of them would take hours."""
 
 
 @part("image-encoding")
@@ -30,10 +29,10 @@ class ImageEncoding:
     """Per-channel standardisation: (pixel − mean) / deviation over all training pixels of the channel."""
 
     def fit(self, train: Examples) -> ImageEncoder:
-        """The encoder with the channel statistics of these examples.
+        """Return the encoder with the channel statistics of the examples.
 
-        Sums are over whole numbers, hence exact, whatever the order of the rows. A channel that never varies is only
-        centred. Of images that take hours to look at, :data:`SAMPLE` evenly spaced ones count.
+        Sums are over integers, hence exact, whatever the order of the rows. A constant channel is only centred. Of
+        images that are costly to read, :data:`SAMPLE` evenly spaced ones are used.
         """
         images = _bounded(_images(train.inputs))
         if len(images) == 0:
@@ -55,10 +54,10 @@ class ImageEncoder:
     """uint8 ``[N, H, W, C]`` or ``[N, H, W]`` to float32 ``[N, C, H, W]``.
 
     Attributes:
-        encoding: What it was fitted with.
+        encoding: The encoding that was fitted.
         shape: (C, H, W) of a training image.
-        mean: Of each channel, in grey levels.
-        deviation: Of each channel, in grey levels; 1 where the channel is constant.
+        mean: Mean of each channel, in grey levels.
+        deviation: Standard deviation of each channel, in grey levels; 1 for a constant channel.
     """
 
     encoding: ImageEncoding
@@ -67,10 +66,10 @@ class ImageEncoder:
     deviation: tuple[float, ...]
 
     def encode(self, examples: Examples) -> ArrayRows | ImageRows:
-        """Standardised channels; of more than :data:`EAGER_BYTES` only those of a batch at a time.
+        """Return standardised channels; beyond :data:`EAGER_BYTES` they are computed batch by batch.
 
         Raises:
-            UserError: For images of another shape than the training images.
+            UserError: For images of another shape than those in training.
         """
         images = _images(examples.inputs)
         channels, height, width = self.shape
@@ -79,7 +78,7 @@ class ImageEncoder:
                 f"images must be {height}×{width} with {channels} channel(s), as in training; "
                 f"given {images.shape[1]}×{images.shape[2]} with {images.shape[3]}."
             )
-        # one table look-up a channel: each of 256 levels is standardised once, in float64
+        # one table look-up per channel: each of 256 levels is standardised once, in float64
         levels = (np.arange(256)[None] - np.array(self.mean)[:, None]) / np.array(self.deviation)[:, None]
         table = levels.astype(np.float32)
         if len(images) * math.prod(self.shape) * table.itemsize > EAGER_BYTES:
@@ -87,7 +86,7 @@ class ImageEncoder:
         return ArrayRows(standardise(images[:], table))
 
     def to_json(self) -> dict[str, Any]:
-        """Everything needed to make this encoder again."""
+        """Return everything needed to restore this encoder."""
         return {
             "encoder": "image",
             "encoding": describe(self.encoding),
@@ -98,19 +97,19 @@ class ImageEncoder:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> ImageEncoder:
-        """The encoder that :meth:`to_json` wrote down."""
+        """Return the encoder that :meth:`to_json` wrote."""
         return cls(restore(saved["encoding"]), tuple(saved["shape"]), tuple(saved["mean"]), tuple(saved["deviation"]))
 
 
 def _bounded(images: NDArray[np.uint8] | LazyRows) -> NDArray[np.uint8] | LazyRows:
-    """All images, or evenly spaced ones of those that are costly to read."""
+    """Return all images, or evenly spaced ones if they are costly to read."""
     if not isinstance(images, LazyRows) or not images.costly or len(images) <= SAMPLE:
         return images
     return images.take(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
 
 
 def _images(inputs: Inputs) -> NDArray[np.uint8] | LazyRows:
-    """uint8 [N, H, W, C] of either accepted form."""
+    """Return uint8 ``[N, H, W, C]`` from either accepted form."""
     if isinstance(inputs, tuple):
         raise UserError("an image encoder needs images; given texts.")
     if inputs.dtype != np.uint8 or inputs.ndim not in (3, 4):

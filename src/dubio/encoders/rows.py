@@ -1,4 +1,4 @@
-"""What encoders hand on: rows of tokens of different lengths, or rows of one shape."""
+"""Encoded examples: rows of tokens of different lengths, or rows of one shape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TokenRows:
 
     Attributes:
         tokens: int32, the tokens of all rows.
-        offsets: int64 ``[N + 1]``; row i is ``tokens[offsets[i]:offsets[i + 1]]`` and never empty.
+        offsets: int64 ``[N + 1]``; row i is ``tokens[offsets[i]:offsets[i + 1]]``, never empty.
     """
 
     tokens: NDArray[np.int32]
@@ -30,20 +30,20 @@ class TokenRows:
 
     @property
     def lengths(self) -> IntArray:
-        """Tokens a row ``[N]``."""
+        """Tokens per row, ``[N]``."""
         return np.diff(self.offsets)
 
     def row(self, index: int) -> NDArray[np.int32]:
-        """The tokens of one row."""
+        """Return the tokens of one row."""
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
     def take(self, rows: NDArray[Any]) -> TokenRows:
-        """These rows, in this order; an index array or a mask."""
-        chosen = np.flatnonzero(rows) if rows.dtype == bool else rows
-        lengths = self.lengths[chosen]
+        """Return rows in this order; an index array or a mask."""
+        indices = np.flatnonzero(rows) if rows.dtype == bool else rows
+        lengths = self.lengths[indices]
         offsets = np.concatenate(([0], np.cumsum(lengths)))
         within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
-        return TokenRows(self.tokens[np.repeat(self.offsets[:-1][chosen], lengths) + within], offsets)
+        return TokenRows(self.tokens[np.repeat(self.offsets[:-1][indices], lengths) + within], offsets)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +56,13 @@ class ArrayRows:
         return len(self.values)
 
     def take(self, rows: NDArray[Any]) -> ArrayRows:
-        """These rows, in this order; an index array or a mask."""
+        """Return rows in this order; an index array or a mask."""
         return ArrayRows(self.values[rows])
 
     def at(self, rows: NDArray[Any]) -> NDArray[np.float32]:
-        """The values of these rows."""
-        chosen: NDArray[np.float32] = self.values[rows]
-        return chosen
+        """Return the values of rows."""
+        values: NDArray[np.float32] = self.values[rows]
+        return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ class ImageRows:
 
     Attributes:
         images: uint8 ``[N, H, W, C]``.
-        table: float32 ``[C, 256]``: what each grey level of each channel becomes.
+        table: float32 ``[C, 256]``: the value of each grey level of each channel.
     """
 
     images: NDArray[np.uint8] | LazyRows
@@ -81,22 +81,22 @@ class ImageRows:
         return len(self.images)
 
     def take(self, rows: NDArray[Any]) -> ImageRows:
-        """These rows, in this order; an index array or a mask."""
+        """Return rows in this order; an index array or a mask."""
         images = self.images.take(rows) if isinstance(self.images, LazyRows) else self.images[rows]
         return ImageRows(images, self.table)
 
     def expect(self, batches: Sequence[NDArray[Any]]) -> None:
-        """Be told which rows will be asked for, in which order."""
+        """Announce the batches of rows that will be read, in order."""
         if isinstance(self.images, LazyRows):
             self.images.expect(batches)
 
     def at(self, rows: NDArray[Any]) -> NDArray[np.float32]:
-        """The values of these rows."""
+        """Return the values of rows."""
         return standardise(self.images[rows], self.table)
 
 
 def standardise(images: NDArray[np.uint8], table: NDArray[np.float32]) -> NDArray[np.float32]:
-    """uint8 ``[N, H, W, C]`` to float32 ``[N, C, H, W]``, by one look-up in the table of each channel."""
+    """Return uint8 ``[N, H, W, C]`` as float32 ``[N, C, H, W]``, by one look-up in the table of each channel."""
     return np.stack([table[c][images[..., c]] for c in range(len(table))], axis=1)
 
 

@@ -1,4 +1,4 @@
-"""Table rows to standardised columns: mean and deviation of each column over the training split."""
+"""Table rows to standardised columns: mean and standard deviation of each column over the training split."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TableEncoding:
     """
 
     def fit(self, train: Examples) -> TableEncoder:
-        """The encoder with the column statistics of these examples."""
+        """Return the encoder with the column statistics of the examples."""
         values = _values(train.inputs)
         if len(values) == 0:
             raise UserError("a table encoder needs at least one training row; given none.")
@@ -34,7 +34,7 @@ class TableEncoding:
         mean = np.where(present, values, 0.0).sum(axis=0) / count
         centred = np.where(present, values - mean, 0.0)
         deviation = np.sqrt(np.square(centred).sum(axis=0) / count)
-        # a constant column leaves rounding dust of the size of its mean; dividing by that would invent a signal
+        # a constant column leaves a rounding error of the size of its mean; dividing by that would invent a signal
         varies = deviation > 1e-12 * np.maximum(np.abs(mean), 1e-300)
         return TableEncoder(self, tuple(mean.tolist()), tuple(np.where(varies, deviation, 1.0).tolist()))
 
@@ -44,9 +44,9 @@ class TableEncoder:
     """Float ``[N, D]`` with NaN where missing to float32 ``[N, D]``.
 
     Attributes:
-        encoding: What it was fitted with.
-        mean: Of each column.
-        deviation: Of each column; 1 where the column is constant.
+        encoding: The encoding that was fitted.
+        mean: Mean of each column.
+        deviation: Standard deviation of each column; 1 for a constant column.
     """
 
     encoding: TableEncoding
@@ -59,7 +59,7 @@ class TableEncoder:
         return (len(self.mean),)
 
     def encode(self, examples: Examples) -> ArrayRows:
-        """Standardised columns, missing values at the training mean.
+        """Return standardised columns, missing values at the training mean.
 
         Raises:
             UserError: For another number of columns than in training.
@@ -71,7 +71,7 @@ class TableEncoder:
         return ArrayRows(np.where(np.isnan(standard), 0.0, standard).astype(np.float32))
 
     def to_json(self) -> dict[str, Any]:
-        """Everything needed to make this encoder again."""
+        """Return everything needed to restore this encoder."""
         return {
             "encoder": "table",
             "encoding": describe(self.encoding),
@@ -81,12 +81,12 @@ class TableEncoder:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> TableEncoder:
-        """The encoder that :meth:`to_json` wrote down."""
+        """Return the encoder that :meth:`to_json` wrote."""
         return cls(restore(saved["encoding"]), tuple(saved["mean"]), tuple(saved["deviation"]))
 
 
 def _values(inputs: Inputs) -> FloatArray:
-    """float64 [N, D], NaN allowed, infinity refused."""
+    """Return float64 ``[N, D]``; NaN is allowed, infinity refused."""
     if isinstance(inputs, tuple):
         raise UserError("a table encoder needs numbers; given texts.")
     if inputs.ndim != 2 or inputs.dtype.kind not in "fiub":

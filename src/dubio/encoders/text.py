@@ -34,16 +34,16 @@ from dubio.encoders.rows import TokenRows
 _SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _WORD = rf"[^\W\d_{_SINGLE}]+"
 TOKEN = re.compile(rf"{_WORD}(?:['\u2019]{_WORD})*|\d+(?:[.,]\d+)*|[^\s]")
-"""What one token looks like, after lower-casing."""
+"""The pattern of one token, after lower-casing."""
 
 
 def tokenise(text: str) -> list[str]:
-    """The tokens of a text, in order; an empty list for a text without a visible character."""
+    """Return the tokens of a text in order; an empty list for a text without a visible character."""
     return TOKEN.findall(unicodedata.normalize("NFC", text).lower())
 
 
 PAD = 0
-"""The index that fills a batch up; no word has it, no encoded row contains it."""
+"""The index that pads a batch; no word has it, no encoded row contains it."""
 
 UNK = 1
 """The index of every word that is not in the vocabulary."""
@@ -53,12 +53,12 @@ FIRST_WORD = 2
 
 
 def most_frequent(texts: Iterable[list[str]], *, limit: int, min_frequency: int) -> tuple[str, ...]:
-    """The words to know, most frequent first, equally frequent ones in alphabetical order.
+    """Return the vocabulary, most frequent words first, equally frequent ones in alphabetical order.
 
     Args:
         texts: The tokens of every training text.
-        limit: How many words at most; PAD and UNK are not counted.
-        min_frequency: How often a word must occur in the training texts.
+        limit: Largest number of words, without PAD and UNK.
+        min_frequency: Smallest number of occurrences of a word in the training texts.
     """
     counts: Counter[str] = Counter()
     for tokens in texts:
@@ -73,9 +73,9 @@ class TextEncoding:
     """How texts become tokens.
 
     Attributes:
-        vocabulary: Words known at most, besides PAD and UNK.
-        min_frequency: How often a word must occur in the training split to be known.
-        max_length: Tokens kept of a text, from its beginning.
+        vocabulary: Largest number of words, without PAD and UNK.
+        min_frequency: Smallest number of occurrences of a word in the training split.
+        max_length: Largest number of tokens of a text, from its beginning.
     """
 
     vocabulary: int = 20_000
@@ -89,12 +89,12 @@ class TextEncoding:
                 raise UserError(f"{name} of a text encoding must be a whole number of at least 1; given {value!r}.")
 
     def fit(self, train: Examples) -> TextEncoder:
-        """The encoder whose vocabulary comes from these examples.
+        """Return the encoder whose vocabulary comes from the examples.
 
         Raises:
             UserError: When no word is frequent enough.
         """
-        texts = (tokenise(text) for text in _texts(train.inputs))
+        texts = (tokenise(text) for text in texts_of(train.inputs))
         words = most_frequent(texts, limit=self.vocabulary, min_frequency=self.min_frequency)
         if not words:
             raise UserError(
@@ -109,7 +109,7 @@ class TextEncoder:
     """Texts to rows of token indices.
 
     Attributes:
-        encoding: What it was fitted with.
+        encoding: The encoding that was fitted.
         words: The vocabulary, most frequent first; the index of ``words[i]`` is ``i + 2``.
     """
 
@@ -126,26 +126,31 @@ class TextEncoder:
         return {word: index for index, word in enumerate(self.words, start=FIRST_WORD)}
 
     def encode(self, examples: Examples) -> TokenRows:
-        """Token indices; a text without a token becomes the one token UNK."""
+        """Return token indices; a text without a token becomes the one token UNK."""
         look_up, limit = self._index.get, self.encoding.max_length
         flat: list[int] = []
         offsets = [0]
-        for text in _texts(examples.inputs):
+        for text in texts_of(examples.inputs):
             flat.extend([look_up(token, UNK) for token in tokenise(text)[:limit]] or [UNK])
             offsets.append(len(flat))
         return TokenRows(np.array(flat, dtype=np.int32), np.array(offsets, dtype=np.int64))
 
     def to_json(self) -> dict[str, Any]:
-        """Everything needed to make this encoder again."""
+        """Return everything needed to restore this encoder."""
         return {"encoder": "text", "encoding": describe(self.encoding), "words": list(self.words)}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> TextEncoder:
-        """The encoder that :meth:`to_json` wrote down."""
+        """Return the encoder that :meth:`to_json` wrote."""
         return cls(restore(saved["encoding"]), tuple(saved["words"]))
 
 
-def _texts(inputs: Inputs) -> tuple[str, ...]:
+def texts_of(inputs: Inputs) -> tuple[str, ...]:
+    """Return texts.
+
+    Raises:
+        UserError: For inputs that are no texts.
+    """
     if not isinstance(inputs, tuple):
         raise UserError(f"a text encoder needs texts; given an array of shape {inputs.shape}.")
     return inputs

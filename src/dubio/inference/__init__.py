@@ -1,1 +1,1 @@
-"""What a fit leaves behind, and how it is drawn from."""
+"""Posteriors: weights and distributions of weights, their draws, and predictions from them."""

@@ -1,9 +1,7 @@
-"""Batches of encoded examples: padded little, in an order that a generator decides.
+"""Batches of encoded examples: with little padding, in an order that a generator decides.
 
-A batch of texts carries its distinct tokens once: what is linear in a token's embedding is then computed once a
-distinct token, not once a position. Texts of like length share a batch, so that little of it is padding.
-
-Examples as a training sees them: encoded, with their labels.
+A batch of texts holds its distinct tokens once: operations that are linear in a token's embedding then run once per
+distinct token, not once per position. Texts of similar length share a batch, so that little of it is padding.
 """
 
 from __future__ import annotations
@@ -25,14 +23,16 @@ from dubio.encoders import Encoded, ImageRows, TokenRows
 Rows = NDArray[np.int64]
 
 BUCKET_BATCHES = 50
-"""Batches drawn together and sorted by length while training: enough for tight buckets, few enough to stay random."""
+"""Training batches drawn together and sorted by length: enough for tight buckets, few enough to stay random."""
 
 WINDOW = 1024
-"""Consecutive rows within which prediction may sort by length: bounds the noise that must be held at once."""
-
+"""Consecutive rows within which prediction may sort by length, which bounds the noise in memory."""
 
 MOST_ELEMENTS = 1 << 23
-"""Numbers that a batch of arrays may have where nothing is learned: larger images come fewer at a time."""
+"""Largest number of elements in an evaluation batch of arrays: batches of larger images have fewer examples."""
+
+EVALUATION_BATCH = 128
+"""Examples per batch when nothing is learned."""
 
 
 class TokenBatch(NamedTuple):
@@ -40,8 +40,8 @@ class TokenBatch(NamedTuple):
 
     Attributes:
         distinct: ``[U]`` token ids; the first is always PAD.
-        places: ``[B, L]`` where each position's token is in ``distinct``; 0 past a text's end.
-        lengths: ``[B]`` tokens of each text.
+        places: ``[B, L]`` index of each position's token in ``distinct``; 0 past a text's end.
+        lengths: ``[B]`` number of tokens of each text.
     """
 
     distinct: Tensor
@@ -49,23 +49,37 @@ class TokenBatch(NamedTuple):
     lengths: Tensor
 
     def to(self, device: torch.device) -> TokenBatch:
-        """The same batch on a device."""
+        """Return the batch on a device."""
         return TokenBatch(*(tensor.to(device) for tensor in self))
 
     def repeat(self, times: int) -> TokenBatch:
-        """The same texts again and again, sample by sample."""
+        """Return the texts ``times`` times, one copy after another."""
         return TokenBatch(self.distinct, self.places.repeat(times, 1), self.lengths.repeat(times))
 
     def footprint(self) -> int:
-        """Elements that one repetition adds to what is held at once."""
+        """Return the number of elements that one more copy adds to memory."""
         return self.places.numel()
 
 
 Batch = Tensor | TokenBatch
 
 
+@dataclass(frozen=True)
+class LabelledRows:
+    """Encoded examples with their labels (class index, or multi-hot) and the number of classes."""
+
+    encoded: Encoded
+    labels: NDArray[np.int64]
+    classes: int
+
+
+def to_device(batch: Any, device: torch.device) -> Any:
+    """Return a batch on a device."""
+    return batch if device.type == "cpu" else batch.to(device)
+
+
 def collate(encoded: Encoded, rows: Rows) -> Batch:
-    """The examples at these rows as one batch."""
+    """Return the examples at these rows as one batch."""
     if not isinstance(encoded, TokenRows):
         return torch.from_numpy(encoded.at(rows))
     starts, lengths = encoded.offsets[rows], encoded.lengths[rows]
@@ -82,32 +96,32 @@ def collate(encoded: Encoded, rows: Rows) -> Batch:
 
 
 def training_rows(encoded: Encoded, batch: int, generator: np.random.Generator, *, least: int = 1) -> list[Rows]:
-    """The rows of each batch of one epoch, every row once, in a random order.
+    """Return the rows of each batch of one epoch, every row once, in a random order.
 
-    Texts are shuffled, cut into stretches of :data:`BUCKET_BATCHES` batches, sorted by length within a stretch, and the
+    Texts are shuffled, cut into buckets of :data:`BUCKET_BATCHES` batches, sorted by length within a bucket, and the
     batches shuffled again.
 
     Args:
         encoded: The training examples.
-        batch: Examples a batch; the last may be smaller.
-        generator: Decides the order.
-        least: A batch with fewer examples joins its neighbour: one example alone has no batch statistics.
+        batch: Examples per batch; the last may be smaller.
+        generator: Source of the order.
+        least: Smallest batch; a smaller one joins its neighbour, because one example has no batch statistics.
 
     Raises:
-        UserError: When no batch has so many.
+        UserError: When every batch is smaller.
     """
     order = generator.permutation(len(encoded)).astype(np.int64)
     if isinstance(encoded, TokenRows):
-        stretch = batch * BUCKET_BATCHES
+        size = batch * BUCKET_BATCHES
         lengths = encoded.lengths
-        pieces = [order[i : i + stretch] for i in range(0, len(order), stretch)]
-        order = np.concatenate([piece[np.argsort(lengths[piece], kind="stable")] for piece in pieces])
+        buckets = [order[i : i + size] for i in range(0, len(order), size)]
+        order = np.concatenate([bucket[np.argsort(lengths[bucket], kind="stable")] for bucket in buckets])
     batches = [order[i : i + batch] for i in range(0, len(order), batch)]
     return _announced(encoded, _joined([batches[i] for i in generator.permutation(len(batches))], least))
 
 
 def _joined(batches: list[Rows], least: int) -> list[Rows]:
-    """Batches of which none has fewer rows: such a one joins the one before it, the first the one after it."""
+    """Return batches without small ones: these join the batch before them, or after them at the beginning."""
     if all(len(rows) < least for rows in batches):
         raise UserError(
             f"batch: batch-norm takes its statistics over a batch, which must have at least {least} examples; "
@@ -127,11 +141,11 @@ def _joined(batches: list[Rows], least: int) -> list[Rows]:
 
 
 def prediction_rows(encoded: Encoded, batch: int) -> Iterator[Rows]:
-    """The rows of each batch for one pass over everything, like lengths together within each window.
+    """Return the rows of each batch for one pass over all examples, similar lengths together within each window.
 
     Args:
         encoded: The examples.
-        batch: Examples a batch; fewer where they are so large that a batch would exceed :data:`MOST_ELEMENTS`.
+        batch: Examples per batch; fewer if a batch would exceed :data:`MOST_ELEMENTS`.
     """
     batch = min(batch, max(1, MOST_ELEMENTS // _elements(encoded)))
     lengths = encoded.lengths if isinstance(encoded, TokenRows) else np.zeros(len(encoded), dtype=np.int64)
@@ -144,7 +158,7 @@ def prediction_rows(encoded: Encoded, batch: int) -> Iterator[Rows]:
 
 
 def _elements(encoded: Encoded) -> int:
-    """Numbers of one example of a fixed shape; texts, whose batches are sorted by length, count as one."""
+    """Return the elements of one example of a fixed shape; texts, sorted by length, count as 1."""
     if isinstance(encoded, TokenRows):
         return 1
     rows = encoded.images if isinstance(encoded, ImageRows) else encoded.values
@@ -152,25 +166,7 @@ def _elements(encoded: Encoded) -> int:
 
 
 def _announced(encoded: Encoded, batches: list[Rows]) -> list[Rows]:
-    """The batches, once images that stay in their files know of them: the next one is read while one is used."""
+    """Return the batches after announcing them to images in files, which read the next one in advance."""
     if isinstance(encoded, ImageRows):
         encoded.expect(batches)
     return batches
-
-
-EVALUATION_BATCH = 128
-"""Examples a batch when nothing is learned."""
-
-
-@dataclass(frozen=True)
-class LabelledRows:
-    """Encoded examples with their labels (class index, or multi-hot) among that many classes."""
-
-    encoded: Encoded
-    labels: NDArray[np.int64]
-    classes: int
-
-
-def to_device(batch: Any, device: torch.device) -> Any:
-    """A batch on a device."""
-    return batch if device.type == "cpu" else batch.to(device)

@@ -187,10 +187,11 @@ def stacks(model: Model, states: Sequence[State], device: torch.device) -> bool:
     return len(states) > 1 and batched and (device.type != "cpu" or parameters <= STACK_PARAMETERS)
 
 
-def over_states(model: Model, states: Sequence[State], batch: Any, examples: int) -> Tensor:
+def over_states(model: Model, states: Sequence[State], batch: Any) -> Tensor:
     """Return deterministic logits ``[states · sets, B, K]`` of several weight states, by the static rule."""
     run = stacked_states if stacks(model, states, _device(model)) else looped_states
-    return model.by_sample(run(model, states, batch).flatten(0, 1), examples)
+    output = run(model, states, batch)
+    return model.by_sample(output.flatten(0, 1), output.shape[1] // model.network.sets)
 
 
 def stacked_states(model: Model, states: Sequence[State], batch: Any) -> Tensor:

@@ -103,7 +103,7 @@ class StatePredictor:
         model, noise = self._model, self._noise
         prepared = any(ready is not model for ready in self._ready)
         if noise == PredictionNoise() and len(self._states) > 1 and model.head.outputs_logits and not prepared:
-            return Scores(over_states(model, self._states, batch, len(rows)))
+            return Scores(over_states(model, self._states, batch))
         parts = []
         for state, ready, draws in zip(self._states, self._ready, self._draws, strict=True):
             if len(self._states) > 1:

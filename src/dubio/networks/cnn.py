@@ -23,7 +23,7 @@ class ConvBlock(Stage):
         self.pool = pool
 
     def forward(self, h: Tensor) -> Tensor:
-        """Pool(relu(conv(noise(h))))."""
+        """Return pool(relu(conv(noise(h))))."""
         h = torch.relu(self.conv(self.site(h)))
         return nn.functional.max_pool2d(h, self.pool) if self.pool > 1 else h
 
@@ -41,7 +41,7 @@ def cnn(shape: tuple[int, ...], *, channels: tuple[int, ...] = (16, 32), dense: 
     """Convolutions 3×3 with pooling, then one dense layer.
 
     Fixed dropout acts before the dense layer and before the head; concrete dropout also at the inputs of every
-    convolution but the first, whose inputs are the data.
+    convolution except the first, whose inputs are the data.
 
     Args:
         shape: (channels, height, width).

@@ -1,4 +1,4 @@
-"""What the batch-normalised convolutional networks share: first weights, noise sites, the first and last stages."""
+"""Parts shared by the batch-normalised convolutional networks: first weights, noise sites, first and last stages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dubio.networks.noise import Site
 
 
 def convolution(inputs: int, outputs: int, kernel: int, *, stride: int = 1, bias: bool = False) -> nn.Conv2d:
-    """A convolution of which the stride alone changes the sides of its maps.
+    """Return a convolution whose maps change their sides only by the stride.
 
     Its weights start as N(0, 2/(k²·outputs)), He's rule with the fan-out, and a bias as 0.
 
@@ -23,45 +23,45 @@ def convolution(inputs: int, outputs: int, kernel: int, *, stride: int = 1, bias
         outputs: Channels that go out.
         kernel: k, the odd side of its window.
         stride: Its stride.
-        bias: Whether it has one. Before batch-norm it changes nothing, but is among the parameters.
+        bias: Whether it has one. Before batch-norm a bias changes nothing, but counts among the parameters.
     """
-    made = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=bias)
-    nn.init.kaiming_normal_(made.weight, mode="fan_out", nonlinearity="relu")
-    if made.bias is not None:
-        nn.init.zeros_(made.bias)
-    return made
+    layer = nn.Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=bias)
+    nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    if layer.bias is not None:
+        nn.init.zeros_(layer.bias)
+    return layer
 
 
 def channel_site(name: str, conv: nn.Conv2d, *, accepts: Iterable[str] = ("concrete_dropout",)) -> Site:
-    """A site over the input channels of a convolution."""
+    """Return a site over the input channels of a convolution."""
     return Site(name, conv.in_channels, accepts=accepts, weights=lambda: (conv.weight,), spatial=True)
 
 
 def unit_site(name: str, channels: int, sides: tuple[int, int]) -> Site:
-    """A site over all units of maps of these sides, for fixed dropout; used by :func:`over_units`."""
+    """Return a site over all units of maps of these sides, for fixed dropout by :func:`over_units`."""
     return Site(name, channels * math.prod(sides), accepts=("dropout",))
 
 
 def over_units(site: Site, h: Tensor) -> Tensor:
-    """Maps ``[B, C, H, W]`` with noise of its own at every unit, in the order in which they lie in memory."""
+    """Return maps ``[B, C, H, W]`` with independent noise at every unit, in their order in memory."""
     if site.noise is None:
         return h
-    lying = h.permute(0, 2, 3, 1)
-    noisy: Tensor = site(lying.flatten(1))
-    return noisy.reshape(lying.shape).permute(0, 3, 1, 2)
+    in_memory = h.permute(0, 2, 3, 1)
+    noisy: Tensor = site(in_memory.flatten(1))
+    return noisy.reshape(in_memory.shape).permute(0, 3, 1, 2)
 
 
 class ChannelsLast(Stage):
-    """The first stage: the channels of a pixel side by side in memory, the order of fast convolutions on a CPU."""
+    """The first stage: channels last in memory, the order of fast convolutions on a CPU."""
 
     def forward(self, h: Tensor) -> Tensor:
-        """The same values."""
-        # by permuting, which can also be mapped over
+        """Return the same values."""
+        # by permuting, which can be mapped over
         return h.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2) if h.device.type == "cpu" else h
 
 
 class Stem(Stage):
-    """The first convolution, 3×3 without bias, on the data and hence without noise."""
+    """The first convolution, 3×3 without bias; no noise acts on its inputs, the data."""
 
     bounds = ("conv",)
 
@@ -71,7 +71,7 @@ class Stem(Stage):
         self.conv = convolution(inputs, outputs, 3)
 
     def forward(self, h: Tensor) -> Tensor:
-        """conv(h)."""
+        """Return conv(h)."""
         out: Tensor = self.conv(h)
         return out
 
@@ -80,26 +80,26 @@ class NormPool(Stage):
     """The last stage of a pre-activation network: batch-norm, ReLU and the average over all positions."""
 
     def __init__(self, channels: int) -> None:
-        """Make it for so many channels."""
+        """Make it for ``channels`` channels."""
         super().__init__()
         self.norm = nn.BatchNorm2d(channels)
 
     def forward(self, h: Tensor) -> Tensor:
-        """mean(relu(norm(h)))."""
+        """Return mean(relu(norm(h)))."""
         return torch.relu(self.norm(h)).mean(dim=(2, 3))
 
 
 def sides_after(sides: tuple[int, int], stride: int) -> tuple[int, int]:
-    """Sides of the maps behind a convolution of this stride."""
+    """Return the sides of the maps behind a convolution of this stride."""
     return (sides[0] - 1) // stride + 1, (sides[1] - 1) // stride + 1
 
 
-def at_least_one(network: str, **given: int) -> None:
+def at_least_one(network: str, **arguments: int) -> None:
     """Refuse a number below 1.
 
     Raises:
         UserError: Naming the network's argument.
     """
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value < 1:
             raise UserError(f"{network}: {name} must be at least 1; given {value}.")

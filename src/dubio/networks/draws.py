@@ -1,6 +1,6 @@
-"""Random draws for predictions: a function of (seed, sample, block of examples, place), and of nothing else.
+"""Random draws for predictions: a function of (seed, sample, block of examples, site) and of nothing else.
 
-Noise at prediction never depends on the batch size, the order of batches or the number of devices: it is drawn for
+Noise at prediction does not depend on the batch size, the order of batches or the number of devices: it is drawn for
 fixed blocks of example indices, and a batch takes the rows it needs.
 """
 
@@ -19,72 +19,71 @@ from torch import Tensor
 Law = Literal["uniform", "normal"]
 
 BLOCK = 128
-"""Examples a block. Part of what a prediction is: changing it changes every sampled prediction."""
+"""Examples per block. Changing it changes every sampled prediction."""
 
-KEPT_BLOCKS = 8
-"""Blocks remembered a place: the window within which batches are sorted by length."""
+CACHED_BLOCKS = 8
+"""Blocks cached per site: the window within which batches are sorted by length."""
 
-
-KEPT_ELEMENTS = 1 << 26
-"""Draws remembered at most, 256 MB: masks over the units of large images are drawn again rather than kept."""
+CACHED_ELEMENTS = 1 << 26
+"""Draws cached at most, 256 MB: masks over the units of large images are drawn again instead."""
 
 
 class BlockDraws:
-    """Draws for one prediction, remembered for the blocks in use."""
+    """Draws for one prediction, with a cache of the blocks in use."""
 
     def __init__(self, seed: int) -> None:
         """Draw everything from this seed."""
         self._seed = seed
-        self._kept: dict[tuple[str, range], OrderedDict[int, NDArray[np.float32]]] = {}
+        self._cache: dict[tuple[str, range], OrderedDict[int, NDArray[np.float32]]] = {}
         self._shared: dict[tuple[str, int], NDArray[np.float32]] = {}
         self._elements = 0
 
-    def rows(self, place: str, law: Law, width: int, samples: range, rows: NDArray[np.int64]) -> Tensor:
-        """Draws for these examples, ``[samples, rows, width]`` float32.
+    def rows(self, site: str, law: Law, width: int, samples: range, rows: NDArray[np.int64]) -> Tensor:
+        """Return draws ``[samples, rows, width]`` float32.
 
         Args:
-            place: The site (or head) that uses them.
+            site: Name of the site (or head) that uses them.
             law: Uniform on [0, 1), or standard normal.
-            width: Draws an example.
-            samples: Which samples.
-            rows: Which examples.
+            width: Draws per example.
+            samples: Sample numbers.
+            rows: Example indices.
         """
-        kept = self._kept.setdefault((place, samples), OrderedDict())
+        cache = self._cache.setdefault((site, samples), OrderedDict())
         out = np.empty((len(samples), len(rows), width), dtype=np.float32)
         blocks, inverse = np.unique(rows // BLOCK, return_inverse=True)
         for j, block in enumerate(blocks.tolist()):
-            if block not in kept:
-                kept[block] = self._draw(place, law, width, samples, block)
-                self._elements += kept[block].size
-            mine = np.flatnonzero(inverse == j)
-            out[:, mine] = kept[block][:, rows[mine] % BLOCK]
-        while kept and (len(kept) > KEPT_BLOCKS or self._elements > KEPT_ELEMENTS):
-            self._elements -= kept.popitem(last=False)[1].size
+            if block not in cache:
+                cache[block] = self._draw(site, law, width, samples, block)
+                self._elements += cache[block].size
+            positions = np.flatnonzero(inverse == j)
+            out[:, positions] = cache[block][:, rows[positions] % BLOCK]
+        while cache and (len(cache) > CACHED_BLOCKS or self._elements > CACHED_ELEMENTS):
+            self._elements -= cache.popitem(last=False)[1].size
         return torch.from_numpy(out)
 
-    def shared(self, place: str, size: int, sample: int) -> Tensor:
-        """Standard normal draws of one sample that all examples share, ``[size]`` float32.
+    def shared(self, layer: str, size: int, sample: int) -> Tensor:
+        """Return standard normal draws ``[size]`` float32 of one sample that all examples share.
 
         Args:
-            place: The layer that uses them.
-            size: How many.
-            sample: Which sample.
+            layer: Name of the layer that uses them.
+            size: Number of draws.
+            sample: Sample number.
         """
-        found = self._shared.get((place, sample))
-        if found is None:
-            words = np.random.SeedSequence([self._seed, sample, zlib.crc32(place.encode())], spawn_key=(1,))
-            found = np.empty(size, dtype=np.float32)
-            _normal(np.random.Generator(np.random.SFC64(words)), found)
-            if self._elements + size <= KEPT_ELEMENTS:
-                self._shared[place, sample] = found
+        normals = self._shared.get((layer, sample))
+        if normals is None:
+            seeds = np.random.SeedSequence([self._seed, sample, zlib.crc32(layer.encode())], spawn_key=(1,))
+            normals = np.empty(size, dtype=np.float32)
+            _normal(np.random.Generator(np.random.SFC64(seeds)), normals)
+            if self._elements + size <= CACHED_ELEMENTS:
+                self._shared[layer, sample] = normals
                 self._elements += size
-        return torch.from_numpy(found)
+        return torch.from_numpy(normals)
 
-    def _draw(self, place: str, law: Law, width: int, samples: range, block: int) -> NDArray[np.float32]:
+    def _draw(self, site: str, law: Law, width: int, samples: range, block: int) -> NDArray[np.float32]:
         out = np.empty((len(samples), BLOCK, width), dtype=np.float32)
         for i, sample in enumerate(samples):
-            words = np.random.SeedSequence([self._seed, sample, block, zlib.crc32(place.encode())])
-            _FILL[law](np.random.Generator(np.random.SFC64(words)), out[i])
+            seeds = np.random.SeedSequence([self._seed, sample, block, zlib.crc32(site.encode())])
+            _FILL[law](np.random.Generator(np.random.SFC64(seeds)), out[i])
         return out
 
 

@@ -1,8 +1,8 @@
 """The linear maps of a model: where a weight acts, and its weight and bias as one matrix ``[outputs, inputs + 1]``.
 
-Most are modules of their own, ``nn.Linear`` or ``nn.Conv2d``. A stage that computes a linear map by other means (a
-convolution over words as sums of products, say) marks its outputs with a :class:`LinearMap`, so that whoever asks for
-the map's inputs and outputs sees it too.
+Most are modules, ``nn.Linear`` or ``nn.Conv2d``. A stage that computes a linear map by other means (such as a
+convolution over words as sums of products) marks its outputs with a :class:`LinearMap`, whose hooks then see the map's
+inputs and outputs.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 Inputs = Callable[[slice], Tensor]
-"""From rows of the batch to the map's inputs ``[rows, positions, inputs]``; computed only where somebody asks."""
+"""From rows of the batch to the map's inputs ``[rows, positions, inputs]``; computed only on demand."""
 
 
 class LinearMap(nn.Module):
-    """Marks the outputs of a linear map whose weights belong to the stage it stands in; they pass unchanged."""
+    """Marks the outputs of a linear map whose weights belong to the surrounding stage; they pass unchanged."""
 
     def __init__(self, weight: str, bias: str | None, *, outputs_last: bool = False) -> None:
         """Name the stage's parameters.
@@ -26,13 +26,13 @@ class LinearMap(nn.Module):
         Args:
             weight: Of shape ``[outputs, …]``, or ``[…, outputs]`` where ``outputs_last``.
             bias: Of shape ``[outputs]``, or None.
-            outputs_last: Where the outputs are in the weight's shape.
+            outputs_last: Whether the weight's shape ends with the outputs.
         """
         super().__init__()
         self.weight_name, self.bias_name, self.outputs_last = weight, bias, outputs_last
 
     def forward(self, outputs: Tensor, inputs: Inputs) -> Tensor:
-        """The outputs ``[batch, positions, outputs]`` as they are."""
+        """Return the outputs ``[batch, positions, outputs]`` as they are."""
         return outputs
 
 
@@ -64,26 +64,26 @@ class WeightMatrix:
         return (self.weight,) if self.bias is None else (self.weight, self.bias)
 
     def gather(self, state: Mapping[str, Tensor]) -> Tensor:
-        """The matrix of a weight state."""
+        """Return the matrix of a weight state."""
         weight = state[self.weight]
         flat = weight.flatten(0, -2).T if self.outputs_last else weight.flatten(1)
         return flat if self.bias is None else torch.cat([flat, state[self.bias][:, None]], dim=1)
 
     def scatter(self, matrix: Tensor) -> dict[str, Tensor]:
-        """The parameters of a matrix."""
+        """Return the parameters of a matrix."""
         flat = matrix if self.bias is None else matrix[:, :-1]
         weight = (flat.T if self.outputs_last else flat).reshape(self.shape).contiguous()
         return {self.weight: weight} if self.bias is None else {self.weight: weight, self.bias: matrix[:, -1].clone()}
 
 
 def linear_maps(model: nn.Module) -> dict[str, WeightMatrix]:
-    """Every trainable linear map of a model, by the path of the module whose passes show its inputs and outputs.
+    """Return every trainable linear map of a model, by the path of the module that shows its inputs and outputs.
 
-    A convolution in groups, or padded by anything but zeros, is not among them, nor is a layer whose weight is computed
-    from another one, or frozen; a frozen bias is no part of its layer's matrix.
+    Excluded are grouped convolutions, paddings other than zeros, and layers whose weight is frozen or computed from
+    another one; a frozen bias is not part of its layer's matrix.
     """
     parameters = dict(model.named_parameters())
-    found = {}
+    maps = {}
     for path, module in model.named_modules():
         if isinstance(module, LinearMap):
             inside = path.rpartition(".")[0].split(".")
@@ -93,8 +93,8 @@ def linear_maps(model: nn.Module) -> dict[str, WeightMatrix]:
         else:
             continue
         if matrix is not None:
-            found[path] = matrix
-    return found
+            maps[path] = matrix
+    return maps
 
 
 def _is_plain_convolution(module: nn.Module) -> bool:
@@ -104,7 +104,7 @@ def _is_plain_convolution(module: nn.Module) -> bool:
 
 
 def _of_mark(mark: LinearMap, inside: list[str], parameters: Mapping[str, Tensor]) -> WeightMatrix | None:
-    """The parameters a mark names are those of the nearest module around it that has them."""
+    """Return the matrix of a mark: its parameters are those of the nearest surrounding module that has them."""
     for depth in range(len(inside), 0, -1):
         stem = ".".join(inside[:depth])
         if f"{stem}.{mark.weight_name}" in parameters:

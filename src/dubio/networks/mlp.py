@@ -9,7 +9,7 @@ from dubio.networks.network import Dense, Network
 
 @network("mlp", inputs="table")
 def mlp(shape: tuple[int, ...], *, hidden: tuple[int, ...] = (64, 64)) -> Network:
-    """Dense layers with ReLU; noise at the inputs of every layer but the first, whose inputs are the data.
+    """Dense layers with ReLU; noise acts on the inputs of every layer except the first, whose inputs are the data.
 
     Args:
         shape: (features,).

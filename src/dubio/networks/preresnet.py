@@ -27,10 +27,10 @@ Block = Literal["basic", "bottleneck"]
 FIRST_CHANNELS = 16
 CHANNELS = (16, 32, 64)
 BOTTLENECK_DEPTH = 44
-"""From this depth on blocks are bottlenecks where nothing is said."""
+"""From this depth on blocks are bottlenecks by default."""
 
 LAYERS: dict[Block, int] = {"basic": 6, "bottleneck": 9}
-"""Convolutions that one block more in each of the three groups adds to the depth."""
+"""Layers that one more block in each of the three groups adds to the depth."""
 
 
 class PreBlock(Stage):
@@ -56,7 +56,7 @@ class PreBlock(Stage):
         self.bounds = (*(f"convs.{i}" for i in range(len(layers))), *(() if same else ("shortcut",)))
 
     def forward(self, h: Tensor) -> Tensor:
-        """shortcut(h) + the convolutions."""
+        """Return shortcut(h) + the convolutions."""
         branch = h
         for norm, site, conv in zip(self.norms, self.sites, self.convs, strict=True):
             branch = conv(site(torch.relu(norm(branch))))
@@ -67,21 +67,21 @@ class PreBlock(Stage):
 def preresnet(shape: tuple[int, ...], *, depth: int = 110, block: Block | None = None) -> Network:
     """A pre-activation residual network for small images, such as PreResNet-110, -164 or -20.
 
-    Concrete dropout acts on the input channels of every convolution but the first and the shortcuts; fixed dropout,
-    which the paper does not give these networks, before the head only.
+    Concrete dropout acts on the input channels of every convolution except the first and the shortcuts; fixed dropout,
+    which the paper does not use in these networks, before the head only.
 
     Args:
         shape: (channels, height, width).
         depth: 6n + 2 with basic blocks, 9n + 2 with bottlenecks.
-        block: The sort of block; if left out, basic below depth 44 and bottleneck from there on, as in the paper.
+        block: Kind of block; by default basic below depth 44 and bottleneck from there on, as in the paper.
     """
-    sort: Block = block or ("basic" if depth < BOTTLENECK_DEPTH else "bottleneck")
-    each = _blocks(depth, sort)
+    kind: Block = block or ("basic" if depth < BOTTLENECK_DEPTH else "bottleneck")
+    count = _blocks(depth, kind)
     stages: list[nn.Module] = [ChannelsLast(), Stem(shape[0], FIRST_CHANNELS)]
     inputs = FIRST_CHANNELS
     for group, channels in enumerate(CHANNELS):
-        for i in range(each):
-            layers = _layers(sort, channels, stride=2 if group and not i else 1)
+        for i in range(count):
+            layers = _layers(kind, channels, stride=2 if group and not i else 1)
             stages.append(PreBlock(f"group{group + 1}.block{i + 1}", inputs, layers))
             inputs = layers[-1][1]
     return Network([*stages, NormPool(inputs)], inputs)
@@ -89,7 +89,7 @@ def preresnet(shape: tuple[int, ...], *, depth: int = 110, block: Block | None =
 
 @network("preresnet-164", inputs="image")
 def preresnet_164(shape: tuple[int, ...], *, depth: int = 164, block: Block | None = None) -> Network:
-    """PreResNet-164 under a name of its own, so that one benchmark can have it beside PreResNet-110.
+    """PreResNet-164 under its own name, so that one benchmark can have it beside PreResNet-110.
 
     Args:
         shape: (channels, height, width).
@@ -99,24 +99,24 @@ def preresnet_164(shape: tuple[int, ...], *, depth: int = 164, block: Block | No
     return preresnet(shape, depth=depth, block=block)
 
 
-def _layers(sort: Block, channels: int, *, stride: int) -> tuple[tuple[int, int, int], ...]:
-    """Kernel, channels and stride of each convolution of a block."""
-    if sort == "basic":
+def _layers(kind: Block, channels: int, *, stride: int) -> tuple[tuple[int, int, int], ...]:
+    """Return kernel, channels and stride of each convolution of a block."""
+    if kind == "basic":
         return (3, channels, stride), (3, channels, 1)
     return (1, channels, 1), (3, channels, stride), (1, 4 * channels, 1)
 
 
-def _blocks(depth: int, sort: Block) -> int:
-    """Blocks a group.
+def _blocks(depth: int, kind: Block) -> int:
+    """Return the number of blocks per group.
 
     Raises:
         UserError: For a depth that no number of blocks gives, with the nearest that exist.
     """
-    layers = LAYERS[sort]
+    layers = LAYERS[kind]
     if depth < layers + 2 or (depth - 2) % layers:
         below = max(1, (depth - 2) // layers) * layers + 2
         raise UserError(
-            f"preresnet: depth must be {layers}n + 2 with {sort} blocks, such as {below} or {below + layers}; "
+            f"preresnet: depth must be {layers}n + 2 with {kind} blocks, such as {below} or {below + layers}; "
             f"given {depth}."
         )
     return (depth - 2) // layers

@@ -1,9 +1,9 @@
-"""ResNet-50 (He et al., 2016a) for images of some 224 pixels.
+"""ResNet-50 (He et al., 2016a) for images of about 224 pixels.
 
 A 7×7 convolution to 64 channels with stride 2, batch-norm, ReLU, 3×3 max-pooling with stride 2, four groups of 3, 4, 6
-and 3 bottleneck blocks with 64, 128, 256 and 512 channels (four times as many come out), and the average over all
-positions: 25,557,032 parameters with a head of 1,000 classes. The stride of a group's first block stands in its 3×3
-convolution, as in PyTorch's own models, which the pitfalls paper trained (He et al. had it in the 1×1 before).
+and 3 bottleneck blocks with 64, 128, 256 and 512 channels (the output has four times that number), and the average
+over all positions: 25,557,032 parameters with a head of 1,000 classes. The stride of a group's first block is that of
+its 3×3 convolution, as in PyTorch's own models, which the pitfalls paper trained (He et al. had it in the 1×1 before).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dubio.networks.convolutions import ChannelsLast, at_least_one, channel_site
 from dubio.networks.network import Network, Stage
 
 EXPANSION = 4
-"""Channels that come out of a bottleneck for each inside."""
+"""Output channels of a bottleneck per inner channel."""
 
 
 class WideStem(Stage):
@@ -33,7 +33,7 @@ class WideStem(Stage):
         self.norm = nn.BatchNorm2d(outputs)
 
     def forward(self, h: Tensor) -> Tensor:
-        """pool(relu(norm(conv(h))))."""
+        """Return pool(relu(norm(conv(h))))."""
         # the maximum first, which commutes with a ReLU
         return torch.relu(functional.max_pool2d(self.norm(self.conv(h)), 3, stride=2, padding=1))
 
@@ -62,7 +62,7 @@ class Bottleneck(Stage):
         self.bounds = ("convs.0", "convs.1", "convs.2", *(() if same else ("shortcut",)))
 
     def forward(self, h: Tensor) -> Tensor:
-        """The sum of both ways, rectified."""
+        """Return relu(branch + shortcut)."""
         branch = h
         for i, (site, conv, norm) in enumerate(zip(self.sites, self.convs, self.norms, strict=True)):
             branch = norm(conv(site(torch.relu(branch) if i else branch)))
@@ -75,21 +75,21 @@ class Average(Stage):
     """The average of every map, ``[B, C]``."""
 
     def forward(self, h: Tensor) -> Tensor:
-        """Averages over all positions."""
+        """Return averages over all positions."""
         return h.mean(dim=(2, 3))
 
 
 @network("resnet50", inputs="image")
 def resnet50(shape: tuple[int, ...], *, base: int = 64, blocks: tuple[int, ...] = (3, 4, 6, 3)) -> Network:
-    """ResNet-50, for images of some 224 pixels.
+    """ResNet-50, for images of about 224 pixels.
 
-    Concrete dropout acts on the input channels of every convolution but the first and the shortcuts; fixed dropout,
-    which the paper does not give this network, before the head only.
+    Concrete dropout acts on the input channels of every convolution except the first and the shortcuts; fixed dropout,
+    which the paper does not use in this network, before the head only.
 
     Args:
         shape: (channels, height, width).
-        base: Channels of the first convolution and inside the first group's blocks; each later group has twice as many.
-        blocks: Of each group; other numbers make networks of other depths, such as (3, 4, 23, 3) ResNet-101.
+        base: Channels of the first convolution and inside the first group's blocks; each later group doubles them.
+        blocks: Blocks of each group; (3, 4, 23, 3), for example, is ResNet-101.
     """
     if not blocks:
         raise UserError("resnet50: blocks must name at least one group; given [].")

@@ -20,7 +20,7 @@ from dubio.networks.convolutions import ChannelsLast, at_least_one, channel_site
 from dubio.networks.network import Dense, Network, Stage
 
 VGG16 = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))
-"""Of each group, its channels in units of the first group's, and its convolutions."""
+"""For each group, its channels in units of the first group's, and its number of convolutions."""
 
 
 class ConvNorm(Stage):
@@ -37,12 +37,12 @@ class ConvNorm(Stage):
         self.pool = pool
 
     def forward(self, h: Tensor) -> Tensor:
-        """pool(relu(norm(conv(noise(h)))))."""
+        """Return pool(relu(norm(conv(noise(h)))))."""
         return rectified(self.norm(self.conv(self.site(h))), self.pool)
 
 
 class FoldedConvNorm(Stage):
-    """What :class:`ConvNorm` computes without noise, its batch-norm multiplied into the convolution.
+    """:class:`ConvNorm` without noise, with its batch-norm folded into the convolution.
 
     With mean m, variance v, gain g and shift β of the batch-norm: weights W·g/√(v + ε), biases (b − m)·g/√(v + ε) + β.
     """
@@ -51,7 +51,7 @@ class FoldedConvNorm(Stage):
     bias: Tensor
 
     def __init__(self, layer: ConvNorm) -> None:
-        """Take a layer's weights as they are now."""
+        """Take a layer's present weights."""
         super().__init__()
         conv, norm = layer.conv, layer.norm
         assert conv.bias is not None
@@ -63,15 +63,15 @@ class FoldedConvNorm(Stage):
         self.pool = layer.pool
 
     def forward(self, h: Tensor) -> Tensor:
-        """pool(relu(W ⋆ h + b))."""
+        """Return pool(relu(W ⋆ h + b))."""
         return rectified(functional.conv2d(h, self.weight, self.bias, padding=1), self.pool)
 
 
 class Pixels(ChannelsLast):
-    """The first stage; for weights that no longer change it offers the convolutions with batch-norm folded in."""
+    """The first stage; for fixed weights it offers the convolutions with batch-norm folded in."""
 
     def prepared(self, following: Sequence[nn.Module], limit: int) -> list[nn.Module] | None:
-        """The convolutions folded, if their weights fit; 1.35 times as fast with the small network."""
+        """Return folded convolutions, if their weights fit; 1.35 times as fast with the small network."""
         layers = [stage for stage in following if isinstance(stage, ConvNorm)]
         if not layers or sum(layer.conv.weight.numel() for layer in layers) > limit:
             return None
@@ -79,7 +79,7 @@ class Pixels(ChannelsLast):
 
 
 def rectified(h: Tensor, pool: int) -> Tensor:
-    """pool(relu(h)); the maximum first, which commutes with a ReLU and leaves it a quarter of the units."""
+    """Return pool(relu(h)); the maximum first, which commutes with a ReLU and leaves it a quarter of the units."""
     return torch.relu(functional.max_pool2d(h, pool) if pool > 1 else h)
 
 
@@ -88,7 +88,7 @@ def vgg16_bn(shape: tuple[int, ...], *, base: int = 64, dense: int = 512) -> Net
     """VGG16 with batch-norm: groups of b, b | 2b, 2b | 4b ×3 | 8b ×3 | 8b ×3 channels, two hidden layers.
 
     Fixed dropout acts before both hidden layers, as in the paper, and nowhere else; concrete dropout at the inputs of
-    every layer but the first, whose inputs are the data.
+    every layer except the first, whose inputs are the data.
 
     Args:
         shape: (channels, height, width).
@@ -107,14 +107,14 @@ def vgg_small(
     convolutions: tuple[int, ...] = (1, 2, 2, 2),
     dense: int = 128,
 ) -> Network:
-    """A small VGG with batch-norm: by default seven convolutions, an epoch of 4,000 CIFAR images in some four seconds.
+    """A small VGG with batch-norm: by default seven convolutions, an epoch of 4,000 CIFAR images in about four seconds.
 
     Noise acts as in vgg16-bn.
 
     Args:
         shape: (channels, height, width).
-        channels: Of each group.
-        convolutions: Of each group; as many numbers as groups.
+        channels: Channels of each group.
+        convolutions: Number of convolutions of each group.
         dense: Units of each of the two hidden layers.
     """
     if len(channels) != len(convolutions) or not channels:
@@ -127,7 +127,7 @@ def vgg_small(
 
 
 def _vgg(shape: tuple[int, ...], groups: Sequence[tuple[int, int]], dense: int) -> Network:
-    """Groups of (channels, convolutions), each pooled at its end where its maps have two rows and columns at least."""
+    """Return groups of (channels, convolutions), each pooled at its end if its maps have at least two pixels a side."""
     inputs, height, width = shape
     stages: list[nn.Module] = [Pixels()]
     for i, (outputs, many) in enumerate(groups):

@@ -1,7 +1,7 @@
 """The VGG variant of the retina paper: 13 convolutions in five groups, for fundus photographs.
 
 A 3×3 convolution with b filters and stride 2, then groups of b, b | 2b, 2b | 4b ×4 | 8b ×4 filters, max-pooling 3×3
-with stride 2 between groups, and the averages and maxima over all positions side by side. Leaky ReLU with slope 0.2,
+with stride 2 between groups, and averages and maxima over all positions side by side. Leaky ReLU with slope 0.2,
 Glorot-uniform weights. b = 32 has 2.66 million parameters; b = 22 with Gaussian weights, a mean and a deviation each,
 is the paper's twin of about the same budget.
 """
@@ -21,9 +21,9 @@ from dubio.networks.noise import Site
 
 SLOPE = 0.2
 GROUPS = ((1, 1), (1, 2), (2, 2), (4, 4), (8, 4))
-"""Of each group, its filters in units of the base and its convolutions."""
+"""For each group, its filters in units of the base and its number of convolutions."""
 SMALLEST_POOLED = 4
-"""Maps with a smaller side than this are not pooled any more, which happens only to images below 64 pixels."""
+"""Maps with a smaller side are not pooled, which concerns only images below 64 pixels."""
 
 
 class RetinaConv(Stage):
@@ -40,24 +40,24 @@ class RetinaConv(Stage):
         self.site = Site(name, inputs, accepts=accepts, weights=lambda: (self.conv.weight,), spatial=True)
 
     def forward(self, h: Tensor) -> Tensor:
-        """leaky(conv(noise(h)))."""
+        """Return leaky(conv(noise(h)))."""
         return functional.leaky_relu(self.conv(self.site(h)), SLOPE)
 
 
 class DropAndPool(Stage):
-    """Fixed dropout of single units of a convolution's output, as in the paper, then max-pooling where one follows.
+    """Fixed dropout of single units of a convolution's output, as in the paper, then max-pooling at a group's end.
 
-    A stage of its own, so that the convolution before the first dropout is computed once for all samples.
+    A separate stage, so that the convolution before the first dropout runs once for all samples.
     """
 
     def __init__(self, name: str, shape: tuple[int, int, int], *, stride: int) -> None:
-        """Make the site ``name`` over all units of maps of this shape; pooling only with a stride above 1."""
+        """Make the site ``name`` over all units of maps of this shape; pool only with a stride above 1."""
         super().__init__()
         self.site = Site(name, math.prod(shape), accepts=("dropout",))
         self.stride = stride
 
     def forward(self, h: Tensor) -> Tensor:
-        """pool(noise(h))."""
+        """Return pool(noise(h))."""
         h = self.site(h.flatten(1)).reshape(h.shape)
         return functional.max_pool2d(h, 3, stride=self.stride, padding=1) if self.stride > 1 else h
 
@@ -66,7 +66,7 @@ class GlobalPools(Stage):
     """The average and the maximum of every map, ``[B, 2C]``."""
 
     def forward(self, h: Tensor) -> Tensor:
-        """Averages, then maxima."""
+        """Return averages, then maxima."""
         return torch.cat([h.mean(dim=(2, 3)), h.amax(dim=(2, 3))], dim=1)
 
 
@@ -74,13 +74,13 @@ class GlobalPools(Stage):
 def vgg_retina(shape: tuple[int, ...], *, base: int = 32, groups: int = 5) -> Network:
     """The VGG variant of the retina paper; ``base=8`` is enough for images of 64 pixels.
 
-    Fixed dropout acts on the units of every convolution's output but the last; concrete dropout on the input channels
-    of every convolution but the first, whose inputs are the data. Both act before the head.
+    Fixed dropout acts on the units of every convolution's output except the last; concrete dropout on the input
+    channels of every convolution except the first, whose inputs are the data. Both act before the head.
 
     Args:
         shape: (channels, height, width).
         base: b, the filters of the first groups.
-        groups: The first so many of the five groups; fewer for small images.
+        groups: Number of groups, at most five; fewer for small images.
     """
     if base < 1:
         raise UserError(f"vgg-retina: base must be at least 1; given {base}.")
@@ -101,5 +101,5 @@ def vgg_retina(shape: tuple[int, ...], *, base: int = 32, groups: int = 5) -> Ne
 
 
 def _sides(height: int, width: int, *, stride: int) -> tuple[int, int]:
-    """Sides of the maps after a 3×3 window of this stride with padding 1."""
+    """Return the sides of maps after a 3×3 window of this stride with padding 1."""
     return (height - 1) // stride + 1, (width - 1) // stride + 1

@@ -6,8 +6,8 @@ and third begin with stride 2), batch-norm, ReLU and the average over all positi
     h + conv₂(dropout(relu(norm₂(conv₁(relu(norm₁(h)))))))
 
 with 3×3 convolutions without bias; where the shapes differ, a 1×1 convolution of relu(norm₁(h)) stands for h. WRN-28-10
-has 36,479,194 parameters for ten classes. The programs behind the pitfalls paper differ in what leaves results nearly
-alone: biases before batch-norm, the stride in conv₂, dropout before norm₂; here all is as in the original.
+has 36,479,194 parameters for ten classes. The programs of the pitfalls paper differ in details with little influence
+on results (biases before batch-norm, the stride in conv₂, dropout before norm₂); this is the original.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dubio.networks.network import Network, Stage
 
 FIRST_CHANNELS = 16
 CHANNELS = (16, 32, 64)
-"""Of each group, for k = 1."""
+"""Channels of each group for k = 1."""
 
 
 class WideBlock(Stage):
@@ -52,11 +52,11 @@ class WideBlock(Stage):
         self.bounds = ("conv1", "conv2", *(() if same else ("shortcut",)))
 
     def forward(self, h: Tensor) -> Tensor:
-        """The shortcut plus both convolutions."""
+        """Return the shortcut plus both convolutions."""
         active = torch.relu(self.norm1(h))
-        kept = h if self.shortcut is None else self.shortcut(active)
+        shortcut = h if self.shortcut is None else self.shortcut(active)
         branch = torch.relu(self.norm2(self.conv1(self.site1(active))))
-        out: Tensor = kept + self.conv2(self.site2(over_units(self.units, branch)))
+        out: Tensor = shortcut + self.conv2(self.site2(over_units(self.units, branch)))
         return out
 
 
@@ -64,14 +64,13 @@ class WideBlock(Stage):
 def wrn(shape: tuple[int, ...], *, depth: int = 28, widen: int = 10) -> Network:
     """A wide residual network for small images, such as WRN-28-10 or WRN-16-2.
 
-    Fixed dropout (p = 0.3 in the papers) acts on single units between the convolutions of every block, and nowhere
-    else; concrete dropout on the input channels of every convolution but the first and the shortcuts, and before the
-    head.
+    Fixed dropout (p = 0.3 in the papers) acts only on single units between the convolutions of every block; concrete
+    dropout on the input channels of every convolution except the first and the shortcuts, and before the head.
 
     Args:
         shape: (channels, height, width).
         depth: 6n + 4.
-        widen: k, how many times as many channels as a thin network.
+        widen: k, the factor of the number of channels.
     """
     at_least_one("wrn", widen=widen)
     if depth < 10 or (depth - 4) % 6:

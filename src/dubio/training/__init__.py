@@ -1,1 +1,1 @@
-"""How weights are found."""
+"""Training: objectives, optimisers, schedules, the loop, and collectors of posteriors."""

@@ -1,6 +1,6 @@
-"""Batch normalisation around a training: the statistics of weights that no training step has seen, and its batches.
+"""Batch-norm statistics of weights that no training step has used.
 
-An average or a draw of weights has no running statistics of its own: they are computed anew from the training data.
+An average or a draw of weights has no running statistics: they are computed from the training data.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from dubio.inference.augmentation import Augmentation, augment
-from dubio.inference.batches import LabelledRows, collate, to_device, training_rows
+from dubio.inference.augmentation import augment
+from dubio.inference.batches import collate, to_device, training_rows
 from dubio.inference.engine import State
 from dubio.inference.predictor import HELD_ELEMENTS, StateMaker
 from dubio.networks.network import Model
@@ -22,7 +22,7 @@ from dubio.training.collectors import FinishContext
 
 
 def batch_norm_layers(model: nn.Module) -> dict[str, _BatchNorm]:
-    """The layers with running statistics, by name."""
+    """Return the layers with running statistics by name."""
     return {
         name: module
         for name, module in model.named_modules()
@@ -31,7 +31,7 @@ def batch_norm_layers(model: nn.Module) -> dict[str, _BatchNorm]:
 
 
 def statistics(model: nn.Module) -> dict[str, Tensor]:
-    """A copy of the running statistics of every layer, under their names in the model's state."""
+    """Return a copy of the running statistics of every layer, by their names in the model's state."""
     return {
         f"{name}.{buffer}": tensor.detach().cpu().clone()
         for name, layer in batch_norm_layers(model).items()
@@ -40,67 +40,50 @@ def statistics(model: nn.Module) -> dict[str, Tensor]:
 
 
 def least_batch(model: nn.Module) -> int:
-    """The fewest examples a training batch may have: one value has no variance."""
+    """Return the smallest size of a training batch: one value has no variance."""
     return 2 if batch_norm_layers(model) else 1
 
 
-def refresh(
-    model: Model,
-    data: LabelledRows,
-    *,
-    batch: int,
-    device: torch.device,
-    seed: int,
-    augmentation: Augmentation | None = None,
-) -> None:
+def refresh(model: Model, context: FinishContext) -> None:
     """Replace every layer's running statistics by those of the training data under the model's weights.
 
     One pass in shuffled batches, each normalised by its own statistics as in training, everything else (dropout) as in
     evaluation. A layer's mean and unbiased variance are those of all values it sees, pooled over batches:
     μ = Σ n_b μ_b/n and σ² = Σ ((n_b − 1) σ_b² + n_b (μ_b − μ)²)/(n − 1), with σ_b² the unbiased variance in a batch.
-    For a first layer these are the statistics of the whole data, whatever the batches. Without batch-norm nothing is
-    done and no example is read.
+    For a first layer these are the statistics of the whole data, whatever the batches. A model without batch-norm is
+    unchanged, and no example is read.
 
     Args:
         model: With its weights; left in evaluation mode.
-        data: The training examples.
-        batch: Examples a batch.
-        device: Where the model is.
-        seed: Fixes the order of examples and their views.
-        augmentation: The training's random views, or None.
+        context: The training data, batch size, device and augmentation; the seed fixes the order and the views.
     """
-    refresh_for(model, FinishContext(data, data, device, seed, batch, augmentation))
-
-
-def refresh_for(model: Model, context: FinishContext) -> None:
-    """New statistics for weights that a collector made; for all it makes, the examples in the same order and views."""
-    _refreshed(model, [{name: p.detach() for name, p in model.named_parameters()}], context)
+    _refresh(model, [{name: p.detach() for name, p in model.named_parameters()}], context)
 
 
 def refresh_draws(model: Model, draws: Sequence[StateMaker], context: FinishContext) -> list[dict[str, Tensor]]:
-    """The statistics of each of many weights, every batch read and augmented once for as many as are held together.
+    """Return the statistics of each of many weights; a batch is read and augmented once for all that fit in memory.
 
     Args:
-        model: The module they belong to; its own weights are left as they were, its statistics are those of the last.
-        draws: Each makes the trained parameters of one when it is asked for.
-        context: The training data, and how it is read.
+        model: The module of the weights; its own weights are unchanged, its statistics are those of the last draw.
+        draws: Functions that make the trained parameters of one draw each.
+        context: The training data, batch size, device and augmentation.
 
     Returns:
-        What :func:`refresh_for` leaves for each of them alone; nothing for a model without batch-norm.
+        What :func:`refresh` gives for each of them; nothing for a model without batch-norm.
     """
     if not batch_norm_layers(model):
         return [{} for _ in draws]
     size = sum(p.numel() for p in model.parameters())
-    few = max(1, HELD_ELEMENTS // max(1, size))
-    found: list[dict[str, Tensor]] = []
-    for first in range(0, len(draws), few):
-        found += _refreshed(model, [make() for make in draws[first : first + few]], context)
-    return found
+    count = max(1, HELD_ELEMENTS // max(1, size))
+    refreshed: list[dict[str, Tensor]] = []
+    for first in range(0, len(draws), count):
+        refreshed += _refresh(model, [make() for make in draws[first : first + count]], context)
+    return refreshed
 
 
 @torch.no_grad()
-def _refreshed(model: Model, weights: Sequence[State], context: FinishContext) -> list[dict[str, Tensor]]:
-    """The statistics of each of these weights; those of the last are left in the model, which keeps its weights."""
+def _refresh(model: Model, weights: Sequence[State], context: FinishContext) -> list[dict[str, Tensor]]:
+    """Return the statistics of each of the weights; those of the last stay in the model, which keeps its weights."""
     layers = list(batch_norm_layers(model).values())
     model.eval()
     if not layers:
@@ -108,35 +91,35 @@ def _refreshed(model: Model, weights: Sequence[State], context: FinishContext) -
     order = np.random.Generator(np.random.PCG64(np.random.SeedSequence(context.seed)))
     batches = training_rows(context.train.encoded, context.batch, order, least=least_batch(model))
     generator = torch.Generator().manual_seed(context.seed)
-    steps = _up_to_the_last(model)
-    gathered = [[_Moments() for _ in layers] for _ in weights]
-    held = [{name: tensor.to(context.device) for name, tensor in one.items()} for one in weights]
-    with _listening(layers) as listen, _own_weights(model) as put:
+    steps = _normalising_steps(model)
+    moments = [[_Moments() for _ in layers] for _ in weights]
+    on_device = [{name: tensor.to(context.device) for name, tensor in state.items()} for state in weights]
+    with _record_moments(layers) as record_into, _exchange_weights(model) as put:
         for rows in batches:
             batch = to_device(collate(context.train.encoded, rows), context.device)
             batch = augment(context.augmentation, batch, generator)
-            for one, moments in zip(held, gathered, strict=True):
-                put(one)
-                listen(moments)
+            for state, state_moments in zip(on_device, moments, strict=True):
+                put(state)
+                record_into(state_moments)
                 value = batch
                 for step in steps:
                     value = step(value)
-    found = []
-    for moments in gathered:
-        for layer, seen in zip(layers, moments, strict=True):
-            seen.give(layer, len(batches))
-        found.append(statistics(model))
-    return found
+    refreshed = []
+    for state_moments in moments:
+        for layer, layer_moments in zip(layers, state_moments, strict=True):
+            layer_moments.store_in(layer, len(batches))
+        refreshed.append(statistics(model))
+    return refreshed
 
 
 class _Moments:
-    """Count, mean and summed squared deviations of the values a layer has seen, a channel each, in float64."""
+    """Count, mean and summed squared deviations of the inputs of a layer, per channel, in float64."""
 
     def __init__(self) -> None:
         self.count, self.mean, self.squares = 0, torch.zeros(()), torch.zeros(())
 
     def add(self, count: int, mean: Tensor, variance: Tensor) -> None:
-        """Merge a batch of so many values a channel, with this mean and unbiased variance."""
+        """Merge a batch of ``count`` values per channel, with this mean and unbiased variance."""
         mean, squares = mean.to(torch.float64), variance.to(torch.float64) * (count - 1)
         if not self.count:
             self.count, self.mean, self.squares = count, mean, squares
@@ -146,8 +129,8 @@ class _Moments:
         self.mean = self.mean + step * (count / total)
         self.count = total
 
-    def give(self, layer: _BatchNorm, batches: int) -> None:
-        """Put mean and unbiased variance where the layer keeps them; a layer that saw nothing keeps what it has."""
+    def store_in(self, layer: _BatchNorm, batches: int) -> None:
+        """Set the layer's mean and unbiased variance; a layer without inputs is unchanged."""
         if not self.count:
             return
         layer.running_mean.copy_(self.mean)  # type: ignore[union-attr]
@@ -156,30 +139,30 @@ class _Moments:
 
 
 @contextmanager
-def _listening(layers: list[_BatchNorm]) -> Iterator[Callable[[list[_Moments]], None]]:
-    """Layers normalise by their batch and tell its statistics to whom is listening; afterwards they are as before.
+def _record_moments(layers: list[_BatchNorm]) -> Iterator[Callable[[list[_Moments]], None]]:
+    """Let layers normalise by their batch and record its statistics; afterwards they are as before.
 
     With a momentum of 1 a layer's running statistics are those of its last batch, which it has computed anyway.
     """
-    listeners: list[_Moments] = []
+    current: list[_Moments] = []
     before = [layer.momentum for layer in layers]
 
-    def hear(place: int, layer: _BatchNorm, values: Tensor) -> None:
+    def record(index: int, layer: _BatchNorm, values: Tensor) -> None:
         count = values.numel() // values.shape[1]
-        listeners[place].add(count, layer.running_mean, layer.running_var)  # type: ignore[arg-type]
+        current[index].add(count, layer.running_mean, layer.running_var)  # type: ignore[arg-type]
 
-    def listen(moments: list[_Moments]) -> None:
-        listeners[:] = moments
+    def record_into(moments: list[_Moments]) -> None:
+        current[:] = moments
 
     hooks = [
-        layer.register_forward_hook(lambda layer, given, _, place=place: hear(place, layer, given[0]))
-        for place, layer in enumerate(layers)
+        layer.register_forward_hook(lambda layer, inputs, _, index=index: record(index, layer, inputs[0]))
+        for index, layer in enumerate(layers)
     ]
     for layer in layers:
         layer.train()
         layer.momentum = 1.0
     try:
-        yield listen
+        yield record_into
     finally:
         for layer, momentum in zip(layers, before, strict=True):
             layer.eval()
@@ -189,8 +172,8 @@ def _listening(layers: list[_BatchNorm]) -> Iterator[Callable[[list[_Moments]], 
 
 
 @contextmanager
-def _own_weights(model: Model) -> Iterator[Callable[[State], None]]:
-    """Other weights are put in place of the model's by reference, without copying; afterwards it has its own again."""
+def _exchange_weights(model: Model) -> Iterator[Callable[[State], None]]:
+    """Exchange the model's weights by reference, without copying; afterwards it has its own again."""
     parameters = dict(model.named_parameters())
     own = {name: p.data for name, p in parameters.items()}
 
@@ -204,7 +187,7 @@ def _own_weights(model: Model) -> Iterator[Callable[[State], None]]:
         put(own)
 
 
-def _up_to_the_last(model: Model) -> list[nn.Module]:
-    """The steps up to the last that normalises: what comes after changes no statistics."""
+def _normalising_steps(model: Model) -> list[nn.Module]:
+    """Return the steps up to the last with batch-norm: later ones change no statistics."""
     steps = model.steps
     return steps[: 1 + max(i for i, step in enumerate(steps) if batch_norm_layers(step))]

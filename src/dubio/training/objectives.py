@@ -1,4 +1,4 @@
-"""The objective: what is minimised, in what batches, for how long."""
+"""The objective: the loss, its batches, and the length of a training."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ ClassWeights = Literal["none", "train", "batch"]
 @part("objective")
 @dataclass(frozen=True)
 class Objective:
-    """How a training goes.
+    """The objective of a training.
 
     Attributes:
-        batch: Examples a step.
-        epochs: Passes over the training data, at most.
+        batch: Examples per step.
+        epochs: Largest number of passes over the training data.
         patience: Epochs without a better validation loss before stopping; 0 never stops early.
-        clip: The gradient's norm is cut to this; 0 leaves it.
+        clip: Largest norm of the gradient; 0 does not clip.
         augmentation: Random views of training examples, or None.
         class_weights: ``none``; ``train``: 1/(K p(k)) with p from the training split; ``batch``: the same from each
-            mini-batch (retina paper, eq. 1), a class that is absent there counting for nothing.
+            mini-batch (retina paper, eq. 1), where an absent class has weight 0.
     """
 
     batch: int = 32
@@ -46,19 +46,19 @@ class Objective:
             raise UserError(f"class_weights must be none, train or batch; given {self.class_weights!r}.")
 
     def check_target(self, target: Target) -> None:
-        """Refuse what means nothing for a target.
+        """Refuse settings that have no meaning for a target.
 
         Raises:
             UserError: For class weights where labels do not exclude each other.
         """
         if self.class_weights != "none" and target == "multilabel":
             raise UserError(
-                "class_weights weighs classes that exclude each other; on a multilabel task use class_weights='none'."
+                "class_weights needs classes that exclude each other; on a multilabel task use class_weights='none'."
             )
 
 
 def balanced_weights(labels: Tensor, classes: int) -> Tensor:
-    """w_k = 1/(K p(k)), with p(k) the share of class k among the labels; 0 for an absent class."""
+    """Return w_k = 1/(K p(k)), with p(k) the fraction of class k among the labels; 0 for an absent class."""
     counts = torch.bincount(labels, minlength=classes).to(torch.float32)
     share = counts / counts.sum()
     return torch.where(counts > 0, 1.0 / (classes * share.clamp_min(1e-12)), torch.zeros_like(share))

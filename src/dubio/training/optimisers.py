@@ -1,7 +1,4 @@
-"""Optimisers as values: what moves the weights, with what decay.
-
-An optimiser of Gaussian weights: one way for their means and everything else, Adam for log σ.
-"""
+"""Optimisers as values: the steps of the weights and their decay; Adam, AdamW, SGD, and one for Gaussian weights."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ class Optimiser(Protocol):
     """An optimiser as a slot value.
 
     Attributes:
-        draws_noise: Whether its steps are noisy where a schedule's temperature is not 0.
+        draws_noise: Whether its steps are noisy at a positive temperature.
     """
 
     draws_noise: ClassVar[bool] = False
@@ -33,21 +30,21 @@ class Optimiser(Protocol):
         return 0.0
 
     def build(self, model: Model) -> Optimizer:
-        """A torch optimiser over the model's parameters."""
+        """Return a torch optimiser of the model's parameters."""
         ...
 
     def set_factor(self, optimiser: Optimizer, factor: float) -> None:
-        """Multiply the learning rate by a schedule's factor, keeping what is not scaled by it."""
+        """Multiply the learning rate by a schedule's factor, and nothing else."""
         ...
 
     def begin_epoch(self, optimiser: Optimizer, *, temperature: float, examples: int, generator: Generator) -> None:
-        """Make ready for an epoch; only an optimiser that draws noise has anything to do.
+        """Prepare an epoch; only an optimiser that draws noise does anything.
 
         Args:
             optimiser: The torch optimiser.
-            temperature: What the schedule says of this epoch.
-            examples: Training examples that the loss is a mean over.
-            generator: Where noise comes from.
+            temperature: The schedule's temperature in this epoch.
+            examples: Number of training examples, over which the loss is a mean.
+            generator: Source of the noise.
         """
         return None
 
@@ -60,7 +57,7 @@ class Adam(Optimiser):
     Attributes:
         lr: Learning rate.
         l2: Weight of ½‖θ‖² in the loss.
-        shrink: θ ← (1 − shrink)·θ each step, not multiplied by the learning rate (text paper's decoupled decay).
+        shrink: θ ← (1 − shrink)·θ in each step, not multiplied by the learning rate (text paper's decoupled decay).
     """
 
     lr: float = 1e-3
@@ -73,13 +70,13 @@ class Adam(Optimiser):
             raise UserError("adam: l2 and shrink are two ways to decay weights; give one of them.")
 
     def build(self, model: Model) -> Optimizer:
-        """Fused Adam, or fused AdamW when weights shrink."""
+        """Return fused Adam, or fused AdamW when weights shrink."""
         if self.shrink:
             return optim.AdamW(parameter_groups(model, self.shrink / self.lr), lr=self.lr, fused=True)
         return optim.Adam(parameter_groups(model, self.l2), lr=self.lr, fused=True)
 
     def set_factor(self, optimiser: Optimizer, factor: float) -> None:
-        """Scale the rate; AdamW multiplies its decay by the rate, so the decay is divided by it."""
+        """Scale the rate; AdamW multiplies its decay by the rate, so that the decay is divided by it."""
         for group in optimiser.param_groups:
             group["lr"] = self.lr * factor
             if self.shrink and group["decays"] and factor > 0.0:
@@ -98,7 +95,7 @@ class AdamW(Optimiser):
         check_rate("adamw", self.lr)
 
     def build(self, model: Model) -> Optimizer:
-        """Fused AdamW."""
+        """Return fused AdamW."""
         return optim.AdamW(parameter_groups(model, self.decay), lr=self.lr, fused=True)
 
     def set_factor(self, optimiser: Optimizer, factor: float) -> None:
@@ -120,7 +117,7 @@ class SGD(Optimiser):
         check_rate("sgd", self.lr)
 
     def build(self, model: Model) -> Optimizer:
-        """Fused SGD."""
+        """Return fused SGD."""
         return optim.SGD(
             parameter_groups(model, self.l2), lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, fused=True
         )
@@ -137,17 +134,17 @@ def check_rate(name: str, rate: float, argument: str = "lr") -> None:
 
 
 def scale_rate(optimiser: Optimizer, lr: float) -> None:
-    """Give every group this rate."""
+    """Set the rate of every group."""
     for group in optimiser.param_groups:
         group["lr"] = lr
 
 
 def parameter_groups(model: Model, decay: float) -> list[dict[str, Any]]:
-    """Weights with decay, parameters of noise (a learned drop rate, the log σ of Gaussian weights) without."""
+    """Return two groups: weights with decay, parameters of noise (learned drop rates, log σ) without."""
     of_noise: list[nn.Parameter] = [p for noise in model.noises() for p in noise.parameters()]
     of_noise += [layer.log_sigma for layer in model.gaussians()]
-    known = {id(p) for p in of_noise}
-    weights = [p for p in model.parameters() if id(p) not in known and p.requires_grad]
+    noise_ids = {id(p) for p in of_noise}
+    weights = [p for p in model.parameters() if id(p) not in noise_ids and p.requires_grad]
     groups = [{"params": weights, "weight_decay": decay, "decays": True}]
     if of_noise:
         groups.append({"params": of_noise, "weight_decay": 0.0, "decays": False})
@@ -155,7 +152,7 @@ def parameter_groups(model: Model, decay: float) -> list[dict[str, Any]]:
 
 
 class JointSteps(Optimizer):
-    """Several optimisers, each with parameters of its own, as one: they share its groups and its state.
+    """Several optimisers of different parameters as one: they share its groups and its state.
 
     Attributes:
         parts: The optimisers.
@@ -163,24 +160,24 @@ class JointSteps(Optimizer):
 
     def __init__(self, parts: Sequence[Optimizer]) -> None:
         """Join optimisers that have not taken a step yet."""
-        super().__init__([group for one in parts for group in one.param_groups], {})
+        super().__init__([group for optimiser in parts for group in optimiser.param_groups], {})
         self.parts = tuple(parts)
         self._join()
 
     def _join(self) -> None:
         first = 0
-        for one in self.parts:
-            one.state = self.state
-            one.param_groups = self.param_groups[first : first + len(one.param_groups)]
-            first += len(one.param_groups)
+        for optimiser in self.parts:
+            optimiser.state = self.state
+            optimiser.param_groups = self.param_groups[first : first + len(optimiser.param_groups)]
+            first += len(optimiser.param_groups)
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """A step of each."""
-        for one in self.parts:
-            one.step()
+        """Take a step with each."""
+        for optimiser in self.parts:
+            optimiser.step()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take a state over, and share it again."""
+        """Load a state and share it again."""
         super().load_state_dict(state_dict)
         self._join()
 
@@ -188,10 +185,10 @@ class JointSteps(Optimizer):
 @part("mean_and_scale")
 @dataclass(frozen=True)
 class MeanAndScale(Optimiser):
-    """SGD or Adam on μ and on what is not Gaussian; Adam with a constant rate, and no decay, on log σ.
+    """SGD or Adam for μ and all other weights; Adam with a constant rate and no decay for log σ.
 
     Attributes:
-        mean: Moves the means; its ``l2`` is the μ² part of the KL divergence.
+        mean: The optimiser of the means; its ``l2`` is the μ² part of the KL divergence.
         scale_lr: The rate of log σ, which no schedule changes.
     """
 
@@ -207,14 +204,14 @@ class MeanAndScale(Optimiser):
         return self.mean.l2
 
     def build(self, model: Model) -> Optimizer:
-        """Both as one; refuses a model without Gaussian weights."""
+        """Return both as one; refuse a model without Gaussian weights."""
         scales = [layer.log_sigma for layer in model.gaussians()]
         if not scales:
             raise UserError("mean_and_scale: this model has no Gaussian weights; add the edit gaussian_weights.")
-        known = {id(p) for p in scales}
+        scale_ids = {id(p) for p in scales}
         mean = self.mean.build(model)
         for group in mean.param_groups:
-            group["params"] = [p for p in group["params"] if id(p) not in known]
+            group["params"] = [p for p in group["params"] if id(p) not in scale_ids]
         mean.param_groups = [group for group in mean.param_groups if group["params"]]
         group = {"params": scales, "weight_decay": 0.0, "decays": False}
         return JointSteps([mean, AdamSteps([group], lr=self.scale_lr, fused=True)])

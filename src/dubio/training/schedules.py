@@ -1,8 +1,6 @@
-"""Schedules: over a training's course, the learning rate's factor, the temperature of noise, when weights are kept.
+"""Schedules over a training: the learning rate's factor, the temperature of noise, and the snapshots.
 
-Epochs count from 1, as everywhere in a training.
-
-Schedules that go round: a cosine or a triangle again and again, with snapshots on the way.
+Epochs count from 1.
 """
 
 from __future__ import annotations
@@ -16,20 +14,20 @@ from dubio.core.specs import part
 
 
 class Schedule(Protocol):
-    """A schedule as a slot value; one that inherits from here says only what is not ordinary about it.
+    """A schedule as a slot value, with the defaults of an ordinary one.
 
     Attributes:
-        ahead: 1 where an equation counts a step as done when its rate is asked for, 0 where it does not.
+        ahead: 1 if the schedule's equation counts the current step as done, else 0.
     """
 
     ahead: ClassVar[int] = 0
 
     def factor(self, progress: float) -> float:
-        """What the learning rate is multiplied by when ``progress`` (0 to 1) of all steps are done."""
+        """Return the factor of the learning rate after the fraction ``progress`` of all steps."""
         ...
 
     def temperature_in(self, epoch: int, epochs: int) -> float:
-        """The temperature of the noise that a sampling optimiser adds in an epoch; 0, for none, unless said."""
+        """Return the temperature of a sampling optimiser's noise in an epoch; 0 (no noise) by default."""
         return 0.0
 
     def marks_after(self, epoch: int, epochs: int) -> bool:
@@ -41,7 +39,7 @@ class Schedule(Protocol):
         return sum(self.marks_after(epoch, epochs) for epoch in range(1, epochs + 1))
 
     def check_epochs(self, epochs: int) -> None:
-        """Refuse a number of epochs this schedule cannot divide; any will do, unless said.
+        """Refuse a number of epochs that the schedule cannot divide; by default every number is accepted.
 
         Raises:
             UserError: When it cannot.
@@ -52,17 +50,17 @@ class Schedule(Protocol):
 @part("constant")
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """Always the same rate."""
+    """A constant rate."""
 
     def factor(self, progress: float) -> float:
-        """1."""
+        """Return 1."""
         return 1.0
 
 
 @part("constant_tail")
 @dataclass(frozen=True)
 class ConstantTail(Schedule):
-    """Always the same rate, and a snapshot marked after each ``every`` epochs: what weights are averaged over."""
+    """A constant rate, with a snapshot after every ``every`` epochs, for weight averages."""
 
     every: int = 1
 
@@ -71,11 +69,11 @@ class ConstantTail(Schedule):
             raise UserError(f"constant_tail: every must be at least 1; given {self.every}.")
 
     def factor(self, progress: float) -> float:
-        """1."""
+        """Return 1."""
         return 1.0
 
     def marks_after(self, epoch: int, epochs: int) -> bool:
-        """After every so many epochs."""
+        """Return whether ``every`` divides the epoch."""
         return epoch % self.every == 0
 
 
@@ -85,14 +83,14 @@ class Cosine(Schedule):
     """Half a cosine from the full rate to zero."""
 
     def factor(self, progress: float) -> float:
-        """½(1 + cos π·progress)."""
+        """Return ½(1 + cos π·progress)."""
         return 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
 @part("linear")
 @dataclass(frozen=True)
 class Linear(Schedule):
-    """Straight down from the full rate to ``end`` of it (text paper's fine-tuning: 1e-5 to 1e-6)."""
+    """Linear from the full rate to ``end`` of it (text paper's fine-tuning: 1e-5 to 1e-6)."""
 
     end: float = 0.1
 
@@ -101,7 +99,7 @@ class Linear(Schedule):
             raise UserError(f"linear: end must lie between 0 and 1; given {self.end}.")
 
     def factor(self, progress: float) -> float:
-        """1 − (1 − end)·progress."""
+        """Return 1 − (1 − end)·progress."""
         return 1.0 - (1.0 - self.end) * progress
 
 
@@ -114,7 +112,7 @@ class Step(Schedule):
     gamma: float = 0.1
 
     def factor(self, progress: float) -> float:
-        """Gamma to the number of marks passed."""
+        """Return gamma to the number of marks passed."""
         return self.gamma ** sum(progress >= mark for mark in self.at)
 
 
@@ -135,10 +133,10 @@ class LinearTail(Schedule):
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.hold < self.end <= 1.0:
-            raise UserError(f"linear_tail: 0 <= hold < end <= 1 is asked; given hold={self.hold}, end={self.end}.")
+            raise UserError(f"linear_tail: must satisfy 0 <= hold < end <= 1; given hold={self.hold}, end={self.end}.")
 
     def factor(self, progress: float) -> float:
-        """Piecewise linear between 1 and the tail."""
+        """Return a piecewise linear factor between 1 and the tail."""
         if progress <= self.hold:
             return 1.0
         if progress >= self.end:
@@ -149,12 +147,12 @@ class LinearTail(Schedule):
 @part("cut")
 @dataclass(frozen=True)
 class Cut(Schedule):
-    """The rates of the first ``share`` of another schedule: a training that ends before the one they were made for.
+    """The first ``share`` of another schedule, for a training that is shorter than the schedule.
 
     Fast geometric ensembles were first described with the first 160 epochs of a schedule of 200 as pre-training:
-    ``Cut(LinearTail(), 0.8)``, which the argument ``schedule_epochs`` asks for. The preset ``paper`` of the ensembling
-    study does not: the pitfalls paper pre-trains "for 160 epochs according to" eq. 10, whose breakpoints are fractions
-    of the epochs trained, so that eq. 10 is run to its end in 160 epochs.
+    ``Cut(LinearTail(), 0.8)``, set by the argument ``schedule_epochs``. The pitfalls paper instead pre-trains "for 160
+    epochs according to" eq. 10, whose breakpoints are fractions of the epochs trained, so that eq. 10 runs to its end
+    in 160 epochs.
     """
 
     whole: Schedule
@@ -165,12 +163,12 @@ class Cut(Schedule):
             raise UserError(f"cut: share must be above 0 and at most 1; given {self.share}.")
 
     def factor(self, progress: float) -> float:
-        """That of the whole schedule, so far into it."""
+        """Return the factor of the whole schedule at this point of it."""
         return self.whole.factor(progress * self.share)
 
 
 ROUNDING = 1e-9
-"""A position this near a cycle's end is its end: cycles are whole epochs, their fractions of all steps are rounded."""
+"""A position this near a cycle's end counts as its end: cycles are whole epochs, fractions of all steps are rounded."""
 
 
 @part("cyclic")
@@ -182,9 +180,9 @@ class Cyclic(Schedule):
 
     Attributes:
         cycles: M; the epochs must be a multiple of it.
-        sampling: The last so many epochs of each cycle have noise.
-        temperature: Its temperature there; 0 outside. 1 is the posterior, less a colder (sharper) one.
-        keep: Snapshots a cycle, evenly over the sampling epochs, the cycle's end always among them.
+        sampling: Number of last epochs of each cycle with noise.
+        temperature: The temperature there; 0 outside. 1 is the posterior, a lower one is colder (sharper).
+        keep: Snapshots per cycle, evenly over the sampling epochs, the cycle's end always included.
     """
 
     cycles: int = 4
@@ -198,14 +196,14 @@ class Cyclic(Schedule):
                 raise UserError(f"cyclic: {name} must be at least {least}; given {getattr(self, name)}.")
         if self.keep > max(1, self.sampling):
             raise UserError(
-                f"cyclic: at most one snapshot a sampling epoch can be kept; given keep={self.keep}, "
+                f"cyclic: keep must be at most one snapshot per sampling epoch; given keep={self.keep}, "
                 f"sampling={self.sampling}."
             )
         if self.temperature and not self.sampling:
-            raise UserError(f"cyclic: temperature={self.temperature} asks for sampling of at least 1 epoch; given 0.")
+            raise UserError(f"cyclic: temperature={self.temperature} needs sampling of at least 1 epoch; given 0.")
 
     def check_epochs(self, epochs: int) -> None:
-        """Cycles are whole epochs, and longer than their sampling part."""
+        """Refuse epochs that the cycles do not divide, or cycles shorter than their sampling part."""
         if epochs < 1 or epochs % self.cycles:
             raise UserError(
                 f"cyclic: epochs must be a multiple of cycles; given epochs={epochs}, cycles={self.cycles}."
@@ -217,23 +215,23 @@ class Cyclic(Schedule):
             )
 
     def factor(self, progress: float) -> float:
-        """Half a cosine from 1 to 0, again in each cycle."""
-        place = progress * self.cycles + ROUNDING
-        return 0.5 * (1.0 + math.cos(math.pi * max(0.0, place - math.floor(place) - ROUNDING)))
+        """Return half a cosine from 1 to 0 in each cycle."""
+        position = progress * self.cycles + ROUNDING
+        return 0.5 * (1.0 + math.cos(math.pi * max(0.0, position - math.floor(position) - ROUNDING)))
 
     def temperature_in(self, epoch: int, epochs: int) -> float:
-        """The temperature in the sampling epochs, 0 in the others."""
+        """Return the temperature in sampling epochs, 0 in others."""
         return self.temperature if self._sampled(epoch, epochs) > 0 else 0.0
 
     def marks_after(self, epoch: int, epochs: int) -> bool:
-        """After ``keep`` of the sampling epochs of each cycle; without any, at the cycle's end."""
+        """Return whether this is one of ``keep`` sampling epochs of the cycle; without sampling, its end."""
         if not self.sampling:
             return epoch % (epochs // self.cycles) == 0
-        done = self._sampled(epoch, epochs)
-        return done > 0 and done * self.keep // self.sampling > (done - 1) * self.keep // self.sampling
+        number = self._sampled(epoch, epochs)
+        return number > 0 and number * self.keep // self.sampling > (number - 1) * self.keep // self.sampling
 
     def _sampled(self, epoch: int, epochs: int) -> int:
-        """Which sampling epoch of its cycle this is, from 1; 0 or less before the sampling part."""
+        """Return the number of the sampling epoch in its cycle, from 1; 0 or less before the sampling part."""
         length = epochs // self.cycles
         return (epoch - 1) % length + 1 - (length - self.sampling)
 
@@ -241,15 +239,15 @@ class Cyclic(Schedule):
 @part("triangular")
 @dataclass(frozen=True)
 class Triangular(Schedule):
-    """Straight down and up again (pitfalls paper, eq. 17), a snapshot at the middle of each cycle.
+    """Linear down and up again (pitfalls paper, eq. 17), with a snapshot at the middle of each cycle.
 
     In step i of cycles of c steps, t = (mod(i − 1, c) + 1)/c, the rate falls as (1 − 2t)α₁ + 2t·α₂ while t ≤ ½ and
-    rises as (2 − 2t)α₂ + (2t − 1)α₁ after it. Nothing after the last snapshot matters: the training ends there, at the
-    middle of the last cycle.
+    rises as (2 − 2t)α₂ + (2t − 1)α₁ after it. The training ends with the last snapshot, at the middle of the last
+    cycle.
 
     Attributes:
-        cycles: How many, the last of them half.
-        low: α₂/α₁, what the full rate is multiplied by at the middle of a cycle.
+        cycles: Number of cycles, the last of them half.
+        low: α₂/α₁, the factor of the rate at the middle of a cycle.
     """
 
     cycles: int = 5
@@ -264,23 +262,23 @@ class Triangular(Schedule):
             raise UserError(f"triangular: low must lie between 0 and 1; given {self.low}.")
 
     def check_epochs(self, epochs: int) -> None:
-        """Half cycles are whole epochs."""
+        """Refuse epochs that the half cycles do not divide."""
         halves = 2 * self.cycles - 1
         if epochs < 1 or epochs % halves:
             raise UserError(
-                f"triangular: {self.cycles} cycles of which the last is half are {halves} half cycles, and epochs must "
-                f"be a multiple of that; given epochs={epochs}."
+                f"triangular: epochs must be a multiple of {halves}, the half cycles of cycles={self.cycles} (the last "
+                f"cycle is half); given epochs={epochs}."
             )
 
     def factor(self, progress: float) -> float:
-        """Between 1 and ``low``, by the equation above."""
-        place = progress * (self.cycles - 0.5)
-        t = place - math.ceil(place - ROUNDING) + 1.0  # in (0, 1], its end belonging to a cycle
+        """Return the factor between 1 and ``low``, by the equation above."""
+        position = progress * (self.cycles - 0.5)
+        t = position - math.ceil(position - ROUNDING) + 1.0  # in (0, 1]: its end belongs to a cycle
         if t <= 0.5:
             return (1.0 - 2.0 * t) + 2.0 * t * self.low
         return (2.0 - 2.0 * t) * self.low + (2.0 * t - 1.0)
 
     def marks_after(self, epoch: int, epochs: int) -> bool:
-        """At the middle of each cycle."""
+        """Return whether this is the middle of a cycle."""
         half = epochs // (2 * self.cycles - 1)
         return epoch % half == 0 and (epoch // half) % 2 == 1

@@ -1,4 +1,4 @@
-"""Where randomness comes from: one stream a purpose, from (seed, member).
+"""Random streams: one per purpose, from (seed, member).
 
 Member k of seed s is ``SeedSequence([s, k])`` whatever the size of the ensemble, so that an ensemble's first member is
 the single model of that seed.
@@ -16,10 +16,10 @@ _STREAMS: dict[Purpose, int] = {"weights": 0, "noise": 1, "order": 2, "predictio
 
 
 def stream(seed: int, member: int, purpose: Purpose, *more: int) -> np.random.SeedSequence:
-    """The seed sequence of one purpose, and of one epoch where ``more`` says so."""
+    """Return the seed sequence of one purpose, and of one epoch if ``more`` names it."""
     return np.random.SeedSequence([seed, member], spawn_key=(_STREAMS[purpose], *more))
 
 
 def number(seed: int, member: int, purpose: Purpose, *more: int) -> int:
-    """The same as one 63-bit number, for generators that take a number."""
+    """Return the stream as one 63-bit number, for generators that take a number."""
     return int(stream(seed, member, purpose, *more).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -2,10 +2,10 @@
 
 The loss is a mean over N training examples, L(θ), plus ½ l2 ‖θ‖²; the posterior at temperature T is
 exp(−(N/T)·(L(θ) + ½ l2 ‖θ‖²)), in which l2 stands for the prior N(0, 1/(N·l2)) of every weight. The noise of a step has
-the scale that makes this, and not some sharper distribution, the one that small steps settle in. Where the temperature
-is 0 the steps are ordinary gradient descent.
+the scale that makes this, and not a sharper one, the stationary distribution of small steps. At temperature 0 the steps
+are ordinary gradient descent.
 
-What is no weight gets no noise: the learned rates of noise sites, and the row of an embedding that stands for padding.
+Only weights get noise: not the learned rates of noise sites, nor the padding row of an embedding.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from dubio.training.optimisers import Optimiser, check_rate, parameter_groups
 
 
 class NoisySteps(Optimizer):
-    """What the steps of both samplers share: how hot they are, and where noise comes from.
+    """Steps of both samplers: their temperature and source of noise.
 
     Attributes:
         heat: T/N; 0 for steps without noise.
-        generator: Where noise comes from.
+        generator: Source of the noise.
     """
 
     def __init__(self, groups: list[dict[str, Any]], *, lr: float, still: dict[int, int]) -> None:
         """Make steps over parameter groups.
 
         Args:
-            groups: Parameters with ``weight_decay``, and whether they ``decays``: those that do not get no noise.
+            groups: Parameters with ``weight_decay`` and ``decays``; those that do not decay get no noise.
             lr: Learning rate.
-            still: By identity of a parameter, its row that never moves.
+            still: Row of a parameter that never moves, by the parameter's identity.
         """
         super().__init__(groups, {"lr": lr})
         self.heat = 0.0
@@ -47,15 +47,15 @@ class NoisySteps(Optimizer):
         self._still = still
 
     def noise(self, p: Tensor, variance: float) -> Tensor:
-        """Normal noise for a parameter, none in a row that never moves."""
-        drawn = torch.randn(p.shape, generator=self.generator, dtype=p.dtype, device=p.device)
+        """Return normal noise for a parameter, zero in a row that never moves."""
+        noise = torch.randn(p.shape, generator=self.generator, dtype=p.dtype, device=p.device)
         row = self._still.get(id(p))
         if row is not None:
-            drawn[row] = 0.0
-        return drawn.mul_(math.sqrt(variance))
+            noise[row] = 0.0
+        return noise.mul_(math.sqrt(variance))
 
     def moving(self) -> Iterable[tuple[Tensor, Tensor, float, bool]]:
-        """Each parameter that has a gradient, its whole gradient, its rate, and whether it is noisy now."""
+        """Return each parameter with a gradient, its gradient with decay, its rate, and whether it gets noise."""
         for group in self.param_groups:
             for p in group["params"]:
                 if p.grad is not None:
@@ -64,10 +64,10 @@ class NoisySteps(Optimizer):
 
 
 class LangevinSteps(NoisySteps):
-    """Steps of SGLD; of gradient descent with momentum where there is no noise."""
+    """Steps of SGLD; of gradient descent with momentum without noise."""
 
     def __init__(self, groups: list[dict[str, Any]], *, lr: float, still: dict[int, int], momentum: float) -> None:
-        """Make steps; ``momentum`` acts only without noise."""
+        """Make steps with ``momentum``, which acts only without noise."""
         super().__init__(groups, lr=lr, still=still)
         self._momentum = momentum
 
@@ -84,7 +84,7 @@ class LangevinSteps(NoisySteps):
 
 
 class HamiltonianSteps(NoisySteps):
-    """Steps of SGHMC; of gradient descent with momentum 1 − α where there is no noise."""
+    """Steps of SGHMC; of gradient descent with momentum 1 − α without noise."""
 
     def __init__(self, groups: list[dict[str, Any]], *, lr: float, still: dict[int, int], alpha: float) -> None:
         """Make steps with friction ``alpha``."""
@@ -110,9 +110,9 @@ class SGLD(Optimiser):
     Attributes:
         lr: Learning rate, of a mean loss.
         l2: Weight of ½‖θ‖² in the loss: the prior N(0, 1/(N·l2)).
-        momentum: Of the steps without noise alone. Noise of this scale with momentum would sample a distribution that
-            is too narrow, so that momentum ends, and what it has gathered is forgotten, where noise begins.
-        embedding_rate: The rate of embeddings, as a multiple of ``lr``. A word moves only in the few steps that see it.
+        momentum: Of the steps without noise. Noise of this scale with momentum would sample too narrow a distribution,
+            so that momentum is reset and stops where noise begins.
+        embedding_rate: Rate of embeddings as a multiple of ``lr``; a word moves only in the steps in which it occurs.
     """
 
     lr: float = 0.5
@@ -129,7 +129,7 @@ class SGLD(Optimiser):
             raise UserError(f"sgld: momentum must be at least 0 and below 1; given {self.momentum}.")
 
     def build(self, model: Model) -> Optimizer:
-        """Langevin steps over the model's parameters."""
+        """Return Langevin steps over the model's parameters."""
         groups = rated_groups(model, self.l2, self.embedding_rate)
         return LangevinSteps(groups, lr=self.lr, still=padding_rows(model), momentum=self.momentum)
 
@@ -138,7 +138,7 @@ class SGLD(Optimiser):
         set_rate(optimiser, self.lr * factor)
 
     def begin_epoch(self, optimiser: Optimizer, *, temperature: float, examples: int, generator: Generator) -> None:
-        """Set the noise; forget momentum where there is any."""
+        """Set the noise; reset the momentum if there is noise."""
         set_noise(optimiser, temperature / examples, generator)
         if temperature:
             optimiser.state.clear()
@@ -153,7 +153,7 @@ class SGHMC(Optimiser):
         lr: Learning rate, of a mean loss; a long run of steps moves as far as gradient descent at lr/α.
         l2: Weight of ½‖θ‖² in the loss: the prior N(0, 1/(N·l2)).
         alpha: Friction; 1 − α is the momentum.
-        embedding_rate: The rate of embeddings, as a multiple of ``lr``. A word moves only in the few steps that see it.
+        embedding_rate: Rate of embeddings as a multiple of ``lr``; a word moves only in the steps in which it occurs.
     """
 
     lr: float = 0.05
@@ -170,7 +170,7 @@ class SGHMC(Optimiser):
             raise UserError(f"sghmc: alpha must be above 0 and at most 1; given {self.alpha}.")
 
     def build(self, model: Model) -> Optimizer:
-        """Hamiltonian steps over the model's parameters."""
+        """Return Hamiltonian steps over the model's parameters."""
         groups = rated_groups(model, self.l2, self.embedding_rate)
         return HamiltonianSteps(groups, lr=self.lr, still=padding_rows(model), alpha=self.alpha)
 
@@ -179,43 +179,43 @@ class SGHMC(Optimiser):
         set_rate(optimiser, self.lr * factor)
 
     def begin_epoch(self, optimiser: Optimizer, *, temperature: float, examples: int, generator: Generator) -> None:
-        """Set the noise; the velocity goes on."""
+        """Set the noise; the velocity continues."""
         set_noise(optimiser, temperature / examples, generator)
 
 
 def set_noise(optimiser: Optimizer, heat: float, generator: Generator) -> None:
-    """Give noisy steps their heat T/N and their generator."""
+    """Set heat T/N and generator of noisy steps."""
     if not isinstance(optimiser, NoisySteps):
         raise TypeError(f"{type(optimiser).__name__} draws no noise")
     optimiser.heat, optimiser.generator = heat, generator
 
 
 def padding_rows(model: nn.Module) -> dict[int, int]:
-    """By identity of an embedding's weights, the row that stands for padding and is zero for good."""
-    found = [m for m in model.modules() if isinstance(m, nn.Embedding)]
-    return {id(m.weight): m.padding_idx for m in found if m.padding_idx is not None}
+    """Return the padding row of each embedding, which stays zero, by the identity of its weights."""
+    embeddings = [m for m in model.modules() if isinstance(m, nn.Embedding)]
+    return {id(m.weight): m.padding_idx for m in embeddings if m.padding_idx is not None}
 
 
 def rated_groups(model: Model, l2: float, embedding_rate: float) -> list[dict[str, Any]]:
-    """The parameter groups, embeddings apart, each with its ``rate`` as a multiple of the learning rate.
+    """Return the parameter groups, embeddings separate, each with its ``rate`` as a multiple of the learning rate.
 
-    A multiple that stays the same is a constant preconditioner: drift and variance of the noise are multiplied alike,
-    and the distribution that is sampled is the same.
+    A constant multiple is a constant preconditioner: drift and noise variance are multiplied alike, and the sampled
+    distribution is the same.
     """
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     groups = []
     for group in parameter_groups(model, l2):
-        apart = [p for p in group["params"] if id(p) in embeddings]
-        rest = [p for p in group["params"] if id(p) not in embeddings]
+        embedded = [p for p in group["params"] if id(p) in embeddings]
+        others = [p for p in group["params"] if id(p) not in embeddings]
         groups += [
             {**group, "params": params, "rate": rate}
-            for params, rate in ((rest, 1.0), (apart, embedding_rate))
+            for params, rate in ((others, 1.0), (embedded, embedding_rate))
             if params
         ]
     return groups
 
 
 def set_rate(optimiser: Optimizer, lr: float) -> None:
-    """Give every group its multiple of a rate."""
+    """Set the rate of every group to its multiple of a rate."""
     for group in optimiser.param_groups:
         group["lr"] = lr * group["rate"]

