@@ -286,7 +286,7 @@ def test_samples_do_not_depend_on_the_batch_and_are_those_of_whole_passes(name, 
     parts = torch.cat([passes(shared_prefix, np.arange(i, i + 4)) for i in (0, 4, 8)], dim=1)
     assert torch.allclose(whole, parts, atol=1e-5)
     assert whole.std(0).min() > 1e-3
-    assert all(layer.given is None for layer in model.gaussians())
+    assert all(layer.drawn_weight is None for layer in model.gaussians())
 
 
 def test_a_sample_is_one_set_of_weights_from_the_posterior():
@@ -294,7 +294,7 @@ def test_a_sample_is_one_set_of_weights_from_the_posterior():
     layer, samples = model.gaussians()[0], 4000
     draws = BlockDraws(1)
     with torch.inference_mode():
-        weights = torch.stack([layer.drawn(draws.shared(layer.place, 12, s)) for s in range(samples)])
+        weights = torch.stack([layer.drawn(draws.shared(layer.path, 12, s)) for s in range(samples)])
     sigma = math.exp(-1.5)
     assert ((weights.mean(0) - layer.weight) / sigma).abs().max() < 5 / math.sqrt(samples)
     assert torch.allclose(weights.std(0), torch.full((4, 3), sigma), rtol=0.07)
@@ -303,7 +303,7 @@ def test_a_sample_is_one_set_of_weights_from_the_posterior():
     batch, rows = normals(5, 3), np.arange(5)
     with torch.inference_mode():
         found = shared_prefix(model, batch, BlockDraws(1), rows, 3).logits[2]
-        first, last = (one.drawn(draws.shared(one.place, one.weight.numel(), 2)) for one in model.gaussians())
+        first, last = (one.drawn(draws.shared(one.path, one.weight.numel(), 2)) for one in model.gaussians())
         hidden = torch.relu(functional.linear(batch, first, layer.bias))
         wanted = functional.linear(hidden, last, model.head.linear.bias)
     assert torch.allclose(found, wanted, atol=1e-6)
@@ -332,7 +332,7 @@ def test_a_deterministic_pass_uses_the_means():
 
 def test_heads_offer_their_layers():
     model = made(lambda: mlp((3,), hidden=(4,)), head=Heteroscedastic())
-    assert [layer.place for layer in model.gaussians()] == ["network.stages.0.linear", "head.mu", "head.log_variance"]
+    assert [layer.path for layer in model.gaussians()] == ["network.stages.0.linear", "head.mu", "head.log_variance"]
     assert {type(layer) for layer in made(NETWORKS["cnn"][0]).gaussians()} == {GaussianConv2d, GaussianLinear}
 
 

@@ -95,13 +95,13 @@ class TextEncoding:
             UserError: When no word is frequent enough.
         """
         texts = (tokenise(text) for text in texts_of(train.inputs))
-        words = most_frequent(texts, limit=self.vocabulary, min_frequency=self.min_frequency)
-        if not words:
+        vocabulary = most_frequent(texts, limit=self.vocabulary, min_frequency=self.min_frequency)
+        if not vocabulary:
             raise UserError(
                 f"min_frequency {self.min_frequency} leaves no word: none of the {len(train)} training texts "
                 "has a word that frequent. Give a lower min_frequency."
             )
-        return TextEncoder(self, words)
+        return TextEncoder(self, vocabulary)
 
 
 @dataclass(frozen=True)

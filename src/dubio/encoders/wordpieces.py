@@ -129,9 +129,9 @@ def _tokeniser(folder: Path) -> str:
         settings = folder / TOKENISER_CONFIG
         options = json.loads(settings.read_text("utf-8")) if settings.is_file() else {}
         # not splitlines: a piece may itself be one of Unicode's rarer line ends
-        words = (folder / VOCABULARY).read_text("utf-8").removesuffix("\n").split("\n")
+        pieces = (folder / VOCABULARY).read_text("utf-8").removesuffix("\n").split("\n")
         tokenizer = library.BertWordPieceTokenizer(
-            {word: index for index, word in enumerate(words)},
+            {piece: index for index, piece in enumerate(pieces)},
             lowercase=bool(options.get("do_lower_case", True)),
             strip_accents=options.get("strip_accents"),
             handle_chinese_chars=bool(options.get("tokenize_chinese_chars", True)),

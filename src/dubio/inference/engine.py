@@ -116,7 +116,7 @@ def sampling(model: Model) -> Iterator[None]:
         for noise in model.noises():
             noise.sampling, noise.given = False, None
         for layer in model.gaussians():
-            layer.given = None
+            layer.drawn_weight = None
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def _suffix(
             site.noise.given = uniforms.reshape(-1, site.noise.width).to(device)
     for layer in model.gaussians():
         (sample,) = chunk  # a sample is one set of weights
-        layer.given = layer.drawn(draws.shared(layer.place, layer.weight.numel(), sample).to(device))
+        layer.drawn_weight = layer.drawn(draws.shared(layer.path, layer.weight.numel(), sample).to(device))
     if not contract(steps[0]).broadcasts:
         value = repeat(value, len(chunk))
     for step in steps[:-1]:

@@ -37,9 +37,9 @@ class Chunked(Protocol):
         ...
 
 
-def chunks_of(drawn: Drawn) -> Iterator[Drawn]:
+def chunks_of(predictor: Drawn) -> Iterator[Drawn]:
     """Return the chunks of a drawn posterior; one that fits in memory is its only chunk."""
-    return drawn.chunks() if isinstance(drawn, Chunked) else iter((drawn,))
+    return predictor.chunks() if isinstance(predictor, Chunked) else iter((predictor,))
 
 
 class Posterior(Protocol):
@@ -100,15 +100,15 @@ class MixturePredictor:
         """Predict with every part; the members of one part come after those of the parts before it."""
         self._parts = parts
         member: list[int] = []
-        for drawn in parts:
+        for predictor in parts:
             first = max(member, default=-1) + 1
-            member += [first + index for index in drawn.member]
+            member += [first + index for index in predictor.member]
         self.member = tuple(member)
 
     def chunks(self) -> Iterator[Drawn]:
         """Return the chunks of every part."""
-        return (chunk for drawn in self._parts for chunk in chunks_of(drawn))
+        return (chunk for predictor in self._parts for chunk in chunks_of(predictor))
 
     def predict(self, batch: Any, rows: Rows) -> Scores:
         """Return the samples of every part, one part after another."""
-        return concatenate([drawn.predict(batch, rows) for drawn in self._parts])
+        return concatenate([predictor.predict(batch, rows) for predictor in self._parts])

@@ -69,8 +69,8 @@ def predict_states(
     limit = PREPARED_ELEMENTS // len(states)  # the states share the memory for what is computed ahead
 
     def chunk(first: int) -> StatePredictor:
-        made = [make() for make in states[first : first + count]]
-        return StatePredictor(model, made, draws[first : first + count], noise, limit)
+        chunk_states = [make() for make in states[first : first + count]]
+        return StatePredictor(model, chunk_states, draws[first : first + count], noise, limit)
 
     if len(states) <= count:
         return chunk(0)

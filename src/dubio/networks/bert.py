@@ -72,9 +72,9 @@ class Embed(Stage):
 
     def forward(self, batch: Pieces) -> Hidden:
         """Return norm(word + position + first segment), with each distinct word looked up once."""
-        words = functional.embedding(batch.places, self.words(batch.distinct))
+        vectors = functional.embedding(batch.places, self.words(batch.distinct))
         places = self.positions.weight[: batch.places.shape[1]]
-        return Hidden(noised(self.site, self.norm(words + places + self.segments.weight[0])), batch.lengths)
+        return Hidden(noised(self.site, self.norm(vectors + places + self.segments.weight[0])), batch.lengths)
 
 
 class Block(Stage):

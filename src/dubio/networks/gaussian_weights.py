@@ -52,10 +52,10 @@ class GaussianLayer(RandomWeights):
     bias: Tensor | None
     options: GaussianWeights
 
-    def become_gaussian(self, place: str, options: GaussianWeights) -> None:
+    def become_gaussian(self, path: str, options: GaussianWeights) -> None:
         """Start with the present weight as μ and one σ for all weights."""
-        self.place, self.options = place, options
-        self.given, self.generator = None, None
+        self.path, self.options = path, options
+        self.drawn_weight, self.generator = None, None
         self.log_sigma = nn.Parameter(torch.full_like(self.weight, options.log_sigma))
 
     def forward(self, h: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class GaussianLayer(RandomWeights):
     @property
     def in_use(self) -> Tensor:
         """The weight of a prediction: that drawn for this sample, or μ."""
-        return self.weight if self.given is None else self.given
+        return self.weight if self.drawn_weight is None else self.drawn_weight
 
     def drawn(self, normals: Tensor) -> Tensor:
         """Return μ + σ∘ε."""
@@ -214,16 +214,16 @@ class GaussianWeights:
         Raises:
             UserError: For a layer that cannot be Gaussian.
         """
-        for place, layer in layers:
+        for path, layer in layers:
             kind = KINDS.get(type(layer))
             if kind is None:
                 raise UserError(
-                    f"gaussian_weights: {place} is a {type(layer).__name__}; only plain dense layers and 2-D "
+                    f"gaussian_weights: {path} is a {type(layer).__name__}; only plain dense layers and 2-D "
                     "convolutions can have Gaussian weights, without another edit such as spectral_norm on them."
                 )
             layer.__class__ = kind
             assert isinstance(layer, GaussianLayer)
-            layer.become_gaussian(place, self)
+            layer.become_gaussian(path, self)
 
 
 def uncertain_layers(root: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:

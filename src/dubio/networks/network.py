@@ -76,15 +76,15 @@ class RandomWeights(nn.Module):
     """A layer whose weights are drawn: one set of weights per sample.
 
     Attributes:
-        place: Path of the layer in its model; names its draws.
-        given: The weight drawn for the current sample, set by the engine.
+        path: Path of the layer in its model; names its draws.
+        drawn_weight: The weight of the current sample, set by the engine.
         generator: Source of the draws during training.
         log_sigma: Logarithm of the standard deviation of each weight.
     """
 
-    place: str
+    path: str
     weight: Tensor
-    given: Tensor | None
+    drawn_weight: Tensor | None
     generator: Generator | None
     log_sigma: nn.Parameter
 

@@ -83,30 +83,30 @@ class Convolve(Stage):
             LinearMap(f"weights.{i}", f"biases.{i}", outputs_last=True) for i, _ in enumerate(kernels)
         )
 
-    def forward(self, words: Words) -> Maps:
+    def forward(self, texts: Words) -> Maps:
         """Return the feature maps of every kernel."""
         noises = [cast(Site, site).noise for site in self.sites]
         noisy = any(noise is not None and noise.active for noise in noises)
-        return Maps(self.by_position(words) if noisy else self.by_token(words))
+        return Maps(self.by_position(texts) if noisy else self.by_token(texts))
 
-    def by_token(self, words: Words) -> tuple[Tensor, ...]:
+    def by_token(self, texts: Words) -> tuple[Tensor, ...]:
         """Convolve by products once per distinct token."""
-        places = widened(words.places, self.kernels)
+        places = widened(texts.places, self.kernels)
         maps = []
         for size, weight, bias, mark in zip(self.kernels, self.weights, self.biases, self.marks, strict=True):
             matrix = weight.transpose(0, 1).reshape(weight.shape[1], -1)
-            total = convolve_tokens(words.vectors, places, matrix, size)
-            total = mark(total, windows(words.vectors, places, size))
-            maps.append(rectified(total + bias, words.lengths, size))
+            total = convolve_tokens(texts.vectors, places, matrix, size)
+            total = mark(total, windows(texts.vectors, places, size))
+            maps.append(rectified(total + bias, texts.lengths, size))
         return tuple(maps)
 
-    def by_position(self, words: Words) -> tuple[Tensor, ...]:
+    def by_position(self, texts: Words) -> tuple[Tensor, ...]:
         """Convolve over positions, with noise on each kernel's input channels."""
-        channels = functional.embedding(widened(words.places, self.kernels), words.vectors).transpose(1, 2)
+        channels = functional.embedding(widened(texts.places, self.kernels), texts.vectors).transpose(1, 2)
         maps = []
         for size, weight, bias, site in zip(self.kernels, self.weights, self.biases, self.sites, strict=True):
             total = functional.conv1d(site(channels), weight.permute(2, 1, 0))
-            maps.append(rectified(total.transpose(1, 2) + bias, words.lengths, size))
+            maps.append(rectified(total.transpose(1, 2) + bias, texts.lengths, size))
         return tuple(maps)
 
 

@@ -40,13 +40,13 @@ class FixedLength(Stage):
     """Texts cut at a length; shorter ones are padded by the mask alone."""
 
     def __init__(self, length: int) -> None:
-        """Cut at ``length`` words."""
+        """Cut at ``length`` texts."""
         super().__init__()
         self.length = length
 
-    def forward(self, words: Words) -> Words:
-        """Return the first words."""
-        return Words(words.vectors, words.places[:, : self.length], words.lengths.clamp_max(self.length))
+    def forward(self, texts: Words) -> Words:
+        """Return the first texts."""
+        return Words(texts.vectors, texts.places[:, : self.length], texts.lengths.clamp_max(self.length))
 
 
 class Convolve2d(Stage):
@@ -76,14 +76,14 @@ class Convolve2d(Stage):
         )
         self.marks = nn.ModuleList(LinearMap(f"layers.{i}.weight", f"layers.{i}.bias") for i, _ in enumerate(kernels))
 
-    def forward(self, words: Words) -> Maps:
+    def forward(self, texts: Words) -> Maps:
         """Return the feature maps of every kernel."""
-        places = widened(words.places, self.kernels)
+        places = widened(texts.places, self.kernels)
         sites = [cast(Site, site) for site in self.sites]
         noisy = any(site.noise is not None and site.noise.active for site in sites)
         noisy = noisy or any(isinstance(layer, GaussianLayer) and layer.training for layer in self.layers)
-        totals = self._by_position(words, places) if noisy else self._by_token(words, places)
-        return Maps(tuple(rectified(t, words.lengths, size) for t, size in zip(totals, self.kernels, strict=True)))
+        totals = self._by_position(texts, places) if noisy else self._by_token(texts, places)
+        return Maps(tuple(rectified(t, texts.lengths, size) for t, size in zip(totals, self.kernels, strict=True)))
 
     def _in_use(self) -> list[tuple[int, Tensor, Tensor]]:
         """Return size, weight ``[F, 1, k, E]`` (bounded or drawn, if an edit does so) and bias of each kernel."""
@@ -92,21 +92,21 @@ class Convolve2d(Stage):
         biases = [cast(Tensor, layer.bias) for layer in layers]
         return list(zip(self.kernels, weights, biases, strict=True))
 
-    def _by_token(self, words: Words, places: Tensor) -> list[Tensor]:
+    def _by_token(self, texts: Words, places: Tensor) -> list[Tensor]:
         """Convolve by products once per distinct token."""
         totals = []
         for (size, weight, bias), mark in zip(self._in_use(), self.marks, strict=True):
             matrix = weight[:, 0].permute(2, 1, 0).reshape(weight.shape[3], -1)
-            total = convolve_tokens(words.vectors, places, matrix, size)
-            totals.append(mark(total, windows(words.vectors, places, size)) + bias)
+            total = convolve_tokens(texts.vectors, places, matrix, size)
+            totals.append(mark(total, windows(texts.vectors, places, size)) + bias)
         return totals
 
-    def _by_position(self, words: Words, places: Tensor) -> list[Tensor]:
+    def _by_position(self, texts: Words, places: Tensor) -> list[Tensor]:
         """Convolve over positions, with noise on each kernel's input channels, the values of the embedding.
 
         The kernel spans the embedding, so the 2-D convolution over one channel is the 1-D one over its values.
         """
-        channels = functional.embedding(places, words.vectors).transpose(1, 2)
+        channels = functional.embedding(places, texts.vectors).transpose(1, 2)
         totals = []
         for (_, weight, bias), layer, site in zip(self._in_use(), self.layers, self.sites, strict=True):
             h = site(channels)

@@ -129,7 +129,7 @@ class RankOverTime(Stage):
         self._pick = (pick,)  # in a tuple, so that its sites are registered once, where the noise acts
 
     def forward(self, maps: Maps) -> Ranked:
-        """Return as many of the largest values as the noise can reach."""
+        """Return the largest values, down to the depth that the noise can reach."""
         sites = self._pick[0].sites
         return Ranked(tuple(self._rank(v, cast(Site, s)) for v, s in zip(maps.values, sites, strict=True)))
 

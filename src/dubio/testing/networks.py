@@ -106,11 +106,13 @@ def _output(subject: Subject) -> Iterator[Problem]:
             f"A pass over a batch of {ROWS} examples raised {spoken(fault)}", "Make the stages fit each other."
         )
         return
-    if not isinstance(out, Tensor) or out.shape != (ROWS, network.width):
-        seen = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+    shape = (ROWS, network.width) if network.sets == 1 else (ROWS, network.sets, network.width)
+    if not isinstance(out, Tensor) or out.shape != shape:
+        actual = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         yield Problem(
-            f"A batch of {ROWS} examples came out as {seen}; width says {network.width}.",
-            f"The last stage gives [batch, width], here ({ROWS}, {network.width}).",
+            f"A batch of {ROWS} examples came out as {actual}; the network's width is {network.width}, with "
+            f"{network.sets} set(s) of features.",
+            f"The last stage must give [batch, width], or [batch, sets, width] with several sets, here {shape}.",
         )
     elif out.dtype != torch.float32 or not torch.isfinite(out).all():
         yield Problem("What comes out is not finite float32.", "Look for a division by zero or a logarithm of zero.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,7 +52,7 @@ def each_stage_repeats(network: Network, inputs: Modality) -> Iterator[Problem]:
     network.eval()
     value: Any = batch_of(of_mixed_length(inputs, ROWS, 4))
     with torch.inference_mode():
-        wanted = network(value).repeat(2, 1)
+        wanted = repeat(network(value), 2)
         for place, stage in enumerate(network.stages):
             problem = _repeated(network, place, value, wanted)
             if problem is not None:
@@ -135,7 +135,7 @@ def every_parameter_learns(build: Build, inputs: Modality) -> Iterator[Problem]:
         model.train()
         for noise in model.noises():
             noise.generator = torch.Generator().manual_seed(0)
-        loss = cast(Any, model.head).loss(model(batch_of(encoded)), labels).mean() + model.penalty(64)
+        loss = model.loss(batch_of(encoded), labels).mean() + model.penalty(64)
         loss.backward()
         learned = [(name, p.grad) for name, p in model.network.named_parameters() if p.requires_grad]
         dead = [name for name, gradient in learned if gradient is None or not gradient.any()]

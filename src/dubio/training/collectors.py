@@ -48,7 +48,7 @@ Precision = Literal["float32", "float16"]
 
 @dataclass
 class Collected:
-    """What a collector has collected: tensors and a few numbers, which a checkpoint can store."""
+    """The collection of a collector: tensors and a few numbers, which a checkpoint can store."""
 
     tensors: dict[str, Tensor] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)

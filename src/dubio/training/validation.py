@@ -57,15 +57,15 @@ def posterior_nll(posterior: Posterior, data: LabelledRows, *, seed: int, device
         seed: Seed of every draw.
         device: Where to compute.
     """
-    drawn = posterior.draw(seed)
+    predictor = posterior.draw(seed)
     summed = torch.full(data.labels.shape, -torch.inf)  # log Σ p over the samples so far
-    for chunk in chunks_of(drawn):
+    for chunk in chunks_of(predictor):
         for rows in prediction_rows(data.encoded, EVALUATION_BATCH):
             logits = chunk.predict(to_device(collate(data.encoded, rows), device), rows).logits
             added = summed_likelihood(logits, _labels(data, rows, device))
             summed[rows] = torch.logaddexp(summed[rows], added.cpu())
         del chunk  # or the next one is made beside it
-    losses = math.log(len(drawn.member)) - summed
+    losses = math.log(len(predictor.member)) - summed
     return float(losses.sum(dtype=torch.float64)) / len(data.encoded)
 
 

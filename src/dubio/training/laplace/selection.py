@@ -72,17 +72,17 @@ def best_prior(blocks: Sequence[Block], *, squared_norm: float) -> float:
 
 def _golden(score: Callable[[float], float], low: float, high: float) -> float:
     """Return the maximiser between two exponents by golden-section search."""
-    left, right = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
-    at_left, at_right = score(left), score(right)
+    lower, upper = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    lower_score, upper_score = score(lower), score(upper)
     for _ in range(REFINEMENTS):
-        if at_left >= at_right:
-            high, right, at_right = right, left, at_left
-            left = high - GOLDEN * (high - low)
-            at_left = score(left)
+        if lower_score >= upper_score:
+            high, upper, upper_score = upper, lower, lower_score
+            lower = high - GOLDEN * (high - low)
+            lower_score = score(lower)
         else:
-            low, left, at_left = left, right, at_right
-            right = low + GOLDEN * (high - low)
-            at_right = score(right)
+            low, lower, lower_score = lower, upper, upper_score
+            upper = low + GOLDEN * (high - low)
+            upper_score = score(upper)
     return 0.5 * (low + high)
 
 
