@@ -136,7 +136,7 @@ def every_parameter_learns(build: Build, inputs: Modality) -> Iterator[Problem]:
         for noise in model.noises():
             noise.generator = torch.Generator().manual_seed(0)
         loss = model.loss(batch_of(encoded), labels).mean() + model.penalty(64)
-        loss.backward()
+        torch.autograd.backward(loss)
         learned = [(name, p.grad) for name, p in model.network.named_parameters() if p.requires_grad]
         dead = [name for name, gradient in learned if gradient is None or not gradient.any()]
         if dead:
