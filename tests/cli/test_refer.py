@@ -12,7 +12,7 @@ from dubio.core.errors import BadFile, UserError
 from dubio.core.predictions import Predictions
 from dubio.formats import write_predictions
 from dubio.referral import NoGuarantee
-from dubio.referral.needed import units_needed
+from dubio.referral.sample_size import units_needed
 
 
 def run(*arguments):
@@ -42,7 +42,7 @@ def files(tmp_path):
 def test_fit_writes_a_policy_and_apply_a_decision_for_each_row(files):
     fitted = run("fit", files / "cal.npz", "--max-risk", 0.05, "--confidence", 0.95, "-o", files / "policy.json")
     assert fitted.exit_code == 0
-    assert "With 0.95 confidence the error among the kept is below 0.05" in fitted.stdout
+    assert "below 0.05" in fitted.stdout
     assert "dubio cannot know" in fitted.stderr
     policy = json.loads((files / "policy.json").read_text())
     applied = run("apply", files / "policy.json", files / "bare.npz", "-o", files / "decisions.csv")
@@ -54,7 +54,7 @@ def test_fit_writes_a_policy_and_apply_a_decision_for_each_row(files):
     for row, p in zip(rows, probs, strict=True):
         assert row["predicted"] == str(int(p > 0.5))
         assert float(row["uncertainty"]) == pytest.approx(min(p, 1 - p), rel=1e-4)
-        assert row["decision"] == ("keep" if float(row["uncertainty"]) <= policy["threshold"] else "refer")
+        assert row["decision"] == ("retain" if float(row["uncertainty"]) <= policy["threshold"] else "refer")
         assert "threshold" in row["reason"]
     assert not list(files.glob(".*"))
 
@@ -75,10 +75,10 @@ def test_shifted_data_are_warned_of_and_exit_with_zero(files):
     assert "p = " in result.stdout
     said = run("apply", files / "policy.json", files / "far.npz", "-o", files / "d.csv", "--json").stdout
     document = json.loads(said)
-    assert document["shift"]["found"] is True
+    assert document["shift"]["significant"] is True
     assert document["shift"]["p_value"] < 0.01
     assert document["warnings"]
-    assert document["kept"] + document["referred"] == document["rows"] == 300
+    assert document["retained"] + document["referred"] == document["rows"] == 300
     calm = json.loads(run("apply", files / "policy.json", files / "new.npz", "-o", files / "d.csv", "--json").stdout)
     assert calm["warnings"] == []
 
@@ -116,11 +116,11 @@ def test_a_refusal_says_how_many_rows_it_would_take(files):
     needed = units_needed(like, **options)
     assert needed is not None
     assert needed.units > 100
-    with pytest.raises(NoGuarantee, match=f"at least about {needed.units} of them, with 50% kept; now there are 100"):
+    with pytest.raises(NoGuarantee, match=f"about {needed.units} are needed, retaining 50%; there are 100 now"):
         run("fit", files / "few.npz", "--max-risk", 0.06, "-o", files / "p.json")
     names = np.repeat(np.arange(50), 2).astype(str)
     np.savez(files / "grouped.npz", **given, group=names)
-    with pytest.raises(NoGuarantee, match=r"If more groups are like these, it takes .* now there are 50\."):
+    with pytest.raises(NoGuarantee, match=r"groups .* needed.* there are 50 now"):
         run("fit", files / "grouped.npz", "--max-risk", 0.15, "-o", files / "p.json")
     # with 1 of 50 wrong no number of rows shows 0.01; without an error n rows do where 0.99ⁿ is nine tenths of 0.05
     assert 0.99**309 <= 0.9 * 0.05 < 0.99**308

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, binomtest
 
 from dubio.referral.bounds import binomial_p, binomial_upper, hoeffding_bentkus_p, hoeffding_bentkus_upper
-from dubio.referral.walk import Walks
+from dubio.referral.fixed_sequence import FixedSequences
 
 
 @given(st.integers(1, 300), st.data(), st.sampled_from([0.01, 0.05, 0.2]))
@@ -54,7 +54,7 @@ def test_walk_finds_the_last_of_an_unbroken_run_of_passed_tests(seed):
     rng = np.random.default_rng(seed)
     doubts, rows = rng.integers(1, 2 ** int(rng.integers(3, 11)), 200) / 1024, 200
     wrong = (rng.random(rows) < 0.3 * doubts / doubts.max()).astype(float)
-    walks = Walks.over(doubts, wrong, risk=0.1, level=0.1)
+    walks = FixedSequences.over(doubts, wrong, risk=0.1, level=0.1)
     best = None
     for start, level in walks._starts():
         for count in sorted({round(rows * step / 100) for step in range(1, 101)} | {c for c, _ in walks._starts()}):
@@ -66,7 +66,7 @@ def test_walk_finds_the_last_of_an_unbroken_run_of_passed_tests(seed):
                 break
             best = max(best or 0, int(kept.sum()))
     found = walks.largest()
-    assert (None if found is None else found.kept) == best
+    assert (None if found is None else found.retained) == best
     assert sum(level for _, level in walks._starts()) == pytest.approx(0.1)
     if found is not None:
         assert found.kept == (doubts <= found.threshold).sum()

@@ -12,9 +12,9 @@ from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.referral import fit_capacity_policy, fit_risk_policy, fit_screening_policy
 from dubio.referral.bounds import binomial_p
-from dubio.referral.units import graded_uncertainty
-from dubio.referral.walk import Walks
-from tests.referral.referral_world import draw, of_doubts, true_risk
+from dubio.referral.fixed_sequence import FixedSequences
+from dubio.referral.units import rounded_uncertainty
+from tests.referral.helpers import draw, of_doubts, true_risk
 
 ALPHA = 0.1
 RISK = 0.1
@@ -175,8 +175,8 @@ def test_what_a_refusal_offers_holds_at_the_stated_rate():
     rng, runs, violations = np.random.default_rng(6), 500, 0
     for _ in range(runs):
         rows = draw(rng, 200, flat)
-        doubts, wrong = graded_uncertainty(rows, "confidence"), (rows.probs.argmax(axis=1) != rows.labels) * 1.0
-        upper, _ = Walks.over(doubts, wrong, risk=0.01, level=ALPHA).best_bound()
+        doubts, wrong = rounded_uncertainty(rows, "confidence"), (rows.probs.argmax(axis=1) != rows.labels) * 1.0
+        upper, _ = FixedSequences.over(doubts, wrong, risk=0.01, level=ALPHA).best_bound()
         violations += upper <= RISK
     print(f"\nbest bound: {violations} of {runs} violations")
     assert at_most(violations, runs, ALPHA)

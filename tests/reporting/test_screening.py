@@ -13,7 +13,7 @@ from dubio.metrics.calibration_error import ece
 from dubio.metrics.decisions import correct
 from dubio.metrics.referral_curve import FRACTIONS, best_sensitivity, retained_roc
 from dubio.metrics.selective import referral_gain
-from dubio.referral.units import graded_uncertainty
+from dubio.referral.units import rounded_uncertainty
 from dubio.reporting.fate import fate_grid, fate_words
 from dubio.reporting.manifest_view import OTHERS, parts_of, read_manifest
 from dubio.reporting.measures import referral_name
@@ -88,7 +88,7 @@ def test_the_gain_is_said_method_by_method(found: Results) -> None:
 
 def test_referral_scores_of_a_shift_are_those_of_its_own_rows(world: World, found: Results) -> None:
     run = runs_of(world, "deterministic", "poor")[0]
-    order = np.argsort(graded_uncertainty(run, ENTROPY))
+    order = np.argsort(rounded_uncertainty(run, ENTROPY))
     value = found.cells["eyes", "poor", "deterministic", referral_name("referral_accuracy", 0.5)].values[0]
     assert value == pytest.approx(correct(run)[order[:40]].mean())
     control = found.cells["eyes", "poor", "random-referral", referral_name("referral_accuracy", 0.5)]
@@ -195,7 +195,7 @@ def test_the_error_of_the_kept_is_resampled_by_patient(world: World, found: Resu
     promise = next(p for p in found.promises["eyes"].values() if p.policy is not None)
     assert promise.policy is not None
     run = world[0].predictions[promise.run.id, "poor"]
-    kept = graded_uncertainty(run, ENTROPY) <= promise.policy.threshold
+    kept = rounded_uncertainty(run, ENTROPY) <= promise.policy.threshold
     wrong = ~correct(run)
     kept_of = {g: int((kept & (run.group == g)).sum()) for g in np.unique(run.group)}
     draws = []

@@ -104,10 +104,10 @@ def apply(
     if json:
         print_json({**summary, "path": str(output)})
         return
-    typer.echo(f"{summary['rows']} rows: {summary['kept']} retained, {summary['referred']} referred "
+    typer.echo(f"{summary['rows']} rows: {summary['retained']} retained, {summary['referred']} referred "
                f"({summary['referred'] / summary['rows']:.1%})")  # fmt: skip
-    if applied.kept_error is not None:
-        typer.echo(f"error of the {applied.kept_labelled} retained rows with a label: {applied.kept_error:.4f}")
+    if applied.retained_error is not None:
+        typer.echo(f"error of the {applied.retained_labelled} retained rows with a label: {applied.retained_error:.4f}")
     typer.echo(applied.shift.sentence())
     say(f"decisions: {output}")
 
@@ -115,13 +115,13 @@ def apply(
 def _risk_policy(calibration: Predictions, max_risk: float, common: dict[str, Any]) -> Policy:
     """Return the policy of a bounded error, or refuse and estimate how much calibration data it would take."""
     from dubio.referral import NoGuarantee, fit_risk_policy
-    from dubio.referral.needed import needed_words
+    from dubio.referral.sample_size import sample_size_sentence
 
     try:
         return fit_risk_policy(calibration, max_risk=max_risk, **common)
     except NoGuarantee as refusal:
         goal = {name: common[name] for name in ("confidence", "quantity")}
-        sentence = needed_words(calibration, max_risk=max_risk, **goal)
+        sentence = sample_size_sentence(calibration, max_risk=max_risk, **goal)
         raise NoGuarantee(f"{refusal} {sentence}", refusal.upper, refusal.coverage) from refusal
 
 
@@ -158,22 +158,23 @@ def _table(applied: Applied, predictions: Predictions) -> str:
     writer = csv.writer(sink, lineterminator="\n")
     writer.writerow(["id", "decision", "predicted", "probability", "uncertainty", "reason"])
     ids = range(len(predictions)) if predictions.ids is None else predictions.ids.tolist()
-    rows = zip(ids, applied.keep.tolist(), applied.predicted, applied.probability.tolist(),
+    rows = zip(ids, applied.retained.tolist(), applied.predicted, applied.probability.tolist(),
                applied.uncertainty.tolist(), applied.reasons, strict=True)  # fmt: skip
-    for name, keep, label, probability, uncertainty, reason in rows:
-        writer.writerow([name, "keep" if keep else "refer", label, f"{probability:.6g}", f"{uncertainty:.6g}", reason])
+    for name, retain, label, probability, uncertainty, reason in rows:
+        decision = "retain" if retain else "refer"
+        writer.writerow([name, decision, label, f"{probability:.6g}", f"{uncertainty:.6g}", reason])
     return sink.getvalue()
 
 
 def _summary(applied: Applied, policy: Policy) -> dict[str, Any]:
-    kept = int(applied.keep.sum())
+    retained = int(applied.retained.sum())
     return {
-        "rows": len(applied.keep),
-        "kept": kept,
-        "referred": len(applied.keep) - kept,
-        "kept_error": applied.kept_error,
-        "kept_labelled": applied.kept_labelled,
-        "shift": {**vars(applied.shift), "found": applied.shift.found},
+        "rows": len(applied.retained),
+        "retained": retained,
+        "referred": len(applied.retained) - retained,
+        "retained_error": applied.retained_error,
+        "retained_labelled": applied.retained_labelled,
+        "shift": {**vars(applied.shift), "significant": applied.shift.significant},
         "warnings": list(applied.warnings),
         "guarantee": policy.guarantee,
         "threshold": policy.threshold,

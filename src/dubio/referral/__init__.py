@@ -1,12 +1,10 @@
-"""Referral with a guarantee: choosing which predictions to keep, and applying the choice to new predictions."""
+"""Referral with a guarantee: choose which predictions to retain, and apply the policy to new predictions."""
 
-from dubio.referral.applying import Applied, apply_policy
+from dubio.referral.application import Applied, OperatingPoint, Shift, apply_policy, operating_point, shift_test
 from dubio.referral.capacity import fit_capacity_policy
-from dubio.referral.operating import OperatingPoint, operating_point
 from dubio.referral.policy import Policy
 from dubio.referral.risk import NoGuarantee, fit_risk_policy
 from dubio.referral.screening import fit_screening_policy
-from dubio.referral.shift import Shift, shift_test
 
 __all__ = [
     "Applied",

@@ -1,8 +1,7 @@
 """Upper confidence bounds on a mean loss between 0 and 1, and the p-values they invert.
 
-A p-value here speaks against "the mean is ``risk`` or more": it is at most α with probability at most α whenever that
-is so. The upper bound at level α is the smallest ``risk`` whose p-value is at most α, so that one says "below ``risk``"
-exactly when the other does.
+A p-value here tests "the mean is ``risk`` or more": under that hypothesis it is at most α with probability at most α.
+The upper bound at level α is the smallest ``risk`` whose p-value is at most α, so that bound and test always agree.
 """
 
 from __future__ import annotations
@@ -18,31 +17,31 @@ SLACK = 1e-9
 
 
 def binomial_p(mean: float, count: int, risk: float) -> float:
-    """P(Bin(count, risk) ≤ count · mean): exact for losses that are 0 or 1.
+    """Return P(Bin(count, risk) ≤ count · mean): exact for losses that are 0 or 1.
 
     Args:
         mean: Share of losses that are 1.
-        count: How many independent losses; with none the p-value is 1.
+        count: Number of independent losses; with none the p-value is 1.
         risk: Above 0 and below 1.
     """
     return float(bdtr(round(mean * count), count, risk)) if count else 1.0
 
 
 def binomial_upper(mean: float, count: int, level: float) -> float:
-    """The Clopper–Pearson upper bound: the (1 − level) quantile of Beta(k + 1, n − k), and 1 where k = n."""
+    """Return the Clopper–Pearson upper bound: the (1 − level) quantile of Beta(k + 1, n − k), and 1 where k = n."""
     errors = round(mean * count)
     return float(betaincinv(errors + 1, count - errors, 1.0 - level)) if errors < count else 1.0
 
 
 def hoeffding_bentkus_p(mean: float, count: int, risk: float) -> float:
-    """For independent losses anywhere in [0, 1] (Bates et al. 2021, eq. 9): the smaller of two valid p-values.
+    """Return the smaller of two valid p-values for independent losses in [0, 1] (Bates et al. 2021, eq. 9).
 
     Hoeffding: exp(−n KL(min(mean, risk) ‖ risk)). Bentkus: e · P(Bin(n, risk) ≤ ⌈n · mean⌉). Each of them bounds
     P(observed mean ≤ x) at every x, hence so does the smaller, and that makes it a p-value.
 
     Args:
         mean: Mean loss.
-        count: How many independent losses; with none the p-value is 1.
+        count: Number of independent losses; with none the p-value is 1.
         risk: Above 0 and below 1.
     """
     if not count:
@@ -53,23 +52,23 @@ def hoeffding_bentkus_p(mean: float, count: int, risk: float) -> float:
 
 
 def hoeffding_bentkus_upper(mean: float, count: int, level: float) -> float:
-    """The smallest risk whose Hoeffding–Bentkus p-value is at most ``level``; 1 where there is none."""
+    """Return the smallest risk whose Hoeffding–Bentkus p-value is at most ``level``; 1 where there is none."""
     low, high = max(mean, 1e-12), 1.0 - 1e-12
     if not count or low >= high or hoeffding_bentkus_p(mean, count, high) > level:
         return 1.0
-    found, near = brentq(lambda risk: hoeffding_bentkus_p(mean, count, risk) - level, low, high, xtol=1e-10), 1e-9
-    return float(min(1.0, found + near))  # rounded upwards: never below the true inverse
+    root = brentq(lambda risk: hoeffding_bentkus_p(mean, count, risk) - level, low, high, xtol=1e-10)
+    return float(min(1.0, root + 1e-9))  # rounded upwards: never below the true inverse
 
 
 def _divergence(first: float, second: float) -> float:
-    """KL divergence between two coins."""
-    parts = ((first, second), (1.0 - first, 1.0 - second))
-    return sum(one * log(one / other) for one, other in parts if one > 0)
+    """Return the KL divergence between two Bernoulli distributions."""
+    terms = ((first, second), (1.0 - first, 1.0 - second))
+    return sum(one * log(one / other) for one, other in terms if one > 0)
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A bound by its name, chosen by what the independent units are.
+    """A bound by its name, chosen by the kind of independent units.
 
     Attributes:
         name: ``binomial`` where every unit is one row, else ``hoeffding-bentkus``.
@@ -78,11 +77,11 @@ class Bound:
     name: str
 
     def p_value(self, mean: float, count: int, risk: float) -> float:
-        """Evidence against "the mean loss is ``risk`` or more"."""
-        made = binomial_p if self.name == "binomial" else hoeffding_bentkus_p
-        return made(mean, count, risk)
+        """Return the p-value of "the mean loss is ``risk`` or more"."""
+        test = binomial_p if self.name == "binomial" else hoeffding_bentkus_p
+        return test(mean, count, risk)
 
     def upper(self, mean: float, count: int, level: float) -> float:
-        """The mean loss is below this with confidence 1 − level."""
-        made = binomial_upper if self.name == "binomial" else hoeffding_bentkus_upper
-        return made(mean, count, level)
+        """Return the upper bound on the mean loss with confidence 1 − level."""
+        bound = binomial_upper if self.name == "binomial" else hoeffding_bentkus_upper
+        return bound(mean, count, level)

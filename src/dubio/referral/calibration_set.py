@@ -1,4 +1,4 @@
-"""What a policy may be fitted on, and what has to be said of it."""
+"""The calibration set of a policy: which rows it may be fitted on, and the notes a reader needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dubio.referral.policy import SELECTED, Policy, PolicyKind
 from dubio.referral.units import independent_uncertainties
 
 SEEN = 4000
-"""How many calibration uncertainties a policy keeps for the test of shift."""
+"""Number of calibration uncertainties that a policy stores for the shift test."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,19 +23,19 @@ class CalibrationSet:
 
     Attributes:
         predictions: The usable rows.
-        notes: What has to be said of them.
+        notes: Sentences about rows left out and about the split.
     """
 
     predictions: Predictions
     notes: tuple[str, ...]
 
 
-def usable(predictions: Predictions, *, labelled: str | None, allow_selected: bool) -> CalibrationSet:
-    """The rows a policy may be fitted on.
+def calibration_set(predictions: Predictions, *, labelled: str | None, allow_selected: bool) -> CalibrationSet:
+    """Select the rows a policy may be fitted on.
 
     Args:
-        predictions: As given.
-        labelled: What needs labels, or None where none are needed.
+        predictions: Predictions of a calibration set.
+        labelled: The guarantee that needs labels, for the message; None where none are needed.
         allow_selected: Accept a split that training or selection has used, without the guarantee.
 
     Raises:
@@ -46,8 +46,7 @@ def usable(predictions: Predictions, *, labelled: str | None, allow_selected: bo
         notes.append(f"{int(predictions.ood.sum())} rows marked out of distribution were left out.")
         predictions = predictions.take(~predictions.ood)
     if labelled is not None:
-        known = predictions.target == "multilabel" or (predictions.labels >= 0).any()
-        if not known:
+        if predictions.target != "multilabel" and not (predictions.labels >= 0).any():
             raise UserError(f"{labelled} needs labels, and every row is unlabelled.")
         missing = len(predictions) - len(predictions.labelled)
         if missing:
@@ -75,7 +74,7 @@ def _provenance(predictions: Predictions, allow_selected: bool) -> list[str]:
 
 
 def fraction(name: str, value: float) -> float:
-    """Refuse what does not lie strictly between 0 and 1."""
+    """Check that a value lies strictly between 0 and 1."""
     if not 0.0 < value < 1.0:
         raise UserError(f"{name} must lie between 0 and 1; given {value}.")
     return value
@@ -95,7 +94,7 @@ def make_policy(
     notes: tuple[str, ...] = (),
     positive: int | None = None,
 ) -> Policy:
-    """A policy with everything about its calibration set filled in; arguments as of :class:`Policy`."""
+    """Make a policy with the facts of its calibration set; arguments as of :class:`Policy`."""
     predictions = source.predictions
     facts: dict[str, Any] = {
         "target": predictions.target,
@@ -118,7 +117,7 @@ def make_policy(
 
 
 def _seen(predictions: Predictions, quantity: str, seed: int) -> tuple[float, ...]:
-    """Uncertainties of independent rows (one a group), ascending; of very many a random part."""
+    """Return uncertainties of independent rows (one per group), ascending; a random subset of very many."""
     values = independent_uncertainties(predictions, quantity, seed=seed)
     if len(values) > SEEN:
         values = np.sort(np.random.default_rng(seed).choice(values, SEEN, replace=False))

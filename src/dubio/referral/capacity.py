@@ -1,4 +1,4 @@
-"""The policy for a given capacity: at most a share of the rows is referred."""
+"""Fit the policy for a given capacity: at most a share of the rows is referred."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dubio.calibration.conformal import SLACK
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
-from dubio.referral.calibration_set import fraction, make_policy, usable
+from dubio.referral.calibration_set import calibration_set, fraction, make_policy
 from dubio.referral.policy import Policy
 from dubio.referral.units import independent_uncertainties
 
 BATCH = 100
-"""The size of the batch of new rows whose referrals are foretold."""
+"""The size of the batch of new rows whose number of referrals is predicted."""
 
 
 def fit_capacity_policy(
@@ -36,14 +36,14 @@ def fit_capacity_policy(
     stochastically smaller, so that upper bounds stay valid. Labels are not used.
 
     Where ``group`` is given, rows of one group are not exchangeable: one row of each, drawn by seed, is used, and the
-    promise is about a random row of a new group.
+    guarantee is about a random row of a new group.
 
     Args:
         calibration: Predictions that neither training nor selection has seen.
         capacity: Share that can be referred, between 0 and 1.
-        confidence: Of the bounds stated beside the expectation.
+        confidence: Confidence of the bounds stated beside the expectation.
         quantity: The uncertainty to refer by.
-        seed: Which row of each group is used.
+        seed: Seed of the choice of one row per group.
         allow_selected: Accept a training or validation split; the guarantee then does not hold.
 
     Raises:
@@ -51,22 +51,22 @@ def fit_capacity_policy(
     """
     fraction("capacity (--capacity)", capacity)
     fraction("confidence (--confidence)", confidence)
-    source = usable(calibration, labelled=None, allow_selected=allow_selected)
+    source = calibration_set(calibration, labelled=None, allow_selected=allow_selected)
     values = independent_uncertainties(source.predictions, quantity, seed=seed)
     count = len(values)
-    place = ceil((count + 1) * (1.0 - capacity) - SLACK)
-    if place > count:
+    rank = ceil((count + 1) * (1.0 - capacity) - SLACK)
+    if rank > count:
         raise UserError(f"a capacity (--capacity) of {capacity:g} needs at least {ceil(1 / capacity - SLACK) - 1} "
                         f"independent calibration rows; given {count}.")  # fmt: skip
-    above = count + 1 - place
-    expected, upper = above / (count + 1), float(beta.ppf(confidence, above, place))
-    batch = int(betabinom.ppf(confidence, BATCH, above, place))
-    what = "rows" if source.predictions.group is None else "rows, each of a new group,"
-    threshold = float(values[place - 1])
+    above = count + 1 - rank
+    expected, upper = above / (count + 1), float(beta.ppf(confidence, above, rank))
+    batch = int(betabinom.ppf(confidence, BATCH, above, rank))
+    unit = "rows" if source.predictions.group is None else "rows, each of a new group,"
+    threshold = float(values[rank - 1])
     return make_policy(
         "capacity", source, quantity=quantity, threshold=threshold, confidence=confidence,
         goals={"capacity": capacity},
-        guarantee=f"On average at most {expected:.4g} of new {what} are referred, for data like the calibration data. "
+        guarantee=f"On average at most {expected:.4g} of new {unit} are referred, for data like the calibration data. "
         f"With {confidence:.4g} confidence the long-run share is at most {upper:.4g}, and at most {batch} of the next "
         f"{BATCH}.",
         evidence={
@@ -83,10 +83,10 @@ def fit_capacity_policy(
 
 
 def _tie_note(values: FloatArray, threshold: float, expected: float) -> tuple[str, ...]:
-    """Say so where rows of equal uncertainty leave much of the capacity unused."""
+    """Return a note where rows of equal uncertainty leave much of the capacity unused."""
     used = float((values > threshold).mean())
     if used > 0.9 * expected - 1 / len(values):
         return ()
     tied = int((values == threshold).sum())
-    return (f"{tied} calibration rows are exactly as uncertain as the threshold and are kept together: only "
+    return (f"{tied} calibration rows have exactly the uncertainty of the threshold and are retained together: only "
             f"{used:.4g} of the rows are referred.",)  # fmt: skip

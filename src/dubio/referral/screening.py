@@ -1,4 +1,4 @@
-"""The policy with the largest coverage at which a binary screening keeps its sensitivity and specificity."""
+"""Fit the policy with the largest coverage at which a binary screening reaches its sensitivity and specificity."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import numpy as np
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions
 from dubio.metrics.decisions import predicted
-from dubio.referral.calibration_set import fraction, make_policy, usable
+from dubio.referral.calibration_set import calibration_set, fraction, make_policy
+from dubio.referral.group_search import ThresholdSearch, threshold_search
 from dubio.referral.policy import Policy
-from dubio.referral.search import Search, prepare
-from dubio.referral.units import Claim, graded_uncertainty, units_of
+from dubio.referral.units import Claim, rounded_uncertainty, units_of
 
 GOALS = ("sensitivity", "specificity")
 
@@ -26,28 +26,28 @@ def fit_screening_policy(
     seed: int = 0,
     allow_selected: bool = False,
 ) -> Policy:
-    """Keep as much as possible with sensitivity and specificity among the kept above what is asked.
+    """Retain as much as possible with sensitivity and specificity among the retained above their targets.
 
-    Sensitivity is P(called positive | positive, kept), specificity P(called negative | negative, kept); a row is called
-    positive where that is the more probable class. With probability at least ``confidence`` over calibration sets both
-    hold *together* for new rows like these (:mod:`dubio.referral.search`, step 2). Where ``group`` is given each is
-    averaged over the groups that have such rows.
+    Sensitivity is P(called positive | positive, retained), specificity P(called negative | negative, retained); a row
+    is called positive where that is the more probable class. With probability at least ``confidence`` over calibration
+    sets both hold *together* for new rows like these (:mod:`dubio.referral.group_search`, step 2). Where ``group`` is
+    given each is averaged over the groups that have such rows.
 
     Args:
         calibration: Labelled binary predictions that neither training nor selection has seen.
-        sensitivity: Asked among the kept, between 0 and 1; None to ask nothing.
+        sensitivity: Target among the retained, between 0 and 1; None for no target.
         specificity: The same of specificity.
         positive: Index or name of the positive class.
         confidence: Between 0 and 1.
         quantity: The uncertainty to refer by.
-        seed: Of the parting into design and test.
+        seed: Seed of the split into design and test.
         allow_selected: Accept a training or validation split; the guarantee then does not hold.
 
     Raises:
         UserError: When no threshold meets both, with what could be guaranteed; or for a task that is not binary.
     """
-    asked = zip(GOALS, (sensitivity, specificity), strict=True)
-    goals = {name: fraction(f"{name} (--{name})", value) for name, value in asked if value is not None}
+    targets = zip(GOALS, (sensitivity, specificity), strict=True)
+    goals = {name: fraction(f"{name} (--{name})", value) for name, value in targets if value is not None}
     if not goals:
         raise UserError("give sensitivity, specificity or both.")
     fraction("confidence (--confidence)", confidence)
@@ -55,49 +55,51 @@ def fit_screening_policy(
         raise UserError(f"screening needs two classes; these predictions are {calibration.target} with "
                         f"{calibration.class_count}.")  # fmt: skip
     index = class_index(calibration, positive)
-    source = usable(calibration, labelled="screening", allow_selected=allow_selected)
-    known = source.predictions
-    claims = _claims(known, goals, index)
-    units = units_of(known, graded_uncertainty(known, quantity), 2 * known.labels + predicted(known))
-    search = prepare(units, claims, level=1.0 - confidence, seed=seed)
+    source = calibration_set(calibration, labelled="screening", allow_selected=allow_selected)
+    labelled = source.predictions
+    claims = _claims(labelled, goals, index)
+    order_by = 2 * labelled.labels + predicted(labelled)
+    units = units_of(labelled, rounded_uncertainty(labelled, quantity), order_by)
+    search = threshold_search(units, claims, level=1.0 - confidence, seed=seed)
     threshold = search.largest()
     if threshold is None:
         raise UserError(_refusal(search, confidence))
-    stands = {claim.name: search.standing(claim, threshold) for claim in claims}
-    told = " and ".join(f"{name} above {goal:.4g}" for name, goal in goals.items())
+    estimates = {claim.name: search.estimate(claim, threshold) for claim in claims}
+    limits = " and ".join(f"{name} above {goal:.4g}" for name, goal in goals.items())
     return make_policy(
         "screening", source, quantity=quantity, threshold=threshold, confidence=confidence, goals=goals,
-        guarantee=f"With {confidence:.4g} confidence the kept have {told}, for new data like the calibration data.",
+        guarantee=f"With {confidence:.4g} confidence the retained have {limits}, for new data like the calibration "
+        "data.",
         evidence={
-            "rows": float(len(known)),
+            "rows": float(len(labelled)),
             "units": float(units.count),
             "coverage": search.coverage(threshold),
             **search.facts(threshold),
-            **{name: 1.0 - stand.mean for name, stand in stands.items()},
-            **{f"{name}_units": float(stand.count) for name, stand in stands.items()},
+            **{name: 1.0 - estimate.mean for name, estimate in estimates.items()},
+            **{f"{name}_units": float(estimate.count) for name, estimate in estimates.items()},
         },
         seed=seed, positive=index,
     )  # fmt: skip
 
 
-def class_index(predictions: Predictions, given: int | str) -> int:
-    """The index of a class given by index or name.
+def class_index(predictions: Predictions, name: int | str) -> int:
+    """Return the index of a class given by index or name.
 
     Raises:
         UnknownName: When there is no such class.
     """
     names = predictions.classes or ()
-    if isinstance(given, str) and given in names:
-        return names.index(given)
-    text = str(given)
+    if isinstance(name, str) and name in names:
+        return names.index(name)
+    text = str(name)
     if text.isdecimal() and int(text) < predictions.class_count:
         return int(text)
-    raise UnknownName("positive class", given, [*names, *map(str, range(predictions.class_count))])
+    raise UnknownName("positive class", name, [*names, *map(str, range(predictions.class_count))])
 
 
-def _claims(known: Predictions, goals: dict[str, float], positive: int) -> tuple[Claim, ...]:
-    truth = known.labels == positive
-    wrong = (predicted(known) != known.labels).astype(np.float64)
+def _claims(labelled: Predictions, goals: dict[str, float], positive: int) -> tuple[Claim, ...]:
+    truth = labelled.labels == positive
+    wrong = (predicted(labelled) != labelled.labels).astype(np.float64)
     sides = {"sensitivity": truth, "specificity": ~truth}
     for name in goals:
         if not sides[name].any():
@@ -105,16 +107,16 @@ def _claims(known: Predictions, goals: dict[str, float], positive: int) -> tuple
     return tuple(Claim(name, sides[name], wrong, 1.0 - goal) for name, goal in goals.items())
 
 
-def _refusal(search: Search, confidence: float) -> str:
+def _refusal(search: ThresholdSearch, confidence: float) -> str:
     best = search.nearest_miss()
-    asked = " and ".join(f"{claim.name} above {1 - claim.risk:.4g}" for claim in search.claims)
-    found = " and ".join(
-        f"{claim.name} above {1 - search.upper(claim, best):.4g} (observed {1 - stand.mean:.4g} on {stand.count})"
+    targets = " and ".join(f"{claim.name} above {1 - claim.risk:.4g}" for claim in search.claims)
+    best_bounds = " and ".join(
+        f"{claim.name} above {1 - search.upper(claim, best):.4g} (observed {1 - estimate.mean:.4g} on {estimate.count})"
         for claim in search.claims
-        for stand in [search.standing(claim, best)]
+        for estimate in [search.estimate(claim, best)]
     )
     return (
-        f"no threshold on this calibration set keeps {asked} with confidence {confidence:.4g}. The best that can be "
-        f"guaranteed is {found}, keeping {search.coverage(best):.1%} of rows. Give more calibration data, lower goals "
-        "or a lower confidence."
+        f"no threshold on this calibration set reaches {targets} with confidence {confidence:.4g}. The best that "
+        f"can be guaranteed is {best_bounds}, retaining {search.coverage(best):.1%} of rows. Give more calibration "
+        "data, lower targets or a lower confidence."
     )

@@ -1,8 +1,8 @@
-"""Calibration rows as independent units: rows by themselves, or groups of rows that belong together.
+"""Calibration rows as independent units: single rows, or groups of rows that belong together.
 
-Uncertainties are compared to sixteen binary digits. Logits are kept in float32, so that two rows given the same
-probability may differ in the seventh decimal; rounding each row by itself makes them equal, keeps ties together at
-every threshold, and leaves rows as independent as they were.
+Uncertainties are rounded to sixteen binary digits. Logits are stored in float32, so that two rows with the same
+probability may differ in the seventh decimal; rounding each row makes them equal, keeps ties together at every
+threshold, and leaves rows as independent as they were.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from dubio.metrics.quantities import uncertainty
 BITS = 16
 
 
-def graded_uncertainty(predictions: Predictions, quantity: str) -> FloatArray:
-    """The uncertainty a policy compares with its threshold, ``[N]``: higher is less certain, sixteen binary digits.
+def rounded_uncertainty(predictions: Predictions, quantity: str) -> FloatArray:
+    """Return the uncertainty a policy compares with its threshold, ``[N]``: higher is less certain; rounded.
 
     Raises:
         UserError: For a quantity that the predictions do not have, or for ``random``.
     """
     if quantity == "random":
-        raise UserError("quantity 'random' is a control and knows nothing of a row; a policy cannot refer by it.")
-    return graded(uncertainty(predictions, quantity))
+        raise UserError("quantity 'random' is a control without information about a row; a policy cannot refer by it.")
+    return rounded(uncertainty(predictions, quantity))
 
 
-def graded(values: FloatArray) -> FloatArray:
-    """Values rounded to sixteen binary digits."""
+def rounded(values: FloatArray) -> FloatArray:
+    """Round values to sixteen binary digits."""
     digits, exponents = np.frexp(values)
     return np.asarray(np.ldexp(np.round(np.ldexp(digits, BITS)), exponents - BITS))
 
 
 def just_below(value: float) -> float:
-    """The largest graded number below a graded one that is positive; below zero for zero."""
+    """Return the largest rounded number below a positive rounded one; below zero for zero."""
     digits, exponent = frexp(value)
     # At a power of two the grid below is twice as fine.
     step = ldexp(1.0, exponent - BITS - (digits == 0.5))
@@ -48,28 +48,28 @@ def just_below(value: float) -> float:
 
 
 def independent_uncertainties(predictions: Predictions, quantity: str, *, seed: int) -> FloatArray:
-    """Graded uncertainties in ascending order: of every row, or of one row of each group, drawn by seed.
+    """Return rounded uncertainties in ascending order: of every row, or of one random row of each group.
 
     Which row is drawn does not depend on the order of the rows.
     """
-    values = graded_uncertainty(predictions, quantity)
+    values = rounded_uncertainty(predictions, quantity)
     if predictions.group is None:
         return np.sort(values)
     names, counts = np.unique(predictions.group, return_counts=True)
     order = np.lexsort((values, predictions.group))
     ends = np.cumsum(counts)
-    drawn = np.random.default_rng(seed).integers(0, counts, len(names))
-    return np.sort(values[order[ends - counts + drawn]])
+    offsets = np.random.default_rng(seed).integers(0, counts, len(names))
+    return np.sort(values[order[ends - counts + offsets]])
 
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """Something that must hold among the kept: the mean loss of some rows is below a bound.
+    """A claim about the retained: the mean loss of some rows is below a bound.
 
     Attributes:
-        name: What is bounded, e.g. ``error``.
-        relevant: ``[N]`` the rows it speaks of.
-        loss: ``[N]`` 0 or 1 a row.
+        name: The bounded rate, e.g. ``error``.
+        relevant: ``[N]`` the rows to which it applies.
+        loss: ``[N]`` 0 or 1 per row.
         risk: The bound.
     """
 
@@ -80,11 +80,11 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a claim stands at a threshold.
+class ClaimEstimate:
+    """The estimated loss of a claim at a threshold.
 
     Attributes:
-        count: Units that have a kept row the claim speaks of.
+        count: Number of units with a retained row to which the claim applies.
         mean: Mean over those units of each one's mean loss; 0 where there is none.
     """
 
@@ -99,7 +99,7 @@ class Units:
     Attributes:
         uncertainty: ``[N]``.
         unit: ``[N]`` from 0.
-        count: How many units.
+        count: Number of units.
         single: Whether every unit is one row.
     """
 
@@ -108,32 +108,32 @@ class Units:
     count: int
     single: bool
 
-    def standing(self, claim: Claim, threshold: float, members: BoolArray) -> Standing:
-        """A claim at a threshold, from the units that are members.
+    def estimate(self, claim: Claim, threshold: float, members: BoolArray) -> ClaimEstimate:
+        """Estimate a claim's loss at a threshold from some of the units.
 
         Args:
-            claim: What is claimed of the kept.
-            threshold: Rows up to it are kept.
+            claim: The claim.
+            threshold: Rows up to it are retained.
             members: ``[units]`` which units count.
         """
         rows = (self.uncertainty <= threshold) & claim.relevant & members[self.unit]
-        kept = np.bincount(self.unit[rows], minlength=self.count)
-        lost = np.bincount(self.unit[rows], claim.loss[rows], minlength=self.count)
-        here = kept > 0
-        return Standing(int(here.sum()), float((lost[here] / kept[here]).mean()) if here.any() else 0.0)
+        retained = np.bincount(self.unit[rows], minlength=self.count)
+        losses = np.bincount(self.unit[rows], claim.loss[rows], minlength=self.count)
+        some = retained > 0
+        return ClaimEstimate(int(some.sum()), float((losses[some] / retained[some]).mean()) if some.any() else 0.0)
 
     def coverage(self, threshold: float, members: BoolArray) -> float:
-        """Share of the members' rows that are kept."""
+        """Return the share of the members' rows that are retained."""
         return float((self.uncertainty[members[self.unit]] <= threshold).mean())
 
 
 def units_of(predictions: Predictions, uncertainties: FloatArray, order_by: NDArray[Any]) -> Units:
-    """The independent units of a calibration set, in an order that does not depend on the order of the rows.
+    """Return the independent units of a calibration set, in an order that does not depend on the order of the rows.
 
     Args:
-        predictions: Whose ``group`` says what belongs together.
+        predictions: Predictions; their ``group`` names the units, where given.
         uncertainties: ``[N]``.
-        order_by: ``[N]`` what parts rows of equal uncertainty, where rows are the units.
+        order_by: ``[N]`` sort key of rows of equal uncertainty, where rows are the units.
     """
     if predictions.group is None:
         order = np.lexsort((order_by, uncertainties))

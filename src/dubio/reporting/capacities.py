@@ -19,7 +19,7 @@ from dubio.core.types import FloatArray
 from dubio.core.weights import Weights
 from dubio.referral.capacity import fit_capacity_policy
 from dubio.referral.policy import Policy
-from dubio.referral.units import graded_uncertainty
+from dubio.referral.units import rounded_uncertainty
 from dubio.reporting.kept import REFERRED_BY
 from dubio.reporting.manifest_view import MethodRun
 from dubio.reporting.promises import CONFIDENCE, LEVEL, REPLICATES, Observed, Outcome, exact_interval, observe
@@ -105,7 +105,7 @@ def _labelled(predictions: Predictions) -> bool:
 def referred_by(policy: Policy, split: str, predictions: Predictions) -> Referred:
     """What a policy refers on a labelled split, and how the kept fare; rows without a label are left out of both."""
     known = predictions.labelled
-    gone = (graded_uncertainty(known, policy.quantity) > policy.threshold).astype(np.float64)
+    gone = (rounded_uncertainty(known, policy.quantity) > policy.threshold).astype(np.float64)
     units = units_of(known)
     alike = 1.0 / np.bincount(units.index, minlength=units.count)[units.index]
     share = float((gone * alike).sum() / units.count)

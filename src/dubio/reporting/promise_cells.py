@@ -59,7 +59,7 @@ def _needed(promise: Promise) -> TableCell:
         return TableCell(
             "more alone would not do", place="unranked", hint="the kept err too often whatever is referred"
         )
-    hint = f"with {needed.kept:.0%} of them kept, {needed.error:.2g} of those wrong"
+    hint = f"with {needed.retained:.0%} of them kept, {needed.error:.2g} of those wrong"
     what = "examples" if promise.rows == promise.units else "groups"
     return TableCell(f"{needed.units:,}", what, str(needed.units), hint=hint)
 

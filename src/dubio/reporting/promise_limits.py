@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dubio.referral.needed import Needed, fewest_units
+from dubio.referral.sample_size import SampleSize, fewest_units
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.promises import CONFIDENCE, Promise
 from dubio.reporting.results import Results
@@ -53,7 +53,7 @@ def needed_words(results: Results, task: TaskView) -> str:
     return " ".join(parts)
 
 
-def _enough(found: dict[str, Needed], some: Promise) -> str:
+def _enough(found: dict[str, SampleSize], some: Promise) -> str:
     """The fewest and the most that would do, by method."""
     order = sorted(found, key=lambda title: found[title].units)
     least, most = found[order[0]].units, found[order[-1]].units

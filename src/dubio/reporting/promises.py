@@ -19,13 +19,12 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
 from dubio.core.weights import Weights
 from dubio.metrics.decisions import correct
+from dubio.referral.application import operating_point, shift_test
 from dubio.referral.bounds import binomial_upper
-from dubio.referral.needed import Needed, units_needed
-from dubio.referral.operating import operating_point
 from dubio.referral.policy import Policy
 from dubio.referral.risk import NoGuarantee, fit_risk_policy
-from dubio.referral.shift import shift_test
-from dubio.referral.units import graded_uncertainty
+from dubio.referral.sample_size import SampleSize, units_needed
+from dubio.referral.units import rounded_uncertainty
 from dubio.reporting.kept import REFERRED_BY, kept_accuracy
 from dubio.reporting.manifest_view import MethodRun
 from dubio.reporting.readings import Reading
@@ -97,7 +96,7 @@ class Promise:
     best: tuple[float, float] | None
     home: Observed | None
     away: tuple[Observed, ...] = ()
-    needed: Needed | None = None
+    needed: SampleSize | None = None
     rows: int = 0
     units: int = 0
 
@@ -148,14 +147,14 @@ def observe(policy: Policy, split: str, predictions: Predictions) -> Observed:
     """What a policy does on a split."""
     shift = shift_test(policy, predictions).p_value
     if predictions.target != "multilabel" and not (predictions.labels >= 0).any():
-        retained = np.mean(graded_uncertainty(predictions, policy.quantity) <= policy.threshold)
+        retained = np.mean(rounded_uncertainty(predictions, policy.quantity) <= policy.threshold)
         return Observed(split, float(retained), None, None, shift)
     point = operating_point(policy, predictions)
-    if not point.kept:
+    if not point.retained:
         return Observed(split, point.retained, None, None, shift)
     if predictions.group is None:
         error = 1.0 - point.accuracy
-        return Observed(split, point.retained, error, exact_interval(error, point.kept), shift)
+        return Observed(split, point.coverage, error, exact_interval(error, point.retained), shift)
     return Observed(split, point.retained, *grouped_error(policy, predictions), shift)
 
 
@@ -168,7 +167,7 @@ def grouped_error(policy: Policy, predictions: Predictions) -> tuple[float, tupl
     """
     known = predictions.labelled
     units = units_of(known)
-    kept_rows = graded_uncertainty(known, policy.quantity) <= policy.threshold
+    kept_rows = rounded_uncertainty(known, policy.quantity) <= policy.threshold
     _, unit = np.unique(np.asarray(known.group), return_inverse=True)
     keep = kept_rows / np.maximum(1, np.bincount(unit, kept_rows))[unit]
     wrong = keep * ~correct(known)

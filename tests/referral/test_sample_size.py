@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dubio.core.predictions import Predictions
 from dubio.referral import NoGuarantee, fit_risk_policy
 from dubio.referral.bounds import Bound, binomial_upper, hoeffding_bentkus_upper
-from dubio.referral.needed import fewest_units, least_count, units_needed
+from dubio.referral.sample_size import fewest_units, least_count, units_needed
 
 ROWS, GROUPS = Bound("binomial"), Bound("hoeffding-bentkus")
 
@@ -61,7 +61,7 @@ def test_what_is_needed_follows_from_the_kept_by_hand() -> None:
     # Half is kept, 4 of 100 wrong: (4 + ½) / 101; keeping all, 54 of 200 are wrong, above the bound.
     found = units_needed(rows(4, 50), max_risk=0.1, confidence=0.9, quantity="confidence")
     assert found is not None
-    assert (found.kept, found.error) == (0.5, pytest.approx(4.5 / 101))
+    assert (found.retained, found.error) == (0.5, pytest.approx(4.5 / 101))
     kept = next(n for n in range(1, 2000) if binomial_upper(ceil(n * 4.5 / 101 - 1e-9) / n, n, 0.09) <= 0.1)
     assert found.units == 2 * kept
     assert units_needed(rows(20, 50), max_risk=0.1, confidence=0.9, quantity="confidence") is None

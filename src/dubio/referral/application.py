@@ -1,0 +1,242 @@
+"""Apply a policy to new predictions: a decision for each row with its reason, a test of shift, the operating point."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from scipy.stats import ks_2samp
+
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import BoolArray, FloatArray
+from dubio.metrics.decisions import correct, predicted, predicted_labels
+from dubio.metrics.quantities import confidence
+from dubio.metrics.requirements import labelled
+from dubio.referral.policy import Policy
+from dubio.referral.units import independent_uncertainties, rounded_uncertainty
+
+EXACT = 1_000_000
+"""Up to this product of sizes the exact distribution of the statistic is used; it is conservative with ties."""
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A two-sample Kolmogorov–Smirnov test of new uncertainties against those of the calibration set.
+
+    Attributes:
+        statistic: D, the largest distance between the two distribution functions.
+        p_value: The p-value of "both come from one distribution".
+        more_uncertain: The probability that a new row is more uncertain than a calibration row, ties counting one half;
+            0.5 where neither is.
+        level: Significance level.
+        rows: New rows compared (one per group where there are groups).
+        calibration_rows: Calibration rows compared.
+    """
+
+    statistic: float
+    p_value: float
+    more_uncertain: float
+    level: float
+    rows: int
+    calibration_rows: int
+
+    @property
+    def significant(self) -> bool:
+        """Whether the test rejects."""
+        return self.p_value < self.level
+
+    def sentence(self) -> str:
+        """Return the result as a sentence."""
+        direction = "more" if self.more_uncertain >= 0.5 else "less"
+        share = max(self.more_uncertain, 1.0 - self.more_uncertain)
+        figures = (
+            f"Kolmogorov–Smirnov D = {self.statistic:.3f}, p = {self.p_value:.2g}; a new row is {direction} uncertain "
+            f"than a calibration row with probability {share:.2f}"
+        )
+        if self.significant:
+            return f"The uncertainties have shifted since calibration, so the guarantee may not hold: {figures}."
+        return f"No significant shift of the uncertainties at level {self.level:g}: {figures}."
+
+
+def shift_test(policy: Policy, predictions: Predictions, *, level: float = 0.01, seed: int = 0) -> Shift:
+    """Compare the uncertainties of new predictions with those stored in a policy.
+
+    The test cannot detect a shift that leaves the uncertainties unchanged, nor a small one in few rows.
+
+    Args:
+        policy: The policy; its stored calibration uncertainties are the first sample.
+        predictions: New predictions; where they have groups, one row of each is used.
+        level: Reject below this p-value.
+        seed: Seed of the choice of one row per group.
+
+    Raises:
+        UserError: For a level outside (0, 1).
+    """
+    if not 0.0 < level < 1.0:
+        raise UserError(f"level (--shift-level) must lie between 0 and 1; given {level}.")
+    old = np.array(policy.seen)
+    new = independent_uncertainties(predictions, policy.quantity, seed=seed)
+    test = ks_2samp(new, old, method="exact" if len(new) * len(old) <= EXACT else "asymp")
+    below = np.searchsorted(old, new, side="left") + np.searchsorted(old, new, side="right")
+    more = float(below.mean() / (2 * len(old)))
+    return Shift(float(test.statistic), float(test.pvalue), more, level, len(new), len(old))
+
+
+UNCERTAINTY_NAMES = {"confidence": "1 − confidence"}
+"""The displayed name of an uncertainty where it is not the quantity itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class Applied:
+    """The decisions of a policy about new rows; every array and tuple is ``[N]``.
+
+    Attributes:
+        retained: True for retained rows, False for referred ones.
+        predicted: Name (or number) of the predicted class; of a multi-label row its labels, with semicolons.
+        probability: The pooled probability of that class; multi-label: mean over the asserted labels.
+        uncertainty: The value that was compared with the threshold.
+        reasons: The reason of each decision.
+        shift: The test of the uncertainties against those of the calibration set.
+        warnings: Sentences that a reader must know.
+        retained_error: Error among the retained rows with a label, or None where there is none.
+        retained_labelled: Number of retained rows with a label.
+    """
+
+    retained: BoolArray
+    predicted: tuple[str, ...]
+    probability: FloatArray
+    uncertainty: FloatArray
+    reasons: tuple[str, ...]
+    shift: Shift
+    warnings: tuple[str, ...]
+    retained_error: float | None
+    retained_labelled: int
+
+
+def apply_policy(policy: Policy, predictions: Predictions, *, shift_level: float = 0.01, seed: int = 0) -> Applied:
+    """Decide for each row of new predictions whether it is retained or referred; labels are not needed.
+
+    Args:
+        policy: A fitted policy.
+        predictions: Predictions of the same system on new rows.
+        shift_level: Warn of a shift below this p-value.
+        seed: Seed of the choice of one row per group in the shift test.
+
+    Raises:
+        UserError: When the predictions cannot be of the same system: other classes, another target, temperature, or no
+            such uncertainty.
+    """
+    check_same_system(policy, predictions)
+    uncertainties = rounded_uncertainty(predictions, policy.quantity)
+    retained = uncertainties <= policy.threshold
+    shift = shift_test(policy, predictions, level=shift_level, seed=seed)
+    error, count = _observed(predictions, retained)
+    return Applied(
+        retained,
+        _class_names(policy, predictions),
+        confidence(predictions),
+        uncertainties,
+        _reasons(policy, uncertainties, retained),
+        shift,
+        _warnings(policy, predictions, shift),
+        error,
+        count,
+    )
+
+
+def check_same_system(policy: Policy, predictions: Predictions) -> None:
+    """Check that predictions can be of the system a policy was fitted for.
+
+    Raises:
+        UserError: Naming the difference.
+    """
+    pairs = (
+        ("target", policy.target, predictions.target),
+        ("number of classes", policy.class_count, predictions.class_count),
+        ("temperature", policy.temperature, float(predictions.temperature)),
+    )
+    for name, expected, actual in pairs:
+        if expected != actual:
+            raise UserError(f"these predictions cannot be of the system the policy was fitted for: their {name} is "
+                            f"{actual}, the policy's is {expected}.")  # fmt: skip
+    if policy.classes and predictions.classes and policy.classes != predictions.classes:
+        index = next(k for k in range(policy.class_count) if policy.classes[k] != predictions.classes[k])
+        raise UserError(f"these predictions cannot be of the system the policy was fitted for: their class {index} is "
+                        f"{predictions.classes[index]!r}, the policy's is {policy.classes[index]!r}.")  # fmt: skip
+
+
+def _warnings(policy: Policy, predictions: Predictions, shift: Shift) -> tuple[str, ...]:
+    warnings = [shift.sentence()] if shift.significant else []
+    if predictions.samples != policy.samples:
+        warnings.append(f"These predictions have {predictions.samples} samples per row, the calibration set had "
+                        f"{policy.samples}: the guarantee is for the system it was fitted on.")  # fmt: skip
+    if policy.grouped and predictions.group is None:
+        warnings.append("The policy was fitted on groups and these rows have none: the shift test treats them as "
+                        "independent.")  # fmt: skip
+    if policy.void:
+        warnings.append(policy.guarantee)
+    return tuple(warnings)
+
+
+def _class_names(policy: Policy, predictions: Predictions) -> tuple[str, ...]:
+    names = predictions.classes or policy.classes or tuple(map(str, range(predictions.class_count)))
+    if predictions.target != "multilabel":
+        return tuple(names[index] for index in predicted(predictions).tolist())
+    asserted = predicted_labels(predictions)
+    return tuple(";".join(names[k] for k in np.flatnonzero(row)) for row in asserted)
+
+
+def _reasons(policy: Policy, uncertainties: FloatArray, retained: BoolArray) -> tuple[str, ...]:
+    name = UNCERTAINTY_NAMES.get(policy.quantity, policy.quantity.replace("_", " "))
+    if policy.threshold == inf:
+        return (f"the policy retains every row, whatever its {name}",) * len(retained)
+    ranks = np.searchsorted(np.array(policy.seen), uncertainties, side="left") / len(policy.seen)
+    limit = f"the threshold {policy.threshold:.6g}"
+    return tuple(
+        f"{name} {value:.6g} is at most {limit}" if retain
+        else f"{name} {value:.6g} is above {limit}; {int(100 * rank)} % of calibration rows are more certain"
+        for value, retain, rank in zip(uncertainties.tolist(), retained.tolist(), ranks.tolist(), strict=True)
+    )  # fmt: skip
+
+
+def _observed(predictions: Predictions, retained: BoolArray) -> tuple[float | None, int]:
+    """Return the error among the retained rows with a label, and their number."""
+    usable = retained if predictions.target == "multilabel" else retained & (predictions.labels >= 0)
+    count = int(usable.sum())
+    return (float(1.0 - correct(predictions.take(usable)).mean()), count) if count else (None, 0)
+
+
+@dataclass(frozen=True)
+class OperatingPoint:
+    """Coverage and accuracy of a policy on labelled rows it was not fitted on.
+
+    Attributes:
+        coverage: Share of rows retained.
+        accuracy: Accuracy of the retained, NaN where there are none.
+        retained: Number of rows retained.
+        rows: Number of labelled rows.
+    """
+
+    coverage: float
+    accuracy: float
+    retained: int
+    rows: int
+
+
+def operating_point(policy: Policy, predictions: Predictions) -> OperatingPoint:
+    """Return the point of a policy on the referral curve of these predictions.
+
+    Args:
+        policy: A fitted policy.
+        predictions: Predictions of the same system; rows without a label are left out.
+
+    Raises:
+        UserError: When they cannot be of the same system, or have no labels.
+    """
+    check_same_system(policy, predictions)
+    rows = labelled(predictions, "the operating point")
+    retained = rounded_uncertainty(rows, policy.quantity) <= policy.threshold
+    accuracy = float(correct(rows)[retained].mean()) if retained.any() else float(np.nan)
+    return OperatingPoint(float(retained.mean()), accuracy, int(retained.sum()), len(rows))

@@ -1,0 +1,157 @@
+"""Estimate the calibration set size that a guarantee on the error needs: for planning, not a guarantee itself.
+
+Other labelled rows of the same system, such as a test set, show how often the retained are wrong and which share of
+units has a retained row. Their mean loss is shrunk towards one half, (Σ loss + ½) / (m + 1) over m units, because "none
+of nine" is no proof of "never". With n units of that error the bound r passes once p(error, n, r) ≤ α; units without a
+retained row and units that choose thresholds come on top. The result is a rough lower estimate: with that number of
+rows a policy is found about half the time; with that number of groups less often, because the fifth of them that
+chooses thresholds is small. Plan for twice the number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf
+
+import numpy as np
+
+from dubio.core.predictions import Predictions
+from dubio.metrics.decisions import correct
+from dubio.metrics.requirements import labelled
+from dubio.referral.bounds import SLACK, Bound
+from dubio.referral.calibration_set import calibration_set
+from dubio.referral.fixed_sequence import GUARD_SHARE
+from dubio.referral.group_search import DESIGN_SHARE
+from dubio.referral.units import Claim, rounded_uncertainty, units_of
+
+STEPS = 10
+"""Number of coverages that are tried."""
+
+MOST = 10_000
+"""Number of units at which the search ends."""
+
+
+@dataclass(frozen=True)
+class SampleSize:
+    """The calibration set size that a bound on the error needs.
+
+    Attributes:
+        units: Total number of calibration units: rows, or groups where rows come in groups.
+        retained: Share of units with a retained row at that size.
+        error: Expected mean loss of those units.
+    """
+
+    units: int
+    retained: float
+    error: float
+
+
+def least_count(mean: float, risk: float, *, level: float, bound: Bound, most: int = MOST) -> int | None:
+    """Return the least number of units with which a mean loss passes the bound.
+
+    Args:
+        mean: Mean loss; of 0-or-1 losses ⌈n · mean⌉ are taken to be 1.
+        risk: The bound.
+        level: α.
+        bound: The test.
+        most: Largest number to try.
+
+    Returns:
+        None where no number up to ``most`` does.
+    """
+    if mean >= risk:
+        return None
+    binary = bound.name == "binomial"
+    for count in range(1, most + 1):
+        observed = ceil(count * mean - SLACK) / count if binary else mean
+        if bound.p_value(observed, count, risk) <= level:
+            return count
+    return None
+
+
+def units_needed(like: Predictions, *, max_risk: float, confidence: float, quantity: str) -> SampleSize | None:
+    """Return the smallest calibration set that would support ``max_risk``, if its rows are like these.
+
+    Args:
+        like: Labelled predictions of the same system, grouped as the calibration set is.
+        max_risk: The bound.
+        confidence: Confidence of the guarantee.
+        quantity: The uncertainty to refer by.
+
+    Returns:
+        None where the retained are wrong too often at every coverage, so that more units alone would not help.
+    """
+    rows = labelled(like, "the number of units needed")
+    wrong = 1.0 - correct(rows)
+    units = units_of(rows, rounded_uncertainty(rows, quantity), wrong)
+    plan = _Plan.of(confidence, single=units.single)
+    claim = Claim("error", np.ones(len(wrong), dtype=bool), wrong, max_risk)
+    tenths = np.quantile(units.uncertainty, np.arange(1, STEPS) / STEPS, method="inverted_cdf")
+    best = None
+    for threshold in [*np.unique(tenths).tolist(), inf]:
+        estimate = units.estimate(claim, threshold, np.ones(units.count, dtype=bool))
+        share = estimate.count / units.count
+        error = (estimate.mean * estimate.count + 0.5) / (estimate.count + 1.0)
+        most = MOST if best is None else best.units
+        count = least_count(error, max_risk, level=plan.level, bound=plan.bound, most=int(most * share))
+        if count is not None and (best is None or plan.total(count, share) < best.units):
+            best = SampleSize(plan.total(count, share), share, error)
+    return best
+
+
+def sample_size_sentence(calibration: Predictions, *, max_risk: float, confidence: float, quantity: str) -> str:
+    """Say how much calibration data a bound would need that these rows do not support.
+
+    Args:
+        calibration: The rows that were not enough; the estimate extrapolates from them.
+        max_risk: The bound.
+        confidence: Confidence of the guarantee.
+        quantity: The uncertainty to refer by.
+    """
+    rows = calibration_set(calibration, labelled="the number of units needed", allow_selected=True).predictions
+    units = units_of(rows, rounded_uncertainty(rows, quantity), 1.0 - correct(rows))
+    unit = "rows" if units.single else "groups"
+    needed = units_needed(rows, max_risk=max_risk, confidence=confidence, quantity=quantity)
+    if needed is None:
+        fewest = fewest_units(max_risk, confidence, single=units.single)
+        least = "" if fewest is None else f" Even without any error, {max_risk:.4g} needs {fewest:,} {unit}."
+        return (
+            f"Even {MOST:,} {unit} like these are unlikely to be enough: the retained are wrong too often at every "
+            f"coverage.{least}"
+        )
+    return (
+        f"If further {unit} are like these, at least about {needed.units:,} are needed, retaining "
+        f"{needed.retained:.0%}; there are {units.count:,} now. Plan for twice the number."
+    )
+
+
+def fewest_units(max_risk: float, confidence: float, *, single: bool) -> int | None:
+    """Return the number of units needed if everything is retained and correct; None beyond :data:`MOST`.
+
+    Args:
+        max_risk: The bound.
+        confidence: Confidence of the guarantee.
+        single: Whether every unit is one row.
+    """
+    plan = _Plan.of(confidence, single=single)
+    count = least_count(0.0, max_risk, level=plan.level, bound=plan.bound)
+    return None if count is None else plan.total(count, 1.0)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How units are used: the bound, its level, and the share of units that test it."""
+
+    bound: Bound
+    level: float
+    testing: float
+
+    @classmethod
+    def of(cls, confidence: float, *, single: bool) -> _Plan:
+        level = 1.0 - confidence
+        if single:
+            return cls(Bound("binomial"), (1.0 - GUARD_SHARE) * level, 1.0)
+        return cls(Bound("hoeffding-bentkus"), level, 1.0 - DESIGN_SHARE)
+
+    def total(self, count: int, share: float) -> int:
+        return ceil(count / share / self.testing - SLACK)
