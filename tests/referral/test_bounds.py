@@ -50,14 +50,14 @@ def test_hoeffding_bentkus_is_no_tighter_than_what_is_exact():
 
 @given(st.integers(0, 10**6))
 @settings(max_examples=30)
-def test_walk_finds_the_last_of_an_unbroken_run_of_passed_tests(seed):
+def test_a_sequence_finds_the_last_of_an_unbroken_run_of_passed_tests(seed):
     rng = np.random.default_rng(seed)
     doubts, rows = rng.integers(1, 2 ** int(rng.integers(3, 11)), 200) / 1024, 200
     wrong = (rng.random(rows) < 0.3 * doubts / doubts.max()).astype(float)
-    walks = FixedSequences.over(doubts, wrong, risk=0.1, level=0.1)
+    sequences = FixedSequences.over(doubts, wrong, risk=0.1, level=0.1)
     best = None
-    for start, level in walks._starts():
-        for count in sorted({round(rows * step / 100) for step in range(1, 101)} | {c for c, _ in walks._starts()}):
+    for start, level in sequences._starts():
+        for count in sorted({round(rows * step / 100) for step in range(1, 101)} | {c for c, _ in sequences._starts()}):
             if count < start:
                 continue
             limit = np.inf if count == rows else np.sort(doubts)[count]
@@ -65,9 +65,9 @@ def test_walk_finds_the_last_of_an_unbroken_run_of_passed_tests(seed):
             if not kept.any() or binom.cdf(wrong[kept].sum(), kept.sum(), 0.1) > level:
                 break
             best = max(best or 0, int(kept.sum()))
-    found = walks.largest()
+    found = sequences.largest()
     assert (None if found is None else found.retained) == best
-    assert sum(level for _, level in walks._starts()) == pytest.approx(0.1)
+    assert sum(level for _, level in sequences._starts()) == pytest.approx(0.1)
     if found is not None:
-        assert found.kept == (doubts <= found.threshold).sum()
+        assert found.retained == (doubts <= found.threshold).sum()
         assert found.wrong == wrong[doubts <= found.threshold].sum()
