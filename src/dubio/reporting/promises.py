@@ -151,11 +151,11 @@ def observe(policy: Policy, split: str, predictions: Predictions) -> Observed:
         return Observed(split, float(retained), None, None, shift)
     point = operating_point(policy, predictions)
     if not point.retained:
-        return Observed(split, point.retained, None, None, shift)
+        return Observed(split, point.coverage, None, None, shift)
     if predictions.group is None:
         error = 1.0 - point.accuracy
         return Observed(split, point.coverage, error, exact_interval(error, point.retained), shift)
-    return Observed(split, point.retained, *grouped_error(policy, predictions), shift)
+    return Observed(split, point.coverage, *grouped_error(policy, predictions), shift)
 
 
 def grouped_error(policy: Policy, predictions: Predictions) -> tuple[float, tuple[float, float] | None]:
