@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dubio.referral import fit_risk_policy as fit_risk_policy
     from dubio.referral import fit_screening_policy as fit_screening_policy
     from dubio.referral import shift_test as shift_test
+    from dubio.reporting.method_ranks import rank_methods as rank_methods
     from dubio.reporting.stored_run import Run as Run
     from dubio.reporting.stored_run import open_run as open_run
     from dubio.reporting.stored_run import report as report

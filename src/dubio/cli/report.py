@@ -7,37 +7,33 @@ from typing import Annotated
 
 import typer
 
+from dubio.cli.options import STORE, PluginOption, StoreOption, load_plugins
 from dubio.cli.output import print_json, say
 
 
 def report(
     name: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Which run; may be left out where the store has one.")
+        str | None, typer.Argument(metavar="[RUN]", help="Name of the run; may be omitted if the store has one.")
     ] = None,
     run: Annotated[
         list[str] | None, typer.Option(help="Several runs in one report: repeat it, in the order of the report.")
     ] = None,
-    store: Annotated[Path, typer.Option(help="The store that the run is in.")] = Path("dubio-store"),
-    out: Annotated[Path, typer.Option(help="Where report.html and results.csv are written.")] = Path("dubio-report"),
+    store: StoreOption = STORE,
+    out: Annotated[Path, typer.Option(help="Folder for report.html and results.csv.")] = Path("dubio-report"),
     figures: Annotated[
-        Path | None, typer.Option(help="Also write every figure into this directory, for papers.")
+        Path | None, typer.Option(help="Also write every figure into this folder, for papers.")
     ] = None,
     format: Annotated[str, typer.Option(help="Formats of the figures, among png, svg and pdf.")] = "png,svg,pdf",
-    plugin: Annotated[
-        list[Path] | None, typer.Option(help="A Python file whose metrics are scored too; may be repeated.")
-    ] = None,
+    plugin: PluginOption = None,
     as_published: Annotated[
-        bool, typer.Option("--as-published", help="Also compute published definitions that are mistaken, apart.")
+        bool, typer.Option("--as-published", help="Also report published definitions that are mistaken.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON document.")] = False,
 ) -> None:
     """Write the report of a run, or of several together."""
-    from dubio.core.registry import load_entry_points, load_plugin
     from dubio.reporting.stored_run import open_run
 
-    load_entry_points()
-    for path in plugin or ():
-        load_plugin(path)
+    load_plugins(plugin)
     opened = open_run(*([name] if name is not None else ()), *(run or ()), store=store)
     formats = [text.strip() for text in format.split(",") if text.strip()]
     written = opened.report(out, figures=figures, formats=formats, as_published=as_published)

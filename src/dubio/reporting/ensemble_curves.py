@@ -1,0 +1,158 @@
+"""Compute deep-ensemble equivalents of methods with 1, 2, … samples, from predictions or from a stored run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.predictions import Predictions, pool_members
+from dubio.reporting.manifest_view import Manifest, TaskView, read_manifest
+from dubio.reporting.stored_run import Run
+from dubio.reporting.worth import networks_of
+from dubio.statistics.ensemble_equivalent import (
+    Equivalent,
+    EquivalentRange,
+    GrowthCurve,
+    Unit,
+    equivalent_curve,
+    growth_curve,
+)
+from dubio.store import Store
+
+EquivalentMetric = Literal["nll", "brier", "error", "aurc"]
+TITLES: Mapping[str, str] = {
+    "nll": "calibrated nll", "brier": "calibrated Brier", "error": "error", "aurc": "calibrated aurc",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class EnsembleCurves:
+    """Scores of a growing deep ensemble, and of methods with growing numbers of samples, on one task.
+
+    Attributes:
+        task: Name of the task, or empty for predictions from files.
+        ensemble: The curve of the deep ensemble.
+        methods: Method → its curve.
+    """
+
+    task: str
+    ensemble: GrowthCurve
+    methods: Mapping[str, GrowthCurve]
+
+    def equivalents(self, metric: EquivalentMetric) -> dict[str, tuple[EquivalentRange, ...]]:
+        """Return method → its deep-ensemble equivalents with 1, 2, … samples."""
+        return {name: equivalent_curve(self.ensemble, curve, metric) for name, curve in self.methods.items()}
+
+    def to_json(self, metric: EquivalentMetric) -> dict[str, Any]:
+        """Return curves and equivalents as plain values."""
+        equivalents = self.equivalents(metric)
+        return {
+            "metric": TITLES[metric],
+            "orders": self.ensemble.orders,
+            "longest": len(self.ensemble),
+            "ensemble": {"mean": self.ensemble.mean[metric], "std": self.ensemble.std[metric]},
+            "methods": {
+                name: {
+                    "mean": curve.mean[metric],
+                    "std": curve.std[metric],
+                    "dee": [
+                        {"samples": samples} | {bound: _plain(getattr(bounds, bound)) for bound in BOUNDS}
+                        for samples, bounds in enumerate(equivalents[name], start=1)
+                    ],
+                }
+                for name, curve in self.methods.items()
+            },
+        }
+
+
+BOUNDS = ("lower", "central", "upper")
+
+
+def _plain(equivalent: Equivalent) -> float | str:
+    return str(equivalent) if equivalent.beyond else equivalent.size
+
+
+def curves_of_systems(
+    ensemble: Predictions, systems: Mapping[str, Predictions], *, orders: int = 5, seed: int = 0
+) -> EnsembleCurves:
+    """Return the curves of systems and of a deep ensemble on the same examples.
+
+    Args:
+        ensemble: The deep ensemble. If it names no members, each of its samples is one.
+        systems: Name → sampled predictions.
+        orders: Random orders of members and samples to average over.
+        seed: Seed of the orders and of the halves of cross-validation.
+
+    Raises:
+        UserError: If the ensemble has less than two members.
+    """
+    if len(np.unique(ensemble.member)) < 2:
+        if ensemble.samples == 1:
+            raise UserError("a deep ensemble has at least two members, and this file has one sample.")
+        ensemble = replace(ensemble, member=np.arange(ensemble.samples, dtype=np.int64))
+    return EnsembleCurves(
+        "",
+        growth_curve(ensemble, unit="member", orders=orders, seed=seed),
+        {name: growth_curve(system, unit="sample", orders=orders, seed=seed) for name, system in systems.items()},
+    )
+
+
+def curves_of_run(
+    run: Run, tasks: Sequence[str] = (), methods: Sequence[str] = (), *, orders: int = 5, seed: int = 0
+) -> tuple[EnsembleCurves, ...]:
+    """Return the curves of a stored run for each task; the ensemble has the networks of all its deep ensembles.
+
+    A method is represented by its first run: an ensemble grows by members, any other method by samples.
+
+    Args:
+        run: The run.
+        tasks: Only these tasks; all with at least two networks if empty.
+        methods: Only these methods; all but single networks if empty.
+        orders: Random orders to average over.
+        seed: Seed of the orders and halves.
+
+    Raises:
+        UserError: If no task has two networks of a deep ensemble.
+        UnknownName: For a task or method that is not in the run.
+    """
+    view = read_manifest(run.manifest)
+    _check_names("task", tasks, [task.key for task in view.tasks])
+    _check_names("method", methods, [method.name for method in view.methods])
+    selected = [task for task in view.tasks if not tasks or task.key in tasks]
+    with Store.open(run.store, create=False) as store:
+        curves = tuple(item for task in selected for item in _curves(store, view, task, methods, orders, seed))
+    if not curves:
+        raise UserError(f"run {view.name!r}: no task has a deep ensemble of two or more networks to compare with.")
+    return curves
+
+
+def _curves(
+    store: Store, view: Manifest, task: TaskView, methods: Sequence[str], orders: int, seed: int
+) -> Iterator[EnsembleCurves]:
+    split = task.of_kind("id")[0]
+
+    def read(pred_id: str) -> Predictions:
+        return store.read_predictions(pred_id, split.name, split.fingerprint)
+
+    networks = networks_of(view, task)
+    single = [run.id for run in view.runs_of(task.key) if run.id in networks]
+    if len(single) < 2:
+        return
+    ensemble = growth_curve(pool_members([read(pred_id) for pred_id in single]), orders=orders, seed=seed)
+    curves = {}
+    for method in view.methods:
+        runs = view.runs_of(task.key, method.name)
+        if runs and (method.name in methods if methods else runs[0].id not in networks):
+            unit: Unit = "member" if method.ensemble else "sample"
+            curves[method.name] = growth_curve(read(runs[0].id), unit=unit, orders=orders, seed=seed)
+    yield EnsembleCurves(task.key, ensemble, curves)
+
+
+def _check_names(noun: str, names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise UnknownName(f"{noun} of the run", name, known)

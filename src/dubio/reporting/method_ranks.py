@@ -1,0 +1,173 @@
+"""Rank methods over datasets, from a table of results or from a stored run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from dubio.core.errors import UserError, one_of
+from dubio.core.types import Direction
+from dubio.formats.data_frame import data_frame
+from dubio.reporting.stored_run import Run
+from dubio.reporting.wording import RANDOM
+from dubio.statistics.choose_metrics import Chosen, choose
+from dubio.statistics.ranks import Comparison, compare
+from dubio.statistics.result_table import Columns, ResultTable, read_results, table_of
+
+if TYPE_CHECKING:
+    import pandas
+
+Kind = Literal["id", "shift", "ood"]
+
+RUN_METRIC: Mapping[Kind, str] = {"id": "calibrated_nll", "shift": "accuracy", "ood": "ood_auroc"}
+"""The metric by which the methods of a run are ranked, unless another one is named."""
+
+
+@dataclass(frozen=True, eq=False)
+class MethodRanks:
+    """Average ranks of methods over datasets, with tests. It prints as a table.
+
+    Attributes:
+        comparison: Ranks, Friedman's test, Nemenyi's critical difference, wins, draws and losses.
+        chosen: The metrics that were ranked, and why others were not.
+    """
+
+    comparison: Comparison
+    chosen: Chosen
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return one row per method: rank, wins, draws, losses.
+
+        Raises:
+            UserError: If pandas is not installed.
+        """
+        return data_frame(self._rows())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {
+            **_document(self.comparison),
+            "by_metric": {name: _document(single) for name, single in self.comparison.by_metric.items()},
+            "cautions": self.chosen.cautions,
+            "not_ranked": self.chosen.left_out,
+        }
+
+    def diagram(self, path: str | Path) -> Path:
+        """Draw the critical-difference diagram to an .svg, .png or .pdf file, and return its path."""
+        from dubio.reporting.cd_diagram import draw_cd_diagram, save_cd_diagram
+
+        comparison, test = self.comparison, self.comparison.friedman
+        note = f"Friedman χ² = {test.chi2:.2f}, p = {test.p:.3g}; {test.datasets} datasets, α = {comparison.alpha:g}"
+        title = "Average rank by " + " and ".join(comparison.metrics)
+        figure = draw_cd_diagram(
+            comparison.average_ranks, comparison.critical_difference, comparison.cliques, title=title, note=note
+        )
+        return save_cd_diagram(figure, Path(path))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        for name, rank in self.comparison.average_ranks.items():
+            record = self.comparison.win_draw_loss[name]
+            wins = {"wins": record.wins, "draws": record.draws, "losses": record.losses}
+            yield {"method": name, "rank": rank, **wins}
+
+    def _lines(self) -> Iterator[str]:
+        comparison, test = self.comparison, self.comparison.friedman
+        width = max(6, *(len(name) for name in comparison.average_ranks))
+        digits = comparison.digits
+        rounding = "not rounded" if digits is None else f"rounded half-even to {digits} decimals"
+        metrics = ", ".join(comparison.metrics)
+        yield f"{test.methods} methods on {test.datasets} datasets by {metrics}; averages {rounding}"
+        yield ""
+        yield f"{'method':<{width}}  {'rank':>6}  {'wins':>5}  {'draws':>5}  {'losses':>6}"
+        for row in self._rows():
+            counts = f"{row['wins']:>5}  {row['draws']:>5}  {row['losses']:>6}"
+            yield f"{row['method']:<{width}}  {row['rank']:>6.2f}  {counts}"
+        yield ""
+        yield (
+            f"Friedman χ² = {test.chi2:.3f}, p = {test.p:.3g}; "
+            f"Iman–Davenport F = {test.iman_davenport:.3f}, p = {test.iman_davenport_p:.3g}"
+        )
+        yield (
+            f"Nemenyi critical difference at α = {comparison.alpha:g}: {comparison.critical_difference:.3f} "
+            "(mean ranks that differ less are not significantly different)"
+        )
+        if test.p > comparison.alpha:
+            yield "Friedman's test finds no significant differences between the methods: do not interpret their order."
+        for clique in comparison.cliques:
+            yield f"not significantly different: {', '.join(clique)}"
+        for name, reason in self.chosen.left_out.items():
+            yield f"not ranked: {name}. {reason}"
+
+
+def rank_methods(
+    results: Run | ResultTable | str | Path,
+    *,
+    metrics: Sequence[str] = (),
+    better: Mapping[str, Direction] | None = None,
+    digits: int | None = None,
+    alpha: float = 0.05,
+    kind: Kind = "id",
+    columns: Columns | None = None,
+) -> MethodRanks:
+    """Rank methods over datasets: average ranks, Friedman, Nemenyi, wins, draws and losses.
+
+    Args:
+        results: A run, or a long table of results: a CSV or TSV file with one row per dataset, method, metric and
+            value.
+        metrics: Metrics to rank by. If omitted: of a table all that may rank models, of a run the calibrated NLL
+            (shift: accuracy, ood: OOD AUROC).
+        better: Metric → ``"lower"`` or ``"higher"``, for metrics that dubio does not know.
+        digits: Decimals to round averages to before ranking, half to even; None for no rounding.
+        alpha: Level of the tests.
+        kind: The test splits of a run: ``"id"``, ``"shift"`` or ``"ood"``.
+        columns: Names of the columns of a file.
+
+    Raises:
+        UserError: For an unknown metric, a gap in the table, or less than two methods or datasets.
+    """
+    refused: Mapping[str, str] = {}
+    directions = dict(better or {})
+    if isinstance(results, Run):
+        table, refused, known = _run_table(results, kind)
+        directions = {**{name: known[name] for name in table.metrics if name in known}, **directions}
+        metrics = metrics or (RUN_METRIC[kind],)
+    else:
+        table = results if isinstance(results, ResultTable) else read_results(Path(results), columns)
+    chosen = choose(table.metrics, metrics, directions, refused)
+    return MethodRanks(compare(table, chosen.metrics, digits=digits, alpha=alpha), chosen)
+
+
+def _run_table(run: Run, kind: Kind) -> tuple[ResultTable, Mapping[str, str], Mapping[str, Direction]]:
+    """Return the scores of a run as a long table; splits of one task and kind are averaged, as they share its fits."""
+    one_of("--kind", kind, RUN_METRIC)
+    scores = run.results
+    rows = [
+        {"dataset": score.task, "method": score.method, "metric": score.metric, "value": score.value,
+         "seed": score.seed}
+        for score in scores.scores
+        if score.kind == kind and score.method != RANDOM and math.isfinite(score.value)
+    ]  # fmt: skip
+    if not rows:
+        raise UserError(f"--kind {kind}: this run has no scores on such a split.")
+    return table_of(rows), scores.not_ranked, scores.better
+
+
+def _document(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "metrics": dict(comparison.metrics),
+        "round": comparison.digits,
+        "alpha": comparison.alpha,
+        "datasets": list(comparison.datasets),
+        "average_ranks": dict(comparison.average_ranks),
+        "friedman": vars(comparison.friedman),
+        "critical_difference": comparison.critical_difference,
+        "cliques": [list(clique) for clique in comparison.cliques],
+        "win_draw_loss": {name: list(record) for name, record in comparison.win_draw_loss.items()},
+        "pairs": [vars(pair) for pair in comparison.pairs],
+    }
