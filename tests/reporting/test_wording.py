@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dubio.cli.dee_store import stored_curves
 from dubio.core.errors import UserError
 from dubio.reporting.findings import reading
 from dubio.reporting.manifest_view import read_manifest
@@ -17,6 +16,7 @@ from dubio.reporting.merging import merge
 from dubio.reporting.results import Results
 from dubio.reporting.setup import commands
 from dubio.reporting.standing import verdict_words
+from dubio.reporting.stored_run import open_run
 from dubio.reporting.style import SPARE, Style
 from dubio.reporting.wording import told_apart_in_digits
 from dubio.statistics.verdicts import Verdict
@@ -86,5 +86,5 @@ def test_one_of_several_runs_is_asked_for_where_only_one_can_be_named(tmp_path: 
     with Store.open(tmp_path / "store") as store:
         for name in "ab":
             store.write_manifest({"schema": 1, "name": name}, "0" * 64)
-    with pytest.raises(UserError, match=r"has 2 runs; name one of them with --run: a-0.*, b-0"):
-        stored_curves(tmp_path / "store", None, [], [], orders=1, seed=0)
+    with pytest.raises(UserError, match=r"has 2 runs; name one: a-0.*, b-0"):
+        open_run(store=tmp_path / "store")
