@@ -216,7 +216,7 @@ def test_a_fingerprint_tells_content_order_and_labels_apart_without_reading_a_pi
     images = np.random.default_rng(0).integers(0, 255, (6, 4, 4, 3), dtype=np.uint8)
     lazy, labels = mapped(tmp_path, images, np.arange(5)), np.zeros(5, np.int64)
     known = Examples(lazy, labels).fingerprint()
-    unread = MappedRows(np.empty_like(lazy.whole), lazy.rows, lazy.digests)
+    unread = MappedRows(np.empty_like(lazy.array), lazy.rows, lazy.digests)
     assert Examples(unread, labels).fingerprint() == known
     assert Examples(lazy.take(np.array([1, 0, 2, 3, 4])), labels).fingerprint() != known
     assert Examples(lazy, labels + 1).fingerprint() != known

@@ -28,18 +28,18 @@ class UserError(DubioError, ValueError):
 class UnknownName(UserError):
     """A name that is not among the known ones."""
 
-    def __init__(self, what: str, given: object, known: Iterable[str]) -> None:
-        """Compose the message from the given, the nearest and the known names.
+    def __init__(self, what: str, name: object, names: Iterable[str]) -> None:
+        """Compose the message from the name, the nearest one and all that are accepted.
 
         Args:
             what: The kind of name, e.g. ``"task"``.
-            given: The name as the user wrote it.
-            known: All names that are accepted.
+            name: The name as the user wrote it.
+            names: All names that are accepted.
         """
-        names = sorted(known)
-        hint = nearest(str(given), names)
+        listed = sorted(names)
+        hint = nearest(str(name), listed)
         guess = f" Did you mean {hint!r}?" if hint else ""
-        super().__init__(f"unknown {what} {given!r}.{guess} Known: {listing(names)}.")
+        super().__init__(f"unknown {what} {name!r}.{guess} Known: {listing(listed)}.")
 
 
 class BadFile(UserError):
@@ -73,31 +73,25 @@ def listing(names: Iterable[str]) -> str:
     return ", ".join(listed[:MOST_LISTED]) + more if listed else "(none)"
 
 
-def nearest(given: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like the given one, or None when none is close.
-
-    Args:
-        given: The name as written.
-        known: The names that exist.
-    """
-    names = list(known)
-    folded = {name.lower().replace("_", "-"): name for name in names}
-    close = difflib.get_close_matches(given.lower().replace("_", "-"), folded, n=1, cutoff=0.5)
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the one of these names that is most like the given one, or None when none is close."""
+    folded = {item.lower().replace("_", "-"): item for item in names}
+    close = difflib.get_close_matches(name.lower().replace("_", "-"), folded, n=1, cutoff=0.5)
     return folded[close[0]] if close else None
 
 
-def one_of(argument: str, given: str, allowed: Iterable[str]) -> str:
-    """Return ``given`` if it is allowed, else refuse it by name.
+def one_of(argument: str, value: str, allowed: Iterable[str]) -> str:
+    """Return the value if it is allowed.
 
     Args:
         argument: The argument the value was given for.
-        given: The value.
+        value: The value.
         allowed: The values it may have.
 
     Raises:
         UnknownName: When it is none of them.
     """
     names = list(allowed)
-    if given not in names:
-        raise UnknownName(f"value of {argument}", given, names)
-    return given
+    if value not in names:
+        raise UnknownName(f"value of {argument}", value, names)
+    return value

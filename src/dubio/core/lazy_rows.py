@@ -82,12 +82,12 @@ class MappedRows(LazyRows):
     """Some rows of a memory-mapped array, in some order.
 
     Attributes:
-        whole: The array in its file ``[M, …]``.
+        array: The array in its file ``[M, …]``.
         rows: Indices of the rows, in order ``[N]``.
         digests: SHA-256 of every row of the file ``[M, 32]``, computed when it was written.
     """
 
-    whole: NDArray[Any]
+    array: NDArray[Any]
     rows: NDArray[np.int64]
     digests: NDArray[np.uint8]
 
@@ -96,21 +96,21 @@ class MappedRows(LazyRows):
 
     def __getitem__(self, key: Any) -> NDArray[Any]:
         """Read a row (an index) or rows (a slice, a mask, an index array) into memory."""
-        return np.array(self.whole[self.rows[key]])
+        return np.array(self.array[self.rows[key]])
 
     @property
     def row_shape(self) -> tuple[int, ...]:
         """The shape of one row."""
-        return self.whole.shape[1:]
+        return self.array.shape[1:]
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the elements."""
-        return self.whole.dtype
+        return self.array.dtype
 
     def take(self, rows: NDArray[Any]) -> MappedRows:
         """Return these rows (an index array or a mask), in this order. Nothing is read."""
-        return MappedRows(self.whole, self.rows[rows], self.digests)
+        return MappedRows(self.array, self.rows[rows], self.digests)
 
     def keys(self) -> list[bytes]:
         """Return a digest of each row: equal where the rows are equal."""

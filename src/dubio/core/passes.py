@@ -292,7 +292,7 @@ class Summary:
     @classmethod
     def joined(cls, parts: Sequence[Summary]) -> Summary:
         """Return the summaries of several sets of rows as one."""
-        return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
+        return cls(*(np.concatenate([getattr(item, field.name) for item in parts]) for field in fields(cls)))
 
     def take(self, rows: IntArray | slice) -> Summary:
         """Return the summary of these rows."""

@@ -264,7 +264,7 @@ class Predictions:
             logs = self.log_probs[rows]
         else:
             slices = row_blocks(self.samples, rows.stop - rows.start, self.class_count)
-            blocks = (self.logits[:, rows][:, part] for part in slices)
+            blocks = (self.logits[:, rows][:, block] for block in slices)
             logs = np.concatenate([pool_softmax(block, self.temperature, scratch) for block in blocks])
         sums.fill(rows, logs, self.labels[rows], scratch, highest)
 
@@ -293,17 +293,17 @@ class Predictions:
         if consecutive and len(chosen) == len(self):
             return self
         index: Any = slice(first, last + 1) if consecutive else chosen
-        taken = self.with_checked(
+        selected = self.with_checked(
             logits=self.logits[:, index] if consecutive else _Rows(self, chosen),
             **self._map_columns(lambda column: column[index], lambda column: column[:, index]),
         )
         # Every row is pooled on its own: what is known of a row stays true.
         if "_pooled" in self.__dict__:
             pooled = tuple(None if side is None else side[index] for side in self._pooled)
-            object.__setattr__(taken, "_pooled", pooled)
+            object.__setattr__(selected, "_pooled", pooled)
         if consecutive and "summary" in self.__dict__:
-            object.__setattr__(taken, "summary", self.summary.take(index))
-        return taken
+            object.__setattr__(selected, "summary", self.summary.take(index))
+        return selected
 
     def _map_columns(self, by_row: Callable[[Any], Any], by_sample: Callable[[Any], Any]) -> dict[str, Any]:
         """Return everything per example but the logits, with a function applied to each array.
@@ -392,10 +392,10 @@ class _Joined:
         return (first.samples, sum(map(len, self.parts)), first.class_count)
 
     def read(self) -> Logits:
-        return np.concatenate([part.logits for part in self.parts], axis=1)
+        return np.concatenate([item.logits for item in self.parts], axis=1)
 
     def summary(self) -> Summary | None:
-        return Summary.joined([part.summary for part in self.parts])
+        return Summary.joined([item.summary for item in self.parts])
 
 
 def join(parts: Sequence[Predictions]) -> Predictions:
@@ -411,12 +411,12 @@ def join(parts: Sequence[Predictions]) -> Predictions:
             _check_same("join predictions", first, other, ("classes",))
         if not np.array_equal(other.member, first.member):
             raise UserError("cannot join predictions: their samples come from different members.")
-    stacked = {name: _stack([getattr(part, name) for part in parts], 0) for name in _BY_ROW}
-    stacked |= {name: _stack([getattr(part, name) for part in parts], 1) for name in _BY_SAMPLE}
+    stacked = {name: _stack([getattr(item, name) for item in parts], 0) for name in _BY_ROW}
+    stacked |= {name: _stack([getattr(item, name) for item in parts], 1) for name in _BY_SAMPLE}
     for name in _BY_NAME:
-        common = [key for key in getattr(first, name) if all(key in getattr(part, name) for part in parts)]
-        stacked[name] = {key: np.concatenate([getattr(part, name)[key] for part in parts]) for key in common}
-    kind = first.kind if all(part.kind == first.kind for part in parts) else None
+        common = [key for key in getattr(first, name) if all(key in getattr(item, name) for item in parts)]
+        stacked[name] = {key: np.concatenate([getattr(item, name)[key] for item in parts]) for key in common}
+    kind = first.kind if all(item.kind == first.kind for item in parts) else None
     return first.with_checked(logits=_Joined(tuple(parts)), kind=kind, **stacked)
 
 
@@ -433,8 +433,8 @@ def pool_members(parts: Sequence[Predictions]) -> Predictions:
             first.ids is not None and other.ids is not None and not np.array_equal(other.ids, first.ids)
         ):
             raise UserError("cannot pool members: they were predicted on different examples.")
-    stacked = {name: _stack([getattr(part, name) for part in parts], 0) for name in ("logits", *_BY_SAMPLE)}
-    member = np.concatenate([np.full(part.samples, index, dtype=np.int64) for index, part in enumerate(parts)])
+    stacked = {name: _stack([getattr(item, name) for item in parts], 0) for name in ("logits", *_BY_SAMPLE)}
+    member = np.concatenate([np.full(item.samples, index, dtype=np.int64) for index, item in enumerate(parts)])
     return first.with_checked(member=member, scores={}, **stacked)  # a member's own score is not the ensemble's
 
 

@@ -1,4 +1,4 @@
-"""Decode plain TOML or JSON data into frozen dataclasses, with errors that name the place, and describe them as schema.
+"""Decode plain TOML or JSON data into frozen dataclasses, with errors that name the place, and yield JSON Schemas.
 
 The type hints of a dataclass are its schema. Constraints stand beside the type, in ``Annotated``::
 
@@ -173,20 +173,20 @@ def _header(target: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Location:
     """The place of a value: the document, what its entries are called, and the path to the value."""
 
     document: str
     noun: str
     path: str = ""
 
-    def inside(self, key: str | int) -> _Place:
+    def inside(self, key: str | int) -> _Location:
         step = f"[{key}]" if isinstance(key, int) else f".{key}" if self.path else key
         return dataclasses.replace(self, path=self.path + step)
 
     def __str__(self) -> str:
         name = f"{self.noun} {self.path!r}" if self.noun and self.path else self.path
-        return ": ".join(words for words in (self.document, name) if words)
+        return ": ".join(filter(None, (self.document, name)))
 
 
 def decode(hint: type[T], data: Any, document: str = "") -> T:
@@ -198,10 +198,10 @@ def decode(hint: type[T], data: Any, document: str = "") -> T:
         document: The file or object that a message names first.
 
     Raises:
-        UserError: Naming the place, what is allowed there, and what was given.
+        UserError: Naming the location, what is allowed there, and what was given.
         UnknownName: For a field that does not exist, with the nearest name.
     """
-    return cast(T, _decode(hint, data, _Place(document, "field")))
+    return cast(T, _decode(hint, data, _Location(document, "field")))
 
 
 def decode_arguments(
@@ -219,7 +219,7 @@ def decode_arguments(
         UnknownName: For an argument it does not have, with the nearest name.
     """
     fields = tuple(_Field(p.name, p.name, p.annotation, _default(p), False) for p in parameters.values())
-    return _decode_fields(fields, arguments, _Place(name, ""), "argument")
+    return _decode_fields(fields, arguments, _Location(name, ""), "argument")
 
 
 def _default(parameter: inspect.Parameter) -> Any:
@@ -230,7 +230,7 @@ def from_json(cls: type[T], text: str | bytes, document: str) -> T:
     """Decode JSON text into a dataclass.
 
     Raises:
-        BadFile: When it is not JSON or not such a document, naming the place.
+        BadFile: When it is not JSON or not such a document, naming the location.
     """
     try:
         data = json.loads(text, parse_constant=_refuse_constant)
@@ -246,7 +246,7 @@ def read_json(cls: type[T], path: Path) -> T:
     """Decode a JSON file into a dataclass.
 
     Raises:
-        BadFile: When it cannot be read, is not JSON or not such a document, naming the file and the place.
+        BadFile: When it cannot be read, is not JSON or not such a document, naming the file and the location.
     """
     try:
         content = path.read_bytes()
@@ -259,60 +259,60 @@ def _refuse_constant(word: str) -> float:
     raise ValueError(f"{word} is not a JSON number")
 
 
-def _decode(hint: Any, data: Any, place: _Place) -> Any:
+def _decode(hint: Any, data: Any, location: _Location) -> Any:
     """Return the value of the hint, or raise an error that says what is allowed."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or hint is object:
         return data
     if origin is Annotated:
-        return _decode_annotated(hint, data, place)
+        return _decode_annotated(hint, data, location)
     if origin in (typing.Union, types.UnionType):
-        return _decode_union(hint, arguments, data, place)
+        return _decode_union(hint, arguments, data, location)
     if origin is Literal:
         # True == 1, and a bool must not pass for a number
         if not any(data == choice and type(data) is type(choice) for choice in arguments):
-            raise _refusal(hint, data, place)
+            raise _refusal(hint, data, location)
         return data
     kind = type(None) if hint is None else origin or hint
     if dataclasses.is_dataclass(kind) and not isinstance(data, kind):
-        return _decode_dataclass(kind, data, place)
+        return _decode_dataclass(kind, data, location)
     if isinstance(kind, type) and issubclass(kind, Mapping):
-        return _decode_mapping(hint, arguments, data, place)
+        return _decode_mapping(hint, arguments, data, location)
     if kind in (tuple, list, Sequence):
-        return _decode_list(hint, kind, arguments, data, place)
+        return _decode_list(hint, kind, arguments, data, location)
     if kind is float and type(data) is int and abs(data) < 2**1023:
         return float(data)
     if (isinstance(data, bool) and kind is not bool) or (isinstance(kind, type) and not isinstance(data, kind)):
-        raise _refusal(hint, data, place)
+        raise _refusal(hint, data, location)
     return data
 
 
-def _decode_annotated(hint: Any, data: Any, place: _Place) -> Any:
+def _decode_annotated(hint: Any, data: Any, location: _Location) -> Any:
     base, *notes = typing.get_args(hint)
     for note in notes:
         if isinstance(note, NullAs) and data is None:
             return note.value
     try:
-        value = _decode(base, data, place)
+        value = _decode(base, data, location)
     except UserError as fault:
         if typing.get_origin(base) in (tuple, list) or dataclasses.is_dataclass(base):
             raise  # it names the entry that is wrong
-        raise _refusal(hint, data, place) from fault
+        raise _refusal(hint, data, location) from fault
     for note in _constraints(notes):
         if not note.allows(value):
-            raise _refusal(hint, data, place)
+            raise _refusal(hint, data, location)
     return value
 
 
-def _decode_union(hint: Any, choices: tuple[Any, ...], data: Any, place: _Place) -> Any:
+def _decode_union(hint: Any, choices: tuple[Any, ...], data: Any, location: _Location) -> Any:
     faults: list[tuple[int, UserError]] = []
     for choice in choices:
         try:
-            return _decode(choice, data, place)
+            return _decode(choice, data, location)
         except UserError as fault:
             faults.append((_likeness(choice, data), fault))
     likeness, closest = max(faults, key=lambda item: item[0])
-    raise closest if likeness > 0 else _refusal(hint, data, place)
+    raise closest if likeness > 0 else _refusal(hint, data, location)
 
 
 def _likeness(hint: Any, data: Any) -> int:
@@ -327,75 +327,78 @@ def _likeness(hint: Any, data: Any) -> int:
     return int(isinstance(data, list) and kind in (tuple, list, Sequence))
 
 
-def _decode_dataclass(cls: Any, data: Any, place: _Place) -> Any:
+def _decode_dataclass(cls: Any, data: Any, location: _Location) -> Any:
     if not isinstance(data, dict):
-        raise _refusal(cls, data, place)
+        raise _refusal(cls, data, location)
     header = _header(cls)
     if header:
-        data = _without_header(header, data, place)
+        data = _without_header(header, data, location)
     try:
-        return cls(**_decode_fields(_fields(cls), data, place, "field"))
+        return cls(**_decode_fields(_fields(cls), data, location, "field"))
     except UserError as fault:
-        if not place.document or str(fault).startswith(("unknown", place.document)):
+        if not location.document or str(fault).startswith(("unknown", location.document)):
             raise
-        raise UserError(f"{place}: {fault}") from fault
+        raise UserError(f"{location}: {fault}") from fault
 
 
-def _without_header(header: dict[str, Any], data: dict[str, Any], place: _Place) -> dict[str, Any]:
+def _without_header(header: dict[str, Any], data: dict[str, Any], location: _Location) -> dict[str, Any]:
     name = header.get("dubio")
     if name is not None and data.get("dubio") != name:
-        raise BadFile(f"{place} is not a {name} of dubio (its field 'dubio' must be {name!r}).")
+        raise BadFile(f"{location} is not a {name} of dubio (its field 'dubio' must be {name!r}).")
     schema = data.get("schema")
     if type(schema) is not int or not 1 <= schema <= header["schema"]:
-        raise BadFile(f"{place} has schema {schema!r}; this dubio reads up to {header['schema']}.")
+        raise BadFile(f"{location} has schema {schema!r}; this dubio reads up to {header['schema']}.")
     return {key: value for key, value in data.items() if key not in header}
 
 
-def _decode_fields(entries: tuple[_Field, ...], data: Mapping[str, Any], place: _Place, noun: str) -> dict[str, Any]:
-    fields = {entry.key: entry for entry in entries}
+def _decode_fields(
+    declared: tuple[_Field, ...], data: Mapping[str, Any], location: _Location, noun: str
+) -> dict[str, Any]:
+    fields = {entry.key: entry for entry in declared}
     extra = next((entry for entry in fields.values() if entry.extra), None)
     values: dict[str, Any] = {entry.name: entry.default for entry in fields.values() if entry.default is not _REQUIRED}
     unknown = {}
     for key, value in data.items():
         if key in fields and not fields[key].extra:
-            values[fields[key].name] = _decode(fields[key].hint, value, place.inside(key))
+            values[fields[key].name] = _decode(fields[key].hint, value, location.inside(key))
         elif extra is None:
-            raise UnknownName(f"{noun} of {place}" if str(place) else noun, key, fields)
+            raise UnknownName(f"{noun} of {location}" if str(location) else noun, key, fields)
         else:
             unknown[key] = value
     if extra is not None:
-        values[extra.name] = _decode(extra.hint, unknown, place)
+        values[extra.name] = _decode(extra.hint, unknown, location)
     for entry in fields.values():
         if entry.name not in values:
-            raise UserError(f"{str(place) or 'the document'} needs the {noun} {entry.key!r}.")
+            raise UserError(f"{str(location) or 'the document'} needs the {noun} {entry.key!r}.")
     return values
 
 
-def _decode_mapping(hint: Any, arguments: tuple[Any, ...], data: Any, place: _Place) -> dict[str, Any]:
+def _decode_mapping(hint: Any, arguments: tuple[Any, ...], data: Any, location: _Location) -> dict[str, Any]:
     if not isinstance(data, Mapping):
-        raise _refusal(hint, data, place)
+        raise _refusal(hint, data, location)
     value_hint = arguments[1] if arguments else Any
-    return {str(key): _decode(value_hint, value, place.inside(str(key))) for key, value in data.items()}
+    return {str(key): _decode(value_hint, value, location.inside(str(key))) for key, value in data.items()}
 
 
-def _decode_list(hint: Any, kind: Any, arguments: tuple[Any, ...], data: Any, place: _Place) -> Any:
+def _decode_list(hint: Any, kind: Any, arguments: tuple[Any, ...], data: Any, location: _Location) -> Any:
     if not isinstance(data, list | tuple):
-        raise _refusal(hint, data, place)
+        raise _refusal(hint, data, location)
     if kind is tuple and arguments and arguments[-1] is not Ellipsis:
         if len(data) != len(arguments):
-            raise _refusal(hint, data, place)
+            raise _refusal(hint, data, location)
         hints: Iterable[Any] = arguments
     else:
         hints = [arguments[0] if arguments else Any] * len(data)
-    entries = (_decode(item, value, place.inside(i)) for i, (item, value) in enumerate(zip(hints, data, strict=True)))
-    return list(entries) if kind is list else tuple(entries)
+    pairs = enumerate(zip(hints, data, strict=True))
+    values = (_decode(item, value, location.inside(index)) for index, (item, value) in pairs)
+    return list(values) if kind is list else tuple(values)
 
 
-def _refusal(hint: Any, data: Any, place: _Place) -> UserError:
+def _refusal(hint: Any, data: Any, location: _Location) -> UserError:
     allowed = [str(name) for name in _names_allowed(hint)]
     close = nearest(data, allowed) if isinstance(data, str) and data not in allowed else None
     guess = f" Did you mean {close!r}?" if close else ""
-    subject = str(place) or "the value"
+    subject = str(location) or "the value"
     return UserError(f"{subject} must be {describe_type(hint)}; given {_shown(data)}.{guess}")
 
 
@@ -441,9 +444,9 @@ def describe_type(hint: Any, *, plural: bool = False) -> str:
     if hint in _NOUNS:
         return _NOUNS[hint][plural]
     if origin is Annotated:
-        words = [describe_type(arguments[0], plural=plural), *(note.phrase for note in _constraints(arguments[1:]))]
+        phrases = [describe_type(arguments[0], plural=plural), *(note.phrase for note in _constraints(arguments[1:]))]
         null = " or null" if any(isinstance(note, NullAs) for note in arguments[1:]) else ""
-        return " ".join(part for part in words if part) + null
+        return " ".join(filter(None, phrases)) + null
     if origin in (typing.Union, types.UnionType):
         return " or ".join(describe_type(choice, plural=plural) for choice in arguments)
     if origin is Literal:

@@ -1,4 +1,4 @@
-"""Putting the predictions of several systems on the same examples into the same order, or refusing to."""
+"""Align the predictions of several systems on the same examples."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dubio.core.types import StrArray
 
 
 def align(systems: Mapping[str, Predictions]) -> dict[str, Predictions]:
-    """The same examples in the same order for every system, by their ids where all have them.
+    """Return the same examples in the same order for every system, by their ids where all have them.
 
     Raises:
         UserError: When the systems are not about the same examples, classes or target, saying which differ and how.
@@ -27,8 +27,8 @@ def align(systems: Mapping[str, Predictions]) -> dict[str, Predictions]:
         pair = f"systems {names[0]!r} and {name!r} cannot be compared"
         for fact, what in (("target", "target"), ("class_count", "number of classes")):
             if getattr(first, fact) != getattr(other, fact):
-                given = f"{getattr(first, fact)} in one and {getattr(other, fact)} in the other"
-                raise UserError(f"{pair}: the {what} is {given}.")
+                values = f"{getattr(first, fact)} in one and {getattr(other, fact)} in the other"
+                raise UserError(f"{pair}: the {what} is {values}.")
         if first.classes is not None and other.classes is not None and first.classes != other.classes:
             raise UserError(f"{pair}: they name different classes, or in another order.")
         if len(first) != len(other):
@@ -40,12 +40,12 @@ def align(systems: Mapping[str, Predictions]) -> dict[str, Predictions]:
     return aligned
 
 
-def _in_order(wanted: StrArray, other: Predictions, ids: StrArray, pair: str) -> Predictions:
-    place = {name: row for row, name in enumerate(ids.tolist())}
-    missing = [name for name in wanted.tolist() if name not in place]
+def _in_order(order: StrArray, other: Predictions, ids: StrArray, pair: str) -> Predictions:
+    row_of = {name: row for row, name in enumerate(ids.tolist())}
+    missing = [name for name in order.tolist() if name not in row_of]
     if missing:
         raise UserError(f"{pair}: id {missing[0]!r} is in one and not in the other ({len(missing)} such).")
-    rows = np.array([place[name] for name in wanted.tolist()], dtype=np.int64)
+    rows = np.array([row_of[name] for name in order.tolist()], dtype=np.int64)
     return other if (rows == np.arange(len(rows))).all() else other.take(rows)
 
 

@@ -121,9 +121,9 @@ def refuse_near_misses(names: Iterable[str]) -> None:
             raise UserError(f"array {name!r} is not known; did you mean {close!r}? Known: {', '.join(NAMES)}.")
 
 
-def _alike(name: str, known: str) -> bool:
+def _alike(name: str, other: str) -> bool:
     """Return whether names are equal but for case, underscores and a plural s."""
-    return name.lower().replace("_", "").rstrip("s") == known.replace("_", "").rstrip("s")
+    return name.lower().replace("_", "").rstrip("s") == other.replace("_", "").rstrip("s")
 
 
 def which_values(arrays: Mapping[str, Any], values: Values | None) -> tuple[Values, str]:
