@@ -8,8 +8,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
 
 import dubio
 from dubio.core.registry import METHODS
-from dubio.torch_module.passes import check_logits
-from tests.torch_module.module_world import CONTINUED, dropping, perceptron, table
+from dubio.torch_module.probe import check_logits
+from tests.torch_module.helpers import CONTINUED, dropping, perceptron, table
 
 FAST = {"epochs": 1, "batch": 16}
 
@@ -173,7 +173,7 @@ def test_several_inputs_are_refused(known):
     refused(words, train=Listed([{"a": torch.zeros(4), "b": torch.zeros(4)}] * 60, table()[1], known=known))
     inputs, labels = table()
     refused("train: 2 inputs, but 60 labels. A module takes one input tensor", train=((inputs, inputs), labels))
-    refused("train: the inputs are no array .* A module takes one", train=((inputs, inputs[:, :3]), labels))
+    refused("train: the inputs are not an array .* A module takes one", train=((inputs, inputs[:, :3]), labels))
 
 
 def test_a_loader_that_makes_no_batches():
@@ -204,7 +204,7 @@ def test_a_function_that_needs_arguments():
 
 
 def test_a_gaussian_needs_two_snapshots():
-    words = "swag: tail_epochs must be at least 2: each gives one snapshot, and a covariance takes two; given 1"
+    words = "swag: tail_epochs must be at least 2: each gives one snapshot, .*; given 1"
     refused(words, "swag", **CONTINUED, tail_epochs=1)
     assert METHODS.make("swa", tail_epochs=1).objective.epochs == 1
 
@@ -212,7 +212,7 @@ def test_a_gaussian_needs_two_snapshots():
 def test_too_few_to_hold_some_out():
     inputs, labels = table(3)
     refused(
-        "train: 3 examples are too few to hold a tenth of them out .*; give more, or give val", train=(inputs, labels)
+        "train: 3 examples are too few to hold out a tenth .*; give more, or give val", train=(inputs, labels)
     )
     dubio.fit("deterministic", network=perceptron, train=(inputs, labels), val=table(6), **FAST)
 

@@ -13,13 +13,14 @@ How θ*, F, δ and the scale are found is the matter of :mod:`dubio.training.lap
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Generator, Tensor
 
+from dubio.core.errors import UserError
 from dubio.inference.augmentation import Views
 from dubio.inference.engine import Rows, State, fixed, shared_body
 from dubio.inference.predictor import ChunkedPredictor, StatePredictor, load_state
@@ -216,6 +217,15 @@ class LaplaceGaussian:
         numbers = {"prior": self.prior, "scale": self.scale}
         return named | {name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}
 
+    def check_shapes(self) -> None:
+        """Compare the factors of every block with its weights."""
+        for block in self.blocks:
+            size = block.matrix.size
+            for tensor in (block.precision(self.prior), block.rotated(torch.zeros(size))):
+                if tuple(tensor.shape) != size:
+                    shape = tuple(tensor.shape)
+                    raise UserError(f"the block of {block.matrix.weight} has shape {shape}; it must be {size}.")
+
     def squared_norm(self) -> float:
         """Return ‖θ*‖²."""
         return sum(float(tensor.double().square().sum()) for tensor in self.point.values())
@@ -265,6 +275,24 @@ class LaplaceDraws:
         if only_head and draws.views is None and not draws.samples:
             return HeadPredictor(draws)
         return draws.draw(seed)
+
+    @property
+    def model(self) -> Model:
+        """The module that the weights belong to."""
+        return self.plain.model
+
+    def __len__(self) -> int:
+        return len(self.plain)
+
+    def weight_states(self) -> Iterator[State]:
+        """Return the weight state of every draw that predicts."""
+        return self.chosen.weight_states()
+
+    def check_shapes(self, state: State) -> None:
+        """Compare the draws at both scales with the model's state."""
+        for draws in (self.plain, self.viewed):
+            if draws is not None:
+                draws.check_shapes(state)
 
     def limit(self, most: int) -> LaplaceDraws:
         """Return at most ``most`` draws, the first ones."""

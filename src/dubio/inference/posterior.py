@@ -9,8 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor
 
+from dubio.core.errors import UserError
 from dubio.inference.augmentation import Views
-from dubio.inference.engine import Rows, concatenate
+from dubio.inference.engine import Rows, State, concatenate
 from dubio.networks.network import Model, Scores
 
 
@@ -55,7 +56,26 @@ class Posterior(Protocol):
 
 
 class Restored(Posterior, Protocol):
-    """The posterior of one fit, read back from the store."""
+    """The posterior of one fit, read back from the store; its length is the number of weight states that predict."""
+
+    @property
+    def model(self) -> Model:
+        """The module that the weights belong to."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def weight_states(self) -> Iterator[State]:
+        """Return every weight state that predicts."""
+        ...
+
+    def check_shapes(self, state: State) -> None:
+        """Refuse tensors whose names or shapes do not fit the model's state, which a damaged file may hold.
+
+        Raises:
+            UserError: Naming the first tensor that differs.
+        """
+        ...
 
     def limit(self, most: int) -> Restored:
         """Return the posterior with at most ``most`` weight states, the latest, or noise draws of a single state."""
@@ -75,6 +95,18 @@ class StoredForm(Protocol):
             views: Random views of each example, or None.
         """
         ...
+
+
+def check_same_shapes(tensors: State, expected: State, name: str) -> None:
+    """Refuse tensors that differ in names or shapes from the expected ones.
+
+    Raises:
+        UserError: Naming the first tensor that differs.
+    """
+    for key in dict.fromkeys((*expected, *tensors)):
+        own, right = (list(side[key].shape) if key in side else "none" for side in (tensors, expected))
+        if own != right:
+            raise UserError(f"{name}: {key} has shape {own}; it must be {right}.")
 
 
 @dataclass(frozen=True, eq=False)

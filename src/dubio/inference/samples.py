@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from dubio.core.errors import UserError
 from dubio.inference.augmentation import Views
 from dubio.inference.engine import State
+from dubio.inference.posterior import check_same_shapes
 from dubio.inference.predictor import ChunkedPredictor, PredictionNoise, StatePredictor, predict_states
 from dubio.networks.network import Model
 
@@ -36,6 +37,18 @@ class WeightSamples:
             raise UserError("a posterior needs at least one weight state.")
         makers = [lambda state=state: state for state in self.states]
         return predict_states(self.model, makers, seed, PredictionNoise(self.samples, self.views))
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def weight_states(self) -> Iterator[State]:
+        """Return the states."""
+        return iter(self.states)
+
+    def check_shapes(self, state: State) -> None:
+        """Compare every state with the model's."""
+        for k, own in enumerate(self.states):
+            check_same_shapes(own, state, f"weight state {k}")
 
     def limit(self, most: int) -> WeightSamples:
         """Return at most ``most`` states, the latest; of a single state, noise draws, or views without noise.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from torch import Generator, Tensor
 from dubio.core.errors import UserError
 from dubio.inference.augmentation import Views
 from dubio.inference.engine import State
+from dubio.inference.posterior import check_same_shapes
 from dubio.inference.predictor import ChunkedPredictor, PredictionNoise, StatePredictor, predict_states
 from dubio.networks.network import Model
 
@@ -34,6 +35,14 @@ class WeightDistribution(Protocol):
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the parameters of the distribution, for the store."""
+        ...
+
+    def check_shapes(self) -> None:
+        """Refuse parameters whose shapes contradict each other.
+
+        Raises:
+            UserError: Naming the first one.
+        """
         ...
 
 
@@ -67,6 +76,20 @@ class WeightDraws:
     def state(self, k: int) -> dict[str, Tensor]:
         """Return the weight state of draw k."""
         return {**self.fixed, **self.distribution.draw(draw_generator(self.seed, k)), **self.buffers[k]}
+
+    def __len__(self) -> int:
+        return len(self.buffers)
+
+    def weight_states(self) -> Iterator[State]:
+        """Return the weight state of every draw."""
+        return (self.state(k) for k in range(len(self.buffers)))
+
+    def check_shapes(self, state: State) -> None:
+        """Compare the distribution with itself, and the first draw with the model's state."""
+        self.distribution.check_shapes()
+        check_same_shapes(self.state(0), state, "draw 0")
+        for k, buffers in enumerate(self.buffers):
+            check_same_shapes(buffers, self.buffers[0], f"draw {k}")
 
     def limit(self, most: int) -> WeightDraws:
         """Return at most ``most`` draws, the first ones."""
@@ -132,6 +155,12 @@ class LowRankGaussian:
     def centre(self) -> State:
         """Return the mean."""
         return self.mean
+
+    def check_shapes(self) -> None:
+        """Compare variance and deviations with the mean."""
+        check_same_shapes(self.variance, self.mean, "variance")
+        for k in range(self.rank):
+            check_same_shapes({n: t[k] for n, t in self.deviations.items()}, self.mean, f"deviation {k}")
 
     def tensors(self) -> dict[str, Tensor]:
         """Return ``mean/…``, ``variance/…`` and ``deviations/…``."""

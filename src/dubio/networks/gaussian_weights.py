@@ -202,9 +202,10 @@ class GaussianWeights:
             UserError: When the network offers no layer, or one that cannot be Gaussian.
         """
         layers = list(uncertain_layers(model.network, "network"))
-        if not layers:
+        if not layers and any(True for _ in model.network.parameters()):
             raise UserError(
-                "this network offers no layer for 'gaussian_weights'; mlp, cnn, textcnn-v2 and all image networks do."
+                "this network offers no plain nn.Linear or nn.Conv2d for 'gaussian_weights'; mlp, cnn, textcnn-v2 and "
+                "all image networks do."
             )
         self.make_gaussian([*layers, *uncertain_layers(model.head, "head")])
 

@@ -7,8 +7,8 @@ try:
 except ModuleNotFoundError as missing:
     raise MissingExtra("dubio.fit", "train") from missing
 
-from dubio.torch_module.fitted import FittedModule
+from dubio.torch_module.fit_file import load_fit
+from dubio.torch_module.fitted_module import FittedModule
 from dubio.torch_module.fitting import fit
-from dubio.torch_module.stored import load_fit
 
 __all__ = ["FittedModule", "fit", "load_fit"]

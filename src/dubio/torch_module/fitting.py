@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from dubio.core.errors import UserError, one_of
+from dubio.core.errors import UserError, listing, one_of
+from dubio.core.registry import METHODS
 from dubio.core.types import TARGETS, Modality, Target
 from dubio.inference.batches import LabelledRows, collate
 from dubio.inference.posterior import Restored
 from dubio.methods.fitting import FitContext, check_device, fit_model, start_from
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model
-from dubio.torch_module.building import Builder, Source, check_source
-from dubio.torch_module.calls import call_of
-from dubio.torch_module.examples import Given, checked_labels, hold_out, read
-from dubio.torch_module.fitted import FittedModule, Form
-from dubio.torch_module.supported import chain, recipe_of
-from dubio.torch_module.under_way import UnderWay, under_way
+from dubio.networks.noise import DropoutEdit
+from dubio.torch_module.checkpoint import FitFolder, call_spec, fit_folder
+from dubio.torch_module.dropout_sites import OwnDropout
+from dubio.torch_module.examples import UserExamples, check_labels, hold_out, read_examples
+from dubio.torch_module.fitted_module import FittedModule, InputSpec
+from dubio.torch_module.wrapped_module import ModelBuilder, NetworkSource, check_source, wrap
 from dubio.training.seeds import number
 
 Progress = Callable[[float, str], None]
 
 
-def _silent(fraction: float, words: str) -> None:
-    """Say nothing."""
+def _no_progress(fraction: float, text: str) -> None:
+    """Report nothing."""
 
 
 def fit(
     method: str | Recipe,
     *,
-    network: Source,
+    network: NetworkSource,
     train: Any,
     val: Any = None,
     classes: Sequence[str] | None = None,
@@ -52,129 +53,209 @@ def fit(
 
     Args:
         method: The name of a registered method, such as ``swag``, or a recipe.
-        network: An ``nn.Module`` from a batch to logits ``[batch, K]``, which is copied with its weights and itself
-            left alone; or a function (or class) without arguments that makes one, which ensembles need.
+        network: An ``nn.Module`` from a batch to logits ``[batch, K]``; it is copied with its weights and not changed.
+            Or a function (or class) without arguments that makes one, which ensembles need.
         train: Training examples: ``(inputs, labels)`` as arrays or tensors, a ``Dataset`` of (input, label), or a
             ``DataLoader``, of which the dataset, the batch size and the collate function are used.
-        val: Validation examples likewise. Without them a tenth of the training examples is held out, every class in
-            its share.
+        val: Validation examples in the same forms. Without them a tenth of the training examples is held out,
+            stratified by class.
         classes: Names of the classes; their numbers by default.
         target: ``multiclass`` or ``ordinal`` with a class index as label, ``multilabel`` with 0 or 1 for each class.
-        seed: Fixes first weights, order, noise and draws.
-        device: Where, as torch names it.
-        progress: Told the fraction done and a few words, once an epoch and at the end.
-        checkpoint: A folder that keeps the fit while it is under way, so that the same call goes on after it was
-            interrupted; it is removed when the fit is done. None keeps nothing.
+        seed: Determines first weights, order, noise and draws.
+        device: The device, as torch names it.
+        progress: Called with the fraction done and a short text, once per epoch and at the end.
+        checkpoint: A folder that keeps the unfinished fit, so that the same call resumes after an interruption; it is
+            removed when the fit is done. None keeps nothing.
         arguments: The method's arguments (``dubio list methods`` shows them).
 
     Returns:
-        The posterior; :meth:`~dubio.torch_module.fitted.FittedModule.predict` gives predictions.
+        The posterior; :meth:`~dubio.torch_module.fitted_module.FittedModule.predict` gives predictions.
 
     Raises:
-        UserError: When something given cannot be used, with the reason.
-        TrainingFailed: When the training comes to nothing.
+        UserError: When an argument cannot be used, with the reason.
+        TrainingFailed: When the training diverges.
     """
     one_of("target", target, TARGETS)
     check_device(device, "device")
-    seed = _whole(seed)
-    given = read(train, "train")
-    recipe = recipe_of(method, arguments, given.batch)
+    seed = _check_seed(seed)
+    examples = read_examples(train, "train")
+    recipe = choose_recipe(method, arguments, examples.batch)
     check_source(network, recipe.members)
-    builder = Builder(network, _few(given), target, seed)
-    names = _names(classes, builder.classes())
+    builder = ModelBuilder(network, _first_rows(examples), target, seed)
+    names = _class_names(classes, builder.classes())
     builder.check_outputs()
-    data = _learning(given, None if val is None else read(val, "val"), len(names), target)
-    work = _Work(builder, data, modality_of(builder.rows), device, progress or _silent, recipe)
-    form = Form(given.shape, str(builder.rows.numpy().dtype), work.weights())  # whether it can be is known first
-    with under_way(checkpoint, lambda: call_of(recipe, builder.module(0), data, names, target, seed), device) as kept:
-        fits = [work.member(k, kept) for k in range(recipe.members)]
-    work.progress(1.0, "done")
-    parts, records = tuple(part for part, _ in fits), tuple(record for _, record in fits)
-    return FittedModule(recipe, parts, names, target, seed, device, form, records)
+    data = _labelled(examples, None if val is None else read_examples(val, "val"), len(names), target)
+    job = _FitJob(builder, data, modality_of(builder.rows), device, progress or _no_progress, recipe)
+    # a module that the recipe cannot use is refused here, before the folder is made
+    inputs = InputSpec(examples.shape, str(builder.rows.numpy().dtype), job.weight_shapes())
+    call = partial(call_spec, recipe, builder.module(0), data, names, target, seed)
+    with fit_folder(checkpoint, call, device) as folder:
+        fits = [job.member(k, folder) for k in range(recipe.members)]
+    job.progress(1.0, "done")
+    posteriors, records = tuple(posterior for posterior, _ in fits), tuple(record for _, record in fits)
+    return FittedModule(recipe, posteriors, names, target, seed, device, inputs, records)
 
 
 @dataclass(frozen=True)
-class _Work:
-    """What every member of a fit shares."""
+class _FitJob:
+    """The data and settings that all members of a fit share."""
 
-    builder: Builder
+    builder: ModelBuilder
     data: tuple[LabelledRows, LabelledRows]
     inputs: Modality
     device: str
     progress: Progress
     recipe: Recipe
 
-    def member(self, k: int, kept: UnderWay | None) -> tuple[Restored, dict[str, Any]]:
-        """Fit the recipe of one member and, before it, those that it starts from; what it leaves, and its record."""
+    def member(self, k: int, folder: FitFolder | None) -> tuple[Restored, dict[str, Any]]:
+        """Fit one member, after the recipes that it starts from; return its posterior and record."""
         links = list(chain(self.recipe))
         tensors: dict[str, Tensor] = {}
         for i, link in enumerate(links):
             recipe = link.for_task(self.inputs, self.builder.target)
             model = self.builder.model(recipe, k)
-            say = partial(self._say, k * len(links) + i, self.recipe.members * len(links))
-            if kept is not None and (found := kept.finished(k, i)) is not None:
-                tensors, record = found
-                say(1.0, "done before")
+            report = partial(self._report, k * len(links) + i, self.recipe.members * len(links))
+            if folder is not None and (finished := folder.finished(k, i)) is not None:
+                tensors, record = finished
+                report(1.0, "done before")
                 continue
             if recipe.start is not None:
                 start_from(model, recipe.start, tensors)
-            context = FitContext(self.device, say, None if kept is None else kept.checkpoint(k, i))
+            context = FitContext(self.device, report, None if folder is None else folder.checkpoint(k, i))
             tensors, record = self._fit(model, recipe, k, context)
-            if kept is not None:
+            if folder is not None:
                 tensors = {name: tensor.clone() for name, tensor in tensors.items()}  # snapshots may be in its files
-                kept.finish(k, i, tensors, record)
-        return restored(recipe, tensors, model), record
+                folder.finish(k, i, tensors, record)
+        return restore_member(recipe, tensors, model), record
 
     def _fit(
         self, model: Model, recipe: Recipe, k: int, context: FitContext
     ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        cuda = [torch.device(self.device)] if torch.device(self.device).type == "cuda" else []
-        seed = self.builder.seed
+        device, seed = torch.device(self.device), self.builder.seed
         # a module may draw from torch's own generator, as nn.Dropout does
-        with torch.random.fork_rng(devices=cuda):
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(number(seed, k, "noise"))
             posterior, record = fit_model(model, recipe, *self.data, seed=seed, member=k, context=context)
         return {name: tensor.detach().cpu() for name, tensor in posterior.tensors().items()}, record
 
-    def weights(self) -> dict[str, list[int]]:
-        """The shapes of the model's state, by name."""
-        model = self.builder.model(self.recipe.for_task(self.inputs, self.builder.target), 0)
-        return shapes_of(model)
+    def weight_shapes(self) -> dict[str, list[int]]:
+        """Return the shapes of the model's state, by name."""
+        return shapes_of(self.builder.model(self.recipe.for_task(self.inputs, self.builder.target), 0))
 
-    def _say(self, done: int, of: int, fraction: float, words: str) -> None:
-        self.progress((done + fraction) / of, words if of == 1 else f"fit {done + 1} of {of}, {words}")
+    def _report(self, done: int, of: int, fraction: float, text: str) -> None:
+        self.progress((done + fraction) / of, text if of == 1 else f"fit {done + 1} of {of}, {text}")
 
 
-def restored(recipe: Recipe, tensors: dict[str, Tensor], model: Model) -> Restored:
-    """What a fit left, ready to predict as its recipe says."""
-    found = recipe.collect.form.restore(tensors, model, recipe.samples, recipe.views)
-    return found.limit(recipe.most) if recipe.most else found
+def restore_member(recipe: Recipe, tensors: dict[str, Tensor], model: Model) -> Restored:
+    """Return the posterior of one fit, ready to predict as its recipe says."""
+    posterior = recipe.collect.form.restore(tensors, model, recipe.samples, recipe.views)
+    return posterior.limit(recipe.most) if recipe.most else posterior
 
 
 def shapes_of(model: Model) -> dict[str, list[int]]:
-    """The shapes of a model's state, by name."""
+    """Return the shapes of a model's state, by name."""
     return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
 
 
-def _whole(seed: Any) -> int:
+def modality_of(rows: Tensor) -> Modality:
+    """Return the modality of inputs; only augmentation depends on it, which is for images."""
+    return "image" if rows.ndim == 4 and rows.is_floating_point() else "table"
+
+
+# --- the recipe -------------------------------------------------------------------------------------------------------
+
+
+def choose_recipe(method: str | Recipe, arguments: Mapping[str, Any], batch: int | None) -> Recipe:
+    """Return the recipe to fit, with the module's own dropout rates unless ``p`` is given.
+
+    Args:
+        method: A registered name, or a recipe, which is used as it is.
+        arguments: The named method's arguments.
+        batch: The loader's batch size, which counts unless the arguments name another.
+
+    Raises:
+        UserError: When there is no such method, or it needs more than a plain module has.
+    """
+    if isinstance(method, Recipe):
+        if arguments:
+            raise UserError(f"{next(iter(arguments))}: a recipe has its arguments already; pass none beside it.")
+        _check_supported(method, method.name or "this recipe")
+        return method
+    from_loader = {} if batch is None or "batch" not in METHODS.entry(method).parameters() else {"batch": batch}
+    recipe = METHODS.make(method, **{**from_loader, **arguments})
+    _check_supported(recipe, method)
+    return recipe if "p" in arguments else _with_own_rates(recipe)
+
+
+def _with_own_rates(recipe: Recipe) -> Recipe:
+    """Return the same recipe with each dropout layer's own rate."""
+    edits = tuple(OwnDropout() if isinstance(edit, DropoutEdit) else edit for edit in recipe.edits)
+    return replace(recipe, edits=edits, start=None if recipe.start is None else _with_own_rates(recipe.start))
+
+
+def chain(recipe: Recipe) -> Iterator[Recipe]:
+    """Yield a recipe after those that it starts from, the first to be fitted first."""
+    if recipe.start is not None:
+        yield from chain(recipe.start)
+    yield recipe
+
+
+def supported_methods() -> tuple[str, ...]:
+    """Return the registered methods that a plain module can be fitted with."""
+    names = []
+    for entry in METHODS.entries():
+        try:
+            method = entry.make()
+        except UserError:  # a method with arguments that have no defaults
+            continue
+        if unsupported(method) is None:
+            names.append(entry.name)
+    return tuple(names)
+
+
+def unsupported(method: Any) -> str | None:
+    """Return why a plain module cannot be fitted with a method; None where it can.
+
+    The recipe is tried on a small module with dense layers and dropout.
+    """
+    if not isinstance(method, Recipe):
+        return "it is not a recipe, and fits in its own way"
+    for recipe in chain(method):
+        with torch.random.fork_rng(devices=[]):
+            if not recipe.head.build(2, 2).outputs_logits:
+                return f"its head ({type(recipe.head).__name__}) would have to replace your module's own outputs"
+            try:
+                wrap(nn.Sequential(nn.Linear(2, 2), nn.Dropout(), nn.Linear(2, 2)), recipe, torch.zeros(2, 2))
+            except UserError as fault:
+                return str(fault).rstrip(".")
+    return None
+
+
+def _check_supported(method: Any, name: str) -> None:
+    if (reason := unsupported(method)) is not None:
+        raise UserError(
+            f"method {name!r} cannot be used on your own module: {reason}. Supported: {listing(supported_methods())}. "
+            "A registered network supports all of them."
+        )
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _check_seed(seed: Any) -> int:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise UserError(f"seed: must be a whole number, at least 0; given {seed!r}.")
     return int(seed)
 
 
-def _few(given: Given) -> Tensor:
-    """The first examples, for a look at what the module does to them."""
-    batch = collate(given.rows, np.arange(min(3, len(given.rows))))
+def _first_rows(examples: UserExamples) -> Tensor:
+    """Return the first examples, to probe the module with."""
+    batch = collate(examples.rows, np.arange(min(3, len(examples.rows))))
     assert isinstance(batch, Tensor)
     return batch
 
 
-def modality_of(rows: Tensor) -> Modality:
-    """Augmentation is for images; what else rows may be makes no difference here."""
-    return "image" if rows.ndim == 4 and rows.is_floating_point() else "table"
-
-
-def _names(classes: Sequence[str] | None, count: int) -> tuple[str, ...]:
+def _class_names(classes: Sequence[str] | None, count: int) -> tuple[str, ...]:
     if classes is None:
         return tuple(map(str, range(count)))
     if len(classes) != count or len(set(classes)) != count:
@@ -182,15 +263,17 @@ def _names(classes: Sequence[str] | None, count: int) -> tuple[str, ...]:
     return tuple(map(str, classes))
 
 
-def _learning(given: Given, val: Given | None, classes: int, target: Target) -> tuple[LabelledRows, LabelledRows]:
-    """Training and validation examples."""
-    labels = checked_labels(given.labels, len(given.rows), classes, target, "train")
+def _labelled(
+    examples: UserExamples, val: UserExamples | None, classes: int, target: Target
+) -> tuple[LabelledRows, LabelledRows]:
+    """Return training and validation examples."""
+    labels = check_labels(examples.labels, len(examples.rows), classes, target, "train")
     if val is None:
-        rest, held = hold_out(labels)
+        train_rows, val_rows = hold_out(labels)
         return (
-            LabelledRows(given.taken(rest), labels[rest], classes),
-            LabelledRows(given.taken(held), labels[held], classes),
+            LabelledRows(examples.take(train_rows), labels[train_rows], classes),
+            LabelledRows(examples.take(val_rows), labels[val_rows], classes),
         )
-    val = val.like(given.shape, str(given.rows.values.dtype), "val", "those of train have")
-    chosen = checked_labels(val.labels, len(val.rows), classes, target, "val")
-    return LabelledRows(given.rows, labels, classes), LabelledRows(val.rows, chosen, classes)
+    val = val.convert(examples.shape, str(examples.rows.values.dtype), "val", "those of train have")
+    val_labels = check_labels(val.labels, len(val.rows), classes, target, "val")
+    return LabelledRows(examples.rows, labels, classes), LabelledRows(val.rows, val_labels, classes)

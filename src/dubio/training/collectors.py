@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, get_args
 
@@ -65,8 +66,12 @@ class Collector(Protocol):
     stops_early: ClassVar[bool] = True
     continues: ClassVar[bool] = True
 
-    def check(self, model: Model) -> None:
+    def check(self, model: Model, batches: Iterable[Any] = ()) -> None:
         """Refuse a model that :meth:`finish` cannot use, before it is trained; by default every model is accepted.
+
+        Args:
+            model: The model.
+            batches: Where they are known already, a few examples in batches of two sizes.
 
         Raises:
             UserError: With the reason.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -13,7 +14,7 @@ from dubio.networks.network import Model
 from dubio.training.collectors import Collected, Collector, FinishContext
 from dubio.training.laplace.curvature import backward_passes
 from dubio.training.laplace.selection import Minimum, Trials, best_prior, log_evidence, minimise_on_log_grid
-from dubio.training.laplace.structures import Curvature, Structure, check_structure, curvature_blocks
+from dubio.training.laplace.structures import Curvature, Structure, check_structure, curvature_blocks, layers_of
 from dubio.training.schedules import Schedule
 
 Prior = Literal["decay", "marginal-likelihood", "validation"]
@@ -72,9 +73,11 @@ class Laplace(Collector):
         if self.scale is not None and not self.scale > 0.0:
             raise UserError(f"laplace: scale must be positive, or left out to be chosen; given {self.scale}.")
 
-    def check(self, model: Model) -> None:
+    def check(self, model: Model, batches: Iterable[Any] = ()) -> None:
         """Refuse a model without such a curvature."""
         check_structure(model, self.structure)
+        if not self.structure.startswith("last-"):
+            layers_of(model, batches)
 
     def init(self, model: Model) -> Collected:
         """Return an empty collection: only the weights at the end count."""

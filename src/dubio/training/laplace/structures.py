@@ -137,8 +137,8 @@ def last_layer(model: Model) -> dict[str, WeightMatrix]:
     layers = linear_maps(model)
     if LAST not in layers:
         raise UserError(
-            f"laplace: the head ({type(model.head).__name__}) has no trainable nn.Linear 'linear', which a structure "
-            "'last-…' needs: use 'kron' or 'diag'."
+            "laplace: a structure 'last-…' needs a last layer, a trainable nn.Linear with a bias whose outputs are the "
+            f"logits; this model has none (its head is a {type(model.head).__name__}): use 'kron' or 'diag'."
         )
     return {LAST: layers[LAST]}
 

@@ -9,8 +9,8 @@ from torch.utils.data import Dataset
 
 import dubio
 from dubio.store.locks import ScratchDirectory, try_lock
-from dubio.torch_module import under_way
-from tests.torch_module.module_world import CONTINUED, Convnet, dropping, perceptron, pictures, table
+from dubio.torch_module import checkpoint
+from tests.torch_module.helpers import CONTINUED, Convnet, dropping, perceptron, pictures, table
 
 METHODS = {
     "deterministic": {"epochs": 3, "batch": 16},  # nn.Dropout draws from torch's own generator
@@ -27,7 +27,7 @@ METHODS = {
 
 @pytest.fixture(autouse=True)
 def saved_after_every_epoch(monkeypatch):
-    monkeypatch.setattr(under_way, "EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
 
 
 def interrupted(after, **told):
@@ -114,7 +114,7 @@ def kept_once(tmp_path_factory):
     """The folder of a call that was interrupted."""
     folder = tmp_path_factory.mktemp("interrupted") / "kept"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(under_way, "EVERY_SECONDS", 0.0)
+        patch.setattr(checkpoint, "EVERY_SECONDS", 0.0)
         interrupted(2, checkpoint=folder, **ONCE)
     return folder
 
@@ -145,7 +145,7 @@ class Wider(torch.nn.Module):
 )
 def test_the_folder_of_another_call_is_refused(kept_once, other, what):
     before = {path.name: path.stat().st_mtime_ns for path in kept_once.rglob("*") if path.suffix}
-    with pytest.raises(dubio.UserError, match=rf"holds a fit of another call: other {what}\. Give the same"):
+    with pytest.raises(dubio.UserError, match=rf"holds a fit of another call: different {what}\. Give the same"):
         dubio.fit(checkpoint=kept_once, **{**ONCE, **other})
     assert {path.name: path.stat().st_mtime_ns for path in kept_once.rglob("*") if path.suffix} == before
 

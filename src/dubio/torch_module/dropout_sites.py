@@ -13,7 +13,7 @@ from dubio.core.specs import part
 from dubio.networks.noise import Dropout, Noise, Site, SiteEdit
 
 UNITS = (nn.Dropout,)
-"""Layers that drop every unit on its own."""
+"""Layers that drop every unit independently."""
 
 CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 """Layers that drop whole channels."""
@@ -21,15 +21,15 @@ CHANNELS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 Shapes = Sequence[tuple[int, ...]]
 
 
-class OwnSite(Site):
-    """A site where a module has a dropout layer, which has a rate."""
+class LayerSite(Site):
+    """The site of a dropout layer, which has a rate."""
 
     def __init__(self, name: str, width: int, rate: float) -> None:
-        """Name a site.
+        """Make a site.
 
         Args:
-            name: The layer's path and, where a pass comes there more than once, which time it is.
-            width: Units (or channels) of an example there.
+            name: The layer's path and, where a pass uses the layer repeatedly, the number of the call.
+            width: Units (or channels) of an example.
             rate: The layer's p.
         """
         super().__init__(name, width, accepts=("dropout", "own_dropout"))
@@ -39,31 +39,31 @@ class OwnSite(Site):
 @part("own_dropout")
 @dataclass(frozen=True)
 class OwnDropout(SiteEdit):
-    """Fixed dropout at a module's own dropout layers, each with the rate it has."""
+    """Fixed dropout at a module's own dropout layers, each with its own rate."""
 
     def noise(self, site: Site) -> Noise:
-        """Dropout of the layer's rate."""
-        if not isinstance(site, OwnSite):
-            raise UserError(f"own_dropout: site {site.name!r} is no dropout layer of a module, and has no rate.")
+        """Return dropout with the layer's rate."""
+        if not isinstance(site, LayerSite):
+            raise UserError(f"own_dropout: site {site.name!r} is not a dropout layer of a module and has no rate.")
         return Dropout(site.width, site.rate)
 
 
-class Places(nn.Module):
-    """Stands in place of a dropout layer: one site for each time that a pass comes here."""
+class SiteLayer(nn.Module):
+    """A replacement of a dropout layer: one site for each call of the layer in a pass."""
 
-    def __init__(self, path: str, sites: Sequence[OwnSite], *, by_channel: bool) -> None:
-        """Put sites in place of the layer of this path."""
+    def __init__(self, path: str, sites: Sequence[LayerSite], *, by_channel: bool) -> None:
+        """Replace the layer at this path by sites."""
         super().__init__()
         self.sites = nn.ModuleList(sites)
         self._path, self._by_channel = path, by_channel
         self._calls = 0
 
-    def begin(self) -> None:
-        """A new pass."""
+    def begin_pass(self) -> None:
+        """Count calls from 0 again."""
         self._calls = 0
 
     def forward(self, h: Tensor) -> Tensor:
-        """Let the noise act on ``h [rows, …]``."""
+        """Apply the noise to ``h [rows, …]``."""
         if self._calls == len(self.sites):
             raise UserError(f"{_layer(self._path)} is used more often in this pass than in the first one.")
         site = self.sites[self._calls]
@@ -75,30 +75,30 @@ class Places(nn.Module):
         return out
 
 
-def dropouts(module: nn.Module) -> dict[str, nn.Module]:
-    """The dropout layers of a module by path, each once."""
+def dropout_layers(module: nn.Module) -> dict[str, nn.Module]:
+    """Return the dropout layers of a module by path, each once."""
     return {path: layer for path, layer in module.named_modules() if isinstance(layer, nn.modules.dropout._DropoutNd)}
 
 
-def put(module: nn.Module, old: nn.Module, new: nn.Module) -> None:
-    """Put a layer in place of another one, wherever in the module that is."""
+def replace_layer(module: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    """Replace a layer by another one at every path of a module."""
     for path, layer in list(module.named_modules(remove_duplicate=False)):
         if layer is old:
             parent, _, name = path.rpartition(".")
             setattr(module.get_submodule(parent), name, new)
 
 
-def put_sites(module: nn.Module, passes: Mapping[int, Mapping[str, Shapes]]) -> None:
+def replace_dropout(module: nn.Module, shapes: Mapping[int, Mapping[str, Shapes]]) -> None:
     """Replace a module's dropout layers by sites, in place.
 
     Args:
         module: The module.
-        passes: Of two passes with different numbers of rows, the shapes that came to each layer, by its path.
+        shapes: For two passes with different numbers of rows, the input shapes of each dropout layer, by its path.
 
     Raises:
-        UserError: When it has no dropout layer, or one acts on something that is no batch of examples.
+        UserError: When it has no dropout layer, or one whose input is not a batch of examples.
     """
-    layers = dropouts(module)
+    layers = dropout_layers(module)
     if not layers:
         raise UserError(
             "network: this method needs dropout, and the module has no nn.Dropout layer; add one where inputs are to "
@@ -106,18 +106,18 @@ def put_sites(module: nn.Module, passes: Mapping[int, Mapping[str, Shapes]]) -> 
         )
     for path, layer in layers.items():
         by_channel = isinstance(layer, CHANNELS)
-        widths = _widths(path, {rows: seen[path] for rows, seen in passes.items()}, by_channel=by_channel)
+        widths = _widths(path, {rows: by_path[path] for rows, by_path in shapes.items()}, by_channel=by_channel)
         names = [path if i == 0 else f"{path}#{i + 1}" for i in range(len(widths))]
-        sites = [OwnSite(name, width, _rate(path, layer)) for name, width in zip(names, widths, strict=True)]
-        put(module, layer, Places(path, sites, by_channel=by_channel))
+        sites = [LayerSite(name, width, _rate(path, layer)) for name, width in zip(names, widths, strict=True)]
+        replace_layer(module, layer, SiteLayer(path, sites, by_channel=by_channel))
 
 
 def _rate(path: str, layer: nn.Module) -> float:
-    """The rate of a dropout layer of a sort that is supported."""
+    """Return the rate of a dropout layer."""
     if not isinstance(layer, UNITS + CHANNELS):
         raise UserError(
-            f"{_layer(path)} is a {type(layer).__name__}; nn.Dropout, nn.Dropout1d, nn.Dropout2d and nn.Dropout3d are "
-            "the layers whose draws dubio can make."
+            f"{_layer(path)} is a {type(layer).__name__}; only nn.Dropout, nn.Dropout1d, nn.Dropout2d and nn.Dropout3d "
+            "are supported."
         )
     if not 0.0 <= layer.p < 1.0:
         raise UserError(f"{_layer(path)} has p={layer.p}; it must be at least 0 and less than 1.")
@@ -125,12 +125,12 @@ def _rate(path: str, layer: nn.Module) -> float:
 
 
 def _widths(path: str, shapes: Mapping[int, Shapes], *, by_channel: bool) -> list[int]:
-    """Of each time that a pass comes to a layer, the draws that an example needs."""
-    first, second = ([shape[1:] for shape in seen] for seen in shapes.values())
+    """Return the number of draws per example for each call of a layer in a pass."""
+    first, second = ([shape[1:] for shape in calls] for calls in shapes.values())
     if not first:
-        raise UserError(f"{_layer(path)} is passed by nothing in evaluation; take it out, or use it.")
-    led = all(shape[0] == rows for rows, seen in shapes.items() for shape in seen)
-    if not led or first != second or any(len(shape) < 1 for shape in first):
+        raise UserError(f"{_layer(path)} is not used in evaluation; remove it, or use it.")
+    batch_first = all(shape[0] == rows for rows, calls in shapes.items() for shape in calls)
+    if not batch_first or first != second or any(len(shape) < 1 for shape in first):
         raise UserError(
             f"{_layer(path)} acts on shapes {list(shapes.values())} in batches of {list(shapes)} examples; the first "
             "axis must be the batch, and the others the same in every batch."

@@ -12,9 +12,9 @@ from dubio.inference.engine import sampling
 from dubio.methods import prediction
 from dubio.methods.recipe import Recipe
 from dubio.networks.draws import BlockDraws
-from dubio.torch_module.dropout import OwnDropout
-from dubio.torch_module.wrapping import model_of
-from tests.torch_module.module_world import Convnet, dropping, perceptron, pictures, table
+from dubio.torch_module.dropout_sites import OwnDropout
+from dubio.torch_module.wrapped_module import wrap
+from tests.torch_module.helpers import Convnet, dropping, perceptron, pictures, table
 
 
 def test_draws_depend_on_the_row_and_not_on_the_batch(monkeypatch):
@@ -32,7 +32,7 @@ def test_a_sample_is_the_module_with_the_drawn_masks():
     module = dropping(0.25)
     inputs = torch.from_numpy(table(10)[0])
     wanted = deepcopy(module)
-    model = model_of(module, Recipe("mine", edits=(OwnDropout(),), samples=2), inputs[:3], "multiclass").eval()
+    model = wrap(module, Recipe("mine", edits=(OwnDropout(),), samples=2), inputs[:3]).eval()
     rows = np.arange(10)
     given = BlockDraws(5).rows("2", "uniform", 8, range(1), rows)[0]
     (noise,) = model.noises()
@@ -44,7 +44,7 @@ def test_a_sample_is_the_module_with_the_drawn_masks():
 
 
 def test_each_use_of_a_layer_has_draws_of_its_own_and_channels_share_one():
-    model = model_of(Convnet(), Recipe("mine", edits=(OwnDropout(),), samples=2), torch.zeros(3, 1, 6, 6), "multiclass")
+    model = wrap(Convnet(), Recipe("mine", edits=(OwnDropout(),), samples=2), torch.zeros(3, 1, 6, 6))
     assert {site.name: site.width for site in model.sites() if site.noise} == {"channels": 3, "drop": 27, "drop#2": 6}
     assert model.rates() == {"channels": 0.25, "drop": 0.5, "drop#2": 0.5}
 

@@ -17,7 +17,7 @@ from dubio.methods.fitting import FitContext, fit_recipe
 from dubio.methods.prediction import predict_with
 from dubio.training.collectors import KeepAll
 from dubio.training.seeds import number
-from tests.torch_module.module_world import CONTINUED, Convnet, dropping, perceptron, pictures, table
+from tests.torch_module.helpers import CONTINUED, Convnet, dropping, perceptron, pictures, table
 
 EACH = {
     "deterministic": {"epochs": 2},

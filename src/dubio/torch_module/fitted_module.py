@@ -1,0 +1,146 @@
+"""The result of ``dubio.fit``: a posterior over a module's weights that predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from dubio.core.errors import UserError
+from dubio.core.predictions import Predictions
+from dubio.core.types import UNLABELLED, FloatArray, Target
+from dubio.inference.engine import State
+from dubio.inference.posterior import MixturePredictor, Restored
+from dubio.methods.prediction import sample_logits
+from dubio.methods.recipe import Recipe
+from dubio.networks.network import Model
+from dubio.torch_module.examples import UserExamples, check_labels, read_examples
+from dubio.torch_module.wrapped_module import WrappedModule
+from dubio.training.seeds import number
+
+BODY = "network.stages.0.module."
+"""Prefix of the module's weights in the model."""
+
+HEAD = "head.linear."
+"""Prefix of the last layer's weights in the model."""
+
+SPREAD = ".log_sigma"
+"""Suffix of the deviations of Gaussian weights, which the module does not have."""
+
+
+class InputSpec(NamedTuple):
+    """The inputs that a module takes and the weights that it has.
+
+    Attributes:
+        shape: Shape of one input.
+        dtype: Type of its elements.
+        weights: Shapes of the model's state, by name.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    weights: dict[str, list[int]]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModule:
+    """A fit of a user's module.
+
+    Attributes:
+        recipe: The method, every argument filled in.
+        members: The posterior of each independent fit.
+        classes: Names of the classes.
+        target: The meaning of the logits.
+        seed: Seed of the fit and of every draw at prediction.
+        device: The device it predicts on.
+        inputs: Shapes and types that a module must have for these weights.
+        records: For each member epochs, validation NLL, seconds, ….
+    """
+
+    recipe: Recipe
+    members: tuple[Restored, ...]
+    classes: tuple[str, ...]
+    target: Target
+    seed: int
+    device: str
+    inputs: InputSpec
+    records: tuple[dict[str, Any], ...]
+
+    def predict(self, x: Any, labels: Any = None) -> Predictions:
+        """Return the predictions of every sample; row i has the same noise in every call.
+
+        Args:
+            x: Inputs, ``(inputs, labels)``, a dataset or a loader.
+            labels: Labels of ``x``, where it has none itself; without any the predictions are unlabelled.
+
+        Raises:
+            UserError: When the inputs are not finite, or not of the fitted shape and type, or multilabel predictions
+                have no labels.
+        """
+        examples = read_examples(x, "x") if labels is None else read_examples((x, labels), "x")
+        if examples.labels is None and self.target == "multilabel":
+            raise UserError("labels: multilabel predictions need labels; for probabilities alone use probs(x).")
+        return self._predictions(examples)
+
+    def probs(self, x: Any) -> FloatArray:
+        """Return mean probabilities ``[N, K]``, of each label on its own where the target is multilabel."""
+        return self._predictions(read_examples(x, "x")._replace(labels=None)).probs
+
+    @property
+    def samples(self) -> int:
+        """Number of pooled predictions: over members, weight states, noise draws and views."""
+        return len(self._drawn.member)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything but the module's code to one safetensors file; ``dubio.load_fit`` reads it."""
+        from dubio.torch_module.fit_file import save
+
+        save(self, Path(path))
+
+    def state_dicts(self) -> Iterator[dict[str, Tensor]]:
+        """Return every weight state that predicts, by its names in your module: for ``load_state_dict``.
+
+        Of Gaussian weights it is their mean.
+        """
+        return (own_names(member.model, state) for member in self.members for state in member.weight_states())
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Return ``<member>:<name>`` and tensor of everything that is stored."""
+        for k, member in enumerate(self.members):
+            for name, tensor in member.tensors().items():
+                yield f"{k}:{name}", tensor
+
+    @cached_property
+    def _drawn(self) -> MixturePredictor:
+        """Every member drawn with its own seed, so that a member predicts the same alone and in an ensemble."""
+        return MixturePredictor(
+            tuple(member.draw(number(self.seed, k, "prediction")) for k, member in enumerate(self.members))
+        )
+
+    def _predictions(self, examples: UserExamples) -> Predictions:
+        rows, classes = len(examples.rows), len(self.classes)
+        examples = examples.convert(self.inputs.shape, self.inputs.dtype, "x", "the fit saw")
+        if examples.labels is not None:
+            labels = check_labels(examples.labels, rows, classes, self.target, "x")
+        else:
+            labels = np.zeros((rows, classes), np.int64) if self.target == "multilabel" else np.full(rows, UNLABELLED)
+        logits, _ = sample_logits(self._drawn, examples.rows, classes, self.device)
+        member = np.array(self._drawn.member, dtype=np.int64)
+        return Predictions(logits, labels, target=self.target, member=member, classes=self.classes)
+
+
+def own_names(model: Model, state: State) -> dict[str, Tensor]:
+    """Return a state of the model under the names of the module, its last layer at its own path."""
+    (stage,) = model.network.stages
+    assert isinstance(stage, WrappedModule)
+    last = f"{stage.last}." if stage.last else ""
+    return {
+        name.removeprefix(BODY) if name.startswith(BODY) else last + name.removeprefix(HEAD): tensor
+        for name, tensor in state.items()
+        if not name.endswith(SPREAD)
+    }

@@ -1,0 +1,140 @@
+"""Pass a few examples through a module and record what happens, before anything is trained."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dubio.core.errors import UserError
+from dubio.core.types import Target
+from dubio.torch_module.dropout_sites import dropout_layers
+
+
+@dataclass
+class Probe:
+    """The record of one pass in evaluation mode.
+
+    Attributes:
+        inputs: The batch.
+        output: The module's output.
+        dropout_shapes: Input shapes of each dropout layer, one per call, by its path.
+        linear_calls: Calls of each dense layer.
+        linear_outputs: The last output of each dense layer.
+        linear_inputs: The shape of its last input.
+        largest: Elements of the largest output of any layer.
+    """
+
+    inputs: Tensor
+    output: Any = None
+    dropout_shapes: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
+    linear_calls: Counter[str] = field(default_factory=Counter)
+    linear_outputs: dict[str, Tensor] = field(default_factory=dict)
+    linear_inputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    largest: int = 1
+
+    @property
+    def widens(self) -> int:
+        """Elements of the largest layer per element of the input."""
+        return max(1, self.largest // max(1, self.inputs.numel()))
+
+
+@torch.no_grad()
+def probe(module: nn.Module, batch: Tensor) -> Probe:
+    """Pass a batch through a module.
+
+    Raises:
+        UserError: When the module fails on it.
+    """
+    record = Probe(batch, dropout_shapes={path: [] for path in dropout_layers(module)})
+
+    def hook(path: str) -> Any:
+        def see(layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+            if path in record.dropout_shapes:
+                record.dropout_shapes[path].append(tuple(inputs[0].shape))
+            if isinstance(output, Tensor):
+                record.largest = max(record.largest, output.numel())
+            if type(layer) is nn.Linear and inputs:
+                record.linear_calls[path] += 1
+                record.linear_outputs[path], record.linear_inputs[path] = output, tuple(inputs[0].shape)
+
+        return see
+
+    handles = [layer.register_forward_hook(hook(path)) for path, layer in module.named_modules()]
+    try:
+        with unfused_attention():
+            record.output = module.eval()(batch)
+    except (RuntimeError, TypeError, ValueError, IndexError) as fault:
+        raise UserError(
+            f"network: the module fails on a batch of shape {list(batch.shape)}, {batch.dtype}: "
+            f"{type(fault).__name__}: {fault}"
+        ) from fault
+    finally:
+        for handle in handles:
+            handle.remove()
+    return record
+
+
+def probe_twice(module: nn.Module, rows: Tensor) -> tuple[Probe, Probe]:
+    """Probe a module with two numbers of rows, which shows which axis is the batch."""
+    three = torch.cat([rows, rows, rows])[:3]
+    return probe(module, three), probe(module, three[:2])
+
+
+@contextmanager
+def unfused_attention() -> Iterator[None]:
+    """Let transformer layers call their sub-layers in evaluation, too.
+
+    Their fused kernel reads the weights and skips dropout layers and whatever replaces them.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+def check_logits(module: nn.Module, rows: Tensor, target: Target) -> None:
+    """Refuse a module that gives probabilities: the likelihood of their softmax would be wrong.
+
+    Raises:
+        UserError: When every row of the module's outputs is non-negative and sums to 1, or, for multilabel targets, the
+            module ends with a sigmoid.
+    """
+    with torch.enable_grad(), unfused_attention():
+        output: Tensor = module.eval()(rows)
+    values = output.detach()
+    if bool((values >= 0).all()) and bool(((values.sum(1) - 1.0).abs() < 1e-4).all()):
+        raise UserError(
+            "network: the module gives probabilities: all its outputs are at least 0, and those of an example sum to "
+            "1. It must give logits; leave its softmax out, dubio applies one."
+        )
+    if target == "multilabel" and type(output.grad_fn).__name__.startswith("SigmoidBackward"):
+        raise UserError(
+            "network: the module ends with a sigmoid. It must give logits; leave the sigmoid out, dubio applies one."
+        )
+
+
+def class_count(*probes: Probe) -> int:
+    """Return K, the number of logits per example.
+
+    Raises:
+        UserError: When the output is not ``[batch, K]``.
+    """
+    for record in probes:
+        output, rows = record.output, len(record.inputs)
+        shape = list(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != rows:
+            raise UserError(f"network: the module must give logits [{rows}, K] for {rows} examples; it gave {shape}.")
+        if output.shape[1] < 2 or not output.is_floating_point():
+            raise UserError(
+                "network: the module must give a logit for each of at least 2 classes (two for yes or no); it gave "
+                f"{shape}, {output.dtype}."
+            )
+    return int(probes[0].output.shape[1])

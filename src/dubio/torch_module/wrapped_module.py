@@ -1,0 +1,237 @@
+"""A user's module as a model: one stage, and a head that is its last layer where it has one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dubio.core.errors import UserError
+from dubio.core.types import Target
+from dubio.methods.recipe import Recipe
+from dubio.networks.gaussian_weights import KINDS
+from dubio.networks.network import Model, Network, Stage
+from dubio.networks.noise import SiteEdit
+from dubio.torch_module.dropout_sites import SiteLayer, replace_dropout, replace_layer
+from dubio.torch_module.probe import Probe, check_logits, class_count, probe, probe_twice, unfused_attention
+from dubio.training.seeds import number
+
+NetworkSource = nn.Module | Callable[[], nn.Module]
+
+
+class WrappedModule(Stage):
+    """A module as the one stage of a network.
+
+    Attributes:
+        module: The module, without its last layer where that is the head.
+        last: The path of the last layer that became the head; None without one.
+    """
+
+    batched_over_weights = False  # a user's operations may not be ones that can be mapped over
+
+    def __init__(self, module: nn.Module, widens: int, last: str | None = None) -> None:
+        """Wrap a module.
+
+        Args:
+            module: The module, without its last layer where that is the head.
+            widens: Elements of its largest layer per element of the input.
+            last: The path of the last layer, where it is the head.
+        """
+        super().__init__()
+        self.last = last
+        self.module = module
+        self.widens = widens
+        self.uncertain = tuple(p for p, layer in self.named_modules() if type(layer) in KINDS and _is_plain(layer))
+        self._site_layers = [layer for layer in module.modules() if isinstance(layer, SiteLayer)]
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """Return the module's output."""
+        for layer in self._site_layers:
+            layer.begin_pass()
+        with unfused_attention():
+            out: Tensor = self.module(batch)
+        return out
+
+
+@dataclass(frozen=True)
+class ModelBuilder:
+    """Builds the models of a fit: one per member, each from a module of its own.
+
+    Attributes:
+        source: A module, which is copied with its weights, or a function that makes one.
+        rows: Two or three examples.
+        target: The meaning of the logits.
+        seed: Determines first weights.
+    """
+
+    source: NetworkSource
+    rows: Tensor
+    target: Target
+    seed: int
+
+    def module(self, member: int) -> nn.Module:
+        """Return a new module with the first weights of a member.
+
+        Raises:
+            UserError: When the function does not make a module, or its parameters cannot be fitted.
+        """
+        if isinstance(self.source, nn.Module):
+            module = self.source
+        else:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(number(self.seed, member, "weights"))
+                result: Any = self.source()
+            if not isinstance(result, nn.Module):
+                raise UserError(f"network: the function must make an nn.Module; it made a {type(result).__name__}.")
+            module = result
+        check_parameters(module)
+        return deepcopy(module).cpu()  # the user may still hold a reference to it
+
+    def model(self, recipe: Recipe, member: int) -> Model:
+        """Return the model of a recipe."""
+        module = self.module(member)
+        with torch.random.fork_rng(devices=[]):
+            return wrap(module, recipe, self.rows)
+
+    def classes(self) -> int:
+        """Return K, the number of logits per example."""
+        module = self.module(0)
+        with torch.random.fork_rng(devices=[]):
+            return class_count(probe(module, self.rows))
+
+    def check_outputs(self) -> None:
+        """Refuse a module that gives probabilities.
+
+        Raises:
+            UserError: With what it does.
+        """
+        module = self.module(0)
+        with torch.random.fork_rng(devices=[]):
+            check_logits(module, self.rows, self.target)
+
+
+def wrap(module: nn.Module, recipe: Recipe, rows: Tensor) -> Model:
+    """Return the model that a recipe trains: the module with the recipe's edits.
+
+    Args:
+        module: The module; it is changed, not copied.
+        recipe: A supported recipe, for the task's target.
+        rows: Two or three examples.
+
+    Raises:
+        UserError: When the module lacks what the recipe needs.
+    """
+    probes = probe_twice(module, rows)
+    classes, widens = class_count(*probes), probes[0].widens
+    if any(isinstance(edit, SiteEdit) for edit in recipe.edits):
+        replace_dropout(module, {len(record.inputs): record.dropout_shapes for record in probes})
+    path = last_layer(module, probes[0])
+    body, layer = (module, None) if path is None else split_last_layer(module, path)
+    width = classes if layer is None else layer.in_features
+    head = recipe.head.build(width, classes)
+    head.linear = nn.Identity() if layer is None else layer
+    head.uncertain = () if layer is None else ("linear",)
+    model = Model(Network([WrappedModule(body, widens, path)], width, before_head=()), head)
+    for edit in recipe.edits:
+        edit.apply(model)
+    recipe.collect.check(model, [record.inputs for record in probes])
+    return model
+
+
+def check_source(source: NetworkSource, members: int) -> None:
+    """Refuse what no members can be made from.
+
+    Raises:
+        UserError: For anything but a module or a function, a function that needs arguments, or one module for several
+            members.
+    """
+    if isinstance(source, nn.Module):
+        if members > 1:
+            raise UserError(
+                f"network: {members} members need {members} independent first weights, and one module has only its "
+                "own; give a function that makes a new one, such as network=lambda: MyModule(...)."
+            )
+    elif not callable(source):
+        raise UserError(f"network: must be an nn.Module, or a function that makes one; given {type(source).__name__}.")
+    elif required := _required_arguments(source):
+        raise UserError(
+            f"network: the function is called without arguments, and needs {', '.join(required)}; give one that needs "
+            "none, such as network=lambda: MyModule(...)."
+        )
+
+
+def _required_arguments(source: Callable[..., Any]) -> list[str]:
+    try:
+        parameters = inspect.signature(source).parameters.values()
+    except (ValueError, TypeError):  # some functions written in C have no signature
+        return []
+    open_ended = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in open_ended]
+
+
+def check_parameters(module: nn.Module) -> None:
+    """Refuse parameters that the methods cannot train, draw or store.
+
+    Raises:
+        UserError: For a module without trainable parameters, or with shared, uninitialised or other than float32 ones.
+    """
+    parameters = list(module.named_parameters(remove_duplicate=False))
+    if not any(p.requires_grad for _, p in parameters):
+        raise UserError("network: the module has no trainable parameter.")
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.running_mean is None:
+            raise UserError(
+                f"network: {name} keeps no running statistics (track_running_stats=False), so that a prediction would "
+                "depend on the other examples of its batch."
+            )
+    names: dict[int, str] = {}
+    for name, p in parameters:
+        if isinstance(p, nn.parameter.UninitializedParameter):
+            raise UserError(f"network: {name} has no shape yet; pass a batch through the module first.")
+        if p.dtype != torch.float32:
+            raise UserError(f"network: {name} has type {p.dtype}; only torch.float32 is supported.")
+        if id(p) in names:
+            raise UserError(f"network: {name} and {names[id(p)]} are one parameter; weights must not be shared.")
+        names[id(p)] = name
+
+
+def last_layer(module: nn.Module, record: Probe) -> str | None:
+    """Return the path of the plain dense layer with a bias whose output is the module's; None without one."""
+    for path, output in record.linear_outputs.items():
+        layer = module.get_submodule(path)
+        trained = isinstance(layer, nn.Linear) and layer.bias is not None and layer.bias.requires_grad
+        once = record.linear_calls[path] == 1 and len(record.linear_inputs[path]) == 2
+        if output is record.output and once and trained and _is_plain(layer):
+            return path if _splits(module, path, record) else None
+    return None
+
+
+def split_last_layer(module: nn.Module, path: str) -> tuple[nn.Module, nn.Linear]:
+    """Return the module up to its last layer, and the layer."""
+    layer = module.get_submodule(path)
+    assert isinstance(layer, nn.Linear)
+    if path == "":
+        return nn.Identity(), layer
+    replace_layer(module, layer, nn.Identity())
+    return module, layer
+
+
+@torch.no_grad()
+def _splits(module: nn.Module, path: str, record: Probe) -> bool:
+    """Return whether the split module gives the same output; its last weights may also be used in other layers."""
+    body, layer = split_last_layer(deepcopy(module), path)
+    try:
+        return torch.equal(layer(WrappedModule(body.eval(), 1)(record.inputs)), record.output)
+    except (AttributeError, RuntimeError, TypeError):
+        return False
+
+
+def _is_plain(layer: nn.Module) -> bool:
+    """Return whether a layer's weight is a trained parameter of its own, not computed from another one."""
+    weight = layer._parameters.get("weight")
+    return weight is not None and weight.requires_grad and not layer._forward_pre_hooks
