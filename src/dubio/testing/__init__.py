@@ -20,10 +20,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dubio.testing.findings import ConformanceError, Finding, Outcome, assert_ok
     from dubio.testing.methods import check_method, examine_method
     from dubio.testing.metrics import check_metric, examine_metric
     from dubio.testing.networks import check_network, examine_network
+    from dubio.testing.rules import ConformanceError, Finding, Outcome, assert_ok
     from dubio.testing.tasks import check_task, examine_task
 
 __all__ = [
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "findings": ("ConformanceError", "Finding", "Outcome", "assert_ok"),
+    "rules": ("ConformanceError", "Finding", "Outcome", "assert_ok"),
     "methods": ("check_method", "examine_method"),
     "metrics": ("check_metric", "examine_metric"),
     "networks": ("check_network", "examine_network"),

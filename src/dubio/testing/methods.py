@@ -1,4 +1,4 @@
-"""Rules for a method: what its function makes, how it fits tiny tasks, what its posterior says."""
+"""Conformance rules for a method: what its function makes, how it fits toy tasks, what its posterior predicts."""
 
 from __future__ import annotations
 
@@ -23,50 +23,60 @@ from dubio.inference.engine import one_thread
 from dubio.methods import FitContext, encode_split
 from dubio.methods.recipe import Recipe
 from dubio.methods.specification import NetworkSpec
-from dubio.testing.factories import entry_of, missing_arguments, signature_problems
-from dubio.testing.findings import Finding, Outcome, Problem, Rule, flattened, follow, spoken
-from dubio.testing.randomness import other_global_seed
-from dubio.testing.worlds import CLASSES, SMALL_NETWORKS, small_task
+from dubio.testing.rules import (
+    Finding,
+    Outcome,
+    Problem,
+    Rule,
+    all_findings,
+    apply_rules,
+    find_entry,
+    missing_arguments,
+    one_line,
+    other_global_seed,
+    signature_problems,
+)
+from dubio.testing.toy_tasks import CLASSES, SMALL_NETWORKS, small_task
 
-PATIENCE_SECONDS = 60.0
-"""A fit of 120 examples that takes longer than this is not a fit that a benchmark can repeat."""
+LIMIT_SECONDS = 60.0
+"""Largest time for a fit of 120 examples; a slower one cannot be repeated in a benchmark."""
 
 ENOUGH = 0.6
 """The accuracy that a method must reach on three classes six deviations apart; chance is a third."""
 
 
 @dataclass
-class Subject:
-    """A method under examination, and what its fits left."""
+class Case:
+    """A method to check, and its first posterior."""
 
     entry: Entry[Any]
     arguments: Mapping[str, Any]
     inputs: Modality
-    posterior: Any = None  # of the first fit, once the rule that makes it has run
+    posterior: Any = None  # of the first fit, set by the rule that fits
 
     @cached_property
     def task(self) -> Task:
-        """The tiny task, the same for every fit."""
+        """The toy task, the same for every fit."""
         return small_task(self.inputs)
 
     def make(self) -> Any:
-        """The method."""
+        """Make the method."""
         return self.entry.make(**self.arguments)
 
-    def fit(self, seed: int, elsewhere: int) -> Any:
-        """The posterior of a fit on the tiny task, global randomness standing elsewhere."""
+    def fit(self, seed: int, global_seed: int) -> Any:
+        """Return the posterior of a fit on the toy task, global generators seeded otherwise."""
         context = FitContext(encoding=_encoding(self.inputs))
-        with other_global_seed(elsewhere), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(elsewhere)
+        with other_global_seed(global_seed), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(global_seed)
             network = NetworkSpec(*SMALL_NETWORKS[self.inputs])
             return self.make().fit(self.task, network, seed=seed, context=context)
 
     def logits(self, posterior: Any, batches: Sequence[NDArray[np.int64]], seed: int = 5) -> NDArray[np.float32]:
-        """Logits ``[S, N, K]`` on the test split, predicted in these batches."""
+        """Return logits ``[S, N, K]`` on the test split, predicted in these batches."""
         drawn, encoded = posterior.draw(seed), _encoded(self.inputs)
-        parts = [drawn.predict(collate(encoded, rows), rows).logits.detach().cpu().numpy() for rows in batches]
-        # batches come in any order; sorting by row puts the examples back into theirs
-        joined: NDArray[np.float32] = np.concatenate(parts, axis=1)[:, np.argsort(np.concatenate(batches))]
+        pieces = [drawn.predict(collate(encoded, rows), rows).logits.detach().cpu().numpy() for rows in batches]
+        # batches come in any order; sorting by row restores that of the examples
+        joined: NDArray[np.float32] = np.concatenate(pieces, axis=1)[:, np.argsort(np.concatenate(batches))]
         return joined
 
 
@@ -76,16 +86,16 @@ def check_method(
     inputs: Sequence[Modality] = ("table",),
     arguments: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
-    """What is wrong with a method; empty when nothing is.
+    """Return the problems of a method; an empty list when it conforms.
 
-    It is fitted three times on a task of 120 made-up training examples, with a small built-in network.
+    It is fitted three times on a toy task of 120 training examples, with a small built-in network.
 
     Args:
         method: A registered name or entry.
         inputs: The modalities to fit it on.
-        arguments: For the registered function, where its defaults will not do.
+        arguments: Arguments of the registered function, where its defaults do not suffice.
     """
-    return flattened(examine_method(method, inputs=inputs, arguments=arguments))
+    return all_findings(examine_method(method, inputs=inputs, arguments=arguments))
 
 
 def examine_method(
@@ -94,14 +104,14 @@ def examine_method(
     inputs: Sequence[Modality] = ("table",),
     arguments: Mapping[str, Any] | None = None,
 ) -> list[Outcome]:
-    """The same as :func:`check_method`, rule by rule."""
-    entry, given = entry_of(METHODS, method), dict(arguments or {})
+    """Return the outcome of every rule; see :func:`check_method`."""
+    entry, values = find_entry(METHODS, method), dict(arguments or {})
     with one_thread():
-        outcomes = follow(RULES, Subject(entry, given, inputs[0]))
+        outcomes = apply_rules(RULES, Case(entry, values, inputs[0]))
         if all(outcome.state != "failed" for outcome in outcomes if outcome.what == MAKES):
             for modality in inputs:
                 named = tuple(Rule(f"{rule.what} ({modality})", rule.check, rule.ends) for rule in FITTED)
-                outcomes += follow(named, Subject(entry, given, modality))
+                outcomes += apply_rules(named, Case(entry, values, modality))
     return outcomes
 
 
@@ -119,63 +129,63 @@ def _rows(inputs: Modality) -> NDArray[np.int64]:
     return np.arange(len(_encoded(inputs)))
 
 
-def _makes(subject: Subject) -> Iterator[Problem]:
-    lacking = list(missing_arguments(subject.entry, subject.arguments))
-    if lacking:
-        yield from lacking
+def _makes(case: Case) -> Iterator[Problem]:
+    missing = list(missing_arguments(case.entry, case.arguments))
+    if missing:
+        yield from missing
         return
     try:
-        made = subject.make()
+        method = case.make()
     except Exception as fault:
-        yield Problem(f"Making it raised {spoken(fault)}", "Make it work with its default arguments.")
+        yield Problem(f"Making it raised {one_line(fault)}", "Make it work with its default arguments.")
         return
-    if isinstance(made, Recipe):
+    if isinstance(method, Recipe):
         return
-    if not isinstance(getattr(made, "name", None), str) or not callable(getattr(made, "fit", None)):
+    if not isinstance(getattr(method, "name", None), str) or not callable(getattr(method, "fit", None)):
         yield Problem(
-            f"The function returned {type(made).__name__}, which is no method.",
+            f"The function returned {type(method).__name__}, which is not a method.",
             "Return a Recipe, or an object with a name and fit(task, network, *, seed, context).",
         )
         return
-    taken = inspect.signature(made.fit).parameters
+    parameters = inspect.signature(method.fit).parameters
     for name in ("seed", "context"):
-        if name not in taken and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken.values()):
+        if name not in parameters and not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
             yield Problem(f"fit does not take {name!r}.", "It is called as fit(task, network, seed=…, context=…).")
 
 
-def _written_down(subject: Subject) -> Iterator[Problem]:
-    made = subject.make()
+def _restores(case: Case) -> Iterator[Problem]:
+    method = case.make()
     try:
-        text = json.dumps(describe(made), sort_keys=True, allow_nan=False)
+        text = json.dumps(describe(method), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as fault:
         yield Problem(
-            f"It cannot be written down: {spoken(fault)}",
+            f"It has no JSON form: {one_line(fault)}",
             "Every slot must be a part: a frozen dataclass under @dubio.core.specs.part('name'), with plain fields.",
         )
         return
-    if restore(json.loads(text)) != made:
+    if restore(json.loads(text)) != method:
         yield Problem(
-            "Written down and read again, it is another method.",
-            "Let every field of a part be a number, a text, a tuple or a part, and compare by value.",
+            "Restored from its JSON form, it is another method.",
+            "Every field of a part must be a number, a text, a tuple or a part, compared by value.",
         )
-    if json.dumps(describe(subject.make()), sort_keys=True) != text:
+    if json.dumps(describe(case.make()), sort_keys=True) != text:
         yield Problem("Made twice, it is not the same method.", "Draw nothing at random while making a recipe.")
 
 
-def _fits(subject: Subject) -> Iterator[Problem]:
+def _fits(case: Case) -> Iterator[Problem]:
     started = time.monotonic()
     try:
-        subject.posterior = subject.fit(0, elsewhere=1)
+        case.posterior = case.fit(0, global_seed=1)
     except Exception as fault:
-        yield Problem(f"Fitting 120 made-up examples raised {spoken(fault)}", "Make it fit a small and easy task.")
+        yield Problem(f"Fitting 120 toy examples raised {one_line(fault)}", "Make it fit a small and easy task.")
         return
     seconds = time.monotonic() - started
-    if seconds > PATIENCE_SECONDS:
+    if seconds > LIMIT_SECONDS:
         yield Problem(f"Fitting 120 examples took {seconds:.0f} seconds.", "Make the default epochs or steps fewer.")
 
 
-def _leaves_task(subject: Subject) -> Iterator[Problem]:
-    for split in subject.task.splits:
+def _leaves_task(case: Case) -> Iterator[Problem]:
+    for split in case.task.splits:
         if split.data.fingerprint() != split.fingerprint:
             yield Problem(
                 f"Fitting changed the data of split {split.name!r}.",
@@ -183,52 +193,50 @@ def _leaves_task(subject: Subject) -> Iterator[Problem]:
             )
 
 
-def _draws(subject: Subject) -> Iterator[Problem]:
-    posterior = subject.posterior
+def _draws(case: Case) -> Iterator[Problem]:
+    posterior = case.posterior
     for name in ("draw", "tensors"):
         if not callable(getattr(posterior, name, None)):
             yield Problem(
                 f"fit returned {type(posterior).__name__}, which has no method {name!r}.",
-                "Return a posterior: Points, Mixture, or an object with draw(seed) and tensors().",
+                "Return a posterior: WeightSamples, Mixture, or an object with draw(seed) and tensors().",
             )
             return
-    logits, rows = subject.logits(posterior, [_rows(subject.inputs)]), len(_rows(subject.inputs))
-    wanted = (len(posterior.draw(5).member), rows, len(CLASSES))
-    if logits.shape != wanted:
+    logits, rows = case.logits(posterior, [_rows(case.inputs)]), len(_rows(case.inputs))
+    shape = (len(posterior.draw(5).member), rows, len(CLASSES))
+    if logits.shape != shape:
         yield Problem(
-            f"The logits have shape {logits.shape}; member, examples and classes say {wanted}.",
+            f"The logits have shape {logits.shape}; member, examples and classes say {shape}.",
             "predict gives [samples, batch, classes], and member names the fit of every sample.",
         )
     if np.isnan(logits).any() or (logits == np.inf).any():
         yield Problem("The logits hold NaN or +inf.", "Only finite numbers and −inf (probability zero) are allowed.")
 
 
-def _samples_differ(subject: Subject) -> Iterator[Problem]:
-    logits = subject.logits(subject.posterior, [_rows(subject.inputs)])
+def _samples_differ(case: Case) -> Iterator[Problem]:
+    logits = case.logits(case.posterior, [_rows(case.inputs)])
     if len(logits) > 1 and (logits == logits[:1]).all():
-        yield Problem(
-            f"All {len(logits)} samples say the same.", "Give one sample, or let the noise act when predicting."
-        )
+        yield Problem(f"All {len(logits)} samples are the same.", "Give one sample, or make the prediction random.")
 
 
-def _same_seed(subject: Subject) -> Iterator[Problem]:
-    first, rows = subject.posterior, [_rows(subject.inputs)]
-    again = subject.fit(0, elsewhere=2)
+def _same_seed(case: Case) -> Iterator[Problem]:
+    first, rows = case.posterior, [_rows(case.inputs)]
+    again = case.fit(0, global_seed=2)
     if not _equal_tensors(first.tensors(), again.tensors()):
         yield Problem(
             "Fitted twice with one seed, the weights differ.",
-            "Draw from generators made from the seed that fit is given, never from global randomness or the clock.",
+            "Draw from generators made from fit's seed, never from global randomness or the clock.",
         )
-    elif not np.array_equal(subject.logits(first, rows), subject.logits(again, rows)):
+    elif not np.array_equal(case.logits(first, rows), case.logits(again, rows)):
         yield Problem("Drawn twice with one seed, the predictions differ.", "Draw all noise from draw's seed.")
 
 
-def _other_seed(subject: Subject) -> Iterator[Problem]:
-    other = subject.fit(1, elsewhere=1)
-    if _equal_tensors(subject.posterior.tensors(), other.tensors()):
+def _other_seed(case: Case) -> Iterator[Problem]:
+    other = case.fit(1, global_seed=1)
+    if _equal_tensors(case.posterior.tensors(), other.tensors()):
         yield Problem(
             "Fitted with two seeds, the weights are the same, so that repetitions over seeds repeat nothing.",
-            "Let the seed decide first weights and the order of examples.",
+            "Derive first weights and the order of examples from the seed.",
         )
 
 
@@ -236,50 +244,50 @@ def _equal_tensors(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def _batches(subject: Subject) -> Iterator[Problem]:
-    posterior, rows = subject.posterior, _rows(subject.inputs)
-    whole = subject.logits(posterior, [rows])
+def _batches(case: Case) -> Iterator[Problem]:
+    posterior, rows = case.posterior, _rows(case.inputs)
+    together = case.logits(posterior, [rows])
     cuts = {
         "in batches of 7": [rows[i : i + 7] for i in range(0, len(rows), 7)],
         "in the opposite order": [rows[::-1].copy()],
     }
     for how, batches in cuts.items():
-        found = subject.logits(posterior, batches)
-        if found.shape != whole.shape or not np.allclose(found, whole, rtol=1e-4, atol=1e-4):
+        logits = case.logits(posterior, batches)
+        if logits.shape != together.shape or not np.allclose(logits, together, rtol=1e-4, atol=1e-4):
             yield Problem(
-                f"Predicted {how}, the logits are others.",
+                f"Predicted {how}, the logits differ.",
                 "Draw noise from (seed, sample, example index), as dubio.networks.draws.BlockDraws does.",
             )
 
 
-def _learns(subject: Subject) -> Iterator[Problem]:
-    logits = subject.logits(subject.posterior, [_rows(subject.inputs)]).astype(np.float64)
+def _learns(case: Case) -> Iterator[Problem]:
+    logits = case.logits(case.posterior, [_rows(case.inputs)]).astype(np.float64)
     shifted = np.exp(logits - logits.max(axis=2, keepdims=True))
     probs = (shifted / shifted.sum(axis=2, keepdims=True)).mean(axis=0)
-    labels = subject.task.of_kind("id")[0].data.labels
+    labels = case.task.of_kind("id")[0].data.labels
     accuracy = float((probs.argmax(axis=1) == labels).mean())
     if accuracy < ENOUGH:
         yield Problem(
-            f"On three classes that are easy to tell apart it is right in {accuracy:.0%} of cases; chance is 33 %.",
-            "Look at its loss, its learning rate and its epochs.",
+            f"On three well-separated classes its accuracy is {accuracy:.0%}; chance is 33 %.",
+            "Check its loss, its learning rate and its epochs.",
         )
 
 
 MAKES = "it makes a Recipe, or an object with name and fit"
 
-RULES: tuple[Rule[Subject], ...] = (
-    Rule("its arguments are keyword-only, typed and have a docstring", lambda s: signature_problems(s.entry)),
+RULES: tuple[Rule[Case], ...] = (
+    Rule("its arguments are keyword-only, typed and have a docstring", lambda case: signature_problems(case.entry)),
     Rule(MAKES, _makes, ends=True),
     Rule(
-        "written down and read again, it is the same",
-        _written_down,
-        applies=lambda s: isinstance(s.make(), Recipe),
+        "restored from its JSON form, it is the same",
+        _restores,
+        applies=lambda case: isinstance(case.make(), Recipe),
     ),
 )
 
-FITTED: tuple[Rule[Subject], ...] = (
+FITTED: tuple[Rule[Case], ...] = (
     Rule("it fits a small task", _fits, ends=True),
-    Rule("it leaves the task as it was", _leaves_task, ends=True),
+    Rule("it does not change the task", _leaves_task, ends=True),
     Rule("its posterior predicts [samples, examples, classes]", _draws, ends=True),
     Rule("its samples differ", _samples_differ),
     Rule("the same seed gives the same bits", _same_seed),

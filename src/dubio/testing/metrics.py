@@ -1,4 +1,4 @@
-"""Rules for a metric: a number that depends on what was predicted, and on nothing else."""
+"""Conformance rules for a metric: a number that depends on the predictions alone."""
 
 from __future__ import annotations
 
@@ -14,16 +14,26 @@ from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS, Entry
 from dubio.core.types import TARGETS, Direction, Metric, Need, Target
 from dubio.core.weights import Weights
-from dubio.testing.factories import entry_of, missing_arguments, signature_problems
-from dubio.testing.findings import Finding, Outcome, Problem, Rule, flattened, follow, spoken
-from dubio.testing.forecasts import only_with, ordinary, perfect, random, with_unlabelled
+from dubio.testing.rules import (
+    Finding,
+    Outcome,
+    Problem,
+    Rule,
+    all_findings,
+    apply_rules,
+    find_entry,
+    missing_arguments,
+    one_line,
+    signature_problems,
+)
+from dubio.testing.toy_predictions import only_with, perfect, random, typical, with_unlabelled
 
 FIELDS = ("logits", "labels", "ood", "member", "data_variance", "model_variance", "probs", "log_probs")
 
 
 @dataclass
-class Subject:
-    """A metric under examination."""
+class Case:
+    """A metric to check."""
 
     entry: Entry[Any] | None
     arguments: Mapping[str, Any]
@@ -36,75 +46,75 @@ class Subject:
 
 
 def check_metric(metric: Metric | Entry[Any] | str, *, arguments: Mapping[str, Any] | None = None) -> list[Finding]:
-    """What is wrong with a metric; empty when nothing is.
+    """Return the problems of a metric; an empty list when it conforms.
 
     Args:
         metric: A registered name or entry, or a metric itself.
-        arguments: For the registered function, where its defaults will not do.
+        arguments: Arguments of the registered function, where its defaults do not suffice.
     """
-    return flattened(examine_metric(metric, arguments=arguments))
+    return all_findings(examine_metric(metric, arguments=arguments))
 
 
 def examine_metric(metric: Metric | Entry[Any] | str, *, arguments: Mapping[str, Any] | None = None) -> list[Outcome]:
-    """The same as :func:`check_metric`, rule by rule."""
-    given = dict(arguments or {})
+    """Return the outcome of every rule; see :func:`check_metric`."""
+    values = dict(arguments or {})
     if isinstance(metric, Metric):
-        return follow(RULES, Subject(None, given, metric))
-    # until the rule that makes it has run there is no metric, and no rule before it looks
-    return follow(RULES, Subject(entry_of(METRICS, metric), given, None))  # type: ignore[arg-type]
+        return apply_rules(RULES, Case(None, values, metric))
+    # the metric is set by the rule that makes it, before any rule reads it
+    return apply_rules(RULES, Case(find_entry(METRICS, metric), values, None))  # type: ignore[arg-type]
 
 
-def _signature(subject: Subject) -> Iterator[Problem]:
-    if subject.entry is not None:
-        yield from signature_problems(subject.entry)
+def _signature(case: Case) -> Iterator[Problem]:
+    if case.entry is not None:
+        yield from signature_problems(case.entry)
 
 
-def _makes(subject: Subject) -> Iterator[Problem]:
-    entry = subject.entry
+def _makes(case: Case) -> Iterator[Problem]:
+    entry = case.entry
     if entry is None:
         return
-    lacking = list(missing_arguments(entry, subject.arguments))
-    if lacking:
-        yield from lacking
+    missing = list(missing_arguments(entry, case.arguments))
+    if missing:
+        yield from missing
         return
     try:
-        made = entry.make(**subject.arguments)
+        metric = entry.make(**case.arguments)
     except Exception as fault:
-        yield Problem(f"Making it raised {spoken(fault)}", "Make it work with its default arguments.")
+        yield Problem(f"Making it raised {one_line(fault)}", "Make it work with its default arguments.")
         return
-    if not isinstance(made, Metric):
-        yield Problem(f"The function returned {type(made).__name__}, not a Metric.", "Return a dubio.Metric.")
+    if not isinstance(metric, Metric):
+        yield Problem(f"The function returned {type(metric).__name__}, not a Metric.", "Return a dubio.Metric.")
         return
-    subject.metric = made
-    if not subject.arguments and made.name != entry.name:
-        yield Problem(f"It is registered as {entry.name!r} and calls itself {made.name!r}.", "Use one name.")
+    case.metric = metric
+    if not case.arguments and metric.name != entry.name:
+        yield Problem(f"It is registered as {entry.name!r} and calls itself {metric.name!r}.", "Use one name.")
 
 
-def _declared(subject: Subject) -> Iterator[Problem]:
-    metric = subject.metric
+def _declared(case: Case) -> Iterator[Problem]:
+    metric = case.metric
     if metric.better not in get_args(Direction):
         yield Problem(f"better is {metric.better!r}.", "It must be 'higher' or 'lower'.")
-    for name, given, known in (("needs", metric.needs, get_args(Need)), ("targets", metric.targets, TARGETS)):
-        if not isinstance(given, frozenset):
-            yield Problem(f"{name} is a {type(given).__name__}.", "Give a frozenset.")
-        elif given - set(known):
-            yield Problem(f"{name} holds {', '.join(sorted(given - set(known)))}.", f"Known are {', '.join(known)}.")
+    for name, values, allowed in (("needs", metric.needs, get_args(Need)), ("targets", metric.targets, TARGETS)):
+        if not isinstance(values, frozenset):
+            yield Problem(f"{name} is a {type(values).__name__}.", "Give a frozenset.")
+        elif unknown := values - set(allowed):
+            yield Problem(f"{name} holds {', '.join(sorted(unknown))}.", f"Allowed are {', '.join(allowed)}.")
     if not metric.targets:
-        yield Problem("targets is empty, so that it is defined for nothing.", "Name at least one target.")
+        yield Problem("targets is empty.", "Name at least one target.")
     if not metric.comparable and not metric.why_not:
         yield Problem("It is not comparable and does not say why.", "Give why_not, one sentence for the reader.")
     if not isinstance(metric.version, int) or metric.version < 1:
         yield Problem(f"version is {metric.version!r}.", "It must be a whole number from 1.")
 
 
-def _number(subject: Subject) -> Iterator[Problem]:
-    for target in subject.targets:
+def _number(case: Case) -> Iterator[Problem]:
+    for target in case.targets:
         for seed in (0, 1):
             try:
-                value = subject.metric.compute(ordinary(target, seed))
+                value = case.metric.compute(typical(target, seed))
             except Exception as fault:
                 yield Problem(
-                    f"On {target} predictions it raised {spoken(fault)}",
+                    f"On {target} predictions it raised {one_line(fault)}",
                     "Compute it for every target in targets, or leave the target out.",
                 )
                 break
@@ -112,173 +122,172 @@ def _number(subject: Subject) -> Iterator[Problem]:
                 yield Problem(f"On {target} predictions it gives a {type(value).__name__}.", "Return float(…).")
                 break
             if math.isnan(value):
-                yield Problem(
-                    f"On ordinary {target} predictions it is NaN.", "Give a number, or declare what it needs."
-                )
+                yield Problem(f"On typical {target} predictions it is NaN.", "Give a number, or declare what it needs.")
                 break
 
 
-def _untouched(subject: Subject) -> Iterator[Problem]:
-    for target in subject.targets:
-        given = ordinary(target)
-        before = {name: copy.deepcopy(getattr(given, name)) for name in FIELDS}
-        subject.metric.compute(given)
-        if subject.metric.per_example is not None:
-            subject.metric.per_example(given)
+def _untouched(case: Case) -> Iterator[Problem]:
+    for target in case.targets:
+        predictions = typical(target)
+        before = {name: copy.deepcopy(getattr(predictions, name)) for name in FIELDS}
+        case.metric.compute(predictions)
+        if case.metric.per_example is not None:
+            case.metric.per_example(predictions)
         for name, value in before.items():
-            if not np.array_equal(value, getattr(given, name)):
+            if not np.array_equal(value, getattr(predictions, name)):
                 yield Problem(
-                    f"Computing it changes {name} of the predictions it was given.",
+                    f"Computing it changes {name} of the predictions.",
                     "Work on a copy: other metrics read the same arrays.",
                 )
                 return
 
 
-def _row_order(subject: Subject) -> Iterator[Problem]:
-    for target in subject.targets:
-        given = ordinary(target)
-        order = np.random.default_rng(0).permutation(len(given))
+def _row_order(case: Case) -> Iterator[Problem]:
+    for target in case.targets:
+        predictions = typical(target)
+        order = np.random.default_rng(0).permutation(len(predictions))
         yield from _same(
-            subject,
-            given,
-            given.take(order),
+            case,
+            predictions,
+            predictions.take(order),
             f"With the rows in another order ({target})",
             "A metric is of a set of examples: sort by what was predicted, and treat ties alike.",
         )
 
 
-def _sample_order(subject: Subject) -> Iterator[Problem]:
-    for target in subject.targets:
-        given = ordinary(target)
-        order = np.random.default_rng(1).permutation(given.samples)
-        assert given.data_variance is not None
-        assert given.model_variance is not None
+def _sample_order(case: Case) -> Iterator[Problem]:
+    for target in case.targets:
+        predictions = typical(target)
+        order = np.random.default_rng(1).permutation(predictions.samples)
+        assert predictions.data_variance is not None
+        assert predictions.model_variance is not None
         other = replace(
-            given,
-            logits=given.logits[order],
-            member=given.member[order],
-            data_variance=given.data_variance[order],
-            model_variance=given.model_variance[order],
+            predictions,
+            logits=predictions.logits[order],
+            member=predictions.member[order],
+            data_variance=predictions.data_variance[order],
+            model_variance=predictions.model_variance[order],
         )
         yield from _same(
-            subject,
-            given,
+            case,
+            predictions,
             other,
             f"With the samples in another order ({target})",
             "Samples have no order: pool them (predictions.probs) or use all of them alike.",
         )
 
 
-def _contributions(subject: Subject) -> Iterator[Problem]:
-    if subject.metric.per_example is None:
+def _contributions(case: Case) -> Iterator[Problem]:
+    if case.metric.per_example is None:
         return
-    for target in subject.targets:
-        given = ordinary(target)
-        found, value = np.asarray(subject.metric.per_example(given)), subject.metric.compute(given)
-        if found.shape != (len(given),):
+    for target in case.targets:
+        predictions = typical(target)
+        values, value = np.asarray(case.metric.per_example(predictions)), case.metric.compute(predictions)
+        if values.shape != (len(predictions),):
             yield Problem(
-                f"per_example gives shape {found.shape} for {len(given)} labelled rows.", "Give one value a row."
+                f"per_example gives shape {values.shape} for {len(predictions)} labelled rows.",
+                "Give one value per row.",
             )
-        elif not _near(float(found.mean()), value):
+        elif not _near(float(values.mean()), value):
             yield Problem(
-                f"The mean of per_example is {found.mean():.6g} and the value is {value:.6g} ({target}).",
+                f"The mean of per_example is {values.mean():.6g} and the value is {value:.6g} ({target}).",
                 "per_example is for metrics that are a mean of contributions; leave it out where this one is not.",
             )
 
 
-def _weights(subject: Subject) -> Iterator[Problem]:
-    weighted = subject.metric.weighted
+def _weights(case: Case) -> Iterator[Problem]:
+    weighted = case.metric.weighted
     if weighted is None:
         return
-    for target in subject.targets:
-        given = ordinary(target)
-        counts = np.ones((2, len(given)), dtype=np.int64)
-        values, value = np.asarray(weighted(given, Weights.of(counts))), subject.metric.compute(given)
+    for target in case.targets:
+        predictions = typical(target)
+        counts = np.ones((2, len(predictions)), dtype=np.int64)
+        values, value = np.asarray(weighted(predictions, Weights.of(counts))), case.metric.compute(predictions)
         if values.shape != (2,):
             yield Problem(f"For two columns of weights it gives shape {values.shape}.", "Give one value per column.")
-        elif not all(_near(float(each), value) for each in values):
+        elif not all(_near(float(column), value) for column in values):
             yield Problem(
                 f"With every row counted once it is {values[0]:.6g}, and without weights {value:.6g} ({target}).",
                 "Let a row count as often as its weight says, with weights.sums or weights.mean.",
             )
 
 
-def _direction(subject: Subject) -> Iterator[Problem]:
-    metric = subject.metric
-    for target in subject.targets:
+def _direction(case: Case) -> Iterator[Problem]:
+    metric = case.metric
+    for target in case.targets:
         best, chance = metric.compute(perfect(target)), metric.compute(random(target))
         worse = best < chance if metric.better == "higher" else best > chance
         if worse and not _near(best, chance):
             yield Problem(
                 f"better is {metric.better!r}, yet a perfect predictor has {best:.4g} and a random one {chance:.4g} "
                 f"({target}).",
-                f"Should better be {'lower' if metric.better == 'higher' else 'higher'!r}? If it says nothing of "
-                "quality, set comparable=False and why_not.",
+                f"Should better be {'lower' if metric.better == 'higher' else 'higher'!r}? If it does not "
+                "measure quality, set comparable=False and why_not.",
             )
 
 
-def _judges(subject: Subject) -> bool:
-    return subject.metric.comparable and bool(subject.metric.needs & {"labels", "two_classes", "ood"})
+def _scores_quality(case: Case) -> bool:
+    return case.metric.comparable and bool(case.metric.needs & {"labels", "two_classes", "ood"})
 
 
-def _unlabelled(subject: Subject) -> Iterator[Problem]:
-    for target in subject.targets:
+def _unlabelled(case: Case) -> Iterator[Problem]:
+    for target in case.targets:
         if target != "multilabel":
-            given = replace(ordinary(target), ids=None)
-            more = replace(with_unlabelled(given), ids=None)
+            predictions = replace(typical(target), ids=None)
+            more = replace(with_unlabelled(predictions), ids=None)
             yield from _same(
-                subject,
-                given,
+                case,
+                predictions,
                 more,
-                f"With rows added whose label is −1 ({target})",
-                "Rows without a label cannot be judged: begin with predictions.labelled.",
+                f"With additional unlabelled rows ({target})",
+                "Rows without a label cannot be scored: begin with predictions.labelled.",
             )
 
 
-def _uses_labels(subject: Subject) -> bool:
-    return bool(subject.metric.needs & {"labels", "two_classes"})
+def _uses_labels(case: Case) -> bool:
+    return bool(case.metric.needs & {"labels", "two_classes"})
 
 
-def _suffices(subject: Subject) -> Iterator[Problem]:
-    needs = ", ".join(sorted(subject.metric.needs)) or "nothing"
-    given = [(target, made) for target in subject.targets for made in only_with(subject.metric, target)]
-    for target, predictions in given:
+def _suffices(case: Case) -> Iterator[Problem]:
+    needs = ", ".join(sorted(case.metric.needs)) or "nothing"
+    pairs = [(target, one) for target in case.targets for one in only_with(case.metric, target)]
+    for target, predictions in pairs:
         try:
-            value = subject.metric.compute(predictions)
+            value = case.metric.compute(predictions)
         except Exception as fault:
             yield Problem(
-                f"needs says {needs}; on {target} predictions that have just that it raised {spoken(fault)}",
-                "Add to needs what else it uses.",
+                f"It declares the needs {needs}; on {target} predictions with nothing else it raised {one_line(fault)}",
+                "Declare everything that it uses in needs.",
             )
             return
         if not isinstance(value, float):
-            yield Problem(f"On predictions with just what it needs it gives {value!r}.", "Return float(…).")
+            yield Problem(f"On predictions with only what it needs it gives {value!r}.", "Return float(…).")
 
 
-def _undeclared(subject: Subject) -> Iterator[Problem]:
-    for target in subject.targets:
-        given = ordinary(target)
+def _undeclared(case: Case) -> Iterator[Problem]:
+    for target in case.targets:
+        predictions = typical(target)
         changes: dict[Need, Predictions] = {
-            "labels": replace(given, labels=given.labels[::-1].copy()),
-            "ood": replace(given, ood=~given.ood),
-            "data_variance": replace(given, data_variance=2 * np.asarray(given.data_variance)),
-            "model_variance": replace(given, model_variance=2 * np.asarray(given.model_variance)),
+            "labels": replace(predictions, labels=predictions.labels[::-1].copy()),
+            "ood": replace(predictions, ood=~predictions.ood),
+            "data_variance": replace(predictions, data_variance=2 * np.asarray(predictions.data_variance)),
+            "model_variance": replace(predictions, model_variance=2 * np.asarray(predictions.model_variance)),
         }
         for need, changed in changes.items():
             covered = {need, "two_classes"} if need == "labels" else {need}
-            if not covered & subject.metric.needs:
+            if not covered & case.metric.needs:
                 yield from _same(
-                    subject,
-                    given,
+                    case,
+                    predictions,
                     changed,
                     f"With other {need} ({target}), which needs does not name",
                     f"Add {need!r} to needs.",
                 )
 
 
-def _same(subject: Subject, one: Predictions, other: Predictions, when: str, advice: str) -> Iterator[Problem]:
-    """A problem where the value on the two differs."""
-    first, second = subject.metric.compute(one), subject.metric.compute(other)
+def _same(case: Case, one: Predictions, other: Predictions, when: str, advice: str) -> Iterator[Problem]:
+    """Yield a problem where the values on two sets of predictions differ."""
+    first, second = case.metric.compute(one), case.metric.compute(other)
     if not _near(first, second):
         yield Problem(f"{when}, the value goes from {first:.6g} to {second:.6g}.", advice)
 
@@ -287,18 +296,18 @@ def _near(one: float, other: float) -> bool:
     return (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=1e-7, abs_tol=1e-9)
 
 
-RULES: tuple[Rule[Subject], ...] = (
+RULES: tuple[Rule[Case], ...] = (
     Rule("its arguments are keyword-only, typed and have a docstring", _signature),
     Rule("it makes a Metric of its name", _makes, ends=True),
-    Rule("better, needs and targets are known words", _declared, ends=True),
+    Rule("better, needs and targets have allowed values", _declared, ends=True),
     Rule("its value is a number", _number, ends=True),
-    Rule("it leaves the predictions as they were", _untouched),
+    Rule("it does not change the predictions", _untouched),
     Rule("the order of rows does not matter", _row_order),
     Rule("the order of samples does not matter", _sample_order),
-    Rule("per_example averages to the value", _contributions, applies=lambda s: s.metric.per_example is not None),
-    Rule("rows that count once give the value", _weights, applies=lambda s: s.metric.weighted is not None),
-    Rule("a perfect predictor is not worse than a random one", _direction, applies=_judges),
+    Rule("per_example averages to the value", _contributions, applies=lambda case: case.metric.per_example is not None),
+    Rule("rows that count once give the value", _weights, applies=lambda case: case.metric.weighted is not None),
+    Rule("a perfect predictor is not worse than a random one", _direction, applies=_scores_quality),
     Rule("rows without a label do not matter", _unlabelled, applies=_uses_labels),
-    Rule("it computes with no more than it needs", _suffices),
-    Rule("what it does not need does not matter", _undeclared),
+    Rule("its declared needs suffice", _suffices),
+    Rule("undeclared needs do not matter", _undeclared),
 )

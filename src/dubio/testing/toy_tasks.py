@@ -1,4 +1,4 @@
-"""Tiny made-up tasks with classes that are easy to tell apart, one a modality."""
+"""Toy tasks with three well-separated classes, one per modality."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from dubio.core.types import Examples, Inputs, IntArray, Kind, Modality, SourceC
 
 CLASSES = ("one", "two", "three")
 _SIZES: tuple[tuple[str, Kind, int], ...] = (("train", "train", 120), ("val", "val", 60), ("test", "id", 90))
-_CARD = SourceCard("made up by dubio.testing", "1", "CC0-1.0", "none", "Classes that are easy to tell apart.")
+_CARD = SourceCard("made up by dubio.testing", "1", "CC0-1.0", "none", "Three well-separated classes.")
 
 
 def _table(labels: IntArray, generator: np.random.Generator) -> Inputs:
-    """Three blobs, six deviations apart."""
+    """Return three blobs, six standard deviations apart."""
     centres = 6.0 * np.eye(3, 5)
     return centres[labels] + generator.standard_normal((len(labels), 5))
 
 
 def _image(labels: IntArray, generator: np.random.Generator) -> Inputs:
-    """Dark 8×8 images with one bright stripe, in the rows that the class says."""
+    """Return dark 8×8 images with one bright stripe, whose position is the class."""
     images = generator.integers(0, 40, (len(labels), 8, 8, 1))
     for image, label in zip(images, labels, strict=True):
         image[2 * label : 2 * label + 3] += 200
@@ -29,7 +29,7 @@ def _image(labels: IntArray, generator: np.random.Generator) -> Inputs:
 
 
 def _text(labels: IntArray, generator: np.random.Generator) -> Inputs:
-    """Texts of four to ten words, about half of them from the class's own vocabulary."""
+    """Return texts of four to ten words, about half of them from the class's own vocabulary."""
     texts = []
     for label in labels.tolist():
         own = [f"{CLASSES[label]}{i}" for i in generator.integers(0, 6, generator.integers(2, 6))]
@@ -53,7 +53,7 @@ SMALL_NETWORKS: dict[Modality, tuple[str, dict[str, Any]]] = {
 
 
 def small_task(inputs: Modality) -> Task:
-    """A task of 270 examples in three classes that a few steps of training tell apart."""
+    """Return a task of 270 examples in three classes that a few training steps separate."""
     generator = np.random.default_rng(2026)
     splits = []
     for name, kind, rows in _SIZES:

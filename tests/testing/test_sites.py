@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dubio.networks.network import Network
 from dubio.networks.noise import Site
-from tests.testing.broken_networks import BOTH, Broken, told
+from tests.testing.helpers import BOTH, Broken, told
 
 
 def site_network(site: Callable[[int], Site | None], stage: type[Broken] = Broken) -> Callable[..., Network]:
@@ -20,12 +20,12 @@ def site_network(site: Callable[[int], Site | None], stage: type[Broken] = Broke
 
 
 def test_no_site() -> None:
-    assert "It has no noise site that accepts anything" in told(site_network(lambda w: Site("x", w, accepts=())))[0]
+    assert "It has no noise site that accepts an edit" in told(site_network(lambda w: Site("x", w, accepts=())))[0]
 
 
 def test_an_unknown_edit() -> None:
     found = told(site_network(lambda w: Site("x", w, accepts=("drop_out",))))
-    assert "Site 'x' accepts 'drop_out', which is no edit. Did you mean 'dropout'?" in found[0]
+    assert "Site 'x' accepts 'drop_out', which is not an edit. Did you mean 'dropout'?" in found[0]
 
 
 def test_site_names_collide() -> None:
@@ -58,7 +58,7 @@ def test_a_site_of_the_wrong_width() -> None:
 
 def test_a_site_without_weights() -> None:
     found = told(site_network(lambda w: Site("x", w, accepts=BOTH)))
-    assert found == ["Site 'x' accepts concrete_dropout and does not say which weights it feeds."]
+    assert found == ["Site 'x' accepts concrete_dropout and does not name the weights behind it."]
 
 
 def test_a_parameter_that_never_learns() -> None:

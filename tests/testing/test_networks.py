@@ -16,7 +16,7 @@ from dubio.inference.batches import TokenBatch
 from dubio.networks.network import Dense, Network
 from dubio.testing import assert_ok, check_network
 from tests.networks.image_families import SMALL
-from tests.testing.broken_networks import BOTH, Broken, told
+from tests.testing.helpers import BOTH, Broken, told
 
 
 def dense(shape: tuple[int, ...], *, units: int = 16) -> Network:
@@ -63,7 +63,7 @@ def test_wrong_width() -> None:
     def mine(shape: tuple[int, ...]) -> Network:
         return Network([Broken(shape)], 20)
 
-    assert "came out as shape (6, 16); the network's width is 20" in told(mine)[0]
+    assert told(mine) == ["A batch of 6 examples gives shape (6, 16); width says 20, sets 1."]
 
 
 def test_stages_that_do_not_fit() -> None:
@@ -81,7 +81,7 @@ def test_nan() -> None:
     def mine(shape: tuple[int, ...]) -> Network:
         return Network([Bad(shape)], 16)
 
-    assert told(mine) == ["What comes out is not finite float32."]
+    assert told(mine) == ["The output is not finite float32."]
 
 
 def test_first_weights_from_numpy() -> None:
@@ -117,7 +117,7 @@ def test_noise_of_its_own() -> None:
     def always(shape: tuple[int, ...]) -> Network:
         return Network([Always(shape)], 16)
 
-    assert told(training) == ["While training it is random although no site is filled."]
+    assert told(training) == ["It is random during training although no site is filled."]
     assert "Two deterministic passes over one batch differ." in told(always)
 
 
@@ -164,7 +164,7 @@ class Together(Dense):
 
 @pytest.mark.parametrize(
     ("kind", "sentence"),
-    [(BadPair, "a repeated batch comes out differently"), (Unrepeatable, "a Unrepeatable that cannot be repeated")],
+    [(BadPair, "a repeated batch gives other values"), (Unrepeatable, "a Unrepeatable that cannot be repeated")],
 )
 def test_values_between_stages(kind: Any, sentence: str) -> None:
     def mine(shape: tuple[int, ...]) -> Network:

@@ -12,7 +12,7 @@ import pytest
 from dubio.core.registry import TASKS, Entry
 from dubio.core.types import Examples, Modality, SourceCard, Split, Task
 from dubio.testing import ConformanceError, assert_ok, check_task
-from dubio.testing.worlds import small_task
+from dubio.testing.toy_tasks import small_task
 
 Change = Callable[[Task], Task]
 
@@ -84,7 +84,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "infinity": (infinite, "holds infinity, first in row 4, column 2"),
     "missing column": (empty_column, "Column 3 is missing (NaN) in every training row"),
     "float labels": (with_split("val", labels=np.zeros(60)), "The labels of split 'val' are float64"),
-    "label range": (with_split("val", labels=np.arange(60)), "reach outside -1 … 2: row 3 has 3"),
+    "label range": (with_split("val", labels=np.arange(60)), "must lie between -1 and 2: row 3 has 3"),
     "unlabelled": (with_split("train", labels=np.arange(120) % 4 - 1), "30 rows have the label −1"),
     "absent class": (with_split("train", labels=np.arange(120) % 2), "Class 'three' (index 2) has no training row"),
     "nothing novel": (
@@ -137,7 +137,7 @@ def test_a_multilabel_task_passes_and_its_labels_are_looked_at() -> None:
         task = with_split(split.name, labels=np.eye(3, dtype=np.int64)[split.data.labels])(task)
     assert check_task(task) == []
     bad = with_split("val", labels=np.full((60, 3), 2, dtype=np.int64))(task)
-    assert "reach outside 0 … 1" in check_task(bad)[0].problem
+    assert "must lie between 0 and 1" in check_task(bad)[0].problem
 
 
 def entry(factory: Callable[..., Any], summary: str = "A task.") -> Entry[Any]:
@@ -163,8 +163,8 @@ def test_arguments_are_looked_at() -> None:
     for sentence in (
         "The function has no docstring.",
         "The argument 'rows' is not keyword-only",
-        "The default of 'share' is not what its type hint says: mine: share must be a number",
-        "The default of 'colours' is changeable",
+        "The default of 'share' contradicts its type hint: mine: share must be a number",
+        "The default of 'colours' is mutable",
         "The argument 'where' has no default, so nothing can be made to check",
     ):
         assert any(sentence in text for text in told), (sentence, told)

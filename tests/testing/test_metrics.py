@@ -93,7 +93,7 @@ BROKEN: dict[str, tuple[Metric, str]] = {
     "version": (replace(GOOD, version=0), "version is 0"),
     "raises": (computing(refused), "On multiclass predictions it raised IndexError: axis 3."),
     "array": (computing(right), "it gives a ndarray"),
-    "NaN": (computing(lambda p: float("nan")), "On ordinary multiclass predictions it is NaN"),
+    "NaN": (computing(lambda p: float("nan")), "On typical multiclass predictions it is NaN"),
     "logits": (computing(spoil_logits), "Computing it changes logits of the predictions"),
     "probs": (computing(spoil_probs), "Computing it changes probs of the predictions"),
     "rows": (computing(first_half), "With the rows in another order (multiclass), the value goes from"),
@@ -101,8 +101,8 @@ BROKEN: dict[str, tuple[Metric, str]] = {
     "mean": (replace(GOOD, per_example=lambda p: 1 - right(p)), "The mean of per_example is"),
     "length": (replace(GOOD, per_example=lambda p: right(p)[:5]), "per_example gives shape (5,) for 80 labelled rows"),
     "direction": (replace(GOOD, better="lower"), "better is 'lower', yet a perfect predictor has 1 and a random one"),
-    "unlabelled": (computing(all_rows), "With rows added whose label is −1 (multiclass), the value goes from"),
-    "undeclared samples": (computing(between_samples), "needs says labels; on multiclass predictions that have just"),
+    "unlabelled": (computing(all_rows), "With additional unlabelled rows (multiclass), the value goes from"),
+    "undeclared samples": (computing(between_samples), "needs labels; on multiclass predictions with nothing else"),
     "undeclared class": (computing(one_class), "raised ValueError: only one class."),
     "undeclared labels": (
         replace(GOOD, needs=frozenset()), "With other labels (multiclass), which needs does not name, the value goes",
@@ -179,7 +179,7 @@ def test_metrics_and_tasks_are_checked_without_torch() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from dubio.testing import check_metric, check_task\n"
-        "from dubio.testing.worlds import small_task\n"
+        "from dubio.testing.toy_tasks import small_task\n"
         "assert not check_metric('accuracy') and not check_task(small_task('table'))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
