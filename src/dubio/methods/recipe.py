@@ -1,13 +1,22 @@
-"""A method as data: each slot a small value; a combination is never a class."""
+"""A method as data: a recipe has slots, each filled by a small value; a combination is never a class.
+
+Every slot has one contract, which the recipe and the fitting code call without knowing the classes:
+
+- ``edits`` change a built model (:class:`~dubio.networks.network.Edit`: ``apply``);
+- ``head`` builds its last layer (:class:`~dubio.networks.heads.head.Head`: ``for_target``, ``build``);
+- ``objective``, ``optimiser`` and ``schedule`` drive the training loop;
+- ``collect`` gathers weights into a posterior (:class:`~dubio.training.collectors.Collector`: ``init``, ``update``,
+  ``finish``) and says how it is read back (``form``).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from dubio.core.errors import UserError
 from dubio.core.specs import added, name_of, part
-from dubio.core.types import Modality, Target
+from dubio.core.types import Modality, Target, Task
 from dubio.inference.augmentation import Views
 from dubio.networks.heads.head import Head
 from dubio.networks.heads.linear import Softmax
@@ -18,26 +27,31 @@ from dubio.training.objectives import Objective
 from dubio.training.optimisers import Adam, Optimiser, check_prior
 from dubio.training.schedules import Constant, Schedule
 
+if TYPE_CHECKING:
+    from dubio.inference.posterior import Posterior
+    from dubio.methods.fitting import FitContext
+    from dubio.methods.specification import NetworkSpec
+
 
 @part("recipe")
 @dataclass(frozen=True)
 class Recipe:
-    """The stock method.
+    """A method as a value.
 
     Attributes:
-        name: What the benchmark calls it; no part of any identity.
-        title: What a report calls it; no part of any identity.
-        start: Another recipe whose fit this one continues from, or None to start from scratch.
-        edits: What fills the network's noise sites, bounds its weights or makes them Gaussian.
-        head: What stands at the network's end.
-        objective: What is minimised, in what batches, for how long.
-        optimiser: What moves the weights.
-        schedule: How the learning rate goes.
-        collect: Which weights are kept.
+        name: Its name in a benchmark; not part of any identity.
+        title: Its title in a report; not part of any identity.
+        start: Another recipe whose fit this one continues, or None to start from scratch.
+        edits: Changes of the model: noise at its sites, bounded weights, Gaussian weights.
+        head: The last layer and its loss.
+        objective: The batches, epochs and class weights of the training.
+        optimiser: The optimiser.
+        schedule: The schedule of its learning rate.
+        collect: Which weights become the posterior.
         members: Independent fits whose predictions are pooled.
-        samples: Noise draws a weight state; 0 is a deterministic pass.
+        samples: Noise draws per weight state; 0 is a deterministic pass.
         views: Random views of each example at prediction, or None.
-        most: At most so many weight states predict, the latest, or noise draws of a single one; 0 for all.
+        most: Largest number of weight states that predict, the latest, or of noise draws of a single one; 0 for all.
     """
 
     name: str = ""
@@ -71,54 +85,54 @@ class Recipe:
                 "learned; choose one of them."
             )
         if len(set(names)) < len(names):
-            raise UserError(f"{self.name}: the same edit twice ({', '.join(names)}); each edit fills its sites once.")
+            raise UserError(f"{self.name}: the same edit twice ({', '.join(names)}); each edit may occur once.")
         for edit in self.edits:
             check_prior(self.name, edit, self.optimiser)
         if self.start is not None and not self.start.collect.continues:
             raise UserError(
                 f"{self.name}: start: {name_of(self.start.collect)} leaves a distribution of weights, not weights that "
-                "a training could go on from; start from a recipe that collects last, best_on_validation or swa."
+                "a training could continue; start from a recipe that collects last, best_on_validation or swa."
             )
         check_slots(self.name, self.objective, self.optimiser, self.schedule, self.collect)
 
     @property
     def states(self) -> int:
-        """Weight states that one fit leaves."""
+        """Number of weight states of one fit."""
         return self.collect.states(self.schedule, self.objective.epochs)
 
     @property
     def pooled(self) -> int:
-        """Predictions of one fit that are pooled, views not counted; 0 for a single deterministic pass."""
+        """Number of pooled predictions of one fit, without views; 0 for a single deterministic pass."""
         most = self.most or max(self.states, self.samples)
         return min(self.samples, most) if self.states == 1 else min(self.states, most) * max(1, self.samples)
 
     def fit_part(self) -> Recipe:
-        """Only what touches weights: methods that differ in the rest share their fits."""
+        """Return the recipe with only what affects weights: methods that differ in the rest share their fits."""
         return replace(self, name="", title="", members=1, samples=0, views=None, most=0)
 
     def for_task(self, inputs: Modality, target: Target) -> Recipe:
-        """The same recipe with the head a task's target asks for.
+        """Return the recipe with the head for a task's target.
 
         Raises:
-            UserError: When a slot means nothing for such a task.
+            UserError: When a slot does not apply to such a task.
         """
         self.objective.check_target(target)
-        at_test = None if self.views is None else self.views.augmentation
-        for augmentation in (self.objective.augmentation, at_test):
+        at_prediction = None if self.views is None else self.views.augmentation
+        for augmentation in (self.objective.augmentation, at_prediction):
             if augmentation is not None and augmentation.inputs != inputs:
                 raise UserError(
                     f"{self.name}: this augmentation is for {augmentation.inputs} inputs; the task has {inputs} inputs."
                 )
         return replace(self, head=self.head.for_target(target))
 
-    def fit(self, task: Any, network: Any, *, seed: int, context: Any) -> Any:
+    def fit(self, task: Task, network: NetworkSpec, *, seed: int, context: FitContext) -> Posterior:
         """Fit every member in this process; the runner does the same through the store, in parallel.
 
         Args:
             task: The task.
-            network: A network's name, or (name, arguments).
+            network: The network.
             seed: The seed; member k is (seed, k).
-            context: A :class:`dubio.methods.fitting.FitContext`.
+            context: Device, progress and encoding.
 
         Returns:
             The posterior of the whole method.
