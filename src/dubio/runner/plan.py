@@ -89,6 +89,7 @@ class MethodRow:
         family: The single-fit method an ensemble is made of.
         method: Its registered name; differs from ``name`` for a variant.
         arguments: The arguments of a variant; empty for others.
+        facts: What its registration declares, for reports: family, colour, origin of its samples, role.
     """
 
     name: str
@@ -99,6 +100,7 @@ class MethodRow:
     family: str | None
     method: str
     arguments: Mapping[str, Any]
+    facts: Mapping[str, Any]
 
 
 @dataclass
@@ -172,16 +174,18 @@ def method_rows(benchmark: Benchmark, tasks: Iterable[PreparedTask], plan: Plan)
     for name in (name for name in benchmark.all_methods if name in first_tasks):
         method = make_method(benchmark, name, first_tasks[name].method_arguments[name], {})
         members = first_runs[name].spec.get("members", ()) if name in first_runs else ()
+        entry = METHODS.entry(benchmark.base(name))
         rows.append(
             MethodRow(
                 name=name,
                 title=_title(benchmark, name, method),
-                summary=METHODS.entry(benchmark.base(name)).summary,
+                summary=entry.summary,
                 members=int(getattr(method, "members", 1)),
                 samples=int(getattr(method, "pooled", getattr(method, "samples", 0))),
                 family=singles.get(members[0]) if members else name,
                 method=benchmark.base(name),
                 arguments=describe(benchmark.variants[name].arguments) if name in benchmark.variants else {},
+                facts=dict(entry.facts),
             )
         )
     return tuple(rows)
