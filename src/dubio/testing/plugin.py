@@ -9,7 +9,7 @@ from typing import Any
 
 from dubio.core.errors import MissingExtra, UserError
 from dubio.core.registry import REGISTRIES, Entry, load_plugin
-from dubio.testing.findings import Outcome
+from dubio.testing.rules import Outcome
 
 
 @dataclass(frozen=True)
