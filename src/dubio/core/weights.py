@@ -56,10 +56,16 @@ class Weights:
     @cached_property
     def totals(self) -> Values:
         """The weight of all examples of each replicate, ``[R]``."""
+        if len(self) == 1:
+            return np.array([self.counts.sum(dtype=np.float64)])
         return self.sums(np.ones(len(self.counts)))
 
     def sums(self, values: NDArray[Any]) -> Values:
         """Return Σ_i count_i · value_i of each replicate, ``[R]``."""
+        if self.each_once:
+            return np.array([values.sum(dtype=np.float64)])
+        if len(self) == 1:  # a matrix product would start threads for it
+            return np.array([(values * self.real[:, 0]).sum()])
         return np.asarray(values.astype(np.float64, copy=False) @ self.real)
 
     def mean(self, values: NDArray[Any]) -> Values:

@@ -131,6 +131,9 @@ class PrefixSums:
         self.count = len(order)
         self._depth = max(1, int(np.sqrt(self.count))) if replicates > 1 else 1
         self._stretches = -(-self.count // self._depth)
+        if self._depth == 1:
+            self.rows, self._past = order, order[:0]
+            return
         padded = np.zeros(self._depth * self._stretches, dtype=np.int64)
         padded[: self.count] = order
         self.rows = np.ascontiguousarray(padded.reshape(self._stretches, self._depth).T).ravel()
@@ -138,10 +141,14 @@ class PrefixSums:
 
     def slots(self, positions: IntArray) -> IntArray:
         """Return the slots of positions in the order."""
+        if self._depth == 1:
+            return positions
         return (positions % self._depth) * self._stretches + positions // self._depth
 
     def sums(self, values: NDArray[Any]) -> NDArray[Any]:
         """Turn values by slot, ``[slots, R]``, into their sums up to and including every position, in place."""
+        if self._depth == 1:
+            return np.asarray(np.cumsum(values, axis=0, out=values))
         values[self._past] = 0
         steps = values.reshape(self._depth, self._stretches, *values.shape[1:])
         totals = steps.sum(axis=0, dtype=values.dtype)
@@ -178,7 +185,7 @@ class Marked:
         self._start, self._end = ordering.starts[own], ordering.ends[own]
         self._marked_end = np.searchsorted(at, self._end)
         self.tied = np.flatnonzero(self._end - self._start > 1)
-        self._layouts: dict[bool, tuple[PrefixSums, PrefixSums]] = {}
+        self._layouts: dict[tuple[bool, bool], PrefixSums] = {}
 
     @classmethod
     def fewer(cls, scores: FloatArray, marks: BoolArray, *, unit: float = 0.0) -> Marked:
@@ -198,7 +205,7 @@ class Marked:
         """Return all weight in the blocks below each marked row, and up to the end of its own, both ``[M, R]``."""
         if weights.each_once:
             return self._start[:, None].copy(), self._end[:, None]
-        layout, _ = self._layout(len(weights))
+        layout = self._layout(weights)
         sums = layout.weights(weights)
         before = sums.take(layout.slots(np.maximum(self._start - 1, 0)), axis=0)
         before[self._start == 0] = 0
@@ -208,12 +215,12 @@ class Marked:
         """Return for each marked row the weight of the marked rows up to the end of its block, ``[M, R]``."""
         if weights.each_once:
             return self._marked_end[:, None]
-        _, among = self._layout(len(weights))
+        among = self._layout(weights, marked=True)
         return np.asarray(among.weights(weights).take(among.slots(self._marked_end - 1), axis=0))
 
-    def _layout(self, replicates: int) -> tuple[PrefixSums, PrefixSums]:
-        several = replicates > 1
-        if several not in self._layouts:
-            orders = (self.ordering.order, self.rows)
-            self._layouts[several] = tuple(PrefixSums(order, replicates=replicates) for order in orders)  # type: ignore[assignment]
-        return self._layouts[several]
+    def _layout(self, weights: Weights, *, marked: bool = False) -> PrefixSums:
+        key = (marked, len(weights) > 1)
+        if key not in self._layouts:
+            order = self.rows if marked else self.ordering.order
+            self._layouts[key] = PrefixSums(order, replicates=len(weights))
+        return self._layouts[key]

@@ -230,12 +230,10 @@ def bootstrap(
         seed: Seed of the draws.
         level: Confidence level.
     """
+    bases = {name: basis(metric, predictions) for name, metric in metrics.items()}
     result: dict[str, Interval] = {}
-    for labels in (True, False):  # metrics that need labels see the labelled examples alone
-        chosen = {name: metric for name, metric in metrics.items() if ("labels" in metric.needs) == labels}
-        if not chosen:
-            continue
-        rows = predictions.labelled if labels else predictions
+    for rows in {id(base): base for base in bases.values()}.values():
+        chosen = {name: metric for name, metric in metrics.items() if bases[name] is rows}
         with preparing_once():
             forms = {name: metric_statistic(metric, rows) for name, metric in chosen.items()}
             draws = replicate(forms, units_of(rows), replicates=replicates, seed=seed)
@@ -243,6 +241,11 @@ def bootstrap(
                 interval = centred_interval if metric.interval == "centred" else percentile_interval
                 result[name] = interval(float(metric.compute(rows)), draws[name], level=level)
     return {name: result[name] for name in metrics}
+
+
+def basis(metric: Metric, predictions: Predictions) -> Predictions:
+    """Return the rows a metric is computed on: the labelled ones where it needs labels."""
+    return predictions.labelled if "labels" in metric.needs else predictions
 
 
 def guarded(metric: Metric) -> Metric:
