@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dubio.cli.data import app, arguments_of
+from dubio.cli.data import app
+from dubio.cli.options import data_arguments
 from dubio.core.errors import UnknownName, UserError
 from dubio.tasks.sources.locate import DataMissing
 
@@ -65,14 +66,14 @@ def test_a_wrong_column_is_named_with_the_nearest(path: str) -> None:
 
 def test_lists_are_written_with_commas() -> None:
     given = {"data": Path("x.csv"), "novel": "a, b", "features": "*", "text": None, "fractions": "1,0,0,0"}
-    assert arguments_of(given) == {
+    assert data_arguments(given) == {
         "data": "x.csv",
         "novel": ("a", "b"),
         "features": ("*",),
         "fractions": (1.0, 0.0, 0.0, 0.0),
     }
     with pytest.raises(UserError, match="four numbers"):
-        arguments_of({"data": "x", "fractions": "half"})
+        data_arguments({"data": "x", "fractions": "half"})
 
 
 @pytest.fixture

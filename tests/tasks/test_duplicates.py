@@ -8,7 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dubio.core.types import Examples, Inputs, Split
-from dubio.tasks.duplicates import jaccard, near_matches, near_points, plain, shared_rows, signatures, thumbnails
+from dubio.tasks.duplicates import (
+    grey_thumbnails,
+    jaccard,
+    near_matches,
+    near_points,
+    normalize_text,
+    shared_rows,
+    signatures,
+)
 
 WORDS = [f"{a}{b}{c}" for a in ("ba", "ke", "lo", "mi") for b in ("ran", "sut", "vel", "dor") for c in ("", "ta", "ni")]
 
@@ -77,7 +85,7 @@ def test_texts_equal_but_for_case_and_punctuation_are_the_same() -> None:
     assert (found.exact, found.near) == (2, 1)
     assert found.example == ("a3", "b0")
     assert "3 of 5 (60.0 %)" in found.sentence()
-    assert plain("?!") == "?!"
+    assert normalize_text("?!") == "?!"
 
 
 def test_what_only_evaluation_splits_share_is_no_leak() -> None:
@@ -102,9 +110,9 @@ def test_images_saved_again_are_near_and_others_are_not() -> None:
 def test_thumbnails_are_block_means() -> None:
     image = np.random.default_rng(4).integers(0, 256, (2, 32, 48, 1)).astype(np.uint8)
     wanted = image[..., 0].reshape(2, 16, 2, 16, 3).mean(axis=(2, 4)).reshape(2, -1)
-    np.testing.assert_allclose(thumbnails(image), wanted, rtol=1e-6)
-    assert thumbnails(np.zeros((3, 8, 8, 1), dtype=np.uint8)).shape == (3, 64)
-    assert thumbnails(np.full((1, 19, 17, 3), 7, dtype=np.uint8)).tolist() == [[7.0] * 256]
+    np.testing.assert_allclose(grey_thumbnails(image), wanted, rtol=1e-6)
+    assert grey_thumbnails(np.zeros((3, 8, 8, 1), dtype=np.uint8)).shape == (3, 64)
+    assert grey_thumbnails(np.full((1, 19, 17, 3), 7, dtype=np.uint8)).tolist() == [[7.0] * 256]
 
 
 def test_table_rows_are_near_within_a_hundredth_of_a_deviation() -> None:

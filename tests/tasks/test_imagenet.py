@@ -116,7 +116,12 @@ def test_a_survey_is_remembered_until_a_file_changes(home: Path, monkeypatch: py
 
     looked: list[bool] = []
     real = survey.read_fault
-    monkeypatch.setattr(survey, "read_fault", lambda path, *, whole: looked.append(whole) or real(path, whole=whole))
+
+    def watched(path: Path, *, verify: bool) -> str | None:
+        looked.append(verify)
+        return real(path, verify=verify)
+
+    monkeypatch.setattr(survey, "read_fault", watched)
     for _ in range(2):
         TASKS.make("imagenet", data=str(home), **SMALL)
     assert looked == [False] * 39

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +18,7 @@ from dubio.cli.data_printing import (
     print_task,
     print_ways,
 )
+from dubio.cli.options import NOT_GIVEN, data_arguments, with_data_options
 from dubio.cli.output import print_json, say
 from dubio.core.errors import UserError
 
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
     from dubio.tasks.sources.locate import DataSource
 
 app = typer.Typer(help="List and fetch data sets, and check your own data before training.", no_args_is_help=True)
-
-LISTS = ("features", "novel", "order", "fractions")
-"""Arguments of your own data that are written as one word, with commas."""
-
-NOT_OWN = ("data", "split_seed", "data_dir", "json")
-"""Arguments of ``check`` that do not say that the data is the user's own."""
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 PluginOption = Annotated[
@@ -134,29 +129,15 @@ def show_task(
     # where looking at every row takes hours, nobody waits for it here
     costly = any(getattr(split.data.inputs, "costly", False) for split in task.splits)
     shared = ["Rows that two splits share were not looked for: it would take hours."] if costly else []
-    shared += [] if costly else [found.sentence() for found in shared_rows(task.splits, task.inputs)]
+    shared += [] if costly else [pair.sentence() for pair in shared_rows(task.splits, task.inputs)]
     print_task(task, [*dict.fromkeys([*task.notes, *shared])], json)
 
 
 @app.command("check")
+@with_data_options()
 def check_own(
     data: Annotated[str, typer.Argument(help="A task's name, or CSV, TSV, JSONL, Parquet, npz, a folder of images.")],
-    text: Annotated[str | None, typer.Option(help="Column of texts.")] = None,
-    label: Annotated[str | None, typer.Option(help="Column of classes.")] = None,
-    features: Annotated[str | None, typer.Option(help="Numeric columns, with commas; * for all others.")] = None,
-    label_separator: Annotated[str | None, typer.Option(help="What stands between several labels of a row.")] = None,
-    target: Annotated[str | None, typer.Option(help="multiclass, multilabel or ordinal.")] = None,
-    order: Annotated[str | None, typer.Option(help="Classes in their order, with commas: an ordinal target.")] = None,
-    id: Annotated[str | None, typer.Option(help="Column of unique ids.")] = None,
-    group: Annotated[str | None, typer.Option(help="Column of what belongs together (a patient).")] = None,
-    time: Annotated[str | None, typer.Option(help="Column of times: oldest rows train, newest test.")] = None,
-    domain: Annotated[str | None, typer.Option(help="Column of domains.")] = None,
-    train_domain: Annotated[str | None, typer.Option(help="The domain to train on.")] = None,
-    split: Annotated[str | None, typer.Option(help="Column of given parts (train, val, cal, test).")] = None,
-    novel: Annotated[str | None, typer.Option(help="Classes held out of training, with commas, or auto.")] = None,
-    fractions: Annotated[str | None, typer.Option(help="Shares of train,val,cal,test.")] = None,
-    split_seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
-    size: Annotated[int | None, typer.Option(help="Both sides of every image, in pixels.")] = None,
+    data_options: Mapping[str, Any] = NOT_GIVEN,
     verify: Annotated[bool, typer.Option(help="Of photographs: read every file again and check the cache.")] = False,
     data_dir: DataDirOption = None,
     json: JsonOption = False,
@@ -165,23 +146,22 @@ def check_own(
 
     A registered name wins over a file of that name: write ./NAME for the file.
     """
-    given = {key: value for key, value in locals().items() if key not in ("json", "data_dir", "verify")}
     registry = _registry(None)
     source = _source(registry.entry(data)) if data in registry.names() else None
     report = source.check if source else None
     if verify and report is None:
         raise UserError("--verify is for photographs: dubio data check retina --verify.")
     if data in registry.names() and data != "own":
-        for key, value in given.items():
-            if key not in NOT_OWN and value is not None and not (key == "size" and _sized(report)):
+        for key, value in data_options.items():
+            if value is not None and key != "split_seed" and not (key == "size" and _sized(report)):
                 raise UserError(f"--{key.replace('_', '-')} is for your own data; {data} is a task (a file: ./{data}).")
         if report is None:
             _check_task(registry.entry(data), data_dir, json)
         else:
-            asked = {} if size is None else {"size": size}
-            print_report(report(data_dir, verify=verify, **asked), json)
+            size = {} if data_options["size"] is None else {"size": data_options["size"]}
+            print_report(report(data_dir, verify=verify, **size), json)
         return
-    task = registry.make("own", **arguments_of(given))
+    task = registry.make("own", **data_arguments({"data": data, **data_options}))
     print_task(task, list(task.notes), json)
 
 
@@ -207,27 +187,6 @@ def _check_task(entry: Any, data_dir: str | None, as_json: bool) -> None:
         return
     for copy in checked:
         print_copy_counts(copy)
-
-
-def arguments_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of a task that is told its data, from options as they are written on the command line.
-
-    Args:
-        given: Values by argument, None where an option was not given; lists are one text with commas.
-
-    Raises:
-        UserError: When a share is not a number.
-    """
-    made = {key: value for key, value in given.items() if value is not None}
-    for key in LISTS:
-        if key in made:
-            made[key] = tuple(part.strip() for part in made[key].split(",") if part.strip())
-    if "fractions" in made:
-        try:
-            made["fractions"] = tuple(float(part) for part in made["fractions"])
-        except ValueError as fault:
-            raise UserError(f"fractions must be four numbers with commas; given {given['fractions']!r}.") from fault
-    return {key: str(value) if isinstance(value, Path) else value for key, value in made.items()}
 
 
 def _source(entry: Any) -> DataSource | None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
 
 import typer
 
 from dubio.core.errors import UserError
+from dubio.tasks.data_options import DataOptions
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 PluginOption = Annotated[
@@ -26,6 +32,78 @@ TargetOption = Annotated[
     Literal["multiclass", "multilabel", "ordinal"] | None, typer.Option(help="The kind of target.")
 ]
 ToleranceOption = Annotated[float, typer.Option(help="How far the sum of a row of probabilities may be from one.")]
+
+
+DATA_OPTIONS = tuple(item for item in dataclasses.fields(DataOptions) if "help" in item.metadata)
+"""The options of the user's own data; the path and the name are the commands' own."""
+
+NOT_GIVEN: Mapping[str, Any] = MappingProxyType({item.name: None for item in DATA_OPTIONS})
+
+Command = Callable[..., Any]
+
+
+def with_data_options(panel: str | None = None) -> Callable[[Command], Command]:
+    """Decorator: give a command an option for each field of :class:`DataOptions`.
+
+    The command has a parameter ``data_options``, a mapping; None stands for an option that was not given.
+
+    Args:
+        panel: The heading of these options in the help.
+    """
+
+    def decorate(command: Command) -> Command:
+        hints = typing.get_type_hints(command, include_extras=True)
+        parameters = []
+        for parameter in inspect.signature(command).parameters.values():
+            if parameter.name == "data_options":
+                parameters += [_parameter(item, panel) for item in DATA_OPTIONS]
+            else:
+                parameters.append(parameter.replace(annotation=hints[parameter.name]))
+
+        @functools.wraps(command)
+        def wrapper(**values: Any) -> Any:
+            options = {item.name: values.pop(item.name, None) for item in DATA_OPTIONS}
+            return command(data_options=options, **values)
+
+        keyword_only = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in parameters]
+        wrapper.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+        wrapper.__annotations__ = {item.name: item.annotation for item in parameters}
+        del wrapper.__wrapped__
+        return wrapper
+
+    return decorate
+
+
+def _parameter(item: dataclasses.Field[Any], panel: str | None) -> inspect.Parameter:
+    """Return the option of one field: an integer where the field is one, else a text."""
+    hint = typing.get_type_hints(DataOptions)[item.name]
+    value = int if int in (hint, *typing.get_args(hint)) else str
+    option = typer.Option(help=item.metadata["help"], rich_help_panel=panel)
+    return inspect.Parameter(
+        item.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[value | None, option]
+    )
+
+
+def data_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a task from options as they are written on the command line.
+
+    Args:
+        options: Values by argument, None where an option was not given; a list is one text with commas.
+
+    Raises:
+        UserError: When a share is not a number.
+    """
+    arguments = {key: value for key, value in options.items() if value is not None}
+    for name in (item.name for item in DATA_OPTIONS if isinstance(item.default, tuple)):
+        if name in arguments:
+            arguments[name] = tuple(word.strip() for word in arguments[name].split(",") if word.strip())
+    if "fractions" in arguments:
+        try:
+            arguments["fractions"] = tuple(float(word) for word in arguments["fractions"])
+        except ValueError as fault:
+            given = options["fractions"]
+            raise UserError(f"fractions must be four numbers separated by commas; given {given!r}.") from fault
+    return {key: str(value) if isinstance(value, Path) else value for key, value in arguments.items()}
 
 
 def load_plugins(paths: Iterable[Path] | None = None) -> None:

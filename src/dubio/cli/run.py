@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dubio.cli.options import NOT_GIVEN, data_arguments, with_data_options
 from dubio.cli.output import print_json, say
 from dubio.core.errors import UserError
 
@@ -14,15 +16,6 @@ if TYPE_CHECKING:
     from dubio.reporting.stored_run import Run
     from dubio.runner.benchmark_run import PreparedBenchmark
     from dubio.runner.costs import Forecast
-
-OWN = (
-    "text", "label", "features", "label_separator", "target", "order", "id", "group", "time", "domain", "train_domain",
-    "split", "novel", "fractions", "split_seed", "size",
-)  # fmt: skip
-"""Options that speak of your own data, or of the data that a benchmark is told."""
-
-TOLD = ("shift", "shift_data")
-"""Options that speak of the data a benchmark is told alone."""
 
 SHIPPED = tuple(sorted(path.parent.name for path in (Path(__file__).parents[1] / "studies").glob("*/benchmark.toml")))
 """The benchmarks that come with dubio, for the help, which must not wait for the imports that reading one takes."""
@@ -34,6 +27,7 @@ _DATA = "Your own data"
 _CHANGE = "Changing a benchmark"
 
 
+@with_data_options(_DATA)
 def run(
     benchmark: Annotated[
         str | None, typer.Argument(help=f"A benchmark's name ({', '.join(SHIPPED)}) or a TOML file.")
@@ -46,43 +40,7 @@ def run(
             rich_help_panel=_DATA,
         ),
     ] = None,
-    text: Annotated[str | None, typer.Option(help="Column of texts.", rich_help_panel=_DATA)] = None,
-    label: Annotated[str | None, typer.Option(help="Column of classes.", rich_help_panel=_DATA)] = None,
-    features: Annotated[
-        str | None, typer.Option(help="Numeric columns, separated by commas; * for all others.", rich_help_panel=_DATA)
-    ] = None,
-    label_separator: Annotated[
-        str | None, typer.Option(help="Separator between several labels in a cell.", rich_help_panel=_DATA)
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(help="multiclass, multilabel or ordinal; retina: binary or ordinal.", rich_help_panel=_DATA),
-    ] = None,
-    order: Annotated[
-        str | None,
-        typer.Option(help="Classes in their order, separated by commas: an ordinal target.", rich_help_panel=_DATA),
-    ] = None,
-    id: Annotated[str | None, typer.Option(help="Column of unique ids.", rich_help_panel=_DATA)] = None,
-    group: Annotated[
-        str | None, typer.Option(help="Column of groups, such as patients; no group is divided.", rich_help_panel=_DATA)
-    ] = None,
-    time: Annotated[
-        str | None, typer.Option(help="Column of times: oldest rows train, newest test.", rich_help_panel=_DATA)
-    ] = None,
-    domain: Annotated[str | None, typer.Option(help="Column of domains.", rich_help_panel=_DATA)] = None,
-    train_domain: Annotated[str | None, typer.Option(help="The domain to train on.", rich_help_panel=_DATA)] = None,
-    split: Annotated[
-        str | None, typer.Option(help="Column of parts (train, val, cal, test).", rich_help_panel=_DATA)
-    ] = None,
-    novel: Annotated[
-        str | None,
-        typer.Option(help="Classes held out of training, separated by commas, or auto.", rich_help_panel=_DATA),
-    ] = None,
-    fractions: Annotated[str | None, typer.Option(help="Shares of train,val,cal,test.", rich_help_panel=_DATA)] = None,
-    split_seed: Annotated[int | None, typer.Option(help="Seed of the split.", rich_help_panel=_DATA)] = None,
-    size: Annotated[
-        int | None, typer.Option(help="Both sides of every image, in pixels.", rich_help_panel=_DATA)
-    ] = None,
+    data_options: Mapping[str, Any] = NOT_GIVEN,
     shift: Annotated[
         str | None,
         typer.Option(
@@ -160,8 +118,6 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Train and evaluate methods on tasks. Interrupt it at any time: the same command continues where it stopped."""
-    options = dict(locals())
-    from dubio.cli.data import arguments_of
     from dubio.reporting.stored_run import Run
     from dubio.runner.benchmark_run import check_devices, default_jobs, prepare_run, run_prepared
 
@@ -174,7 +130,7 @@ def run(
             seeds=seeds or None,
             preset=preset,
             settings=set or (),
-            data_options=arguments_of({key: options[key] for key in ("data", *OWN, *TOLD)}),
+            data_options=data_arguments({"data": data, **data_options, "shift": shift, "shift_data": shift_data}),
             data_dir=data_dir,
             plugins=plugin or (),
             verify=verify,

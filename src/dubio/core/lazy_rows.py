@@ -6,7 +6,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -108,9 +108,9 @@ class MappedRows(LazyRows):
         """The type of the elements."""
         return self.array.dtype
 
-    def take(self, rows: NDArray[Any]) -> MappedRows:
+    def take(self, rows: NDArray[Any]) -> Self:
         """Return these rows (an index array or a mask), in this order. Nothing is read."""
-        return MappedRows(self.array, self.rows[rows], self.digests)
+        return replace(self, rows=self.rows[rows])
 
     def keys(self) -> list[bytes]:
         """Return a digest of each row: equal where the rows are equal."""

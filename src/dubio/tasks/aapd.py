@@ -16,8 +16,8 @@ CARD = SourceCard(
     revision="2018",
     licence="the abstracts are their authors'; research use",
     citation="P. Yang et al. (2018), SGM: Sequence Generation Model for Multi-label Classification, COLING",
-    description="Abstracts of computer science papers and their subjects, 54 of them, several a paper. Novelty: papers "
-    "on information theory are never trained on.",
+    description="Abstracts of computer science papers and their subjects, 54 of them, several per paper. Novelty: "
+    "papers on information theory are never trained on.",
 )
 
 NOVEL = "cs.it"
@@ -26,9 +26,9 @@ _PARTS = ("train", "val", "test")
 
 
 def _find_lines(folder: Path) -> Path | None:
-    for place in (folder, folder / "AAPD"):
-        if all((place / f"{what}_{part}").is_file() for what in ("text", "label") for part in _PARTS):
-            return place
+    for candidate in (folder, folder / "AAPD"):
+        if all((candidate / f"{what}_{name}").is_file() for what in ("text", "label") for name in _PARTS):
+            return candidate
     return None
 
 
@@ -95,7 +95,7 @@ def aapd(
     Args:
         setting: ``in-domain`` or ``novelty``.
         data_dir: A folder with the corpus; see ``dubio data where aapd``.
-        split_seed: Of the cut of ``cal``.
+        split_seed: Seed of the split of ``cal``.
         cal: Share of training that becomes the split ``cal``.
     """
     name = "aapd" if setting == "in-domain" else "aapd-novelty"

@@ -1,4 +1,4 @@
-"""CLINC150: what does somebody want of an assistant, and can it do that at all?"""
+"""CLINC150: the intent of a request to an assistant, and whether it is in scope."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _TABLES = {
 
 
 def _find_json(folder: Path) -> Path | None:
-    places = (folder / "data_full.json", folder / "clinc150_uci" / "data_full.json")
-    return next((path for path in places if path.is_file()), None)
+    candidates = (folder / "data_full.json", folder / "clinc150_uci" / "data_full.json")
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def _read_json(path: Path) -> list[Document]:
@@ -53,9 +53,9 @@ def _read_json(path: Path) -> list[Document]:
 
 
 def _find_tables(folder: Path) -> Path | None:
-    for place in (folder, folder / "clinc_oos"):
-        if all((place / name).is_file() for name in _TABLES):
-            return place
+    for candidate in (folder, folder / "clinc_oos"):
+        if all((candidate / name).is_file() for name in _TABLES):
+            return candidate
     return None
 
 
@@ -117,7 +117,7 @@ def clinc(
     Args:
         setting: ``in-domain`` or ``novelty``.
         data_dir: A folder with the corpus; see ``dubio data where clinc``.
-        split_seed: Of the cut of ``cal``.
+        split_seed: Seed of the split of ``cal``.
         cal: Share of training that becomes the split ``cal``.
     """
     options = CorpusOptions("clinc", "multiclass", setting, lambda classes: (), split_seed, cal)

@@ -1,23 +1,18 @@
-"""Images and table rows that are nearly the same: a small distance, found by blocked matrix products.
+"""Rows that two splits share: the same content, or nearly the same.
 
-Images are compared as grey thumbnails of at most 16×16 (block means), and are near when those differ by at most two
-grey levels, root mean square: a copy saved again or resized is found, another picture of the same thing is not. Table
-rows are compared after standardising columns with the mean and deviation of the first split (missing values at the
-mean), and are near when they differ by at most 0.01 deviations, root mean square.
+*Images* are compared as grey thumbnails of at most 16×16 (block means); two are near when those differ by at most two
+grey levels, root mean square: a copy saved again or resized is found, another picture of the same object is not.
+*Table rows* are compared after standardising columns with the mean and deviation of the first split (missing values at
+the mean); two are near when they differ by at most 0.01 deviations, root mean square.
 
-Texts that are nearly the same: MinHash over five-byte shingles, checked by the exact Jaccard similarity.
+*Texts* are compared by MinHash over five-byte shingles, checked by the exact Jaccard similarity. Each text becomes the
+set of its five-byte windows, and that set a signature of 64 minima by one-permutation hashing (Li, Owen and Zhang 2012)
+with empty bins filled by rotation (Shrivastava and Li 2014): one hash per window, whatever the size of the signature.
+Bands of four minima find candidates (a pair of similarity 0.8 is missed with probability 0.0002), and only the
+likeliest candidate of a text is checked exactly, so that time grows with the length of all texts and not with the
+number of pairs.
 
-Each text becomes the set of its five-byte windows, and that set a signature of 64 minima by one-permutation hashing
-(Li, Owen and Zhang 2012) with empty bins filled by rotation (Shrivastava and Li 2014): one hash a window, whatever the
-size of the signature. Bands of four minima find candidates (a pair of similarity 0.8 is missed with probability
-0.0002), and only the likeliest candidate of a text is checked exactly, so that time grows with the length of all texts
-and not with the number of pairs.
-
-Rows that two splits share: what a test claims to judge must not have been trained on.
-
-Training, validation and calibration are compared with every split that comes after them. Texts are the same when their
-lower-cased words are the same; images and table rows when their bytes are. What is *nearly* the same is said in
-``near_texts.py`` and ``near_arrays.py``. Nothing is removed: the counts are for the reader to judge.
+Nothing is removed: shared rows are noted, for the reader to judge.
 """
 
 from __future__ import annotations
@@ -41,33 +36,33 @@ TABLE_TOLERANCE = 0.01
 _BLOCK = 512
 
 
-def thumbnails(images: NDArray[np.uint8] | LazyRows) -> Points:
-    """Grey block means ``[N, h·w]`` of images ``[N, H, W, C]``, h and w at most 16."""
+def grey_thumbnails(images: NDArray[np.uint8] | LazyRows) -> Points:
+    """Return grey block means ``[N, h·w]`` of images ``[N, H, W, C]``, h and w at most 16."""
     count, height, width = images.shape[:3]
     rows = np.linspace(0, height, min(height, SIDE) + 1).astype(int)
     columns = np.linspace(0, width, min(width, SIDE) + 1).astype(int)
     areas = np.diff(rows)[:, None] * np.diff(columns)[None, :]
-    made = np.empty((count, len(rows) - 1, len(columns) - 1))
+    means = np.empty((count, len(rows) - 1, len(columns) - 1))
     for start in range(0, count, _BLOCK):
         block = images[start : start + _BLOCK].astype(np.float32)
         grey = block if block.ndim == 3 else block.mean(axis=3)
         summed = np.add.reduceat(np.add.reduceat(grey, rows[:-1], axis=1), columns[:-1], axis=2)
-        made[start : start + _BLOCK] = summed / areas
-    return made.reshape(count, -1)
+        means[start : start + _BLOCK] = summed / areas
+    return means.reshape(count, -1)
 
 
-def standardised(values: NDArray[Any], reference: NDArray[Any]) -> Points:
-    """Columns in deviations of the reference rows; missing values and constant columns become 0."""
-    known = np.where(np.isnan(reference), 0.0, reference)
+def standardize(values: NDArray[Any], reference: NDArray[Any]) -> Points:
+    """Return columns in deviations of the reference rows; missing values and constant columns become 0."""
+    filled = np.where(np.isnan(reference), 0.0, reference)
     count = np.maximum((~np.isnan(reference)).sum(axis=0), 1)
-    mean = known.sum(axis=0) / count
+    mean = filled.sum(axis=0) / count
     deviation = np.sqrt(np.where(np.isnan(reference), 0.0, np.square(reference - mean)).sum(axis=0) / count)
     points = (values - mean) / np.where(deviation > 0, deviation, 1.0)
     return np.where(np.isnan(points), 0.0, points)
 
 
 def near_points(earlier: Points, later: Points, tolerance: float) -> IntArray:
-    """For each later point the nearest earlier one within the root mean square tolerance, or −1."""
+    """Return for each later point the nearest earlier one within the root mean square tolerance, or −1."""
     centre = earlier.mean(axis=0)  # far from zero, the expanded square would cancel
     fixed, moved = earlier - centre, later - centre
     lengths = np.square(fixed).sum(axis=1)
@@ -95,8 +90,8 @@ _EMPTY = np.uint64(2**64 - 1)
 
 
 def signatures(texts: Sequence[str]) -> Codes:
-    """MinHash signatures ``[N, 64]``; the share of equal entries estimates the Jaccard similarity."""
-    made = np.full((len(texts), _BINS), _EMPTY, dtype=np.uint64)
+    """Return MinHash signatures ``[N, 64]``; the share of equal entries estimates the Jaccard similarity."""
+    minima = np.full((len(texts), _BINS), _EMPTY, dtype=np.uint64)
     encoded = [_bytes(text) for text in texts]
     start = 0
     while start < len(encoded):
@@ -104,13 +99,13 @@ def signatures(texts: Sequence[str]) -> Codes:
         while stop < len(encoded) and (size == 0 or size + len(encoded[stop]) <= _BLOCK_BYTES):
             size += len(encoded[stop])
             stop += 1
-        _fill(made[start:stop], encoded[start:stop])
+        _fill(minima[start:stop], encoded[start:stop])
         start = stop
-    return _without_gaps(made)
+    return _without_gaps(minima)
 
 
 def jaccard(one: str, other: str) -> float:
-    """|A ∩ B| / |A ∪ B| of the sets of five-byte windows of two texts."""
+    """Return |A ∩ B| / |A ∪ B| of the sets of five-byte windows of two texts."""
     a, b = (np.unique(_windows(np.frombuffer(_bytes(text), dtype=np.uint8))) for text in (one, other))
     shared = len(np.intersect1d(a, b, assume_unique=True))
     return shared / (len(a) + len(b) - shared)
@@ -119,7 +114,7 @@ def jaccard(one: str, other: str) -> float:
 def near_matches(
     earlier: Sequence[str], earlier_signatures: Codes, later: Sequence[str], later_signatures: Codes
 ) -> IntArray:
-    """For each later text an earlier one that is nearly the same, or −1."""
+    """Return for each later text an earlier one that is nearly the same, or −1."""
     best = np.full(len(later), -1, dtype=np.int64)
     score = np.zeros(len(later))
     for band in range(0, _BINS, _BAND):
@@ -129,24 +124,24 @@ def near_matches(
             best[rows[better]] = matches[better]
             score[rows[better]] = estimate[better]
     for row in np.flatnonzero(best >= 0).tolist():
-        # 64 minima estimate 0.8 with a deviation of 0.05: below 0.6 an exact check is not worth its time
+        # 64 minima estimate 0.8 with a deviation of 0.05: below 0.6 an exact check does not pay
         if score[row] < NEAR - 0.2 or jaccard(later[row], earlier[best[row]]) < NEAR:
             best[row] = -1
     return best
 
 
 def _candidates(earlier: Codes, later: Codes, band: slice) -> list[tuple[IntArray, IntArray]]:
-    """Pairs (later row, earlier row) that agree on a whole band."""
-    keys, asked = _band_keys(earlier[:, band]), _band_keys(later[:, band])
+    """Return pairs (later row, earlier row) that agree on a whole band."""
+    keys, queries = _band_keys(earlier[:, band]), _band_keys(later[:, band])
     order = np.argsort(keys, kind="stable")
-    first = np.searchsorted(keys[order], asked, side="left")
-    last = np.searchsorted(keys[order], asked, side="right")
-    found = []
+    first = np.searchsorted(keys[order], queries, side="left")
+    last = np.searchsorted(keys[order], queries, side="right")
+    pairs = []
     for step in range(_CANDIDATES):
         rows = np.flatnonzero(first + step < last)
         if len(rows):
-            found.append((rows, order[first[rows] + step]))
-    return found
+            pairs.append((rows, order[first[rows] + step]))
+    return pairs
 
 
 def _band_keys(values: Codes) -> Codes:
@@ -161,7 +156,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _windows(raw: NDArray[np.uint8]) -> Codes:
-    """Every window of five bytes as one number."""
+    """Return every window of five bytes as one number."""
     count = len(raw) - SHINGLE + 1
     codes = np.zeros(count, dtype=np.uint64)
     for offset in range(SHINGLE):
@@ -170,14 +165,14 @@ def _windows(raw: NDArray[np.uint8]) -> Codes:
 
 
 def _mixed(codes: Codes) -> Codes:
-    """The finaliser of SplitMix64: every bit of the result depends on every bit of the code."""
+    """Apply the finaliser of SplitMix64: every bit of the result depends on every bit of the code."""
     codes = (codes ^ (codes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     codes = (codes ^ (codes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return codes ^ (codes >> np.uint64(31))
 
 
 def _fill(rows: Codes, encoded: list[bytes]) -> None:
-    """Put the least hash of every bin into the rows of these texts."""
+    """Write the least hash of every bin into the rows of these texts."""
     lengths = np.array([len(raw) for raw in encoded])
     codes = _mixed(_windows(np.frombuffer(b"".join(encoded), dtype=np.uint8)) + np.uint64(0x9E3779B97F4A7C15))
     owner = np.repeat(np.arange(len(encoded)), lengths)[: len(codes)]
@@ -188,14 +183,14 @@ def _fill(rows: Codes, encoded: list[bytes]) -> None:
     np.minimum.at(rows.reshape(-1), owner * _BINS + bins, codes)
 
 
-def _without_gaps(made: Codes) -> Codes:
-    """An empty bin takes the nearest filled one to its right, marked by the distance."""
-    filled = made.copy()
+def _without_gaps(minima: Codes) -> Codes:
+    """Fill an empty bin from the nearest filled one to its right, marked by the distance."""
+    filled = minima.copy()
     for distance in range(1, _BINS):
         gaps = filled == _EMPTY
         if not gaps.any():
             break
-        moved = np.roll(made, -distance, axis=1)
+        moved = np.roll(minima, -distance, axis=1)
         take = gaps & (moved != _EMPTY)
         filled[take] = _mixed(moved[take] + np.uint64(distance))
     return filled
@@ -205,15 +200,15 @@ _WORDS = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
-class Shared:
-    """What a later split shares with an earlier one.
+class SharedRows:
+    """The rows that a later split shares with an earlier one.
 
     Attributes:
         earlier: Name of the split that training, selection or calibration sees.
         later: Name of the split that comes after it.
         rows: Rows of the later split.
-        exact: How many of them have the same content as an earlier row.
-        near: How many others are nearly the same as an earlier row.
+        exact: Number of them with the same content as an earlier row.
+        near: Number of others that are nearly the same as an earlier row.
         example: Ids (or row numbers) of one such pair: earlier, later.
     """
 
@@ -225,7 +220,7 @@ class Shared:
     example: tuple[str, str]
 
     def sentence(self) -> str:
-        """What a reader of the report must know."""
+        """Return a sentence for the notes of a task."""
         both = self.exact + self.near
         return (
             f"Rows of {self.later} that are also in {self.earlier}: {both:,} of {self.rows:,} "
@@ -234,75 +229,75 @@ class Shared:
         )
 
 
-def shared_rows(splits: Sequence[Split], inputs: Modality) -> tuple[Shared, ...]:
-    """Every pair of splits that share rows, the earlier one being train, val or cal.
+def shared_rows(splits: Sequence[Split], inputs: Modality) -> tuple[SharedRows, ...]:
+    """Return every pair of splits that share rows, where the earlier one is train, val or cal.
 
     Args:
         splits: In the task's order.
-        inputs: What an example is.
+        inputs: The modality of an example.
     """
     fitted = [split for split in splits if split.kind in ("train", "val", "cal")]
     if not fitted:
         return ()
-    prints = {split.name: _Prints.of(split.data, inputs, fitted[0].data) for split in splits}
-    found = []
+    keys_of = {split.name: _RowKeys.of(split.data, inputs, fitted[0].data) for split in splits}
+    pairs = []
     for index, earlier in enumerate(splits):
         if earlier.kind not in ("train", "val", "cal"):
             continue
         for later in splits[index + 1 :]:
-            shared = _compare(earlier, later, prints[earlier.name], prints[later.name], inputs)
+            shared = _compare(earlier, later, keys_of[earlier.name], keys_of[later.name], inputs)
             if shared is not None:
-                found.append(shared)
-    return tuple(found)
+                pairs.append(shared)
+    return tuple(pairs)
 
 
 @dataclass(frozen=True, eq=False)
-class _Prints:
-    """What of a split's rows is compared: exact keys, and texts with signatures or points."""
+class _RowKeys:
+    """The keys of a split's rows: exact keys, and texts with signatures or points."""
 
     keys: list[Any]
     texts: tuple[str, ...]
     points: NDArray[Any]
 
     @classmethod
-    def of(cls, data: Examples, inputs: Modality, reference: Examples) -> _Prints:
+    def of(cls, data: Examples, inputs: Modality, reference: Examples) -> _RowKeys:
         if isinstance(data.inputs, tuple):
-            texts = tuple(plain(text) for text in data.inputs)
+            texts = tuple(normalize_text(text) for text in data.inputs)
             return cls(list(texts), texts, signatures(texts))
         keys = row_keys(data.inputs)
         if inputs == "image":
-            return cls(keys, (), thumbnails(data.inputs))
-        return cls(keys, (), standardised(np.asarray(data.inputs), np.asarray(reference.inputs)))
+            return cls(keys, (), grey_thumbnails(data.inputs))
+        return cls(keys, (), standardize(np.asarray(data.inputs), np.asarray(reference.inputs)))
 
 
-def plain(text: str) -> str:
-    """The words of a text in lower case, one space between them; the text itself where it has no word."""
+def normalize_text(text: str) -> str:
+    """Return the words of a text in lower case, one space between them; the text itself where it has no word."""
     return " ".join(_WORDS.findall(text.lower())) or text.strip()
 
 
-def _compare(earlier: Split, later: Split, old: _Prints, new: _Prints, inputs: Modality) -> Shared | None:
+def _compare(earlier: Split, later: Split, old: _RowKeys, new: _RowKeys, inputs: Modality) -> SharedRows | None:
     first: dict[Any, int] = {}
     for row, key in enumerate(old.keys):
         first.setdefault(key, row)
     match = np.array([first.get(key, -1) for key in new.keys], dtype=np.int64)
     exact = int((match >= 0).sum())
-    rest = np.flatnonzero(match < 0)
-    if len(rest) and len(old.keys):
-        match[rest] = _near(old, new, rest, inputs)
+    unmatched = np.flatnonzero(match < 0)
+    if len(unmatched) and len(old.keys):
+        match[unmatched] = _near(old, new, unmatched, inputs)
     rows = np.flatnonzero(match >= 0)
     if len(rows) == 0:
         return None
-    pair = (_called(earlier.data, int(match[rows[0]])), _called(later.data, int(rows[0])))
-    return Shared(earlier.name, later.name, len(later), exact, len(rows) - exact, pair)
+    pair = (_name(earlier.data, int(match[rows[0]])), _name(later.data, int(rows[0])))
+    return SharedRows(earlier.name, later.name, len(later), exact, len(rows) - exact, pair)
 
 
-def _near(old: _Prints, new: _Prints, rest: IntArray, inputs: Modality) -> IntArray:
+def _near(old: _RowKeys, new: _RowKeys, rows: IntArray, inputs: Modality) -> IntArray:
     if inputs == "text":
-        texts = [new.texts[row] for row in rest.tolist()]
-        return near_matches(old.texts, old.points, texts, new.points[rest])
+        texts = [new.texts[row] for row in rows.tolist()]
+        return near_matches(old.texts, old.points, texts, new.points[rows])
     tolerance = IMAGE_TOLERANCE if inputs == "image" else TABLE_TOLERANCE
-    return near_points(old.points, new.points[rest], tolerance)
+    return near_points(old.points, new.points[rows], tolerance)
 
 
-def _called(data: Examples, row: int) -> str:
+def _name(data: Examples, row: int) -> str:
     return f"row {row}" if data.ids is None else str(data.ids[row])

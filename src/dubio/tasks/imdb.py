@@ -56,8 +56,8 @@ def _read_json(path: Path) -> list[Document]:
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
         return [
-            Document("", _plain(row["review"]), (str(int(row["rating"])),), id=str(place))
-            for place, row in enumerate(rows)
+            Document("", _plain(row["review"]), (str(int(row["rating"])),), id=str(index))
+            for index, row in enumerate(rows)
             if 1 <= int(row["rating"]) <= 10
         ]
     except (ValueError, TypeError, KeyError) as fault:
@@ -65,9 +65,9 @@ def _read_json(path: Path) -> list[Document]:
 
 
 def _find_reviews(folder: Path) -> Path | None:
-    for place in (folder, folder / "aclImdb"):
-        if all((place / part / side).is_dir() for part in ("train", "test") for side in ("pos", "neg")):
-            return place
+    for candidate in (folder, folder / "aclImdb"):
+        if all((candidate / name / side).is_dir() for name in ("train", "test") for side in ("pos", "neg")):
+            return candidate
     return None
 
 
@@ -149,7 +149,7 @@ def imdb(
         ratings: ``ten``, ``eight``, or ``auto``: ten where this machine has them, else eight; the card says which.
         setting: ``in-domain`` or ``novelty``.
         data_dir: A folder with the corpus; see ``dubio data where imdb``.
-        split_seed: Of what is cut at random.
+        split_seed: Seed of random parts.
         cal: Share of training that becomes the split ``cal``.
     """
     name = "imdb" if setting == "in-domain" else "imdb-novelty"

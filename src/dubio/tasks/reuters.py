@@ -19,7 +19,7 @@ CARD = SourceCard(
     revision="Distribution 1.0",
     licence="Reuters and Carnegie Group; research use",
     citation="D. Lewis (1997), Reuters-21578 Text Categorization Test Collection, Distribution 1.0",
-    description="Newswire stories of 1987 and their topics, 90 of them, several a story. Novelty: stories on "
+    description="Newswire stories of 1987 and their topics, 90 of them, several per story. Novelty: stories on "
     "acquisitions are never trained on.",
 )
 
@@ -42,10 +42,10 @@ def _read_sgm(folder: Path) -> list[Document]:
         documents += list(_stories(path.read_text(encoding="latin-1")))
     if not documents:
         raise BadFile(f"{folder.name}: no story of the ApteMod parts in its reut2-0….sgm files.")
-    seen = {part: {topic for d in documents if d.part == part for topic in d.labels} for part in ("train", "test")}
-    both = seen["train"] & seen["test"]
-    kept = [(d, tuple(topic for topic in d.labels if topic in both)) for d in documents]
-    return [Document(d.part, d.text, topics, d.id) for d, topics in kept if topics]
+    topics = {name: {topic for d in documents if d.part == name for topic in d.labels} for name in ("train", "test")}
+    both = topics["train"] & topics["test"]
+    filtered = [(d, tuple(topic for topic in d.labels if topic in both)) for d in documents]
+    return [Document(d.part, d.text, names, d.id) for d, names in filtered if names]
 
 
 def _stories(text: str) -> Iterator[Document]:
@@ -60,19 +60,19 @@ def _stories(text: str) -> Iterator[Document]:
 
 
 def _words(body: str) -> str:
-    """Title and text; the whole of a story that was not taken apart."""
+    """Return title and text; the complete text of a story without these tags."""
     inside = [re.search(rf"<{tag}>(.*?)</{tag}>", body, re.DOTALL) for tag in ("TITLE", "BODY")]
-    found = [match[1] for match in inside if match is not None]
-    if not found:
-        whole = re.search(r"<TEXT.*?>(.*?)</TEXT>", body, re.DOTALL)
-        found = [whole[1]] if whole is not None else []
-    return html.unescape(_CONTROL.sub(" ", "\n".join(found))).strip()
+    texts = [match[1] for match in inside if match is not None]
+    if not texts:
+        text = re.search(r"<TEXT.*?>(.*?)</TEXT>", body, re.DOTALL)
+        texts = [text[1]] if text is not None else []
+    return html.unescape(_CONTROL.sub(" ", "\n".join(texts))).strip()
 
 
 def _find_apte(folder: Path) -> Path | None:
-    for place in (folder, folder / "reuters"):
-        if (place / "cats.txt").is_file() and (place / "training").is_dir() and (place / "test").is_dir():
-            return place
+    for candidate in (folder, folder / "reuters"):
+        if all((candidate / name).exists() for name in ("cats.txt", "training", "test")):
+            return candidate
     return None
 
 
@@ -137,7 +137,7 @@ def reuters(
     Args:
         setting: ``in-domain`` or ``novelty``.
         data_dir: A folder with the corpus; see ``dubio data where reuters``.
-        split_seed: Of the cut into train and val.
+        split_seed: Seed of the split into train and val.
         cal: Share of training that becomes the split ``cal``.
     """
     name = "reuters" if setting == "in-domain" else "reuters-novelty"

@@ -126,7 +126,7 @@ def twenty_newsgroups(
     Args:
         setting: ``in-domain`` or ``novelty``.
         data_dir: A folder with the corpus; see ``dubio data where 20news``.
-        split_seed: Of the cut into train and val.
+        split_seed: Seed of the split into train and val.
         cal: Share of training that becomes the split ``cal``.
     """
     name = "20news" if setting == "in-domain" else "20news-novelty"

@@ -12,7 +12,7 @@ import numpy as np
 from dubio.core.lazy_rows import LazyRows, row_keys
 from dubio.core.registry import TASKS, Entry
 from dubio.core.types import KINDS, TARGETS, UNLABELLED, Kind, Modality, Split, StrArray, Task
-from dubio.tasks.duplicates import plain
+from dubio.tasks.duplicates import normalize_text
 from dubio.testing.rules import (
     Finding,
     Outcome,
@@ -274,7 +274,7 @@ def shared_content(task: Task) -> Iterator[Problem]:
 def _contents(split: Split) -> list[Hashable]:
     inputs = split.data.inputs
     if isinstance(inputs, tuple):
-        return [plain(text) for text in inputs]
+        return [normalize_text(text) for text in inputs]
     return list(row_keys(inputs))
 
 

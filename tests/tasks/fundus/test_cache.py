@@ -35,7 +35,7 @@ def test_prepared_photographs_stay_in_their_file_until_asked_for(eyes):
     many(eyes, 6)
     found = read_photographs(eyes.home, 64)
     assert isinstance(found.images, MappedRows)
-    assert isinstance(found.images.whole, np.memmap)
+    assert isinstance(found.images.array, np.memmap)
     assert found.images.shape == (6, 64, 64, 3)
     assert found.images.dtype == np.uint8
     picture = Image.fromarray(eyes.make(4))
@@ -50,7 +50,7 @@ def test_nothing_is_prepared_twice_and_what_changes_is(eyes, monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(cache, "prepare_all", never)
-    monkeypatch.setattr(cache, "_hashed", never)
+    monkeypatch.setattr(cache, "_hash_file", never)
     again = read_photographs(eyes.home, 64)
     np.testing.assert_array_equal(np.asarray(first.images), np.asarray(again.images))
     monkeypatch.undo()
@@ -197,7 +197,7 @@ def test_a_full_disk_is_refused_before_anything_is_written(eyes, monkeypatch):
 def test_hashes_of_other_files_in_a_folder_are_not_forgotten(eyes, monkeypatch):
     one, two = eyes.save("1.png", 1), eyes.save("2.png", 2)
     known = cache.file_hashes([one, two])
-    monkeypatch.setattr(cache, "_hashed", lambda path: pytest.fail("read again"))
+    monkeypatch.setattr(cache, "_hash_file", lambda path: pytest.fail("read again"))
     assert cache.file_hashes([one]) == {one: known[one]}
     monkeypatch.chdir(eyes.home)
     assert cache.file_hashes([Path("1.png"), Path("2.png")])[Path("2.png")] == known[two]

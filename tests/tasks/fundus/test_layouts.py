@@ -193,7 +193,7 @@ def test_any_folder_with_a_table(eyes):
 
 def test_what_is_no_layout_is_refused_with_what_would_be(eyes):
     eyes.save("one.png", 1)
-    with pytest.raises(BadFile, match=r"none of the ways.*trainLabels\.csv"):
+    with pytest.raises(BadFile, match=r"no layout.*trainLabels\.csv"):
         read_collection(eyes.home)
     eyes.write("labels.csv", "picture,grade", "one,1")
     with pytest.raises(UnknownName, match="none for the image"):
@@ -212,7 +212,7 @@ def test_two_files_of_one_name_are_not_guessed_between(eyes):
     eyes.save("c/other.png", 3)
     eyes.write("labels.csv", "image,grade", "same,1", "other,0")
     found = read_collection(eyes.home)
-    assert lines(found) == ["same: label without image: 2 files are called so (left out)"]
+    assert lines(found) == ["same: label without image: 2 files have this name (left out)"]
 
 
 def test_an_excel_sheet_is_read_like_a_table(eyes, tmp_path):

@@ -1,9 +1,9 @@
-"""Finding the disc of the eye in a photograph, and cutting it out.
+"""Find the disc of the eye in a photograph, and crop it.
 
 A fundus camera leaves a bright disc on a black ground, often cut off above and below. The disc is the largest connected
 region brighter than the ground; the crop is the square around it, black where the disc is cut off, so that eyes have
 one size and their circles stay circles whatever the camera. Where no ground is visible in any corner, the photograph
-was cropped already and is used whole.
+was cropped already and is used as it is.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dubio.tasks.images.problems import ProblemKind
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
-LOOK = 256
-"""Pixels of the longer side at which the disc is looked for."""
+SEARCH_SIZE = 256
+"""Pixels of the longer side at which the disc is searched for."""
 
 DARK = 20.0
 """Mean brightness (of 255) below which a photograph is very dark."""
@@ -36,11 +36,11 @@ _LEAST_CHORD = 0.03  # of the region's longer side: a thinner line is a scratch 
 
 @dataclass(frozen=True)
 class Disc:
-    """What a look at a photograph found.
+    """The disc of an eye in a photograph.
 
     Attributes:
-        box: Left, top, right and bottom of what is to be cut out, in pixels of the photograph.
-        problem: ``no disc`` or ``too dark``, if either; the box is then the whole photograph or the dark disc.
+        box: Left, top, right and bottom of the crop, in pixels of the photograph.
+        problem: ``no disc`` or ``too dark``, if either; the box is then the complete photograph or the dark disc.
     """
 
     box: tuple[float, float, float, float]
@@ -49,33 +49,33 @@ class Disc:
 
 def find_disc(image: Picture) -> Disc:
     """Find the disc in an RGB photograph."""
-    step = max(1, round(max(image.size) / LOOK))
+    step = max(1, round(max(image.size) / SEARCH_SIZE))
     small = np.asarray(image.reduce(step) if step > 1 else image)
     # channel by channel: over the last axis numpy would go pixel by pixel
     brightness = np.maximum(np.maximum(small[..., 0], small[..., 1]), small[..., 2]).astype(np.float32)
-    whole = (0.0, 0.0, float(image.width), float(image.height))
+    frame = (0.0, 0.0, float(image.width), float(image.height))
     bright = float(np.percentile(brightness, 99))
     if bright < DARK:
-        return Disc(whole, "too dark")
+        return Disc(frame, "too dark")
     if float(brightness.std()) < _FLAT:
-        return Disc(whole, "no disc")
+        return Disc(frame, "no disc")
     ground = _ground(brightness)
     if ground > _NO_GROUND * bright:
-        return Disc(whole, "too dark" if brightness.mean() < DARK else None)
+        return Disc(frame, "too dark" if brightness.mean() < DARK else None)
     region = _largest(brightness > max(_FLOOR, ground + _RISE * (bright - ground)))
-    found = None if region is None else _box(region)
-    if region is None or found is None:
-        return Disc(whole, "no disc")
-    left, top, right, bottom = (step * edge for edge in found)
-    box = (left, top, min(right, whole[2]), min(bottom, whole[3]))
+    edges = None if region is None else _box(region)
+    if region is None or edges is None:
+        return Disc(frame, "no disc")
+    x0, y0, x1, y1 = (step * edge for edge in edges)
+    box = (x0, y0, min(x1, frame[2]), min(y1, frame[3]))
     return Disc(box, "too dark" if brightness[region].mean() < DARK else None)
 
 
 def crop_square(image: Picture, box: tuple[float, float, float, float], size: int) -> NDArray[np.uint8]:
-    """The smallest square around a box, black where it leaves the photograph, as uint8 ``[size, size, 3]``."""
-    left, top, right, bottom = box
-    side = max(right - left, bottom - top)
-    x, y = (left + right - side) / 2, (top + bottom - side) / 2
+    """Return the smallest square around a box, black where it leaves the photograph, as uint8 ``[size, size, 3]``."""
+    x0, y0, x1, y1 = box
+    side = max(x1 - x0, y1 - y0)
+    x, y = (x0 + x1 - side) / 2, (y0 + y1 - side) / 2
     corners = (round(x), round(y), round(x + side), round(y + side))
     smooth = pillow().Resampling.BILINEAR
     if corners[0] >= 0 and corners[1] >= 0 and corners[2] <= image.width and corners[3] <= image.height:
@@ -86,14 +86,14 @@ def crop_square(image: Picture, box: tuple[float, float, float, float], size: in
 
 
 def _ground(brightness: NDArray[np.float32]) -> float:
-    """The brightness of the darkest corner."""
+    """Return the brightness of the darkest corner."""
     side = max(1, min(brightness.shape) // 20)
     rows, columns = (slice(side), slice(-side, None)), (slice(side), slice(-side, None))
     return min(float(np.median(brightness[row, column])) for row in rows for column in columns)
 
 
 def _largest(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
-    """The largest connected region of a mask."""
+    """Return the largest connected region of a mask."""
     from scipy import ndimage
 
     regions, count = ndimage.label(mask)
@@ -105,14 +105,14 @@ def _largest(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
 
 
 def _box(region: NDArray[np.bool_]) -> tuple[int, int, int, int] | None:
-    """The box of a region as wide as an eye's chords are, or None where the region is no disc."""
+    """Return the box of a region as wide as an eye's chords are, or None where the region is no disc."""
     down, across = region.sum(axis=1), region.sum(axis=0)
     least = _LEAST_CHORD * max(down.max(), across.max())
     rows, columns = np.flatnonzero(down > least), np.flatnonzero(across > least)
-    left, top, right, bottom = (int(v) for v in (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1))
-    width, height = right - left, bottom - top
-    fill = region[top:bottom, left:right].mean()
+    x0, y0, x1, y1 = (int(v) for v in (columns[0], rows[0], columns[-1] + 1, rows[-1] + 1))
+    width, height = x1 - x0, y1 - y0
+    fill = region[y0:y1, x0:x1].mean()
     stretched = max(width, height) > _MOST_STRETCH * min(width, height)
     if region.mean() < _LEAST_AREA or fill < _LEAST_FILL or stretched:
         return None
-    return left, top, right, bottom
+    return x0, y0, x1, y1

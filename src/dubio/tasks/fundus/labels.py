@@ -1,6 +1,6 @@
-"""Tables of labels as they are published: CSV with blank columns and odd separators, and plain Excel sheets.
+"""Tables of labels as they are published, and the photographs they name, matched with the files that are present.
 
-Photographs and their labels, as a data set names them, matched with the files that are there.
+A table is a CSV with blank columns and odd separators, or a plain Excel sheet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 
 
 def read_records(path: Path) -> list[Record]:
-    """The rows of a CSV, TSV or xlsx file; columns without a name and rows without a value are skipped.
+    """Read the rows of a CSV, TSV or xlsx file; columns without a name and rows without a value are skipped.
 
     Raises:
         BadFile: When it cannot be read, or has no header.
@@ -44,21 +44,21 @@ def read_records(path: Path) -> list[Record]:
     if not rows:
         raise BadFile(f"labels {str(path)!r}: the table is empty.")
     names = [name.strip().lower() for name in rows[0]]
-    made = []
+    records = []
     for row in rows[1:]:
         record = {name: value.strip() for name, value in zip(names, row, strict=False) if name}
         if any(record.values()):
-            made.append(dict.fromkeys(filter(None, names), "") | record)
-    return made
+            records.append(dict.fromkeys(filter(None, names), "") | record)
+    return records
 
 
 def column(record: Record, *names: str) -> str:
-    """The value under the first of these names that the record has; empty where it has none."""
+    """Return the value under the first of these names that the record has; empty where it has none."""
     return next((record[name] for name in names if name in record), "")
 
 
 def _sheet_rows(path: Path) -> list[list[str]]:
-    """The cells of the first sheet of an Excel file."""
+    """Return the cells of the first sheet of an Excel file."""
     try:
         with zipfile.ZipFile(path) as book:
             shared = []
@@ -73,16 +73,16 @@ def _sheet_rows(path: Path) -> list[list[str]]:
 
 
 def _cells(row: ElementTree.Element, shared: list[str]) -> list[str]:
-    found: dict[int, str] = {}
-    for place, cell in enumerate(row.iter(f"{_SHEET}c")):
+    values: dict[int, str] = {}
+    for index, cell in enumerate(row.iter(f"{_SHEET}c")):
         letters = re.match(r"[A-Z]+", cell.get("r", ""))
         text = "".join(cell.itertext())
-        found[_number(letters[0]) if letters else place] = shared[int(text)] if cell.get("t") == "s" else text
-    return [found.get(index, "") for index in range(max(found, default=-1) + 1)]
+        values[_number(letters[0]) if letters else index] = shared[int(text)] if cell.get("t") == "s" else text
+    return [values.get(column, "") for column in range(max(values, default=-1) + 1)]
 
 
 def _number(letters: str) -> int:
-    """The index of a column: A is 0, Z 25, AA 26."""
+    """Return the index of a column: A is 0, Z 25, AA 26."""
     number = 0
     for letter in letters:
         number = 26 * number + ord(letter) - ord("A") + 1
@@ -102,15 +102,15 @@ _BAD = ("0", "bad", "poor", "reject", "ungradable", "inadequate")
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a table says of one photograph; a field it does not have is empty.
+    """The labels of one photograph in a table; a missing field is empty.
 
     Attributes:
         image: Name of the file, with or without ending and folder.
         grade: As written.
-        patient: Whose eye; a photograph without one counts as its own patient.
+        patient: The patient; a photograph without one counts as its own patient.
         site: Hospital, project or camera.
         quality: As written.
-        part: The part the data set puts it in.
+        part: The part that the data set names.
     """
 
     image: str
@@ -126,13 +126,13 @@ class Photograph:
     """A photograph with a grade.
 
     Attributes:
-        id: What it is called, unique in its data set.
+        id: Its id, unique in its data set.
         path: Its file.
         grade: 0 to 4.
-        patient: Whose eye.
+        patient: The patient.
         site: Hospital, project or camera; empty where unknown.
         quality: 1 good, 0 bad, −1 unknown.
-        part: The part the data set puts it in, or empty.
+        part: The part that the data set names, or empty.
     """
 
     id: str
@@ -149,12 +149,12 @@ class Collection:
     """A data set of photographs on this machine.
 
     Attributes:
-        name: What it is called in reports, such as ``aptos-2019``.
+        name: Its name in reports, such as ``aptos-2019``.
         path: Its folder or file.
         photographs: Those with a grade and a file.
-        problems: What is wrong with the others.
+        problems: Problems with the others.
         card: Source card.
-        notes: What a reader must know of it.
+        notes: Notes for the reader.
     """
 
     name: str
@@ -180,14 +180,14 @@ class Files:
                 self._named[key].append(path)
 
     def named(self, name: str) -> list[Path]:
-        """The files a label may mean; exactly one where all is well."""
+        """Return the files that a label may mean; exactly one where all is well."""
         return self._named.get(name.replace("\\", "/").strip().lstrip("./").lower(), [])
 
 
 def match(
     labels: Sequence[Label], files: Files, *, prefix: str = ""
 ) -> tuple[list[Photograph], list[Problem], frozenset[Path]]:
-    """Photographs for the labels that have a grade and a file, and what is wrong with the rest.
+    """Return photographs for the labels that have a grade and a file, and the problems with the others.
 
     Args:
         labels: Of one part of a data set.
@@ -197,39 +197,40 @@ def match(
     Returns:
         The photographs, the problems, and the files that a label means.
     """
-    made: list[Photograph] = []
+    photographs: list[Photograph] = []
     problems: list[Problem] = []
-    meant: set[Path] = set()
+    mentioned: set[Path] = set()
     for name, same in _by_name(labels).items():
-        found = files.named(name)
-        meant.update(found)
+        paths = files.named(name)
+        mentioned.update(paths)
         label = same[0]
         if len(same) > 1:
             agree = len({(item.grade, item.patient, item.part) for item in same}) == 1
-            words = f"{len(same)} labels, " + ("all the same: one kept" if agree else "which disagree: all left out")
-            problems.append(Problem("duplicate id", prefix + name, words))
+            details = f"{len(same)} labels, " + ("all the same: one kept" if agree else "which disagree: all left out")
+            problems.append(Problem("duplicate id", prefix + name, details))
             if not agree:
                 continue
         grade = read_grade(label.grade)
         if grade is None:
             problems.append(Problem("without grade", prefix + name, f"its grade is {label.grade!r}"))
-        elif len(found) != 1:
-            words = f"{len(found)} files are called so" if found else ""
-            problems.append(Problem("label without image", prefix + name, words))
+        elif len(paths) != 1:
+            details = f"{len(paths)} files have this name" if paths else ""
+            problems.append(Problem("label without image", prefix + name, details))
         else:
-            who = prefix + (label.patient or name)
+            patient = prefix + (label.patient or name)
             quality = read_quality(label.quality, name)
-            made.append(Photograph(prefix + name, found[0], grade, who, label.site.strip(), quality, label.part))
-    return made, problems, frozenset(meant)
+            site = label.site.strip()
+            photographs.append(Photograph(prefix + name, paths[0], grade, patient, site, quality, label.part))
+    return photographs, problems, frozenset(mentioned)
 
 
-def unlabelled(files: Files, meant: Iterable[Path]) -> list[Problem]:
-    """The files that no label means."""
-    known = set(meant)
+def unlabelled(files: Files, mentioned: Iterable[Path]) -> list[Problem]:
+    """Return the files that no label means."""
+    labelled = set(mentioned)
     return [
         Problem("image without label", path.relative_to(files.folder).as_posix())
         for path in files.paths
-        if path not in known
+        if path not in labelled
     ]
 
 
@@ -242,7 +243,7 @@ def _by_name(labels: Sequence[Label]) -> dict[str, list[Label]]:
 
 
 def read_grade(text: str) -> int | None:
-    """A grade from 0 to 4, or None for anything else (ungraded, ungradable)."""
+    """Return a grade from 0 to 4, or None for anything else (ungraded, ungradable)."""
     try:
         number = float(text)
     except ValueError:
@@ -251,10 +252,10 @@ def read_grade(text: str) -> int | None:
 
 
 def read_quality(text: str, where: str) -> int:
-    """1 good, 0 bad, −1 not judged.
+    """Return 1 for good, 0 for bad, −1 for not judged.
 
     Raises:
-        UserError: For a word that is none of the known ones.
+        UserError: For an unknown word.
     """
     plain = text.strip().lower().removesuffix(".0")
     if plain in ("", "na", "nan"):

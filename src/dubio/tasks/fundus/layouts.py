@@ -1,10 +1,7 @@
-"""Source cards of the public data sets of fundus photographs.
+"""The layouts of the public data sets of fundus photographs, and of any folder with a table of labels.
 
-Any folder of photographs with a table of image, grade and, where known, patient, site, quality and split.
-
-DeepDRiD as its repository lays it out: three parts, the grades of an eye in one of two columns, hospitals apart.
-
-How public data sets of fundus photographs lie in a folder, and how each is read.
+A table has columns for image and grade and, where known, patient, site, quality and split. DeepDRiD has three parts,
+the grades of an eye in one of two columns, and its hospitals in a separate table.
 """
 
 from __future__ import annotations
@@ -74,13 +71,13 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "quality": ("quality", "overall_quality", "overall quality", "gradable"),
     "part": ("split", "part", "fold"),
 }
-"""What a column may be called, in lower case; the first that is there counts."""
+"""Names that a column may have, in lower case; the first that is present counts."""
 
 _ENDINGS = (".csv", ".tsv", ".xlsx")
 
 
 def find_table(path: Path) -> Path | None:
-    """The table itself, or the only one in a folder.
+    """Return the table itself, or the only one in a folder.
 
     Raises:
         UserError: When a folder has several.
@@ -94,7 +91,7 @@ def find_table(path: Path) -> Path | None:
 
 
 def table_parts(table: Path) -> list[tuple[list[Label], Path, str]]:
-    """The labels of a table, and the folder it lies in.
+    """Return the labels of a table, and its folder.
 
     Raises:
         UnknownName: When it has no column of images or of grades.
@@ -113,15 +110,15 @@ _EVALUATION = "Online-Challenge1&2-Evaluation"
 
 
 def find_deepdrid(folder: Path) -> Path | None:
-    """The folder that holds the three parts."""
-    for place in (folder, folder / _HOME, folder / "DeepDRiD" / _HOME):
-        if (place / "regular-fundus-training" / "regular-fundus-training.csv").is_file():
-            return place
+    """Return the folder that holds the three parts."""
+    for source in (folder, folder / _HOME, folder / "DeepDRiD" / _HOME):
+        if (source / "regular-fundus-training" / "regular-fundus-training.csv").is_file():
+            return source
     return None
 
 
 def deepdrid_parts(folder: Path) -> list[tuple[list[Label], Path, str]]:
-    """Labels and images of training, validation and evaluation, as far as they are there."""
+    """Return labels and images of training, validation and evaluation, as far as they are present."""
     parts: list[tuple[list[Label], Path, str]] = []
     for part, name in _LEARNED.items():
         home = folder / f"regular-fundus-{name}"
@@ -149,7 +146,7 @@ def _sites(path: Path) -> dict[str, str]:
 
 
 def _learned(record: Record, part: str, sites: dict[str, str]) -> Label:
-    """A row carries the grade of its eye alone; the file's name is not trusted for the side (56_r3 is a left eye)."""
+    """Read the grade of the row's eye; the file's name is not trusted for the side (56_r3 is a left eye)."""
     image = column(record, "image_id")
     grade = column(record, "left_eye_dr_level") or column(record, "right_eye_dr_level")
     quality = column(record, "overall quality")
@@ -157,7 +154,7 @@ def _learned(record: Record, part: str, sites: dict[str, str]) -> Label:
 
 
 def _evaluation_table(home: Path, name: str) -> list[Record] | None:
-    """The published labels of a challenge; its upload form has none."""
+    """Return the published labels of a challenge; its upload form has none."""
     for ending in (".csv", ".xlsx"):
         path = home / f"{name}_labels{ending}"
         if path.is_file():
@@ -172,19 +169,19 @@ def _evaluated(record: Record, judged: dict[str, str]) -> Label:
 
 
 Parts = list[tuple[list[Label], Path, str]]
-"""Labels, the folder their images are in, and what is put before their ids."""
+"""Labels, the folder of their images, and the prefix of their ids."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A form in which photographs may lie in a folder.
+    """A layout in which photographs may lie in a folder.
 
     Attributes:
-        name: What a data set of this form is called in reports.
+        name: The name of a data set of this layout in reports.
         looks: The names of its files, for a reader who places them.
         card: Source card.
-        find: The place inside a folder that ``read`` wants, or None.
-        read: Labels and images of each part.
+        find: Returns the path inside a folder that ``read`` takes, or None.
+        read: Returns labels and images of each part.
     """
 
     name: str
@@ -206,9 +203,9 @@ def _eyepacs_parts(folder: Path) -> Parts:
     parts: Parts = []
     for file, images, part in (("trainLabels.csv", "train", "train"), ("retinopathy_solution.csv", "test", "test")):
         if (folder / file).is_file():
-            place = folder / images if (folder / images).is_dir() else folder
-            parts.append(([_eye(record, part) for record in read_records(folder / file)], place, ""))
-    # one part alone is no cut: the test patients are then taken out of it
+            source = folder / images if (folder / images).is_dir() else folder
+            parts.append(([_eye(record, part) for record in read_records(folder / file)], source, ""))
+    # one part alone is no split: the test patients are then cut out of it
     return parts if len(parts) > 1 else [([replace(item, part="") for item in parts[0][0]], *parts[0][1:])]
 
 
@@ -218,9 +215,9 @@ def _eye(record: dict[str, str], part: str) -> Label:
 
 
 def _aptos_parts(folder: Path) -> Parts:
-    place = folder / "train_images" if (folder / "train_images").is_dir() else folder
+    source = folder / "train_images" if (folder / "train_images").is_dir() else folder
     records = read_records(folder / "train.csv")
-    return [([Label(column(item, "id_code"), column(item, "diagnosis")) for item in records], place, "")]
+    return [([Label(column(item, "id_code"), column(item, "diagnosis")) for item in records], source, "")]
 
 
 def _find_aptos(folder: Path) -> Path | None:
@@ -239,13 +236,13 @@ _IDRID_TABLE = re.compile(r"idrid[ _]disease[ _]grading[ _](training|testing)[ _
 
 
 def _idrid_tables(folder: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    tables: dict[str, Path] = {}
     for inner in ("", "B. Disease Grading", "B. Disease Grading/B. Disease Grading"):
-        place = folder / inner
-        for path in sorted([*place.glob("*.csv"), *place.glob("*roundtruth*/*.csv")]):
+        source = folder / inner
+        for path in sorted([*source.glob("*.csv"), *source.glob("*roundtruth*/*.csv")]):
             if table := _IDRID_TABLE.search(path.name):
-                found.setdefault(table[1].lower(), path)
-    return found
+                tables.setdefault(table[1].lower(), path)
+    return tables
 
 
 def _find_idrid(folder: Path) -> Path | None:
@@ -275,7 +272,7 @@ def _messidor_parts(folder: Path) -> Parts:
     if (folder / "messidor-2.csv").is_file():
         for number, record in enumerate(read_records(folder / "messidor-2.csv"), start=1):
             pairs |= {Path(name).stem.lower(): f"examination {number}" for name in record.values() if name}
-    place = next((folder / name for name in ("IMAGES", "images") if (folder / name).is_dir()), folder)
+    source = next((folder / name for name in ("IMAGES", "images") if (folder / name).is_dir()), folder)
     labels = [
         Label(
             Path(name).stem,
@@ -286,7 +283,7 @@ def _messidor_parts(folder: Path) -> Parts:
         for record in read_records(folder / "messidor_data.csv")
         if (name := column(record, "image_id", "id_code", "image"))
     ]
-    return [(labels, place, "")]
+    return [(labels, source, "")]
 
 
 LAYOUTS = (
@@ -333,36 +330,36 @@ TABLE = Layout(
 
 
 def layout_of(path: Path) -> tuple[Layout, Path] | None:
-    """The layout of a folder or table, and the place inside it to read; None where it is none of the known ones."""
+    """Return the layout of a folder or table, and the path inside it to read; None where it has no known layout."""
     for layout in (*LAYOUTS, TABLE) if path.is_dir() else (TABLE,):
-        place = layout.find(path)
-        if place is not None:
-            return layout, place
+        source = layout.find(path)
+        if source is not None:
+            return layout, source
     return None
 
 
 def read_collection(path: Path) -> Collection:
-    """The photographs of a folder, or of a table of labels beside its images.
+    """Return the photographs of a folder, or of a table of labels beside its images.
 
     Raises:
-        BadFile: When it is laid out in none of the known ways, or has no photograph with a grade.
+        BadFile: When it has no known layout, or no photograph with a grade.
     """
-    found = layout_of(path)
-    if found is None:
-        looks = "; ".join(f"{layout.name}: {layout.looks}" for layout in (*LAYOUTS, TABLE))
-        raise BadFile(f"data {str(path)!r} is laid out in none of the ways dubio reads. {looks}.")
-    layout, place = found
+    detected = layout_of(path)
+    if detected is None:
+        layouts = "; ".join(f"{layout.name}: {layout.looks}" for layout in (*LAYOUTS, TABLE))
+        raise BadFile(f"data {str(path)!r} has no layout that dubio reads. {layouts}.")
+    layout, source = detected
     photographs, problems = [], []
-    meant: dict[Path, tuple[Files, set[Path]]] = {}
-    parts = layout.read(place)
+    mentioned_in: dict[Path, tuple[Files, set[Path]]] = {}
+    parts = layout.read(source)
     for labels, folder, prefix in parts:
-        files, known = meant.setdefault(folder, (Files(folder), set()))
+        files, mentioned_files = mentioned_in.setdefault(folder, (Files(folder), set()))
         some, wrong, mentioned = match(labels, files, prefix=prefix)
         photographs += some
         problems += wrong
-        known |= mentioned
-    for files, known in meant.values():
-        problems += unlabelled(files, known)
+        mentioned_files |= mentioned
+    for files, mentioned_files in mentioned_in.values():
+        problems += unlabelled(files, mentioned_files)
     if not photographs:
         first = f" For example {problems[0].line()}." if problems else ""
         raise BadFile(f"data {str(path)!r}: no photograph with a grade and a file.{first}")

@@ -1,11 +1,9 @@
-"""Corruptions of images in five severities, computed here with numpy, scipy and Pillow.
+"""Corruptions of images in five severities, computed with numpy, scipy and Pillow.
 
 They are dubio's own: families and names follow Hendrycks and Dietterich (2019), formulas and strengths are those of
-this file, and results on them must not be set beside results on CIFAR-10-C. Lengths are shares of the shorter side,
-levels shares of the range 0 … 255. What is random in a corrupted image comes from a generator of that image alone, so
-that it depends neither on its place nor on its batch.
-
-Corrupted copies of images that are made when a batch asks for them: fifty copies of a test set take no memory.
+this file, and results on them are not comparable with results on CIFAR-10-C. Lengths are shares of the shorter side,
+levels shares of the range 0 … 255. All randomness of a corrupted image comes from a generator of that image alone, so
+that it depends neither on its position nor on its batch.
 """
 
 from __future__ import annotations
@@ -14,66 +12,65 @@ import hashlib
 import io
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import UnknownName
-from dubio.core.lazy_rows import LazyRows, row_digests
-from dubio.core.types import IntArray
+from dubio.core.lazy_rows import MappedRows, row_digests
 from dubio.tasks.images.files import pillow, to_levels
 
 Images = NDArray[np.uint8]
-Dice = Sequence[np.random.Generator]
+Generators = Sequence[np.random.Generator]
 """A generator for each image."""
 
 
 @dataclass(frozen=True)
 class Corruption:
-    """A way to corrupt images.
+    """One kind of corruption.
 
     Attributes:
-        name: As splits are called: ``NAME-SEVERITY``.
+        name: Its name; splits are called ``NAME-SEVERITY``.
         family: ``noise``, ``blur``, ``weather`` or ``digital``.
-        strengths: Of the five severities, weakest first.
-        means: What a strength is, for a reader.
-        apply: uint8 ``[B, H, W, C]``, a strength and a generator an image to uint8 of the same shape.
-        version: Bumped by hand whenever the same strengths come to mean other pixels; part of a fingerprint.
+        strengths: Strengths of the five severities, weakest first.
+        means: The meaning of a strength, for a reader.
+        apply: Maps uint8 ``[B, H, W, C]``, a strength and a generator per image to uint8 of the same shape.
+        version: Increase by hand whenever the same strengths come to mean other pixels; part of a fingerprint.
     """
 
     name: str
     family: str
     strengths: tuple[float, float, float, float, float]
     means: str
-    apply: Callable[[Images, float, Dice], Images]
+    apply: Callable[[Images, float, Generators], Images]
     version: int = 1
 
     def strength(self, severity: int) -> float:
-        """Of a severity from 1 to 5."""
+        """Return the strength of a severity from 1 to 5."""
         return self.strengths[severity - 1]
 
 
-def gaussian_noise(images: Images, deviation: float, dice: Dice) -> Images:
+def gaussian_noise(images: Images, deviation: float, generators: Generators) -> Images:
     """x + 255·σ·ε, ε standard normal for every pixel and channel."""
-    noise = np.stack([die.standard_normal(image.shape) for image, die in zip(images, dice, strict=True)])
+    noise = np.stack([g.standard_normal(image.shape) for image, g in zip(images, generators, strict=True)])
     return to_levels(images + 255 * deviation * noise)
 
 
-def shot_noise(images: Images, photons: float, dice: Dice) -> Images:
+def shot_noise(images: Images, photons: float, generators: Generators) -> Images:
     """255·Poisson(n·x/255)/n: n photons where the image is white; its variance there is 255²/n."""
-    counts = np.stack([die.poisson(photons * (image / 255.0)) for image, die in zip(images, dice, strict=True)])
+    counts = np.stack([g.poisson(photons * (image / 255.0)) for image, g in zip(images, generators, strict=True)])
     return to_levels(255.0 * counts / photons)
 
 
-def impulse_noise(images: Images, share: float, dice: Dice) -> Images:
-    """A share of the values, each channel by itself, become 0 or 255, either as likely."""
-    draws = np.stack([die.random(image.shape) for image, die in zip(images, dice, strict=True)])
+def impulse_noise(images: Images, share: float, generators: Generators) -> Images:
+    """A share of the values, each channel by itself, become 0 or 255 with equal probability."""
+    draws = np.stack([generator.random(image.shape) for image, generator in zip(images, generators, strict=True)])
     return np.where(draws < share / 2, 0, np.where(draws > 1 - share / 2, 255, images)).astype(np.uint8)
 
 
-def gaussian_blur(images: Images, deviation: float, dice: Dice) -> Images:
+def gaussian_blur(images: Images, deviation: float, generators: Generators) -> Images:
     """Convolution with a Gaussian of that deviation; the image is mirrored at its edges."""
     from scipy import ndimage
 
@@ -81,7 +78,7 @@ def gaussian_blur(images: Images, deviation: float, dice: Dice) -> Images:
     return to_levels(ndimage.gaussian_filter(images.astype(np.float64), (0, sigma, sigma, 0), mode="reflect"))
 
 
-def defocus_blur(images: Images, radius: float, dice: Dice) -> Images:
+def defocus_blur(images: Images, radius: float, generators: Generators) -> Images:
     """Convolution with a disc of that radius, its edge in fractions of a pixel; mirrored at the edges."""
     from scipy import ndimage
 
@@ -89,65 +86,65 @@ def defocus_blur(images: Images, radius: float, dice: Dice) -> Images:
     return to_levels(ndimage.convolve(images.astype(np.float64), kernel[None, :, :, None], mode="reflect"))
 
 
-def motion_blur(images: Images, length: float, dice: Dice) -> Images:
+def motion_blur(images: Images, length: float, generators: Generators) -> Images:
     """Convolution with a line of that length, in a direction drawn for each image; mirrored at the edges."""
     from scipy import ndimage
 
-    made = np.empty(images.shape)
-    for row, (image, die) in enumerate(zip(images, dice, strict=True)):
-        kernel = line(length * _side(images), die.uniform(0, math.pi))
-        made[row] = ndimage.convolve(image.astype(np.float64), kernel[:, :, None], mode="reflect")
-    return to_levels(made)
+    blurred = np.empty(images.shape)
+    for row, (image, generator) in enumerate(zip(images, generators, strict=True)):
+        kernel = line(length * _side(images), generator.uniform(0, math.pi))
+        blurred[row] = ndimage.convolve(image.astype(np.float64), kernel[:, :, None], mode="reflect")
+    return to_levels(blurred)
 
 
-def brightness(images: Images, lift: float, dice: Dice) -> Images:
-    """x + 255·b, cut off at white."""
+def brightness(images: Images, lift: float, generators: Generators) -> Images:
+    """x + 255·b, clipped at white."""
     return to_levels(images.astype(np.float64) + 255 * lift)
 
 
-def fog(images: Images, density: float, dice: Dice) -> Images:
+def fog(images: Images, density: float, generators: Generators) -> Images:
     """(1 − t)·x + t·255·(0.6 + 0.4·f): a light haze f, uniform draws on a 4×4 grid, smoothly joined."""
     from scipy import ndimage
 
     height, width = images.shape[1:3]
-    grids = np.stack([die.random((4, 4)) for die in dice])
-    places = np.meshgrid(np.linspace(0, 3, height), np.linspace(0, 3, width), indexing="ij")
-    haze = np.stack([ndimage.map_coordinates(grid, places, order=1) for grid in grids])[..., None]
+    grids = np.stack([generator.random((4, 4)) for generator in generators])
+    coordinates = np.meshgrid(np.linspace(0, 3, height), np.linspace(0, 3, width), indexing="ij")
+    haze = np.stack([ndimage.map_coordinates(grid, coordinates, order=1) for grid in grids])[..., None]
     return to_levels((1 - density) * images + density * 255 * (0.6 + 0.4 * haze))
 
 
-def contrast(images: Images, kept: float, dice: Dice) -> Images:
+def contrast(images: Images, factor: float, generators: Generators) -> Images:
     """m + c·(x − m), m the mean of the whole image."""
     mean = images.mean(axis=(1, 2, 3), keepdims=True)
-    return to_levels(mean + kept * (images - mean))
+    return to_levels(mean + factor * (images - mean))
 
 
-def pixelate(images: Images, share: float, dice: Dice) -> Images:
+def pixelate(images: Images, share: float, generators: Generators) -> Images:
     """Averaged down to that share of both sides, and enlarged again without smoothing."""
     image_module = pillow()
     height, width = images.shape[1:3]
     small = (max(1, round(share * width)), max(1, round(share * height)))
     box, nearest = image_module.Resampling.BOX, image_module.Resampling.NEAREST
-    return _each(images, lambda picture: picture.resize(small, box).resize((width, height), nearest))
+    return _change_each(images, lambda picture: picture.resize(small, box).resize((width, height), nearest))
 
 
-def jpeg(images: Images, quality: float, dice: Dice) -> Images:
+def jpeg(images: Images, quality: float, generators: Generators) -> Images:
     """Saved as a jpeg of that quality and read again (Pillow)."""
     image_module = pillow()
 
     def again(picture: Any) -> Any:
-        held = io.BytesIO()
-        picture.save(held, "JPEG", quality=int(quality))
-        return image_module.open(held)
+        file = io.BytesIO()
+        picture.save(file, "JPEG", quality=int(quality))
+        return image_module.open(file)
 
-    return _each(images, again)
+    return _change_each(images, again)
 
 
-def _each(images: Images, change: Callable[[Any], Any]) -> Images:
+def _change_each(images: Images, change: Callable[[Any], Any]) -> Images:
     image_module = pillow()
     flat = images[..., 0] if images.shape[3] == 1 else images
-    made = [np.asarray(change(image_module.fromarray(image)), dtype=np.uint8) for image in flat]
-    return np.stack(made).reshape(images.shape)
+    changed = [np.asarray(change(image_module.fromarray(image)), dtype=np.uint8) for image in flat]
+    return np.stack(changed).reshape(images.shape)
 
 
 def _side(images: Images) -> int:
@@ -155,7 +152,7 @@ def _side(images: Images) -> int:
 
 
 def disc(radius: float) -> NDArray[np.float64]:
-    """A kernel that sums to 1: the share of each pixel that a disc of this radius, in pixels, covers."""
+    """Return a kernel that sums to 1: the share of each pixel that a disc of this radius, in pixels, covers."""
     reach, fine = math.ceil(radius), 32
     points = (np.arange((2 * reach + 1) * fine) + 0.5) / fine - (reach + 0.5)
     inside = (points[:, None] ** 2 + points[None, :] ** 2 <= max(radius, 0.5) ** 2).astype(np.float64)
@@ -164,21 +161,21 @@ def disc(radius: float) -> NDArray[np.float64]:
 
 
 def line(length: float, angle: float) -> NDArray[np.float64]:
-    """A kernel that sums to 1: points on a centred line of this length, in pixels, each shared by its neighbours."""
+    """Return a kernel that sums to 1: points on a centred line of this length, in pixels, shared by neighbours."""
     reach = math.ceil(length / 2) + 1
     along = np.linspace(-length / 2, length / 2, max(1, math.ceil(4 * length)) | 1)
     down, right = reach + along * math.sin(angle), reach + along * math.cos(angle)
     kernel = np.zeros((2 * reach + 1, 2 * reach + 1))
-    top, left = np.floor(down).astype(int), np.floor(right).astype(int)
+    rows, columns = np.floor(down).astype(int), np.floor(right).astype(int)
     for step_down, step_right in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        weight = (1 - np.abs(down - top - step_down)) * (1 - np.abs(right - left - step_right))
-        np.add.at(kernel, (top + step_down, left + step_right), weight)
+        weight = (1 - np.abs(down - rows - step_down)) * (1 - np.abs(right - columns - step_right))
+        np.add.at(kernel, (rows + step_down, columns + step_right), weight)
     return np.asarray(kernel / kernel.sum())
 
 
 CORRUPTIONS: dict[str, Corruption] = {
-    made.name: made
-    for made in (
+    item.name: item
+    for item in (
         Corruption("gaussian-noise", "noise", (0.04, 0.06, 0.08, 0.11, 0.15), "deviation σ", gaussian_noise),
         Corruption("shot-noise", "noise", (500, 250, 120, 60, 30), "photons n at white", shot_noise),
         Corruption("impulse-noise", "noise", (0.01, 0.03, 0.06, 0.11, 0.18), "share of values", impulse_noise),
@@ -207,75 +204,50 @@ def corruption(name: str) -> Corruption:
 
 
 _BLOCK = 512
-"""Images corrupted together: bounds what the work in floating point holds."""
+"""Images corrupted at a time; it bounds the memory of the work in floating point."""
 
 
 @dataclass(frozen=True, eq=False)
-class CorruptedRows(LazyRows):
-    """Some rows of an array of images, corrupted.
+class CorruptedRows(MappedRows):
+    """Some rows of an array of images, corrupted when they are read: fifty copies of a test set take no memory.
 
-    The dice of an image are seeded by the seed, the corruption and the image's own content, and are the same at
-    every severity: severities differ in strength alone.
+    The generator of an image is seeded by the seed, the corruption and the image's own content, and is the same at
+    every severity: severities differ in strength alone. ``array`` holds the clean images, uint8 ``[M, H, W, C]``.
 
     Attributes:
-        whole: The images as they were, uint8 ``[M, H, W, C]``.
-        rows: Which of them, in which order ``[N]``.
-        digests: SHA-256 of each of them ``[M, 32]``.
-        corruption: What is done to them.
-        severity: How much, 1 to 5.
-        seed: Of the dice.
+        corruption: The corruption.
+        severity: Its severity, 1 to 5.
+        seed: Seed of the generators.
     """
 
-    whole: NDArray[np.uint8]
-    rows: IntArray
-    digests: NDArray[np.uint8]
     corruption: Corruption
     severity: int
     seed: int
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def __getitem__(self, key: Any) -> NDArray[np.uint8]:
-        """Make a row (an index) or rows (a slice, a mask, an index array)."""
+        """Corrupt a row (an index) or rows (a slice, a mask, an index array)."""
         chosen = np.asarray(self.rows[key])
         rows = chosen.reshape(-1)
-        made = np.empty((len(rows), *self.row_shape), dtype=np.uint8)
+        images = np.empty((len(rows), *self.row_shape), dtype=np.uint8)
         strength = self.corruption.strength(self.severity)
         for start in range(0, len(rows), _BLOCK):
             block = rows[start : start + _BLOCK]
-            dice = [self._die(row) for row in block.tolist()]
-            made[start : start + _BLOCK] = self.corruption.apply(self.whole[block], strength, dice)
-        return made.reshape(*chosen.shape, *self.row_shape)
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        """Of one image."""
-        return self.whole.shape[1:]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Of the elements."""
-        return self.whole.dtype
-
-    def take(self, rows: NDArray[Any]) -> CorruptedRows:
-        """These rows, in this order; an index array or a mask. Nothing is made."""
-        return replace(self, rows=self.rows[rows])
+            generators = [self._generator(row) for row in block.tolist()]
+            images[start : start + _BLOCK] = self.corruption.apply(self.array[block], strength, generators)
+        return images.reshape(*chosen.shape, *self.row_shape)
 
     def keys(self) -> list[bytes]:
-        """The content of each row in short, equal where the rows are equal; every row is made, block by block."""
-        return [digest.tobytes() for block in self._blocks() for digest in row_digests(block)]
+        """Return a digest of each row, equal where the rows are equal; every row is computed, block by block."""
+        blocks = (self[start : start + _BLOCK] for start in range(0, len(self), _BLOCK))
+        return [digest.tobytes() for block in blocks for digest in row_digests(block)]
 
     def content(self) -> bytes:
-        """What the rows hold, in short: the images they are made of, and everything that decides what is made."""
-        made = self.corruption
-        how = f"{made.name}|{made.version}|{made.strength(self.severity)!r}|{self.seed}"
-        return f"corrupted{self.shape}{how}".encode() + self.digests[self.rows].tobytes()
+        """Return the content for a fingerprint: the clean images, and everything that decides the corrupted ones."""
+        kind = self.corruption
+        settings = f"{kind.name}|{kind.version}|{kind.strength(self.severity)!r}|{self.seed}"
+        return f"corrupted{self.shape}{settings}".encode() + self.digests[self.rows].tobytes()
 
-    def _blocks(self) -> Any:
-        return (self[start : start + _BLOCK] for start in range(0, len(self), _BLOCK))
-
-    def _die(self, row: int) -> np.random.Generator:
+    def _generator(self, row: int) -> np.random.Generator:
         image = int.from_bytes(self.digests[row, :16].tobytes(), "little")
         name = int.from_bytes(hashlib.sha256(self.corruption.name.encode()).digest()[:8], "little")
         return np.random.default_rng([self.seed, name, image])

@@ -1,8 +1,7 @@
-"""ImageNet's usual folders: ``train/WNID/*.JPEG``, and ``val/WNID/*.JPEG`` or ``val/*.JPEG`` with a table of labels.
+"""ImageNet on this machine: its folders, its labels, and the photographs that cannot be read.
 
-Which photographs cannot be read: looked at once, and remembered as long as no file changes.
-
-ImageNet on this machine: where it is, what it holds, and what ``dubio data`` says of it.
+The usual folders are ``train/WNID/*.JPEG``, and ``val/WNID/*.JPEG`` or ``val/*.JPEG`` with a table of labels. Files are
+checked once; the result is cached as long as no file changes.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from dubio.tasks.images.problems import Problem, progress_on_screen, summary
 from dubio.tasks.images.streamed import THREADS, read_fault
 from dubio.tasks.sources.locate import DATA_VARIABLE, DataMissing, cache_dir, data_folders
 
-LOOKS = (
+EXPECTED_FILES = (
     "train/n01440764/*.JPEG and so on for each class, and val/n01440764/*.JPEG or val/*.JPEG with a file of labels "
     "(LOC_val_solution.csv, val_annotations.txt, val_labels.txt or imagenet_2012_validation_synset_labels.txt)"
 )
 ROOTS = (".", "imagenet", "ImageNet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC", "imagenet/ILSVRC/Data/CLS-LOC")
-"""Where, inside a folder that is named, ``train`` and ``val`` may be."""
+"""Folders inside a named folder that may hold ``train`` and ``val``."""
 
 LABELS = (
     "LOC_val_solution.csv",
@@ -51,8 +50,8 @@ class PhotographFiles:
 
     Attributes:
         names: Paths inside the root ``[N]``, sorted.
-        sizes: Bytes ``[N]``.
-        changed: When each was last changed, in nanoseconds ``[N]``.
+        sizes: Sizes in bytes ``[N]``.
+        changed: Times of the last change, in nanoseconds ``[N]``.
         labels: Class index ``[N]``.
     """
 
@@ -65,12 +64,12 @@ class PhotographFiles:
         return len(self.names)
 
     def take(self, rows: IntArray) -> PhotographFiles:
-        """These rows, in this order."""
+        """Return these rows, in this order."""
         return PhotographFiles(self.names[rows], self.sizes[rows], self.changed[rows], self.labels[rows])
 
 
 def find_root(folder: Path) -> Path | None:
-    """The folder with ``train`` and ``val`` in a folder that is named, or None."""
+    """Return the folder with ``train`` and ``val`` inside a named folder, or None."""
     for inner in ROOTS:
         root = folder / inner
         if (root / "val").is_dir() and _classes(root / "train"):
@@ -85,11 +84,11 @@ def _classes(folder: Path) -> tuple[str, ...]:
 
 
 def read_folders(root: Path, named: Path) -> tuple[tuple[str, ...], PhotographFiles, PhotographFiles]:
-    """The classes (WordNet ids, sorted), the training photographs and the published validation photographs.
+    """Return the classes (WordNet ids, sorted), the training photographs and the published validation photographs.
 
     Args:
         root: The folder with ``train`` and ``val``.
-        named: The folder that was named, the root or above it; labels may lie there too.
+        named: The named folder, the root or above it; labels may lie there too.
 
     Raises:
         BadFile: When a class has no training photographs, or the validation photographs have no labels.
@@ -104,39 +103,37 @@ def read_folders(root: Path, named: Path) -> tuple[tuple[str, ...], PhotographFi
         raise BadFile(f"{root / 'val'}: the class {unknown[0]} has no folder in train.")
     test = _by_class(root, "val", classes) if inside else _flat(root, named, classes)
     if len(test) == 0:
-        raise BadFile(f"{root / 'val'}: no photographs; expected {LOOKS}.")
+        raise BadFile(f"{root / 'val'}: no photographs; expected {EXPECTED_FILES}.")
     return classes, train, test
 
 
 def _scanned(root: Path, folder: str) -> Iterator[tuple[str, int, int]]:
-    """Name, bytes and time of change of every photograph of a folder, by name."""
-    place = root / folder
-    if not place.is_dir():
+    """Yield name, size and time of change of every photograph of a folder, sorted by name."""
+    if not (root / folder).is_dir():
         return
-    with os.scandir(place) as entries:
-        found = [entry for entry in entries if entry.name.lower().endswith(_ENDINGS) and entry.is_file()]
-    for entry in sorted(found, key=lambda entry: entry.name):
-        about = entry.stat()
-        yield f"{folder}/{entry.name}", about.st_size, about.st_mtime_ns
+    with os.scandir(root / folder) as entries:
+        images = [entry for entry in entries if entry.name.lower().endswith(_ENDINGS) and entry.is_file()]
+    for entry in sorted(images, key=lambda entry: entry.name):
+        status = entry.stat()
+        yield f"{folder}/{entry.name}", status.st_size, status.st_mtime_ns
 
 
 def _by_class(root: Path, part: str, classes: tuple[str, ...]) -> PhotographFiles:
-    found = [(*one, k) for k, name in enumerate(classes) for one in _scanned(root, f"{part}/{name}")]
-    return _files(found)
+    return _files([(*item, k) for k, name in enumerate(classes) for item in _scanned(root, f"{part}/{name}")])
 
 
 def _flat(root: Path, named: Path, classes: tuple[str, ...]) -> PhotographFiles:
     photographs = list(_scanned(root, "val"))
-    places = [place / name for place in dict.fromkeys((root / "val", root, named)) for name in LABELS]
-    table = next((path for path in places if path.is_file()), None)
+    candidates = [folder / name for folder in dict.fromkeys((root / "val", root, named)) for name in LABELS]
+    table = next((path for path in candidates if path.is_file()), None)
     if table is None:
-        raise BadFile(f"{root / 'val'} has no class folders and there is no file of labels; expected {LOOKS}.")
+        raise BadFile(f"{root / 'val'} has no class folders and there is no file of labels; expected {EXPECTED_FILES}.")
     labels = _read_labels(table, [Path(name).name for name, _, _ in photographs], classes)
-    return _files([(*one, label) for one, label in zip(photographs, labels, strict=True)])
+    return _files([(*item, label) for item, label in zip(photographs, labels, strict=True)])
 
 
 def _read_labels(table: Path, names: list[str], classes: tuple[str, ...]) -> list[int]:
-    """The class of each photograph: ``NAME WNID …`` a line (spaces, tabs or commas), or one WNID a line, by name."""
+    """Return the class of each photograph from lines ``NAME WNID …`` (spaces, tabs or commas), or one WNID per line."""
     lines = [
         re.split(r"[\s,]+", line.strip()) for line in table.read_text(encoding="utf-8").splitlines() if line.strip()
     ]
@@ -144,20 +141,20 @@ def _read_labels(table: Path, names: list[str], classes: tuple[str, ...]) -> lis
     if all(len(line) == 1 and _WNID.fullmatch(line[0]) for line in lines):
         if len(lines) != len(names):
             raise BadFile(f"{table.name} has {len(lines):,} labels; val has {len(names):,} photographs.")
-        said = dict(zip(names, (line[0] for line in lines), strict=True))
+        wnids = dict(zip(names, (line[0] for line in lines), strict=True))
     else:
-        said = {line[0].partition(".")[0]: line[1] for line in lines if len(line) > 1 and _WNID.fullmatch(line[1])}
-        if not said:
+        wnids = {line[0].partition(".")[0]: line[1] for line in lines if len(line) > 1 and _WNID.fullmatch(line[1])}
+        if not wnids:
             raise BadFile(f"{table.name} names no classes by their WordNet id, such as n01440764.")
-        said = {name: said.get(name.partition(".")[0], "") for name in names}
-    without = [name for name in names if said[name] not in index]
+        wnids = {name: wnids.get(name.partition(".")[0], "") for name in names}
+    without = [name for name in names if wnids[name] not in index]
     if without:
-        raise BadFile(f"{table.name} gives {len(without):,} photographs no class of train: {listing(without)}.")
-    return [index[said[name]] for name in names]
+        raise BadFile(f"{table.name} gives no class of train for {len(without):,} photographs: {listing(without)}.")
+    return [index[wnids[name]] for name in names]
 
 
-def _files(found: list[tuple[str, int, int, int]]) -> PhotographFiles:
-    names, sizes, changed, labels = zip(*found, strict=True) if found else ((), (), (), ())
+def _files(items: list[tuple[str, int, int, int]]) -> PhotographFiles:
+    names, sizes, changed, labels = zip(*items, strict=True) if items else ((), (), (), ())
     return PhotographFiles(
         np.array(names, dtype=np.str_),
         np.array(sizes, dtype=np.int64),
@@ -169,16 +166,16 @@ def _files(found: list[tuple[str, int, int, int]]) -> PhotographFiles:
 _CHUNK = 4096
 
 
-def memory() -> Path:
-    """Where surveys are remembered."""
+def survey_cache() -> Path:
+    """Return the folder of cached surveys."""
     return cache_dir() / "imagenet"
 
 
 def find_unreadable(root: Path, parts: Sequence[PhotographFiles], *, verify: bool = False) -> list[Problem]:
-    """The photographs that cannot be read, by name.
+    """Return the photographs that cannot be read, by name.
 
-    The first time, the head of every file is read, and of a jpeg its end; ``verify`` decodes every file. What was found
-    is kept in the cache under the names, sizes and times of change of all files, a thorough survey for good.
+    The first time, the header of every file is read, and of a jpeg its end; ``verify`` decodes every file. The result
+    is cached under the names, sizes and times of change of all files.
 
     Args:
         root: The folder of the names.
@@ -189,41 +186,41 @@ def find_unreadable(root: Path, parts: Sequence[PhotographFiles], *, verify: boo
     for part in parts:
         digest.update("\n".join(part.names.tolist()).encode())
         digest.update(part.sizes.tobytes() + part.changed.tobytes())
-    kept = memory() / f"{digest.hexdigest()[:32]}.json"
-    known = _remembered(kept)
-    if known is None or (verify and not known["verified"]):
+    path = survey_cache() / f"{digest.hexdigest()[:32]}.json"
+    survey = _read_survey(path)
+    if survey is None or (verify and not survey["verified"]):
         names = [name for part in parts for name in part.names.tolist()]
-        known = {"schema": 1, "verified": verify, "unreadable": _looked_at(root, names, verify)}
-        _remember(kept, known)
-    return [Problem("unreadable", name, words) for name, words in sorted(known["unreadable"].items())]
+        survey = {"schema": 1, "verified": verify, "unreadable": _faults(root, names, verify)}
+        _write_survey(path, survey)
+    return [Problem("unreadable", name, fault) for name, fault in sorted(survey["unreadable"].items())]
 
 
-def _looked_at(root: Path, names: list[str], verify: bool) -> dict[str, str]:
-    show = progress_on_screen("Decoding photographs" if verify else "Looking at photographs")
-    found: dict[str, str] = {}
+def _faults(root: Path, names: list[str], verify: bool) -> dict[str, str]:
+    show = progress_on_screen("Decoding photographs" if verify else "Checking photographs")
+    faults: dict[str, str] = {}
     with ThreadPoolExecutor(THREADS) as pool:
         for start in range(0, len(names), _CHUNK):
             chunk = names[start : start + _CHUNK]
-            faults = pool.map(lambda name: read_fault(root / name, whole=verify), chunk)
-            found |= {name: fault for name, fault in zip(chunk, faults, strict=True) if fault is not None}
+            results = pool.map(lambda name: read_fault(root / name, verify=verify), chunk)
+            faults |= {name: fault for name, fault in zip(chunk, results, strict=True) if fault is not None}
             if show is not None:
                 show(min(start + _CHUNK, len(names)), len(names))
-    return found
+    return faults
 
 
-def _remembered(path: Path) -> dict[str, Any] | None:
+def _read_survey(path: Path) -> dict[str, Any] | None:
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        survey = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    right = isinstance(said, dict) and said.get("schema") == 1 and isinstance(said.get("unreadable"), dict)
-    return said if right else None
+    valid = isinstance(survey, dict) and survey.get("schema") == 1 and isinstance(survey.get("unreadable"), dict)
+    return survey if valid else None
 
 
-def _remember(path: Path, known: dict[str, Any]) -> None:
+def _write_survey(path: Path, survey: dict[str, Any]) -> None:
     """Write the survey down; a cache that cannot be written costs time, not the task."""
     with suppress(UserError):
-        write_file(path, json.dumps(known))
+        write_file(path, json.dumps(survey))
 
 
 CARD = SourceCard(
@@ -239,14 +236,14 @@ PUBLISHED = {"train": 1_281_167, "val": 50_000, "classes": 1000}
 
 @dataclass(frozen=True, eq=False)
 class ImageNetCopy:
-    """ImageNet's photographs, those that can be read.
+    """The readable photographs of a copy of ImageNet.
 
     Attributes:
         root: The folder with ``train`` and ``val``.
         classes: WordNet ids, sorted.
-        train: Of the published training part.
-        test: Of the published validation part.
-        problems: What was left out.
+        train: Photographs of the published training part.
+        test: Photographs of the published validation part.
+        problems: Photographs that were left out.
     """
 
     root: Path
@@ -257,21 +254,21 @@ class ImageNetCopy:
 
 
 def open_imagenet(data: str | None, data_dir: str | None, *, verify: bool = False) -> ImageNetCopy:
-    """The photographs of the folder that is named, or of the first of the user's folders that has them.
+    """Return the photographs of the named folder, or of the first of the user's folders that has them.
 
     Raises:
         DataMissing: When there are none.
-        BadFile: When the folder that is named has none, or a class has no photograph left.
+        BadFile: When the named folder has none, or a class has no readable photograph.
     """
     named = None if data is None else Path(data).expanduser()
     folders = (named,) if named else data_folders(data_dir)[: 1 if data_dir else None]
-    found = [(folder, find_root(folder)) for folder in folders]
-    folder, root = next(((folder, root) for folder, root in found if root is not None), (None, None))
+    roots = [(folder, find_root(folder)) for folder in folders]
+    folder, root = next(((folder, root) for folder, root in roots if root is not None), (None, None))
     if folder is None or root is None:
         if named is not None:
-            raise BadFile(f"data {str(named)!r} does not hold ImageNet; expected {LOOKS}.")
+            raise BadFile(f"data {str(named)!r} does not hold ImageNet; expected {EXPECTED_FILES}.")
         where = f"in data_dir {data_dir!r}" if data_dir else "on this machine"
-        raise DataMissing(f"ImageNet is not {where}. {by_hand()}")
+        raise DataMissing(f"ImageNet is not {where}. {_placing_advice()}")
     classes, train, test = read_folders(root, folder)
     problems = find_unreadable(root, (train, test), verify=verify)
     bad = np.array([problem.id for problem in problems], dtype=np.str_)
@@ -281,47 +278,46 @@ def open_imagenet(data: str | None, data_dir: str | None, *, verify: bool = Fals
     return ImageNetCopy(root, classes, train, test, tuple(problems))
 
 
-def by_hand() -> str:
-    """How a reader places it."""
+def _placing_advice() -> str:
     return (
-        f"It is fetched by hand, because its owners ask for an agreement. Name its folder with the argument data, with "
-        f"--data-dir or with {DATA_VARIABLE} (a folder 'imagenet' inside it will do too): {LOOKS}."
+        "It must be fetched by hand, because its owners ask for an agreement. Name its folder with the argument data, "
+        f"with --data-dir or with {DATA_VARIABLE} (a folder 'imagenet' inside it will do too): {EXPECTED_FILES}."
     )
 
 
 def list_copies(data_dir: str | None = None) -> dict[str, Any]:
-    """What is here; nothing is fetched and no photograph is looked at."""
+    """Return the copies on this machine; nothing is fetched and no photograph is opened."""
     roots = [root for folder in data_folders(data_dir) if (root := find_root(folder)) is not None]
     return {
         "corpus": "imagenet",
         "here": [{"form": "folders", "path": str(root), "way": "folder", "whole": True} for root in roots],
         "folders": [str(folder) for folder in data_folders(data_dir)],
-        "cache": str(memory()),
+        "cache": str(survey_cache()),
         "kept": "surveys of photographs",
-        "sources": [{"name": "ImageNet (ILSVRC 2012)", "source": CARD.source, "looks": LOOKS}],
-        "by_hand": by_hand(),
+        "sources": [{"name": "ImageNet (ILSVRC 2012)", "source": CARD.source, "looks": EXPECTED_FILES}],
+        "by_hand": _placing_advice(),
     }
 
 
 def counts_report(data_dir: str | None = None, *, verify: bool = False) -> dict[str, Any]:
-    """The counts of the copy on this machine beside the published ones, and the files that cannot be read.
+    """Return the counts of the copy on this machine beside the published ones, and the unreadable files.
 
     Args:
-        data_dir: The folder, or one to look in.
+        data_dir: The folder, or one to search.
         verify: Decode every file.
     """
-    opened = open_imagenet(None, data_dir, verify=verify)
-    have = {"train": len(opened.train), "val": len(opened.test), "classes": len(opened.classes)}
-    counts = [
+    copy = open_imagenet(None, data_dir, verify=verify)
+    counts = {"train": len(copy.train), "val": len(copy.test), "classes": len(copy.classes)}
+    sentences = [
         f"{what}: {number:,}, published {PUBLISHED[what]:,}{'' if number == PUBLISHED[what] else ' (DIFFERS)'}"
-        for what, number in have.items()
+        for what, number in counts.items()
     ]
     return {
         "data": "imagenet",
-        "path": str(opened.root),
-        "photographs": have["train"] + have["val"],
-        "counts": have,
+        "path": str(copy.root),
+        "photographs": counts["train"] + counts["val"],
+        "counts": counts,
         "published": PUBLISHED,
-        "summary": [*counts, *summary(opened.problems)],
-        "findings": [problem.line() for problem in opened.problems],
+        "summary": [*sentences, *summary(copy.problems)],
+        "findings": [problem.line() for problem in copy.problems],
     }

@@ -1,4 +1,4 @@
-"""Opening an archive that somebody else made: no path leads outside, no size surprises, whole or not at all."""
+"""Extract an archive from an untrusted source: no path leaves its folder, sizes are bounded, all or nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dubio.core.files import atomic_directory
 
 @dataclass(frozen=True)
 class Bounds:
-    """What an archive may hold at most."""
+    """Limits of an archive."""
 
     members: int = 300_000
     total_bytes: int = 4 << 30
@@ -30,8 +30,8 @@ def extract(archive: Path, folder: Path, *, keep: str = "", bounds: Bounds | Non
     Args:
         archive: A tar.gz, tgz, zip or wheel file.
         folder: Exists afterwards only if everything was extracted.
-        keep: A regular expression; members whose name it is not found in are passed over.
-        bounds: How much it may hold.
+        keep: A regular expression; members whose name it does not match are skipped.
+        bounds: Its limits.
 
     Raises:
         BadFile: For a name that leads outside, a link, too many members or bytes, or a broken archive.
