@@ -60,8 +60,8 @@ def predictor(
     posterior = collect.form.restore(as_tensors(tensors), model, prediction["samples"], restore(prediction["views"]))
     if "latest" in prediction:
         posterior = posterior.limit(prediction["latest"])
-    drawn = posterior.draw(number(prediction["seed"], prediction["member"], "prediction"))
-    return lambda split: _predictions(drawn, encode(text, split), split, spec["task"], device)
+    draws = posterior.draw(number(prediction["seed"], prediction["member"], "prediction"))
+    return lambda split: _predictions(draws, encode(text, split), split, spec["task"], device)
 
 
 def predict_with(
@@ -80,15 +80,15 @@ def predict_with(
     return _predictions(posterior.draw(seed), examples, split, task, device)
 
 
-def _predictions(drawn: Drawn, examples: Encoded, split: Split, task: Mapping[str, Any], device: str) -> Predictions:
+def _predictions(draws: Drawn, examples: Encoded, split: Split, task: Mapping[str, Any], device: str) -> Predictions:
     """Return the predictions of a drawn posterior on an encoded split."""
-    logits, variances = sample_logits(drawn, examples, len(task["classes"]), device)
+    logits, variances = sample_logits(draws, examples, len(task["classes"]), device)
     return Predictions(
         logits,
         split.data.labels,
         target=task["target"],
         ood=np.full(len(split), split.kind in ("shift", "ood")),
-        member=np.array(drawn.member, dtype=np.int64),
+        member=np.array(draws.member, dtype=np.int64),
         data_variance=variances.get("data_variance"),
         model_variance=variances.get("model_variance"),
         ids=split.data.ids,
@@ -99,21 +99,21 @@ def _predictions(drawn: Drawn, examples: Encoded, split: Split, task: Mapping[st
 
 
 def sample_logits(
-    drawn: Drawn, examples: Encoded, classes: int, device: str
+    draws: Drawn, examples: Encoded, classes: int, device: str
 ) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
     """Return the logits ``[S, N, K]`` of every sample, and the variances by name.
 
     Args:
-        drawn: A posterior made ready to predict.
+        draws: A posterior that is ready to predict.
         examples: The encoded examples.
         classes: K.
         device: The device to predict on.
     """
-    shape = (len(drawn.member), len(examples), classes)
+    shape = (len(draws.member), len(examples), classes)
     logits = np.empty(shape, dtype=np.float32)
     variances: dict[str, NDArray[np.float32]] = {}
     first = 0
-    for chunk in chunks_of(drawn):
+    for chunk in chunks_of(draws):
         samples = slice(first, first := first + len(chunk.member))
         for rows in prediction_rows(examples, EVALUATION_BATCH):
             scores = chunk.predict(to_device(collate(examples, rows), torch.device(device)), rows)

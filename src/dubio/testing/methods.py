@@ -30,8 +30,8 @@ from dubio.testing.rules import (
     Rule,
     all_findings,
     apply_rules,
+    attempt,
     find_entry,
-    missing_arguments,
     one_line,
     other_global_seed,
     signature_problems,
@@ -73,8 +73,8 @@ class Case:
 
     def logits(self, posterior: Any, batches: Sequence[NDArray[np.int64]], seed: int = 5) -> NDArray[np.float32]:
         """Return logits ``[S, N, K]`` on the test split, predicted in these batches."""
-        drawn, encoded = posterior.draw(seed), _encoded(self.inputs)
-        pieces = [drawn.predict(collate(encoded, rows), rows).logits.detach().cpu().numpy() for rows in batches]
+        draws, encoded = posterior.draw(seed), _encoded(self.inputs)
+        pieces = [draws.predict(collate(encoded, rows), rows).logits.detach().cpu().numpy() for rows in batches]
         # batches come in any order; sorting by row restores that of the examples
         joined: NDArray[np.float32] = np.concatenate(pieces, axis=1)[:, np.argsort(np.concatenate(batches))]
         return joined
@@ -130,16 +130,9 @@ def _rows(inputs: Modality) -> NDArray[np.int64]:
 
 
 def _makes(case: Case) -> Iterator[Problem]:
-    missing = list(missing_arguments(case.entry, case.arguments))
-    if missing:
-        yield from missing
-        return
-    try:
-        method = case.make()
-    except Exception as fault:
-        yield Problem(f"Making it raised {one_line(fault)}", "Make it work with its default arguments.")
-        return
-    if isinstance(method, Recipe):
+    method, problems = attempt(case.make, case.entry, case.arguments)
+    yield from problems
+    if problems or isinstance(method, Recipe):
         return
     if not isinstance(getattr(method, "name", None), str) or not callable(getattr(method, "fit", None)):
         yield Problem(

@@ -21,8 +21,8 @@ from dubio.testing.rules import (
     Rule,
     all_findings,
     apply_rules,
+    attempt,
     find_entry,
-    missing_arguments,
     one_line,
     signature_problems,
 )
@@ -73,21 +73,14 @@ def _makes(case: Case) -> Iterator[Problem]:
     entry = case.entry
     if entry is None:
         return
-    missing = list(missing_arguments(entry, case.arguments))
-    if missing:
-        yield from missing
+    case.metric, problems = attempt(lambda: entry.make(**case.arguments), entry, case.arguments)
+    yield from problems
+    if problems:
         return
-    try:
-        metric = entry.make(**case.arguments)
-    except Exception as fault:
-        yield Problem(f"Making it raised {one_line(fault)}", "Make it work with its default arguments.")
-        return
-    if not isinstance(metric, Metric):
-        yield Problem(f"The function returned {type(metric).__name__}, not a Metric.", "Return a dubio.Metric.")
-        return
-    case.metric = metric
-    if not case.arguments and metric.name != entry.name:
-        yield Problem(f"It is registered as {entry.name!r} and calls itself {metric.name!r}.", "Use one name.")
+    if not isinstance(case.metric, Metric):
+        yield Problem(f"The function returned {type(case.metric).__name__}, not a Metric.", "Return a dubio.Metric.")
+    elif not case.arguments and case.metric.name != entry.name:
+        yield Problem(f"It is registered as {entry.name!r} and calls itself {case.metric.name!r}.", "Use one name.")
 
 
 def _declared(case: Case) -> Iterator[Problem]:

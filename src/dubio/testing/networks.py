@@ -21,8 +21,8 @@ from dubio.testing.rules import (
     Rule,
     all_findings,
     apply_rules,
+    attempt,
     find_entry,
-    missing_arguments,
     one_line,
     other_global_seed,
     signature_problems,
@@ -87,19 +87,10 @@ def _registered(case: Case) -> Iterator[Problem]:
 
 
 def _builds(case: Case) -> Iterator[Problem]:
-    missing = list(missing_arguments(case.entry, case.arguments))
-    if missing:
-        yield from missing
-        return
-    shape = SHAPES[case.inputs]
-    try:
-        network: Any = case.build()
-    except Exception as fault:
-        yield Problem(
-            f"Building it for inputs of shape {shape} raised {one_line(fault)}", "Support every shape of its modality."
-        )
-        return
-    if not isinstance(network, Network):
+    action = f"Building it for inputs of shape {SHAPES[case.inputs]}"
+    network, problems = attempt(case.build, case.entry, case.arguments, action)
+    yield from problems
+    if not problems and not isinstance(network, Network):
         yield Problem(
             f"The function returned {type(network).__name__}, not a Network.",
             "Return dubio.networks.network.Network(stages, width).",

@@ -220,6 +220,25 @@ def missing_arguments(entry: Entry[Any], arguments: Mapping[str, Any]) -> Iterat
             )
 
 
+def attempt(
+    make: Callable[[], Any], entry: Entry[Any] | None, arguments: Mapping[str, Any], action: str = "Making it"
+) -> tuple[Any, list[Problem]]:
+    """Return what a registered function makes, or None with the problems that prevent it.
+
+    Args:
+        make: Calls the function.
+        entry: Its entry; None for a function that is not registered.
+        arguments: The arguments that ``make`` passes.
+        action: What ``make`` does, for the problem.
+    """
+    if entry is not None and (missing := list(missing_arguments(entry, arguments))):
+        return None, missing
+    try:
+        return make(), []
+    except Exception as fault:
+        return None, [Problem(f"{action} raised {one_line(fault)}", "Make it work with its default arguments.")]
+
+
 @contextmanager
 def other_global_seed(seed: int) -> Iterator[None]:
     """Reseed Python's and numpy's global generators during the block, to expose code that draws from them."""

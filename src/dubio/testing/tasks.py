@@ -20,9 +20,8 @@ from dubio.testing.rules import (
     Rule,
     all_findings,
     apply_rules,
+    attempt,
     find_entry,
-    missing_arguments,
-    one_line,
     other_global_seed,
     signature_problems,
 )
@@ -71,21 +70,12 @@ def examine_task(
 
 
 def _makes(case: Case) -> Iterator[Problem]:
-    if case.entry is not None:
-        missing = list(missing_arguments(case.entry, case.arguments))
-        if missing:
-            yield from missing
-            return
-    try:
-        with other_global_seed(1):
-            task = case.make()
-    except Exception as fault:
-        yield Problem(f"Making it raised {one_line(fault)}", "Make it work with its default arguments.")
-        return
-    if not isinstance(task, Task):
-        yield Problem(f"The function returned {type(task).__name__}, not a Task.", "Return a dubio.core.types.Task.")
-        return
-    case.task = task
+    with other_global_seed(1):
+        case.task, problems = attempt(case.make, case.entry, case.arguments)
+    yield from problems
+    if not problems and not isinstance(case.task, Task):
+        kind = type(case.task).__name__
+        yield Problem(f"The function returned {kind}, not a Task.", "Return a dubio.core.types.Task.")
 
 
 def _signature(case: Case) -> Iterator[Problem]:

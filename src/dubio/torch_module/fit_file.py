@@ -196,9 +196,9 @@ def _check_types(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor], pat
     """Check that weights and statistics are floating, seeds and counts whole numbers."""
     counts = tuple(f"/{name}" for name, tensor in state.items() if not tensor.is_floating_point())
     for name, tensor in tensors.items():
-        whole = name == SEED or (bool(counts) and name.endswith(counts))
-        if tensor.is_floating_point() == whole:
-            expected = "a whole number" if whole else "a floating type"
+        counted = name == SEED or (bool(counts) and name.endswith(counts))
+        if tensor.is_floating_point() == counted:
+            expected = "a whole number" if counted else "a floating type"
             raise BadFile(f"{path}: {name} has type {tensor.dtype}; it must be {expected}.")
 
 

@@ -142,8 +142,8 @@ class _FitJob:
         """Return the shapes of the model's state, by name."""
         return shapes_of(self.builder.model(self.recipe.for_task(self.inputs, self.builder.target), 0))
 
-    def _report(self, done: int, of: int, fraction: float, text: str) -> None:
-        self.progress((done + fraction) / of, text if of == 1 else f"fit {done + 1} of {of}, {text}")
+    def _report(self, finished: int, fits: int, fraction: float, text: str) -> None:
+        self.progress((finished + fraction) / fits, text if fits == 1 else f"fit {finished + 1} of {fits}, {text}")
 
 
 def restore_member(recipe: Recipe, tensors: dict[str, Tensor], model: Model) -> Restored:
