@@ -134,7 +134,6 @@ def restore(description: Any) -> Any:
 
 
 ID = re.compile(r"[0-9a-f]{64}")
-CHUNK = 1 << 20
 
 
 def canonical(value: Any) -> bytes:
@@ -166,8 +165,5 @@ def check_id(identifier: str) -> str:
 
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file's bytes, in hex."""
-    digest = hashlib.sha256()
     with path.open("rb") as source:
-        while chunk := source.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(source, "sha256").hexdigest()

