@@ -7,8 +7,9 @@ from safetensors.numpy import save_file
 
 from dubio.core.errors import BadFile, UserError
 from dubio.core.predictions import Predictions
-from dubio.formats import align, read_predictions, read_tensors, write_predictions, write_tensors
+from dubio.formats import read_predictions, read_tensors, write_predictions, write_tensors
 from dubio.formats.predictions import read_verified
+from dubio.statistics.paired import align
 
 
 def full(seed=0, target="multiclass"):

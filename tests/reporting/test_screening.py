@@ -23,12 +23,11 @@ from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
 from dubio.reporting.sections.in_domain import in_domain_table
 from dubio.runner.gallery import thumbnail
-from dubio.statistics.bootstrap import units_of
+from dubio.statistics.bootstrap import RunIntervals, replicates_for, units_of
 from dubio.studies.retina.document import gains_document, subgroups_document
 from dubio.studies.retina.found import FALSE_ALARMS, Retained
 from dubio.studies.retina.looking import gain_statistics, on_grid
 from dubio.studies.retina.parts import gain_words
-from dubio.studies.retina.resampled import Resampled, replicates_for
 from dubio.studies.retina.subgroups import subgroup_grid, subgroup_words
 from dubio.studies.retina.tables import nhs_cell, nhs_grid, over_seeds, retention_grid
 from tests.reporting.screening_world import SEEDS, screening_world
@@ -56,7 +55,7 @@ def runs_of(world: World, method: str, split: str) -> list[Predictions]:
 
 def test_a_gain_is_the_mean_over_runs_and_its_draws_resample_patients(world: World, found: Results) -> None:
     runs = runs_of(world, "mc-dropout", "poor")
-    gathered = Resampled()
+    gathered = RunIntervals()
     for run in runs:
         gathered.add(("gain", "eyes", "poor", "mc-dropout"), run, gain_statistics(run))
     (weights,) = units_of(runs[0]).weights(1000, 0)

@@ -11,7 +11,7 @@ from statsmodels.stats.multitest import multipletests
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, join
 from dubio.metrics.metric import metric_named
-from dubio.statistics.paired import aligned, bootstrap_p, holm, mcnemar, paired_tests, side_by_side
+from dubio.statistics.paired import bootstrap_p, holm, mcnemar, paired_tests_by, side_by_side
 
 
 def made(seed, labels, strength=1.0, **more):
@@ -22,6 +22,10 @@ def made(seed, labels, strength=1.0, **more):
 
 
 LABELS = np.random.default_rng(0).integers(0, 3, 400)
+
+
+def pair_tests(systems, metric, **more):
+    return paired_tests_by(systems, [metric], **more)[metric.name]
 
 
 @settings(max_examples=25)
@@ -53,7 +57,7 @@ def test_mcnemar_refuses_groups():
 
 def test_paired_bootstrap_agrees_with_the_paired_normal_test():
     systems = {"good": made(1, LABELS, 1.6), "bad": made(2, LABELS, 1.0)}
-    found = paired_tests(systems, metric_named("brier"))[0]
+    found = pair_tests(systems, metric_named("brier"))[0]
     losses = [metric_named("brier").per_example(each) for each in systems.values()]
     gaps = losses[0] - losses[1]
     error = gaps.std() / np.sqrt(len(gaps))
@@ -74,41 +78,43 @@ def test_false_alarms_stay_at_their_rate():
 
 def test_all_pairs_are_corrected_together():
     systems = {name: made(seed, LABELS, 1.0) for seed, name in enumerate("abc")}
-    tests = paired_tests(systems, metric_named("aurc"), replicates=200)
+    tests = pair_tests(systems, metric_named("aurc"), replicates=200)
     assert [(test.first, test.second) for test in tests] == [("a", "b"), ("a", "c"), ("b", "c")]
     assert tuple(test.adjusted_p for test in tests) == holm([test.p for test in tests])
 
 
 def test_a_system_against_itself_is_not_distinguishable():
     one = made(1, LABELS)
-    found = paired_tests({"a": one, "b": one}, metric_named("nll"), replicates=50)[0]
+    found = pair_tests({"a": one, "b": one}, metric_named("nll"), replicates=50)[0]
     assert (found.difference, found.low, found.high, found.p) == (0.0, 0.0, 0.0, 1.0)
 
 
-def test_systems_are_aligned_by_id():
+def test_systems_are_compared_by_id_whatever_the_order_of_rows():
     ids = np.array([f"e{i}" for i in range(400)])
     one, two = made(1, LABELS, ids=ids), made(2, LABELS, ids=ids)
-    order = np.random.default_rng(3).permutation(400)
-    found = aligned({"a": one, "b": two.take(order)})["b"]
-    np.testing.assert_array_equal(found.ids, ids)
-    np.testing.assert_array_equal(found.logits, two.logits)
+    shuffled = two.take(np.random.default_rng(3).permutation(400))
+    expected = pair_tests({"a": one, "b": two}, metric_named("nll"), replicates=20)
+    assert pair_tests({"a": one, "b": shuffled}, metric_named("nll"), replicates=20) == expected
 
 
 def test_other_examples_are_refused_by_name():
     ids = np.array([f"e{i}" for i in range(400)])
-    one = made(1, LABELS, ids=ids)
-    with pytest.raises(UserError, match="'b' has 399 examples"):
-        aligned({"a": one, "b": one.take(np.arange(399))})
-    with pytest.raises(UserError, match="no example with id 'e0'"):
-        aligned({"a": one, "b": made(1, LABELS, ids=np.array(["x0", *ids[1:]]))})
+    one, nll = made(1, LABELS, ids=ids), metric_named("nll")
+    with pytest.raises(UserError, match=r"'b'.*399"):
+        pair_tests({"a": one, "b": one.take(np.arange(399))}, nll)
+    with pytest.raises(UserError, match="'e0'"):
+        pair_tests({"a": one, "b": made(1, LABELS, ids=np.array(["x0", *ids[1:]]))}, nll)
+    twice = np.array(["e1", *ids[1:]])
     with pytest.raises(UserError, match="'e1' occurs more than once"):
-        aligned({"a": one, "b": made(1, LABELS, ids=np.array(["e1", *ids[1:]]))})
+        pair_tests({"a": one, "b": made(1, LABELS, ids=twice)}, nll)
+    with pytest.raises(UserError, match="'e1' occurs more than once"):
+        pair_tests({"a": made(1, LABELS, ids=twice), "b": one}, nll)
     changed = LABELS.copy()
     changed[5] = (changed[5] + 1) % 3
     with pytest.raises(UserError, match="row 5"):
-        aligned({"a": made(1, LABELS), "b": made(1, changed)})
+        pair_tests({"a": made(1, LABELS), "b": made(1, changed)}, nll)
     with pytest.raises(UserError, match="two systems"):
-        paired_tests({"a": one}, metric_named("nll"))
+        pair_tests({"a": one}, nll)
 
 
 FEWER = np.random.default_rng(0).integers(0, 3, 300)
@@ -135,7 +141,7 @@ def test_a_better_system_is_named_and_twins_are_not_told_apart():
 def test_the_tests_are_the_paired_tests_and_the_verdict_needs_both():
     systems = {"a": skilled(1, 1.0), "b": skilled(2, 1.2), "c": skilled(4, 1.1)}
     found = side_by_side(systems, metrics("brier"), replicates=50).verdicts["brier"]
-    assert tuple(each.test for each in found) == paired_tests(systems, metric_named("brier"), replicates=2000)
+    assert tuple(each.test for each in found) == pair_tests(systems, metric_named("brier"), replicates=2000)
     for each in found:
         told = each.test.adjusted_p <= 0.05 and abs(each.test.difference) >= each.test.resolves
         assert (each.better is not None) == told
@@ -174,7 +180,7 @@ def test_groups_are_resampled_and_not_tested_by_mcnemar():
     systems = {"a": skilled(1, 1.0, group=group), "b": skilled(2, 1.0, group=group)}
     found = side_by_side(systems, metrics("accuracy"), replicates=50)
     assert found.mcnemar == {}
-    assert found.verdicts["accuracy"][0].test == paired_tests(systems, metric_named("accuracy"))[0]
+    assert found.verdicts["accuracy"][0].test == pair_tests(systems, metric_named("accuracy"))[0]
 
 
 def test_equal_systems_are_rarely_told_apart():

@@ -45,8 +45,9 @@ def dee(
     json: JsonOption = False,
 ) -> None:
     """Print the deep-ensemble equivalent: the number of independent networks whose ensemble matches a method."""
-    from dubio.formats import align, read_predictions
+    from dubio.formats import read_predictions
     from dubio.reporting.ensemble_curves import curves_of_run, curves_of_systems
+    from dubio.statistics.paired import align
 
     _check_options({"--ensemble": ensemble, "--values": values, "--labels": labels, "--target": target,
                     "--figure": figure}, methods, store, run or task)  # fmt: skip

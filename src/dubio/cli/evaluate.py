@@ -64,7 +64,8 @@ def evaluate(
     from dubio.cli.evaluate_tables import notes_on, pairs_as_json, print_detection, print_pairs, print_scores
     from dubio.core.registry import load_entry_points, load_plugin
     from dubio.evaluation import evaluate_predictions, with_ood
-    from dubio.formats import align, read_predictions
+    from dubio.formats import read_predictions
+    from dubio.statistics.paired import align
 
     load_entry_points()
     for file in plugin or ():

@@ -1,8 +1,7 @@
 """Files: predictions in and out (safetensors, npz, npy, CSV, TSV, Parquet) and long tables of results."""
 
-from dubio.formats.alignment import align
 from dubio.formats.arrays import predictions_from_arrays
 from dubio.formats.predictions import read_predictions, write_predictions
 from dubio.formats.safetensors import read_tensors, write_tensors
 
-__all__ = ["align", "predictions_from_arrays", "read_predictions", "read_tensors", "write_predictions", "write_tensors"]
+__all__ = ["predictions_from_arrays", "read_predictions", "read_tensors", "write_predictions", "write_tensors"]

@@ -16,12 +16,16 @@ mean a little below one are drawn for all units at once, and the n − m draws t
 Where the sum came out above n the replicate is drawn again, which changes how m is distributed and nothing else.
 A Poisson count takes one random byte: ⌊256 p_k⌋ of the 256 bytes stand for the count k, and the few other bytes
 call for a draw from the remainder of the law.
+
+An interval of a mean over runs (:class:`RunIntervals`) draws the same units for every run and averages over runs within
+each replicate: it is of the mean of these trained networks over other test sets like this one. What other trainings
+would have given is not in it, and shows in the spread over seeds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -286,3 +290,72 @@ def _spread(draws: FloatArray) -> float:
     if len(draws) < 2:
         return float("nan")
     return float(draws.std(ddof=1)) if np.isfinite(draws).all() else float("inf")
+
+
+CELLS = 4_000_000
+"""Rows × replicates of one statistic: large test sets have narrow intervals, which need fewer replicates."""
+
+MOST, FEWEST = 1000, 200
+SEED = 0
+
+Counts = NDArray[np.unsignedinteger]
+"""``[N, R]``, as of :class:`dubio.core.weights.Weights`."""
+
+
+def replicates_for(rows: int) -> int:
+    """Return the number of replicates for a test set of this size: 1,000, and at least 200."""
+    return max(FEWEST, min(MOST, CELLS // max(1, rows)))
+
+
+@dataclass
+class _Sum:
+    value: float
+    draws: FloatArray
+    runs: int
+    units: int
+
+
+@dataclass
+class RunIntervals:
+    """Sums over runs of statistics and of their replicates; the draws of a task are stored: its runs share them."""
+
+    sums: dict[tuple[str, ...], _Sum] = field(default_factory=dict)
+    drawn: dict[tuple[str, ...], tuple[Counts, ...]] = field(default_factory=dict)
+
+    def add(self, key: tuple[str, ...], predictions: Predictions, statistics: Mapping[str, Statistic]) -> None:
+        """Add one run's statistics.
+
+        Args:
+            key: Kind, task, split and last the method: the sums are stored under it and the statistic's name.
+            predictions: Labelled rows, the same ones for all runs and methods.
+            statistics: Functions of weights.
+        """
+        units, count = units_of(predictions), replicates_for(len(predictions))
+        once = Weights.once(len(predictions))
+        blocks = [Weights(counts) for counts in self._draws(key[:-1], units, count)]
+        for name, statistic in statistics.items():
+            with preparing_once():
+                values = [statistic(block) for block in blocks] or [np.full(count, np.nan)]
+                value = float(statistic(once)[0])
+            total = self.sums.setdefault((*key, name), _Sum(0.0, np.zeros(count), 0, units.count))
+            total.value += value
+            total.draws += np.concatenate(values)
+            total.runs += 1
+
+    def _draws(self, key: tuple[str, ...], units: Units, count: int) -> tuple[Counts, ...]:
+        """Return how often every row counts in every replicate, in blocks; nothing for a single unit."""
+        if key not in self.drawn:
+            self.drawn = {other: draws for other, draws in self.drawn.items() if other[1] == key[1]}
+            several = units.weights(count, SEED) if units.count > 1 else ()
+            self.drawn[key] = tuple(weights.counts for weights in several)
+        return self.drawn[key]
+
+    def interval(self, key: tuple[str, ...], *, centred: bool = False) -> Interval:
+        """Return the mean over runs with its 95 % interval, centred where resampling itself pushes the statistic up."""
+        total = self.sums[key]
+        interval = centred_interval if centred else percentile_interval
+        return interval(total.value / total.runs, total.draws / total.runs)
+
+    def units(self, key: tuple[str, ...]) -> int:
+        """Return the number of units that were resampled."""
+        return self.sums[key].units

@@ -1,4 +1,4 @@
-"""The deep-ensemble equivalent (P eqs 4–5): how many independent networks a method is worth.
+"""The deep-ensemble equivalent (P eqs 4–5): the number of independent networks that score like a method.
 
 DEE_m(k) is the least real l ≥ 1 at which the deep ensemble's mean curve, linear between whole l, reaches the value of
 method m with k samples. Its lower and upper bounds come from the curve raised and lowered by its standard deviation
@@ -8,7 +8,7 @@ Curves are of calibrated log-likelihood (negated: ``nll``), calibrated Brier sco
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -38,7 +38,7 @@ class GrowthCurve:
     Attributes:
         mean: Score name to ``[L]``, the mean over random orders.
         std: Score name to ``[L]``, the standard deviation over random orders (0 where there was one).
-        orders: How many orders were drawn.
+        orders: The number of orders.
     """
 
     mean: dict[Score, FloatArray]
@@ -98,23 +98,23 @@ def growth_curve(
     one_of("unit", unit, get_args(Unit))
     if orders < 1:
         raise UserError(f"orders must be at least 1; given {orders}.")
-    known = labelled(predictions, "a growth curve")
-    owner = known.member if unit == "member" else np.arange(known.samples, dtype=np.int64)
+    rows = labelled(predictions, "a growth curve")
+    owner = rows.member if unit == "member" else np.arange(rows.samples, dtype=np.int64)
     names = np.unique(owner)
-    halves = random_halves(known, repeats=repeats, seed=seed)
+    halves = random_halves(rows, repeats=repeats, seed=seed)
     generator = np.random.default_rng(seed)
-    drawn = [generator.permutation(len(names)) for _ in range(orders if len(names) > 1 else 1)]
-    values = np.array([_grow(known, owner, names[order], halves) for order in drawn])  # [orders, L, scores]
-    mean, std = values.mean(axis=0), values.std(axis=0, ddof=1 if len(drawn) > 1 else 0)
+    permutations = [generator.permutation(len(names)) for _ in range(orders if len(names) > 1 else 1)]
+    values = np.array([_grow(rows, owner, names[order], halves) for order in permutations])  # [orders, L, scores]
+    mean, std = values.mean(axis=0), values.std(axis=0, ddof=1 if len(permutations) > 1 else 0)
     return GrowthCurve(
         {score: mean[:, index] for index, score in enumerate(SCORES)},
         {score: std[:, index] for index, score in enumerate(SCORES)},
-        len(drawn),
+        len(permutations),
     )
 
 
 def equivalent(curve: FloatArray, value: float) -> Equivalent:
-    """The least real l ≥ 1 at which a curve, lower is better, comes down to a value.
+    """Return the least real l ≥ 1 at which a curve, lower is better, comes down to a value.
 
     Args:
         curve: ``[L]``, the score of ensembles of 1, …, L; linear in between.
@@ -127,13 +127,13 @@ def equivalent(curve: FloatArray, value: float) -> Equivalent:
     if first == 0:
         return Equivalent(1.0, len(curve))
     above, below = float(curve[first - 1]), float(curve[first])
-    # an infinite score just before leaves no slope to interpolate along: only the whole size is sure
-    part = min(1.0, (above - value) / (above - below)) if np.isfinite(above) else 1.0
-    return Equivalent(first + part, len(curve))
+    # an infinite score just before leaves no slope to interpolate along: only the whole size is certain
+    fraction = min(1.0, (above - value) / (above - below)) if np.isfinite(above) else 1.0
+    return Equivalent(first + fraction, len(curve))
 
 
 def equivalent_range(ensemble: GrowthCurve, score: Score, value: float) -> EquivalentRange:
-    """DEE of a method with this value, with bounds from the ensemble curve's spread.
+    """Return the DEE of a method with this value, with bounds from the ensemble curve's spread.
 
     Args:
         ensemble: The deep ensemble's growth curve.
@@ -146,52 +146,57 @@ def equivalent_range(ensemble: GrowthCurve, score: Score, value: float) -> Equiv
 
 
 def equivalent_curve(ensemble: GrowthCurve, method: GrowthCurve, score: Score) -> tuple[EquivalentRange, ...]:
-    """DEE of a method with 1, 2, … samples."""
+    """Return the DEE of a method with 1, 2, … samples."""
     return tuple(equivalent_range(ensemble, score, float(value)) for value in method.mean[score])
 
 
 def average_equivalent(equivalents: Sequence[Equivalent]) -> Equivalent:
-    """The mean over architectures (P Fig. 3): beyond as soon as one of them is.
+    """Return the mean over architectures (P Fig. 3): beyond as soon as one of them is.
 
     Raises:
         UserError: When there is none.
     """
     if not equivalents:
         raise UserError("there is no equivalent to average.")
-    return Equivalent(float(np.mean([each.size for each in equivalents])), min(each.longest for each in equivalents))
+    return Equivalent(float(np.mean([item.size for item in equivalents])), min(item.longest for item in equivalents))
 
 
-def _grow(known: Predictions, owner: IntArray, order: IntArray, halves: tuple[BoolArray, ...]) -> list[list[float]]:
-    """Scores with the first 1, 2, … units of one order; each size starts from the last one's temperatures."""
-    rows, start = [], 1.0
-    for evidence in _running_means(known, owner, order):
+def _grow(rows: Predictions, owner: IntArray, order: IntArray, halves: tuple[BoolArray, ...]) -> list[list[float]]:
+    """Return scores with the first 1, 2, … units of one order; each size starts from the last one's temperatures."""
+    scores, start = [], 1.0
+    steps = ((np.flatnonzero(owner == unit), 1.0) for unit in order)
+    for evidence in growing_evidence(rows, steps):
         folds = fit_folds(evidence, halves, start=start)
         start = float(np.median([fold.b for fold in folds]))
         scored = score_folds(evidence, folds)
-        rows.append([scored.nll.mean, scored.brier.mean, float(evidence.wrong().mean()), scored.aurc.mean])
-    return rows
+        scores.append([scored.nll.mean, scored.brier.mean, float(evidence.wrong().mean()), scored.aurc.mean])
+    return scores
 
 
-def _running_means(known: Predictions, owner: IntArray, order: IntArray) -> Iterator[Evidence]:
-    """The evidence of the averaged probabilities of the first 1, 2, … units.
+def growing_evidence(rows: Predictions, steps: Iterable[tuple[IntArray, float]]) -> Iterator[Evidence]:
+    """Yield the evidence of the averaged probabilities of a growing set of samples, after every step.
 
-    Sums of probabilities need no division by their number: evidence does not depend on a common factor.
+    Sums of probabilities are carried from one step to the next, so that every sample is exponentiated once, and need no
+    division by their number: evidence does not depend on a common factor.
+
+    Args:
+        rows: Labelled predictions.
+        steps: Samples to add, and the weight of their mean: 1 for a member, their number where samples count alike.
     """
-    yes = np.zeros((len(known), known.class_count))
-    no = np.zeros_like(yes) if known.target == "multilabel" else None
-    room = Scratch()
-    for unit in order:
-        samples = np.flatnonzero(owner == unit)
-        for block in row_blocks(len(samples), len(known), known.class_count):
-            logits = known.logits[samples, block]
+    yes = np.zeros((len(rows), rows.class_count))
+    no = np.zeros_like(yes) if rows.target == "multilabel" else None
+    scratch = Scratch()
+    for samples, weight in steps:
+        for block in row_blocks(len(samples), len(rows), rows.class_count):
+            logits = rows.logits[samples, block]
             if no is None:
-                yes[block] += mean_over_samples(exponentials(logits, room))
+                yes[block] += mean_over_samples(exponentials(logits, scratch)) * weight
             else:
                 wide = logits.astype(np.float64)
-                yes[block] += np.exp(log_sigmoid(wide)).mean(axis=0)
-                no[block] += np.exp(log_sigmoid(-wide)).mean(axis=0)
+                yes[block] += np.exp(log_sigmoid(wide)).mean(axis=0) * weight
+                no[block] += np.exp(log_sigmoid(-wide)).mean(axis=0) * weight
         with np.errstate(divide="ignore"):
             if no is None:
-                yield evidence_of_log_probs(np.log(yes), known.labels)
+                yield evidence_of_log_probs(np.log(yes), rows.labels)
             else:
-                yield Evidence(np.log(yes) - np.log(no), known.labels, True)
+                yield Evidence(np.log(yes) - np.log(no), rows.labels, True)

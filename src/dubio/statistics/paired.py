@@ -1,17 +1,13 @@
-"""Two systems on the same examples: paired bootstrap, McNemar's exact test, Holm's correction for many comparisons.
+"""Systems on the same examples: every pair tested under several metrics, and the smallest significant difference.
 
 Paired bootstrap: the same resampled examples (groups, where given) for both; the two-sided p is twice the smaller share
 of replicates of the difference on one side of zero, with one added above and below so that it is never zero.
 McNemar: of the b + c examples on which exactly one system is right, the split is Binomial(b + c, 1/2) if neither is
-better; the two-sided exact p. It takes examples as independent, so it is refused where they come in groups.
+better; the two-sided exact p. It assumes independent examples, so it is refused where they come in groups.
 Holm: with p₍₁₎ ≤ … ≤ p₍ₘ₎ the adjusted values are max_{j ≤ i} min(1, (m − j + 1) p₍ⱼ₎).
 
-Several systems on the same examples under several metrics: every pair tested, and what these examples can resolve.
-
-Each metric that may rank models is one question, answered by :func:`dubio.statistics.paired.paired_tests_by`: the
-paired bootstrap over examples or groups, corrected after Holm over the pairs of systems. Two systems are told apart
-only where the corrected p is at most 1 − level *and* their difference is at least the smallest one these examples
-resolve.
+Each metric that may rank models is one question. Two systems differ significantly only where the corrected p is at most
+1 − level *and* their difference is at least the smallest significant one.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ from scipy import stats
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import Direction, FloatArray, Metric
+from dubio.core.types import Direction, FloatArray, Metric, StrArray
 from dubio.metrics.decisions import correct
 from dubio.metrics.requirements import labelled, lacking, why_not_applicable
 from dubio.statistics.bootstrap import (
@@ -52,7 +48,7 @@ class PairedTest:
         high: Upper end.
         p: Two-sided p-value.
         adjusted_p: The same after Holm's correction over the pairs tested together.
-        resolves: The smallest difference these examples tell from none; below it the two are not distinguishable.
+        resolves: The smallest significant difference on these examples.
     """
 
     first: str
@@ -74,59 +70,56 @@ class McNemar:
     p: float
 
 
-def aligned(systems: Mapping[str, Predictions]) -> dict[str, Predictions]:
-    """The systems with their rows in the order of the first one's ids.
+def align(systems: Mapping[str, Predictions]) -> dict[str, Predictions]:
+    """Return the same examples in the same order for every system, by their ids where all have them.
 
     Raises:
-        UserError: When they are not about the same examples, naming the system and the row.
+        UserError: When the systems are not about the same examples, classes or target, saying which differ and how.
     """
     names = list(systems)
+    if not names:
+        raise UserError("there is no system to evaluate.")
     first = systems[names[0]]
-    result = {names[0]: first}
+    aligned = {names[0]: first}
     for name in names[1:]:
         other = systems[name]
-        if len(other) != len(first):
-            raise UserError(f"{name!r} has {len(other)} examples, {names[0]!r} has {len(first)}; "
-                            "a paired test needs the same ones.")
+        pair = f"systems {names[0]!r} and {name!r} cannot be compared"
+        for fact, what in (("target", "target"), ("class_count", "number of classes")):
+            if getattr(first, fact) != getattr(other, fact):
+                values = f"{getattr(first, fact)} in one and {getattr(other, fact)} in the other"
+                raise UserError(f"{pair}: the {what} is {values}.")
+        if first.classes is not None and other.classes is not None and first.classes != other.classes:
+            raise UserError(f"{pair}: they name different classes, or in another order.")
+        if len(first) != len(other):
+            raise UserError(f"{pair}: one has {len(first)} rows and the other {len(other)}.")
         if first.ids is not None and other.ids is not None:
-            other = _reordered(names[0], first, name, other)
-        differing = np.flatnonzero((other.labels != first.labels).reshape(len(first), -1).any(axis=1))
-        if len(differing):
-            raise UserError(f"{name!r} and {names[0]!r} do not have the same labels: row {int(differing[0])} differs.")
-        result[name] = other
-    return result
+            other = _in_order(first.ids, other, other.ids, pair)
+        _check_same_rows(first, other, pair)
+        aligned[name] = other
+    return aligned
 
 
-def _reordered(first_name: str, first: Predictions, name: str, other: Predictions) -> Predictions:
-    if first.ids is None or other.ids is None or np.array_equal(first.ids, other.ids):
+def _in_order(order: StrArray, other: Predictions, ids: StrArray, pair: str) -> Predictions:
+    if np.array_equal(order, ids):
         return other
-    for who, ids in ((first_name, first.ids), (name, other.ids)):
-        unique, counts = np.unique(ids, return_counts=True)
-        if len(unique) < len(ids):
-            raise UserError(f"{who!r}: id {str(unique[counts > 1][0])!r} occurs more than once.")
-    missing = np.setdiff1d(first.ids, other.ids)
-    if len(missing):
-        raise UserError(f"{name!r} has no example with id {str(missing[0])!r}, which {first_name!r} has.")
-    order = np.argsort(other.ids, kind="stable")
-    return other.take(order[np.searchsorted(other.ids[order], first.ids)].astype(np.int64))
+    for names in (order, ids):
+        unique, counts = np.unique(names, return_counts=True)
+        if len(unique) < len(names):
+            raise UserError(f"{pair}: id {str(unique[counts > 1][0])!r} occurs more than once.")
+    row_of = {name: row for row, name in enumerate(ids.tolist())}
+    missing = [name for name in order.tolist() if name not in row_of]
+    if missing:
+        raise UserError(f"{pair}: id {missing[0]!r} is in one and not in the other ({len(missing)} such).")
+    return other.take(np.array([row_of[name] for name in order.tolist()], dtype=np.int64))
 
 
-def paired_tests(
-    systems: Mapping[str, Predictions], metric: Metric, *, replicates: int = 2000, seed: int = 0, level: float = 0.95
-) -> tuple[PairedTest, ...]:
-    """Every pair of systems by the paired bootstrap, p-values corrected after Holm.
-
-    Args:
-        systems: Name to predictions on the same examples.
-        metric: What to compare.
-        replicates: Of the bootstrap, shared by all systems.
-        seed: Of the bootstrap.
-        level: Confidence level.
-
-    Raises:
-        UserError: For fewer than two systems, or systems on different examples.
-    """
-    return paired_tests_by(systems, [metric], replicates=replicates, seed=seed, level=level)[metric.name]
+def _check_same_rows(first: Predictions, other: Predictions, pair: str) -> None:
+    for column in ("labels", "ood"):
+        differ = getattr(first, column) != getattr(other, column)
+        if differ.any():
+            row = int(np.argwhere(differ)[0][0])
+            hint = "" if first.ids is not None and other.ids is not None else " Give ids to align them."
+            raise UserError(f"{pair}: {column} differ, first in row {row} (from 0).{hint}")
 
 
 def paired_tests_by(
@@ -137,33 +130,46 @@ def paired_tests_by(
     seed: int = 0,
     level: float = 0.95,
 ) -> dict[str, tuple[PairedTest, ...]]:
-    """The same under several metrics, from shared replicates; Holm's correction is over the pairs of each metric."""
+    """Test every pair of systems by the paired bootstrap under several metrics, from shared replicates.
+
+    Holm's correction is over the pairs of each metric.
+
+    Args:
+        systems: Name to predictions on the same examples.
+        metrics: What to compare.
+        replicates: Of the bootstrap, shared by all systems.
+        seed: Of the bootstrap.
+        level: Confidence level.
+
+    Raises:
+        UserError: For fewer than two systems, or systems on different examples.
+    """
     if len(systems) < 2:
         raise UserError(f"a paired test needs at least two systems; given {len(systems)}.")
-    ready = aligned(systems)
-    found: dict[str, tuple[PairedTest, ...]] = {}
+    ready = align(systems)
+    tests: dict[str, tuple[PairedTest, ...]] = {}
     for labels in (True, False):  # metrics that need labels see the labelled examples alone
         chosen = [metric for metric in metrics if ("labels" in metric.needs) == labels]
         if not chosen:
             continue
-        bases = {name: each.labelled if labels else each for name, each in ready.items()}
+        bases = {name: system.labelled if labels else system for name, system in ready.items()}
         forms = {
-            f"{place} {name}": metric_statistic(metric, each)
-            for place, metric in enumerate(chosen)
+            f"{number} {name}": metric_statistic(metric, each)
+            for number, metric in enumerate(chosen)
             for name, each in bases.items()
         }
         draws = replicate(forms, units_of(next(iter(bases.values()))), replicates=replicates, seed=seed)
-        for place, metric in enumerate(chosen):
+        for number, metric in enumerate(chosen):
             values = {name: float(metric.compute(each)) for name, each in bases.items()}
-            own = {name: draws[f"{place} {name}"] for name in bases}
-            found[metric.name] = pairs_of_draws(values, own, level)
-    return {metric.name: found[metric.name] for metric in metrics}
+            own = {name: draws[f"{number} {name}"] for name in bases}
+            tests[metric.name] = pairs_of_draws(values, own, level)
+    return {metric.name: tests[metric.name] for metric in metrics}
 
 
 def pairs_of_draws(
     values: Mapping[str, float], draws: Mapping[str, FloatArray], level: float
 ) -> tuple[PairedTest, ...]:
-    """Every pair of systems from their values and replicates on the same resampled examples, corrected together."""
+    """Test every pair of systems from values and replicates on the same resampled examples, corrected together."""
     tests = [_test(one, two, values, draws, level) for one, two in combinations(values, 2)]
     adjusted = holm([test.p for test in tests])
     return tuple(replace(test, adjusted_p=p) for test, p in zip(tests, adjusted, strict=True))
@@ -179,19 +185,19 @@ def _test(one: str, two: str, values: Mapping[str, float], draws: Mapping[str, F
 
 
 def bootstrap_p(gaps: FloatArray) -> float:
-    """Two-sided p from replicates of a difference: 2 · (1 + the fewer on one side of zero) / (1 + replicates)."""
-    known = gaps[~np.isnan(gaps)]
-    fewer = min(int((known <= 0).sum()), int((known >= 0).sum()))
-    return min(1.0, 2.0 * (1 + fewer) / (1 + len(known)))
+    """Return the two-sided p of a difference: 2 · (1 + the fewer replicates on one side of zero) / (1 + replicates)."""
+    defined = gaps[~np.isnan(gaps)]
+    fewer = min(int((defined <= 0).sum()), int((defined >= 0).sum()))
+    return min(1.0, 2.0 * (1 + fewer) / (1 + len(defined)))
 
 
 def mcnemar(first: Predictions, second: Predictions) -> McNemar:
-    """Exact McNemar test that two systems are right equally often.
+    """Test by McNemar's exact test that two systems are right equally often.
 
     Raises:
         UserError: When they are not about the same examples, or the examples come in groups.
     """
-    pair = aligned({"first": first, "second": second})
+    pair = align({"first": first, "second": second})
     if first.group is not None or second.group is not None:
         raise UserError("McNemar's test takes examples as independent, and these come in groups: "
                         "use the paired bootstrap, which resamples groups.")
@@ -201,7 +207,7 @@ def mcnemar(first: Predictions, second: Predictions) -> McNemar:
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Adjusted p-values that keep the chance of any false rejection below the level, in the order given."""
+    """Return adjusted p-values that keep the chance of any false rejection below the level, in the order given."""
     p = np.asarray(p_values, dtype=np.float64)
     if np.isnan(p).any() or (p < 0).any() or (p > 1).any():
         raise UserError("p-values must lie between 0 and 1.")
@@ -222,7 +228,7 @@ class Verdict:
 
     Attributes:
         test: The paired test, first minus second.
-        better: The name of the better system, or None where the two are not distinguishable.
+        better: The name of the better system, or None where they do not differ significantly.
     """
 
     test: PairedTest
@@ -255,7 +261,7 @@ def side_by_side(
     """Test every pair of systems under every metric that may rank models and applies to all of them.
 
     Args:
-        systems: Name to predictions on the same examples in the same order; rows flagged ``ood`` serve detection only.
+        systems: Name to predictions on the same examples in the same order; rows flagged ``ood`` serve detection alone.
         metrics: Those that may not rank models are left out.
         replicates: Bootstrap replicates; more are drawn where the smallest p they allow would not survive the
             correction for this many pairs, and at least 2000 for metrics that are means.
@@ -268,37 +274,36 @@ def side_by_side(
     if len(systems) < 2:
         raise UserError(f"a comparison needs at least two systems; given {len(systems)}.")
     check_level(level)
-    ordinary = {name: _ordinary(each) for name, each in systems.items()}
+    in_domain = {name: _in_domain(system) for name, system in systems.items()}
     # the smallest p of r replicates is 2/(1 + r), and Holm multiplies it by the number of pairs
     enough = max(replicates, math.ceil(4 * math.comb(len(systems), 2) / (1 - level)))
     tests: dict[str, tuple[PairedTest, ...]] = {}
-    for strange in (False, True):
-        part = systems if strange else ordinary
-        fit = [m for m in metrics if ("ood" in m.needs) == strange and _ranks(m, part.values())]
+    for ood, rows in ((False, in_domain), (True, systems)):
+        ranking = [m for m in metrics if ("ood" in m.needs) == ood and _ranks(m, rows.values())]
         for mean, count in ((True, max(enough, REPLICATES)), (False, enough)):
-            chosen = [guarded(m) for m in fit if (m.per_example is not None) == mean]
+            chosen = [guarded(m) for m in ranking if (m.per_example is not None) == mean]
             if chosen:
-                tests |= paired_tests_by(part, chosen, replicates=count, seed=seed, level=level)
+                tests |= paired_tests_by(rows, chosen, replicates=count, seed=seed, level=level)
     verdicts = {
         metric.name: tuple(Verdict(test, better_of(test, metric.better, level)) for test in tests[metric.name])
         for metric in metrics
         if metric.name in tests
     }
-    return SideBySide(verdicts, _mcnemar(ordinary), level)
+    return SideBySide(verdicts, _mcnemar(in_domain), level)
 
 
-def _ordinary(predictions: Predictions) -> Predictions:
+def _in_domain(predictions: Predictions) -> Predictions:
     mixed = predictions.ood.any() and not predictions.ood.all()
     return predictions.take(~predictions.ood) if mixed else predictions
 
 
 def _ranks(metric: Metric, systems: Iterable[Predictions]) -> bool:
-    """Whether a metric may rank models and is defined for all of these."""
+    """Return whether a metric may rank models and is defined for all of these."""
     return metric.comparable and all(_defined(metric, each) for each in systems)
 
 
 def _defined(metric: Metric, predictions: Predictions) -> bool:
-    """Whether a metric applies and has a finite value: differences of infinities say nothing."""
+    """Return whether a metric applies and has a finite value: differences of infinities say nothing."""
     if why_not_applicable(metric, predictions) is not None:
         return False
     try:
@@ -308,14 +313,14 @@ def _defined(metric: Metric, predictions: Predictions) -> bool:
 
 
 def better_of(test: PairedTest, direction: Direction, level: float) -> str | None:
-    """The better of two systems, or None where the corrected p or the smallest difference resolved says neither is."""
+    """Return the better of two systems, or None where they do not differ significantly."""
     if not test.adjusted_p <= 1.0 - level or not abs(test.difference) >= test.resolves or test.difference == 0:
         return None
     return test.first if (test.difference > 0) == (direction == "higher") else test.second
 
 
 def _mcnemar(systems: Mapping[str, Predictions]) -> dict[tuple[str, str], McNemar]:
-    """Exact tests of accuracy, where examples are independent and have labels."""
+    """Return exact tests of accuracy, where examples are independent and have labels."""
     if any(each.group is not None or lacking(each, {"labels"}) is not None for each in systems.values()):
         return {}
     return {pair: mcnemar(systems[pair[0]], systems[pair[1]]) for pair in combinations(systems, 2)}

@@ -8,16 +8,17 @@ temperature starts where the last one ended. Every size is scored on the same ra
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
 from dubio.calibration.cross_validation import REPEATS, fit_folds, random_halves, score_folds
-from dubio.calibration.temperature import Evidence, evidence_of_log_probs
-from dubio.core.passes import Scratch, exponentials, log_sigmoid, mean_over_samples, row_blocks
+from dubio.calibration.temperature import Evidence
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.metrics.areas import area_under_risk
 from dubio.metrics.requirements import labelled
+from dubio.statistics.ensemble_equivalent import growing_evidence
 
 SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
 """Numbers of samples that are compared, as far as a method's samples go."""
@@ -93,25 +94,6 @@ def _scores(
 
 
 def prefix_evidence(known: Predictions, order: IntArray, sizes: Sequence[int]) -> Iterator[Evidence]:
-    """The evidence of the averaged probabilities of the first samples, a size at a time.
-
-    Sums need no division by their number: evidence does not depend on a common factor.
-    """
-    yes = np.zeros((len(known), known.class_count))
-    no = np.zeros_like(yes) if known.target == "multilabel" else None
-    room, taken = Scratch(), 0
-    for size in sizes:
-        added, taken = order[taken:size], size
-        for block in row_blocks(len(added), len(known), known.class_count):
-            logits = known.logits[added, block]
-            if no is None:
-                yes[block] += mean_over_samples(exponentials(logits, room)) * len(added)
-            else:
-                wide = logits.astype(np.float64)
-                yes[block] += np.exp(log_sigmoid(wide)).sum(axis=0)
-                no[block] += np.exp(log_sigmoid(-wide)).sum(axis=0)
-        with np.errstate(divide="ignore"):
-            if no is None:
-                yield evidence_of_log_probs(np.log(yes), known.labels)
-            else:
-                yield Evidence(np.log(yes) - np.log(no), known.labels, True)
+    """Yield the evidence of the averaged probabilities of the first samples, a size at a time."""
+    added = (order[before:size] for before, size in pairwise((0, *sizes)))
+    return growing_evidence(known, ((samples, float(len(samples))) for samples in added))

@@ -13,9 +13,9 @@ from dubio.core.types import BoolArray
 from dubio.reporting.manifest_view import Manifest, MethodRun, Source, SplitView, TaskView, parts_of
 from dubio.reporting.measures import values_at_fractions
 from dubio.reporting.results import RunCurves
+from dubio.statistics.bootstrap import RunIntervals, replicates_for
 from dubio.studies.retina.found import Exhibit, Gain, Gallery, Retained, Screening, Subgroup
 from dubio.studies.retina.looking import calibration_statistics, exhibit, gain_statistics, look
-from dubio.studies.retina.resampled import Resampled, replicates_for
 
 Place = tuple[str, str, str]
 """(task, split, method)."""
@@ -26,7 +26,7 @@ class ScreeningGathering:
     """What has been gathered so far, of all tasks."""
 
     retained: dict[Place, list[Retained]] = field(default_factory=dict)
-    resampled: Resampled = field(default_factory=Resampled)
+    resampled: RunIntervals = field(default_factory=RunIntervals)
     sizes: dict[tuple[str, ...], int] = field(default_factory=dict)
     grouped: dict[tuple[str, str], bool] = field(default_factory=dict)
     exhibits: dict[Place, Exhibit] = field(default_factory=dict)
