@@ -31,7 +31,7 @@ from dubio.networks.textcnn import textcnn
 from dubio.networks.textcnn_v2 import textcnn_v2
 from dubio.testing.toy_batches import batch_of, of_mixed_length
 from dubio.training.optimisers import SGD, Adam, MeanAndScale
-from tests.networks.seeded_layers import normals, seeded
+from tests.networks.helpers import normals, seeded
 
 REPEATS = 6000
 

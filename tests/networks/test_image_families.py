@@ -12,7 +12,7 @@ from dubio.networks.preresnet import preresnet
 from dubio.networks.resnet import resnet50
 from dubio.networks.vgg import vgg16_bn, vgg_small
 from dubio.networks.wide_resnet import wrn
-from tests.networks.image_families import (
+from tests.networks.helpers import (
     SMALL,
     images,
     lived_in,

@@ -16,7 +16,7 @@ from dubio.networks.draws import BlockDraws
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, sites
 from dubio.networks.spectral import SpectralBound, SpectralNorm
-from tests.networks.image_families import SMALL, images, lived_in, model_of
+from tests.networks.helpers import SMALL, images, lived_in, model_of
 
 ROWS = np.array([0, 5, 130, 900])
 """In several blocks of draws."""

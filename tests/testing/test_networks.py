@@ -15,7 +15,7 @@ from dubio.core.registry import NETWORKS
 from dubio.inference.batches import TokenBatch
 from dubio.networks.network import Dense, Network
 from dubio.testing import assert_ok, check_network
-from tests.networks.image_families import SMALL
+from tests.networks.helpers import SMALL
 from tests.testing.helpers import BOTH, Broken, told
 
 

@@ -1,4 +1,6 @@
-"""What the tests of the image networks share: parameters counted by hand, and each network written out plainly."""
+"""Helpers of the network tests: parameters counted by hand, plain versions of the networks, seeded layers and inputs."""
+
+from __future__ import annotations
 
 import torch
 from torch.nn import functional
@@ -160,3 +162,15 @@ def plain_resnet50(model, h, blocks):
             h = norm(conv(h, w, "shortcut", stride), w, "shortcut_norm")
         h = functional.relu(branch + h)
     return h.mean((2, 3))
+
+
+def seeded(build, seed=0):
+    """What ``build`` makes, its first weights drawn from this seed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return build()
+
+
+def normals(*shape, seed=1):
+    """Standard normal numbers from this seed."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
