@@ -1,4 +1,4 @@
-"""Helpers of the network tests: parameters counted by hand, plain versions of the networks, seeded layers and inputs."""
+"""Helpers of the network tests: hand-counted parameters, plain versions of the networks, seeded layers and inputs."""
 
 from __future__ import annotations
 
