@@ -8,33 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.registry import Entry
 from dubio.core.types import Examples
 from dubio.encoders.image import ImageEncoder, ImageEncoding
 from dubio.encoders.pretrained import encoder_argument
-from dubio.encoders.rows import ArrayRows, Encoded, ImageRows, TokenRows
+from dubio.encoders.rows import ArrayRows, Encoded, Encoder, Encoding, ImageRows, TokenRows
 from dubio.encoders.table import TableEncoder, TableEncoding
 from dubio.encoders.text import PAD, UNK, TextEncoder, TextEncoding
 from dubio.encoders.wordpieces import WordPieceEncoder, WordPieceEncoding
 
-Encoding = TextEncoding | ImageEncoding | TableEncoding | WordPieceEncoding
-Encoder = TextEncoder | ImageEncoder | TableEncoder | WordPieceEncoder
-
-_ENCODINGS: dict[str, type[Encoding]] = {
-    "text": TextEncoding,
-    "image": ImageEncoding,
-    "table": TableEncoding,
-    "wordpieces": WordPieceEncoding,
+_KINDS: dict[str, tuple[type[Any], type[Any]]] = {
+    "text": (TextEncoding, TextEncoder),
+    "image": (ImageEncoding, ImageEncoder),
+    "table": (TableEncoding, TableEncoder),
+    "wordpieces": (WordPieceEncoding, WordPieceEncoder),
 }
-_ENCODERS: dict[str, type[Encoder]] = {
-    "text": TextEncoder,
-    "image": ImageEncoder,
-    "table": TableEncoder,
-    "wordpieces": WordPieceEncoder,
-}
+"""The encoding and the encoder of each kind."""
 
 __all__ = [
     "PAD",
@@ -70,14 +62,14 @@ def encoding_for(modality: str, arguments: Mapping[str, Any]) -> Encoding:
     Raises:
         UnknownName: For a modality or an argument that does not exist.
     """
-    if modality not in _ENCODINGS:
-        raise UnknownName("modality", modality, _ENCODINGS)
-    encoding = _ENCODINGS[modality]
+    if modality not in _KINDS:
+        raise UnknownName("modality", modality, _KINDS)
+    encoding, _ = _KINDS[modality]
     names = [field.name for field in dataclasses.fields(encoding)]
     for name in arguments:
         if name not in names:
             raise UnknownName(f"argument of the {modality} encoding", name, names)
-    return encoding(**arguments)
+    return cast(Encoding, encoding(**arguments))
 
 
 def encoding_of(network: Entry[Any], network_arguments: Mapping[str, Any], arguments: Mapping[str, Any]) -> Encoding:
@@ -93,8 +85,7 @@ def encoding_of(network: Entry[Any], network_arguments: Mapping[str, Any], argum
     if encoder and "encoder" in arguments:
         raise UserError("encoding: the encoder is an argument of the network, network.encoder.")
     encoding = encoding_for(network.facts.get("encoding", network.facts["inputs"]), {**arguments, **encoder})
-    if isinstance(encoding, WordPieceEncoding):
-        encoding.check()
+    encoding.check()
     return encoding
 
 
@@ -110,9 +101,9 @@ def encoder_from_json(saved: Mapping[str, Any]) -> Encoder:
         UserError: When the JSON is not that of an encoder.
     """
     kind = saved.get("encoder")
-    if not isinstance(kind, str) or kind not in _ENCODERS:
-        raise UnknownName("encoder", kind, _ENCODERS)
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise UnknownName("encoder", kind, _KINDS)
     try:
-        return _ENCODERS[kind].from_json(saved)
+        return cast(Encoder, _KINDS[kind][1].from_json(saved))
     except (KeyError, TypeError) as fault:
         raise UserError(f"the saved {kind} encoder is incomplete: {fault}.") from fault

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import UserError
 from dubio.core.lazy_rows import LazyRows, iterate_blocks
-from dubio.core.specs import describe, part, restore
+from dubio.core.specs import part
 from dubio.core.types import Examples, Inputs
-from dubio.encoders.rows import ArrayRows, ImageRows, standardise
+from dubio.encoders.rows import ArrayRows, Encoding, ImageRows, JsonFields, standardise
 
 EAGER_BYTES = 1 << 29
 """Encoded images up to this size stay in memory; larger ones are encoded batch by batch, with the same values."""
@@ -25,7 +24,7 @@ SAMPLE = 10_000
 
 @part("image-encoding")
 @dataclass(frozen=True)
-class ImageEncoding:
+class ImageEncoding(Encoding):
     """Per-channel standardisation: (pixel − mean) / deviation over all training pixels of the channel."""
 
     def fit(self, train: Examples) -> ImageEncoder:
@@ -50,7 +49,7 @@ class ImageEncoding:
 
 
 @dataclass(frozen=True)
-class ImageEncoder:
+class ImageEncoder(JsonFields):
     """uint8 ``[N, H, W, C]`` or ``[N, H, W]`` to float32 ``[N, C, H, W]``.
 
     Attributes:
@@ -59,6 +58,8 @@ class ImageEncoder:
         mean: Mean of each channel, in grey levels.
         deviation: Standard deviation of each channel, in grey levels; 1 for a constant channel.
     """
+
+    kind: ClassVar[str] = "image"
 
     encoding: ImageEncoding
     shape: tuple[int, ...]
@@ -84,21 +85,6 @@ class ImageEncoder:
         if len(images) * math.prod(self.shape) * table.itemsize > EAGER_BYTES:
             return ImageRows(images, table)
         return ArrayRows(standardise(images[:], table))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything needed to restore this encoder."""
-        return {
-            "encoder": "image",
-            "encoding": describe(self.encoding),
-            "shape": list(self.shape),
-            "mean": list(self.mean),
-            "deviation": list(self.deviation),
-        }
-
-    @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> ImageEncoder:
-        """Return the encoder that :meth:`to_json` wrote."""
-        return cls(restore(saved["encoding"]), tuple(saved["shape"]), tuple(saved["mean"]), tuple(saved["deviation"]))
 
 
 def _bounded(images: NDArray[np.uint8] | LazyRows) -> NDArray[np.uint8] | LazyRows:

@@ -1,16 +1,17 @@
-"""Encoded examples: rows of tokens of different lengths, or rows of one shape."""
+"""The contracts of encodings and encoders, and encoded examples: rows of tokens, or rows of one shape."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.lazy_rows import LazyRows
-from dubio.core.types import IntArray
+from dubio.core.specs import describe, restore
+from dubio.core.types import Examples, IntArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,3 +102,58 @@ def standardise(images: NDArray[np.uint8], table: NDArray[np.float32]) -> NDArra
 
 
 Encoded = TokenRows | ArrayRows | ImageRows
+
+
+class Encoding:
+    """How examples are encoded; part of a fit's identity."""
+
+    def check(self) -> None:
+        """Refuse settings that do not fit the network's encoder; by default all are accepted.
+
+        Raises:
+            UserError: With the reason.
+        """
+        return
+
+    def fit(self, train: Examples) -> Encoder:
+        """Return the encoder fitted on training examples."""
+        raise NotImplementedError
+
+
+class Encoder(Protocol):
+    """A fitted encoding."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an encoded example, or the size of the vocabulary."""
+        ...
+
+    def encode(self, examples: Examples) -> Encoded:
+        """Return encoded examples."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything needed to restore this encoder."""
+        ...
+
+
+class JsonFields:
+    """The JSON form of an encoder that is a dataclass of its encoding and of tuples.
+
+    Attributes:
+        kind: The name of the encoder in its JSON form.
+    """
+
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything needed to restore this encoder."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        form = {name: list(value) if isinstance(value, tuple) else describe(value) for name, value in values.items()}
+        return {"encoder": self.kind, **form}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> Self:
+        """Return the encoder that :meth:`to_json` wrote."""
+        values = {field.name: saved[field.name] for field in fields(cls)}  # type: ignore[arg-type]
+        return cls(**{n: tuple(v) if isinstance(v, list) else restore(v) for n, v in values.items()})

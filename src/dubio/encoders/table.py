@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import UserError
-from dubio.core.specs import describe, part, restore
+from dubio.core.specs import part
 from dubio.core.types import Examples, FloatArray, Inputs
-from dubio.encoders.rows import ArrayRows
+from dubio.encoders.rows import ArrayRows, Encoding, JsonFields
 
 
 @part("table-encoding")
 @dataclass(frozen=True)
-class TableEncoding:
+class TableEncoding(Encoding):
     """Per-column standardisation: (value − mean) / deviation over the training values that are not missing.
 
     A missing value (NaN) takes the training mean, hence encodes to 0. A column that never varies in training, or is
@@ -40,7 +39,7 @@ class TableEncoding:
 
 
 @dataclass(frozen=True)
-class TableEncoder:
+class TableEncoder(JsonFields):
     """Float ``[N, D]`` with NaN where missing to float32 ``[N, D]``.
 
     Attributes:
@@ -48,6 +47,8 @@ class TableEncoder:
         mean: Mean of each column.
         deviation: Standard deviation of each column; 1 for a constant column.
     """
+
+    kind: ClassVar[str] = "table"
 
     encoding: TableEncoding
     mean: tuple[float, ...]
@@ -69,20 +70,6 @@ class TableEncoder:
             raise UserError(f"rows must have {len(self.mean)} columns, as in training; given {values.shape[1]}.")
         standard = (values - np.array(self.mean)) / np.array(self.deviation)
         return ArrayRows(np.where(np.isnan(standard), 0.0, standard).astype(np.float32))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything needed to restore this encoder."""
-        return {
-            "encoder": "table",
-            "encoding": describe(self.encoding),
-            "mean": list(self.mean),
-            "deviation": list(self.deviation),
-        }
-
-    @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> TableEncoder:
-        """Return the encoder that :meth:`to_json` wrote."""
-        return cls(restore(saved["encoding"]), tuple(saved["mean"]), tuple(saved["deviation"]))
 
 
 def _values(inputs: Inputs) -> FloatArray:

@@ -19,17 +19,17 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
 from dubio.core.errors import UserError
-from dubio.core.specs import describe, part, restore
+from dubio.core.specs import part
 from dubio.core.types import Examples, Inputs
-from dubio.encoders.rows import TokenRows
+from dubio.encoders.rows import Encoding, JsonFields, TokenRows
 
 _SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _WORD = rf"[^\W\d_{_SINGLE}]+"
@@ -69,7 +69,7 @@ def most_frequent(texts: Iterable[list[str]], *, limit: int, min_frequency: int)
 
 @part("text-encoding")
 @dataclass(frozen=True)
-class TextEncoding:
+class TextEncoding(Encoding):
     """How texts become tokens.
 
     Attributes:
@@ -105,13 +105,15 @@ class TextEncoding:
 
 
 @dataclass(frozen=True)
-class TextEncoder:
+class TextEncoder(JsonFields):
     """Texts to rows of token indices.
 
     Attributes:
         encoding: The encoding that was fitted.
         words: The vocabulary, most frequent first; the index of ``words[i]`` is ``i + 2``.
     """
+
+    kind: ClassVar[str] = "text"
 
     encoding: TextEncoding
     words: tuple[str, ...]
@@ -134,15 +136,6 @@ class TextEncoder:
             flat.extend([look_up(token, UNK) for token in tokenise(text)[:limit]] or [UNK])
             offsets.append(len(flat))
         return TokenRows(np.array(flat, dtype=np.int32), np.array(offsets, dtype=np.int64))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return everything needed to restore this encoder."""
-        return {"encoder": "text", "encoding": describe(self.encoding), "words": list(self.words)}
-
-    @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> TextEncoder:
-        """Return the encoder that :meth:`to_json` wrote."""
-        return cls(restore(saved["encoding"]), tuple(saved["words"]))
 
 
 def texts_of(inputs: Inputs) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from dubio.core.specs import describe, part, restore
 from dubio.core.types import Examples
 from dubio.encoders.pretrained import ENCODER, folder_of, load_library, source_of
 from dubio.encoders.pretrained.cache import TOKENISER, TOKENISER_CONFIG, VOCABULARY, read_config
-from dubio.encoders.rows import TokenRows
+from dubio.encoders.rows import Encoding, TokenRows
 from dubio.encoders.text import texts_of
 
 CHUNK = 4096
@@ -31,7 +31,7 @@ DEFAULT_POSITIONS = 512
 
 @part("wordpiece-encoding")
 @dataclass(frozen=True)
-class WordPieceEncoding:
+class WordPieceEncoding(Encoding):
     """How texts become word pieces.
 
     Attributes:

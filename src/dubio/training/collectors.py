@@ -84,8 +84,8 @@ class Collector(Protocol):
         return StoredSamples()
 
     def init(self, model: Model) -> Collected:
-        """Return the collection before the first epoch."""
-        ...
+        """Return the collection before the first epoch; empty by default."""
+        return Collected()
 
     def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
         """Return the collection after an epoch; ``marked`` when the schedule marks its weights as a snapshot."""
@@ -119,10 +119,6 @@ class Collector(Protocol):
 @dataclass(frozen=True)
 class Last(Collector):
     """The weights at the end."""
-
-    def init(self, model: Model) -> Collected:
-        """Return an empty collection."""
-        return Collected()
 
     def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
         """Remember the last epoch."""

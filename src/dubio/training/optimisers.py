@@ -25,6 +25,11 @@ class Optimiser(Protocol):
     draws_noise: ClassVar[bool] = False
 
     @property
+    def lr(self) -> float:
+        """The full learning rate."""
+        ...
+
+    @property
     def l2(self) -> float:
         """Weight of ½‖θ‖² in the loss: the prior N(0, 1/(N·l2)) of every weight; 0 by default."""
         return 0.0
@@ -34,8 +39,9 @@ class Optimiser(Protocol):
         ...
 
     def set_factor(self, optimiser: Optimizer, factor: float) -> None:
-        """Multiply the learning rate by a schedule's factor, and nothing else."""
-        ...
+        """Multiply the learning rate, of which a group's ``rate`` is a multiple, by a schedule's factor."""
+        for group in optimiser.param_groups:
+            group["lr"] = self.lr * factor * group.get("rate", 1.0)
 
     def begin_epoch(self, optimiser: Optimizer, *, temperature: float, examples: int, generator: Generator) -> None:
         """Prepare an epoch; only an optimiser that draws noise does anything.
@@ -98,10 +104,6 @@ class AdamW(Optimiser):
         """Return fused AdamW."""
         return optim.AdamW(parameter_groups(model, self.decay), lr=self.lr, fused=True)
 
-    def set_factor(self, optimiser: Optimizer, factor: float) -> None:
-        """Scale the rate."""
-        scale_rate(optimiser, self.lr * factor)
-
 
 @part("sgd")
 @dataclass(frozen=True)
@@ -122,21 +124,11 @@ class SGD(Optimiser):
             parameter_groups(model, self.l2), lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, fused=True
         )
 
-    def set_factor(self, optimiser: Optimizer, factor: float) -> None:
-        """Scale the rate."""
-        scale_rate(optimiser, self.lr * factor)
-
 
 def check_rate(name: str, rate: float, argument: str = "lr") -> None:
     """Refuse a rate that is not positive."""
     if not rate > 0.0:
         raise UserError(f"{name}: {argument} must be positive; given {rate}.")
-
-
-def scale_rate(optimiser: Optimizer, lr: float) -> None:
-    """Set the rate of every group."""
-    for group in optimiser.param_groups:
-        group["lr"] = lr
 
 
 def parameter_groups(model: Model, decay: float) -> list[dict[str, Any]]:
@@ -197,6 +189,11 @@ class MeanAndScale(Optimiser):
 
     def __post_init__(self) -> None:
         check_rate("mean_and_scale", self.scale_lr, "scale_lr")
+
+    @property
+    def lr(self) -> float:
+        """The rate of the means."""
+        return self.mean.lr
 
     @property
     def l2(self) -> float:

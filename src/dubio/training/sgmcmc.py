@@ -133,10 +133,6 @@ class SGLD(Optimiser):
         groups = rated_groups(model, self.l2, self.embedding_rate)
         return LangevinSteps(groups, lr=self.lr, still=padding_rows(model), momentum=self.momentum)
 
-    def set_factor(self, optimiser: Optimizer, factor: float) -> None:
-        """Scale the rate, and with it the noise."""
-        set_rate(optimiser, self.lr * factor)
-
     def begin_epoch(self, optimiser: Optimizer, *, temperature: float, examples: int, generator: Generator) -> None:
         """Set the noise; reset the momentum if there is noise."""
         set_noise(optimiser, temperature / examples, generator)
@@ -174,10 +170,6 @@ class SGHMC(Optimiser):
         groups = rated_groups(model, self.l2, self.embedding_rate)
         return HamiltonianSteps(groups, lr=self.lr, still=padding_rows(model), alpha=self.alpha)
 
-    def set_factor(self, optimiser: Optimizer, factor: float) -> None:
-        """Scale the rate, and with it the noise."""
-        set_rate(optimiser, self.lr * factor)
-
     def begin_epoch(self, optimiser: Optimizer, *, temperature: float, examples: int, generator: Generator) -> None:
         """Set the noise; the velocity continues."""
         set_noise(optimiser, temperature / examples, generator)
@@ -213,9 +205,3 @@ def rated_groups(model: Model, l2: float, embedding_rate: float) -> list[dict[st
             if params
         ]
     return groups
-
-
-def set_rate(optimiser: Optimizer, lr: float) -> None:
-    """Set the rate of every group to its multiple of a rate."""
-    for group in optimiser.param_groups:
-        group["lr"] = lr * group["rate"]

@@ -79,10 +79,6 @@ class Laplace(Collector):
         if not self.structure.startswith("last-"):
             layers_of(model, batches)
 
-    def init(self, model: Model) -> Collected:
-        """Return an empty collection: only the weights at the end count."""
-        return Collected()
-
     def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
         """Remember the last epoch."""
         return Collected(facts={"epoch": epoch})
