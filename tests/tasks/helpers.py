@@ -63,3 +63,8 @@ def make(name: str, folder: Path, **arguments: Any) -> Task:
 
 def sizes(task: Task) -> dict[str, int]:
     return {split.name: len(split) for split in task.splits}
+
+
+def ids(task: Task, *names: str) -> list[str]:
+    """Return the ids of these splits."""
+    return [str(i) for name in names for i in task.split(name).data.ids]

@@ -9,7 +9,7 @@ from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
 from dubio.tasks.sources.fetch import obtain
 from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_finder, jsonl_reader
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, find_files, jsonl_layout
 
 CARD = SourceCard(
     source="https://github.com/lancopku/SGM (AAPD: text_train, label_train and so on)",
@@ -23,13 +23,6 @@ CARD = SourceCard(
 NOVEL = "cs.it"
 COUNTS = {"train": 53840, "val": 1000, "test": 1000, "classes": 54}
 _PARTS = ("train", "val", "test")
-
-
-def _find_lines(folder: Path) -> Path | None:
-    for candidate in (folder, folder / "AAPD"):
-        if all((candidate / f"{what}_{name}").is_file() for what in ("text", "label") for name in _PARTS):
-            return candidate
-    return None
 
 
 def _read_lines(folder: Path) -> list[Document]:
@@ -54,23 +47,16 @@ CORPUS = Corpus(
         Layout(
             "the authors' lines",
             "text_train, label_train, text_val, label_val, text_test and label_test",
-            _find_lines,
+            find_files([f"{what}_{name}" for what in ("text", "label") for name in _PARTS], "AAPD"),
             _read_lines,
             COUNTS,
         ),
-        Layout(
-            "JSON lines",
-            "aapd.jsonl or aapd.jsonl.gz",
-            jsonl_finder("aapd.jsonl"),
-            jsonl_reader(label=str.lower),
-            COUNTS,
-        ),
-        Layout(
-            "validation and test texts without the training texts",
-            "aapd_val_test.jsonl or aapd_val_test.jsonl.gz",
-            jsonl_finder("aapd_val_test.jsonl"),
-            jsonl_reader(label=str.lower),
+        jsonl_layout("aapd.jsonl", COUNTS, label=str.lower),
+        jsonl_layout(
+            "aapd_val_test.jsonl",
             {"val": 1000, "test": 1000, "classes": 54},
+            name="validation and test texts without the training texts",
+            label=str.lower,
             partial=True,
         ),
     ),

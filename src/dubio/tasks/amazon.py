@@ -19,8 +19,8 @@ from dubio.tasks.text_corpora import (
     check_cal,
     copy_card,
     document_examples,
-    jsonl_finder,
-    jsonl_reader,
+    find_files,
+    jsonl_layout,
     label_array,
     shared_text_notes,
     text_groups,
@@ -46,11 +46,7 @@ _FOLDERS = {"books": "books", "dvd": "dvd", "electronics": "electronics", "kitch
 _REVIEW = re.compile(r"<review>(.*?)</review>", re.DOTALL)
 
 
-def _find_reviews(folder: Path) -> Path | None:
-    for candidate in (folder, folder / "sorted_data_acl", folder / "sorted_data"):
-        if all((candidate / name / f"{side}.review").is_file() for name in _FOLDERS.values() for side in CLASSES):
-            return candidate
-    return None
+_FILES = [f"{name}/{side}.review" for name in _FOLDERS.values() for side in CLASSES]
 
 
 def _read_reviews(folder: Path) -> list[Document]:
@@ -80,17 +76,11 @@ CORPUS = Corpus(
         Layout(
             "the authors' files",
             "the folder sorted_data_acl with positive.review and negative.review for each kind of product",
-            _find_reviews,
+            find_files(_FILES, "sorted_data_acl", "sorted_data"),
             _read_reviews,
             COUNTS,
         ),
-        Layout(
-            "JSON lines",
-            "amazon.jsonl or amazon.jsonl.gz",
-            jsonl_finder("amazon.jsonl"),
-            jsonl_reader({"all": ""}),
-            COUNTS,
-        ),
+        jsonl_layout("amazon.jsonl", COUNTS, parts={"all": ""}),
     ),
     originals=(
         Original(

@@ -11,7 +11,7 @@ from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
 from dubio.tasks.sources.fetch import obtain
 from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_finder, jsonl_reader
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, find_files, jsonl_layout
 
 CARD = SourceCard(
     source="https://github.com/clinc/oos-eval, data_full.json",
@@ -52,13 +52,6 @@ def _read_json(path: Path) -> list[Document]:
         raise BadFile(f"{path.name}: expected an object of lists of [text, intent]: {fault}.") from fault
 
 
-def _find_tables(folder: Path) -> Path | None:
-    for candidate in (folder, folder / "clinc_oos"):
-        if all((candidate / name).is_file() for name in _TABLES):
-            return candidate
-    return None
-
-
 def _read_tables(folder: Path) -> list[Document]:
     documents = []
     for name, part in _TABLES.items():
@@ -79,17 +72,11 @@ CORPUS = Corpus(
         Layout(
             "the tables of TensorFlow Datasets",
             ", ".join(_TABLES),
-            _find_tables,
+            find_files(list(_TABLES), "clinc_oos"),
             _read_tables,
             COUNTS,
         ),
-        Layout(
-            "JSON lines",
-            "clinc150.jsonl or clinc150.jsonl.gz",
-            jsonl_finder("clinc150.jsonl"),
-            jsonl_reader(_PARTS),
-            COUNTS,
-        ),
+        jsonl_layout("clinc150.jsonl", COUNTS, parts=_PARTS),
     ),
     originals=(
         Original("https://raw.githubusercontent.com/clinc/oos-eval/master/data/data_full.json", "data_full.json"),

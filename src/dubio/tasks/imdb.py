@@ -20,7 +20,7 @@ from dubio.tasks.sources.locate import (
     find_copy,
     holds_corpus,
 )
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_finder, jsonl_reader
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, find_files, jsonl_layout
 
 CARD = SourceCard(
     source="data.json of JMARS (ten ratings), or the Large Movie Review Dataset (eight ratings)",
@@ -64,13 +64,6 @@ def _read_json(path: Path) -> list[Document]:
         raise BadFile(f"{path.name}: expected a list of objects with review and rating: {fault!r}.") from fault
 
 
-def _find_reviews(folder: Path) -> Path | None:
-    for candidate in (folder, folder / "aclImdb"):
-        if all((candidate / name / side).is_dir() for name in ("train", "test") for side in ("pos", "neg")):
-            return candidate
-    return None
-
-
 def _read_reviews(folder: Path) -> list[Document]:
     documents = []
     for part in ("train", "test"):
@@ -94,7 +87,7 @@ TEN = Corpus(
     card=TEN_CARD,
     layouts=(
         Layout("the JSON of JMARS", "data.json in a folder jmars, or imdb_jmars.json", _find_json, _read_json),
-        Layout("JSON lines", "imdb.jsonl or imdb.jsonl.gz", jsonl_finder("imdb.jsonl"), jsonl_reader({"all": ""})),
+        jsonl_layout("imdb.jsonl", parts={"all": ""}),
     ),
     originals=(Original("https://www.dropbox.com/s/0oea49j7j30y671/data.json?dl=1", "imdb_jmars.json"),),
     published={"documents": 348415, "classes": 10},
@@ -106,16 +99,12 @@ EIGHT = Corpus(
         Layout(
             "the authors' folders",
             "the folder aclImdb with train and test, pos and neg",
-            _find_reviews,
+            find_files(("train/pos", "train/neg", "test/pos", "test/neg"), "aclImdb"),
             _read_reviews,
             {"train": 25000, "test": 25000, "classes": 8},
         ),
-        Layout(
-            "JSON lines, a stratified subset",
-            "imdb_lmrd_18k.jsonl or imdb_lmrd_18k.jsonl.gz",
-            jsonl_finder("imdb_lmrd_18k.jsonl"),
-            jsonl_reader(),
-            {"train": 12000, "test": 6000, "classes": 8},
+        jsonl_layout(
+            "imdb_lmrd_18k.jsonl", {"train": 12000, "test": 6000, "classes": 8}, name="JSON lines, a stratified subset"
         ),
     ),
     originals=(

@@ -12,7 +12,7 @@ from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
 from dubio.tasks.sources.fetch import obtain
 from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_finder, jsonl_reader
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, find_files, jsonl_layout
 
 CARD = SourceCard(
     source="https://archive.ics.uci.edu/dataset/137 (Reuters-21578, Distribution 1.0), ApteMod parts",
@@ -69,13 +69,6 @@ def _words(body: str) -> str:
     return html.unescape(_CONTROL.sub(" ", "\n".join(texts))).strip()
 
 
-def _find_apte(folder: Path) -> Path | None:
-    for candidate in (folder, folder / "reuters"):
-        if all((candidate / name).exists() for name in ("cats.txt", "training", "test")):
-            return candidate
-    return None
-
-
 def _read_apte(folder: Path) -> list[Document]:
     documents = []
     for number, line in enumerate((folder / "cats.txt").read_text(encoding="utf-8").splitlines(), start=1):
@@ -99,17 +92,11 @@ CORPUS = Corpus(
         Layout(
             "NLTK's files",
             "the folder reuters with training, test and cats.txt",
-            _find_apte,
+            find_files(("cats.txt", "training", "test"), "reuters"),
             _read_apte,
             COUNTS,
         ),
-        Layout(
-            "JSON lines",
-            "reuters90.jsonl or reuters90.jsonl.gz",
-            jsonl_finder("reuters90.jsonl"),
-            jsonl_reader(),
-            {"train": 7770, "test": 3019, "classes": 90},
-        ),
+        jsonl_layout("reuters90.jsonl", {"train": 7770, "test": 3019, "classes": 90}),
     ),
     originals=(
         Original(

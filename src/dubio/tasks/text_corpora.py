@@ -18,7 +18,7 @@ import numpy as np
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import BoolArray, Examples, IntArray, SourceCard, Split, StrArray, Target, Task
 from dubio.tasks.shift import Novelty, hold_out, novel_names
-from dubio.tasks.sources.locate import DataMissing, Document, LocalCopy, compare_counts
+from dubio.tasks.sources.locate import NO_COUNTS, DataMissing, Document, Layout, LocalCopy, compare_counts
 from dubio.tasks.splitting import (
     PARTS,
     TEST,
@@ -215,29 +215,43 @@ def shared_text_notes(splits: Sequence[Split]) -> list[str]:
     ]
 
 
-def jsonl_finder(name: str) -> Callable[[Path], Path | None]:
-    """Return a function that finds one file in a folder, gzipped or not."""
+def find_files(files: Sequence[str], *folders: str) -> Callable[[Path], Path | None]:
+    """Return a function that finds the first folder with all these files: the given folder, or one inside it."""
 
     def find(folder: Path) -> Path | None:
-        return next((path for path in (folder / f"{name}.gz", folder / name) if path.is_file()), None)
+        candidates = (folder, *(folder / name for name in folders))
+        return next((path for path in candidates if all((path / file).exists() for file in files)), None)
 
     return find
 
 
-def jsonl_reader(
-    parts: Mapping[str, str] = SAME_NAMES, *, label: Callable[[str], str] = str
-) -> Callable[[Path], list[Document]]:
-    """Return a function that reads documents from JSON lines.
+def jsonl_layout(
+    file: str,
+    counts: Mapping[str, int] = NO_COUNTS,
+    *,
+    name: str = "JSON lines",
+    parts: Mapping[str, str] = SAME_NAMES,
+    label: Callable[[str], str] = str,
+    partial: bool = False,
+) -> Layout:
+    """Return the layout of documents as JSON lines, gzipped or not.
 
     Args:
+        file: The name of the file.
+        counts: Expected number of documents of each part, and of classes.
+        name: The layout's name.
         parts: Parts by the name of the file's split; a split without an entry keeps its name.
         label: Converts a label's name.
+        partial: Whether it lacks documents that a task needs.
     """
+
+    def find(folder: Path) -> Path | None:
+        return next((path for path in (folder / f"{file}.gz", folder / file) if path.is_file()), None)
 
     def read(path: Path) -> list[Document]:
         return [_document(row, f"{path.name}, line {number}", parts, label) for number, row in _json_lines(path)]
 
-    return read
+    return Layout(name, f"{file} or {file}.gz", find, read, counts, partial=partial)
 
 
 def _json_lines(path: Path) -> list[tuple[int, Any]]:

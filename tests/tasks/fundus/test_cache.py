@@ -7,8 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -138,52 +136,6 @@ def test_an_interrupted_preparation_goes_on_and_leaves_nothing_half_written(eyes
     monkeypatch.setattr(pool, "prepare_one", whole)
     np.testing.assert_array_equal(resumed, np.asarray(read_photographs(eyes.home, 64).images))
     assert not list(tmp_path.glob("cache/retina/.64-*"))
-
-
-def test_processes_give_the_same_as_one_and_survive_a_file_that_kills(eyes, tmp_path, monkeypatch):
-    many(eyes, 10)
-    (eyes.home / "3.png").write_bytes(b"")
-    alone = read_photographs(eyes.home, 64, processes=1)
-    monkeypatch.setattr(pool, "JOBS_PER_PROCESS", 2)
-    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "two"))
-    both = read_photographs(eyes.home, 64, processes=2)
-    np.testing.assert_array_equal(np.asarray(alone.images), np.asarray(both.images))
-    assert alone.problems == both.problems
-
-
-def deadly(array, path, row):
-    """Prepare a photograph in a worker process that dies at one file."""
-    if path.name == "2.png":
-        os._exit(9)
-    return pool.prepare_one(path, row, np.load(array, mmap_mode="r+"))
-
-
-def test_a_process_that_dies_costs_one_photograph(eyes, tmp_path, monkeypatch):
-    many(eyes, 12)
-    array = tmp_path / "rows.npy"
-    np.lib.format.open_memmap(array, mode="w+", dtype=np.uint8, shape=(12, 64, 64, 3)).flush()
-    monkeypatch.setattr(pool, "prepare_in_file", deadly)
-    monkeypatch.setattr(pool, "JOBS_PER_PROCESS", 1)
-    outcomes = []
-    pool.prepare_all([(eyes.home / f"{n}.png", n) for n in range(12)], array, 2, outcomes.append)
-    assert sorted(outcome.row for outcome in outcomes) == [*range(12)]
-    (lost,) = [outcome for outcome in outcomes if outcome.sort]
-    assert (lost.row, lost.sort) == (2, "unreadable")
-    rows = np.load(array)
-    assert rows[2].max() == 0
-    assert all(rows[row].max() > 0 for row in range(12) if row != 2)
-
-
-def test_a_script_without_a_main_guard_runs_once(eyes, tmp_path):
-    many(eyes, 8)
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import sys\nfrom pathlib import Path\nprint('started', flush=True)\n"
-        "from dubio.tasks.fundus import pool\nfrom dubio.tasks.fundus.photographs import read_photographs\n"
-        "pool.JOBS_PER_PROCESS = 1\nprint(len(read_photographs(Path(sys.argv[1]), 64, processes=2)))\n"
-    )
-    done = subprocess.run([sys.executable, script, eyes.home], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["started", "8"]
 
 
 def test_a_full_disk_is_refused_before_anything_is_written(eyes, monkeypatch):

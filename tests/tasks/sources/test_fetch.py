@@ -20,8 +20,7 @@ from dubio.core.errors import BadFile, UserError
 from dubio.core.specs import hash_file
 from dubio.core.types import SourceCard
 from dubio.tasks.imdb import imdb
-from dubio.tasks.sources import fetch as obtaining
-from dubio.tasks.sources import fetch as package
+from dubio.tasks.sources import fetch
 from dubio.tasks.sources.fetch import Patience, download, obtain
 from dubio.tasks.sources.locate import (
     Corpus,
@@ -299,7 +298,7 @@ def test_an_archive_in_a_folder_is_opened_into_the_cache(tmp_path: Path) -> None
 
 
 def test_without_a_known_hash_nothing_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(obtaining, "download", lambda *_, **__: pytest.fail("fetched"))
+    monkeypatch.setattr(fetch, "download", lambda *_, **__: pytest.fail("fetched"))
     corpus = replace(LITTLE, originals=(Original("https://example.invalid/little.zip", "little.zip"),), advice="Ask.")
     with pytest.raises(DataMissing, match=r"SHA-256 is not known.*Place little.txt; or little.zip as it is.*Ask\."):
         obtain(corpus)
@@ -310,12 +309,12 @@ def test_with_a_known_hash_the_archive_is_fetched_opened_and_put_away(
 ) -> None:
     public = archive(tmp_path / "public.zip")
 
-    def fetch(url: str, target: Path, *, sha256: str, progress: object) -> Path:
+    def copy(url: str, target: Path, *, sha256: str, progress: object) -> Path:
         assert sha256 == hash_file(public)
         target.write_bytes(public.read_bytes())
         return target
 
-    monkeypatch.setattr(obtaining, "download", fetch)
+    monkeypatch.setattr(fetch, "download", copy)
     bad = Original("https://example.invalid/a.zip", "a.zip")
     good = Original("https://example.invalid/little.zip", "little.zip", hash_file(public))
     found = obtain(replace(LITTLE, originals=(bad, good)))
@@ -337,7 +336,7 @@ def fake_pip(monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> list[lis
             (Path(command[command.index("--dest") + 1]) / "little-1-py3-none-any.txt").write_bytes(content)
         return Done()
 
-    monkeypatch.setattr(package.subprocess, "run", run)
+    monkeypatch.setattr(fetch.subprocess, "run", run)
     return calls
 
 
