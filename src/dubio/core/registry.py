@@ -201,8 +201,8 @@ def network(
 
 
 SamplesFrom = Literal["one network", "one solution", "one mode", "several modes"]
-"""Where the samples of one fit lie: a single network has one; noise acts on one solution (dropout, a Gaussian of
-weights); weights are gathered around one mode of the loss, or visit several."""
+"""Where the samples of one fit lie: a single network has one; noise acts on the inputs or weights of one solution;
+weights are gathered around one mode of the loss, or visit several."""
 
 MEMBERS = 5
 """Members of an ensemble, unless the user asks for another number."""
