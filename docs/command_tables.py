@@ -1,4 +1,4 @@
-"""A hook of mkdocs: writes the options of every command into commands.md, from the commands themselves."""
+"""A hook of mkdocs: write the options of every command into commands.md, from the commands themselves."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import typer
 
 from dubio.cli.app import app
 
-PLACE = "<!-- commands -->"
+PLACEHOLDER = "<!-- commands -->"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Fill the place that waits for the commands."""
-    if PLACE not in markdown:
+    """Replace the placeholder by the commands."""
+    if PLACEHOLDER not in markdown:
         return markdown
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    return markdown.replace(PLACE, "\n\n".join(line for name in commands for line in _section(name, commands[name], 2)))
+    lines = (line for name in commands for line in _section(name, commands[name], 2))
+    return markdown.replace(PLACEHOLDER, "\n\n".join(lines))
 
 
 def _section(name: str, command: Any, level: int) -> Iterator[str]:
@@ -35,5 +36,5 @@ def _row(parameter: Any) -> str:
         name, default = parameter.name.upper(), None
     else:
         name, default = max(parameter.opts, key=len), parameter.default
-    said = "" if default is None or default is False else f" Default: `{default}`."
-    return f"| `{name}` | {(parameter.help or '').replace('|', chr(92) + '|')}{said} |"
+    stated = "" if default is None or default is False else f" Default: `{default}`."
+    return f"| `{name}` | {(parameter.help or '').replace('|', chr(92) + '|')}{stated} |"

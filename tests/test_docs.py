@@ -42,6 +42,19 @@ def test_python_on_the_first_page_runs(tmp_path: Path) -> None:
     assert brier == pytest.approx(0.82 / 3, abs=1e-6)
 
 
+def test_python_page_runs(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("pandas")
+    examples = blocks("python", "python.md")
+    assert len(examples) == 3
+    for example in examples:
+        done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+    before, after = map(float, done.stdout.split())
+    assert after < before
+    assert (tmp_path / "report" / "report.html").is_file()
+
+
 def written_by(framework: str) -> str:
     """The code that a part of the page on prediction files shows."""
     page = (ROOT / "docs" / "prediction-files.md").read_text(encoding="utf-8")

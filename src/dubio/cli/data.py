@@ -9,28 +9,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dubio.cli.data_printing import (
-    card_fields,
-    copy_line,
-    print_copy_counts,
-    print_photographs,
-    print_report,
-    print_task,
-    print_ways,
+from dubio.cli.options import (
+    NOT_GIVEN,
+    JsonOption,
+    PluginOption,
+    data_arguments,
+    load_plugins,
+    with_data_options,
 )
-from dubio.cli.options import NOT_GIVEN, data_arguments, with_data_options
 from dubio.cli.output import print_json, say
 from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
+    from dubio.core.types import SourceCard, Task
     from dubio.tasks.sources.locate import DataSource
 
 app = typer.Typer(help="List and fetch data sets, and check your own data before training.", no_args_is_help=True)
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-PluginOption = Annotated[
-    list[Path] | None, typer.Option(help="A Python file whose tasks are known too; may be repeated.")
-]
 DataDirOption = Annotated[str | None, typer.Option(help="A folder to look in first; DUBIO_DATA names another one.")]
 NameArgument = Annotated[str, typer.Argument(help="A task's name.")]
 
@@ -47,7 +42,7 @@ def list_tasks(plugin: PluginOption = None, data_dir: DataDirOption = None, json
         copies = [copy for copy in here if copy] if here else None
         if source and source.locate:
             copies = source.locate(data_dir)["here"]
-        card, way = card_fields(source.card if source else None), "where" if source and source.locate else "get"
+        card, way = _card_fields(source.card if source else None), "where" if source and source.locate else "get"
         listed.append({"name": entry.name, "summary": entry.summary, "card": card, "here": copies, "way": way})
     if json:
         print_json(listed)
@@ -58,7 +53,7 @@ def list_tasks(plugin: PluginOption = None, data_dir: DataDirOption = None, json
             typer.echo(f"    {card['description']}\n    source: {card['source']}\n    licence: {card['licence']}")
             typer.echo(f"    cite: {card['citation']}")
         for copy in item["here"] or ():
-            typer.echo(f"    here: {copy_line(copy)}")
+            typer.echo(f"    here: {_copy_line(copy)}")
         if item["here"] == []:
             typer.echo(f"    not here: dubio data {item['way']} {item['name']}")
 
@@ -83,9 +78,9 @@ def get_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOptio
         print_json({"name": name, "here": copies, "missing": reasons})
         return
     for copy in copies:
-        typer.echo(f"{copy['corpus']}: {copy_line(copy)}")
+        typer.echo(f"{copy['corpus']}: {_copy_line(copy)}")
     if not corpora and source and source.locate:
-        print_photographs(source.locate(data_dir))
+        _print_photographs(source.locate(data_dir))
     elif not corpora:
         typer.echo(f"{name}: its data comes with a package; dubio data show {name} reads it.")
     for reason in reasons:
@@ -101,16 +96,16 @@ def where_data(name: NameArgument, data_dir: DataDirOption = None, json: JsonOpt
     ways = [corpus_facts(corpus, data_dir) for corpus in source.corpora] if source else []
     photographs = source.locate(data_dir) if source and source.locate else None
     if photographs is not None and not json:
-        print_photographs(photographs)
+        _print_photographs(photographs)
         return
     if json:
         listed = ways if photographs is None else [photographs]
-        print_json({"name": name, "card": card_fields(source.card if source else None), "ways": listed})
+        print_json({"name": name, "card": _card_fields(source.card if source else None), "ways": listed})
         return
     if not ways:
         typer.echo(f"{name}: {source.card.source if source else 'your own file or folder'}")
     for way in ways:
-        print_ways(way)
+        _print_ways(way)
 
 
 @app.command("show")
@@ -130,7 +125,7 @@ def show_task(
     costly = any(getattr(split.data.inputs, "costly", False) for split in task.splits)
     shared = ["Rows that two splits share were not looked for: it would take hours."] if costly else []
     shared += [] if costly else [pair.sentence() for pair in shared_rows(task.splits, task.inputs)]
-    print_task(task, [*dict.fromkeys([*task.notes, *shared])], json)
+    _print_task(task, [*dict.fromkeys([*task.notes, *shared])], json)
 
 
 @app.command("check")
@@ -159,10 +154,10 @@ def check_own(
             _check_task(registry.entry(data), data_dir, json)
         else:
             size = {} if data_options["size"] is None else {"size": data_options["size"]}
-            print_report(report(data_dir, verify=verify, **size), json)
+            _print_report(report(data_dir, verify=verify, **size), json)
         return
     task = registry.make("own", **data_arguments({"data": data, **data_options}))
-    print_task(task, list(task.notes), json)
+    _print_task(task, list(task.notes), json)
 
 
 def _check_task(entry: Any, data_dir: str | None, as_json: bool) -> None:
@@ -186,7 +181,7 @@ def _check_task(entry: Any, data_dir: str | None, as_json: bool) -> None:
         print_json({"name": entry.name, "copies": checked})
         return
     for copy in checked:
-        print_copy_counts(copy)
+        _print_copy_counts(copy)
 
 
 def _source(entry: Any) -> DataSource | None:
@@ -217,11 +212,9 @@ def _progress() -> Callable[[int, int | None], None] | None:
 
 
 def _registry(plugin: list[Path] | None) -> Any:
-    from dubio.core.registry import TASKS, load_entry_points, load_plugin
+    from dubio.core.registry import TASKS
 
-    load_entry_points()
-    for path in plugin or ():
-        load_plugin(path)
+    load_plugins(plugin)
     return TASKS
 
 
@@ -233,3 +226,121 @@ def _setting(item: str) -> tuple[str, Any]:
         return key, jsons.loads(value)
     except ValueError:
         return key, value
+
+
+_MANY_CLASSES = 20
+
+
+def _copy_line(copy: dict[str, Any]) -> str:
+    """Where a copy is, in which form, and whether it is whole."""
+    return f"{copy['path']} ({copy['form']}; {copy['way']}){'' if copy['whole'] else ', NOT WHOLE'}"
+
+
+def _print_ways(way: dict[str, Any]) -> None:
+    """Every way to a corpus, numbered in the order in which they are tried."""
+    typer.echo(f"{way['corpus']}: {_copy_line(way['here']) if way['here'] else 'not here'}")
+    if way["archive"]:
+        typer.echo(f"    unopened archive: {way['archive']}")
+    typer.echo(f"    1. folders: {', '.join(way['folders']) or 'none named (--data-dir, DUBIO_DATA)'}")
+    typer.echo(f"    2. cache: {way['cache']}")
+    typer.echo(f"    3. package: {way['package']['requirement'] if way['package'] else 'none carries it'}")
+    for url in way["urls"]:
+        known = f"SHA-256 {url['sha256']}" if url["sha256"] else "not fetched automatically: its SHA-256 is not known"
+        typer.echo(f"    4. {url['url']}\n       {known}")
+    typer.echo(f"    by hand: {way['by_hand']}")
+
+
+def _print_photographs(ways: dict[str, Any]) -> None:
+    """Where photographs are, and where more can be had."""
+    for copy in ways["here"]:
+        typer.echo(f"{ways['corpus']}: {_copy_line(copy)}")
+    if not ways["here"]:
+        typer.echo(f"{ways['corpus']}: not here")
+    typer.echo(f"    folders: {', '.join(ways['folders']) or 'none named (--data-dir, DUBIO_DATA)'}")
+    typer.echo(f"    {ways.get('kept', 'prepared photographs')}: {ways['cache']}")
+    for source in ways["sources"]:
+        typer.echo(f"    {source['name']}: {source['source']}\n        {source['looks']}")
+    typer.echo(f"    by hand: {ways['by_hand']}")
+
+
+def _print_report(found: dict[str, Any], as_json: bool) -> None:
+    """The preprocessing report of a data set of photographs."""
+    if as_json:
+        print_json(found)
+        return
+    whose = f" of {found['patients']:,} patients" if "patients" in found else ""
+    typer.echo(f"{found['data']}: {found['photographs']:,} photographs{whose}, {found['path']}")
+    if "grades" in found:
+        typer.echo("    " + ", ".join(f"{name} {count:,}" for name, count in found["grades"].items()))
+    for sentence in found["summary"]:
+        typer.echo(f"- {sentence}")
+    for line in found["findings"]:
+        typer.echo(f"    {line}")
+
+
+def _print_copy_counts(copy: dict[str, Any]) -> None:
+    """The numbers of a copy beside the published ones."""
+    typer.echo(f"{copy['corpus']}: {_copy_line(copy['here'])}")
+    for count in copy["counts"]:
+        should = "" if count["published"] is None else f"  published {count['published']:>9,} ({count['by']})"
+        typer.echo(f"    {count['what']:<10} {count['found']:>9,}{should}{'  DIFFERS' if count['differs'] else ''}")
+
+
+def _card_fields(card: SourceCard | None) -> dict[str, str] | None:
+    """A source card as JSON takes it."""
+    import dataclasses
+
+    return None if card is None else dataclasses.asdict(card)
+
+
+def _counts(task: Task) -> dict[str, list[int]]:
+    """Rows of each class, by split."""
+    import numpy as np
+
+    found = {}
+    for split in task.splits:
+        labels = split.data.labels
+        if labels.ndim == 2:
+            found[split.name] = labels.sum(axis=0).tolist()
+        else:
+            found[split.name] = np.bincount(labels[labels >= 0], minlength=len(task.classes)).tolist()
+    return found
+
+
+def _print_task(task: Task, notes: list[str], as_json: bool) -> None:
+    """A task's splits, the rows of each class, and its notes."""
+    counts = _counts(task)
+    if as_json:
+        splits = [
+            {
+                "name": split.name,
+                "kind": split.kind,
+                "examples": len(split),
+                "fingerprint": split.fingerprint,
+                "classes": dict(zip(task.classes, counts[split.name], strict=True)),
+            }
+            for split in task.splits
+        ]
+        head = {"name": task.name, "inputs": task.inputs, "target": task.target, "classes": list(task.classes)}
+        print_json(head | {"splits": splits, "notes": notes, "card": _card_fields(task.card)})
+        return
+    typer.echo(f"{task.name}: {task.inputs}, {task.target}, {len(task.classes)} classes")
+    typer.echo(f"{task.card.description} Source: {task.card.source} ({task.card.revision}).\n")
+    width = max(len("split"), *(len(split.name) for split in task.splits))
+    typer.echo(f"{'split':<{width}}  kind   {'rows':>8}  rows of each class")
+    for split in task.splits:
+        typer.echo(f"{split.name:<{width}}  {split.kind:<5}  {len(split):>8,}  {_spread(task, counts[split.name])}")
+    if notes:
+        typer.echo()
+    for note in notes:
+        typer.echo(f"- {note}")
+
+
+def _spread(task: Task, counts: list[int]) -> str:
+    """Class counts in full where they are few, else their range."""
+    if not any(counts):
+        return "none of the classes"
+    if len(counts) <= _MANY_CLASSES:
+        return ", ".join(f"{name} {count:,}" for name, count in zip(task.classes, counts, strict=True))
+    middle = sorted(counts)[len(counts) // 2]
+    return f"{min(counts):,} to {max(counts):,}, half of them at most {middle:,}"

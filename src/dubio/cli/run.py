@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dubio.cli.options import NOT_GIVEN, data_arguments, with_data_options
+from dubio.cli.options import NOT_GIVEN, STORE, JsonOption, data_arguments, with_data_options
 from dubio.cli.output import print_json, say
 from dubio.core.errors import UserError
 
@@ -96,7 +96,7 @@ def run(
         typer.Option(help="Folder with the data of a benchmark's tasks; DUBIO_DATA names another one."),
     ] = None,
     plugin: Annotated[list[Path] | None, typer.Option(help="A Python file to load; may be repeated.")] = None,
-    store: Annotated[Path, typer.Option(help="Folder of fits and predictions.")] = Path("dubio-store"),
+    store: Annotated[Path, typer.Option(help="Folder of fits and predictions.")] = STORE,
     out: Annotated[Path, typer.Option(help="Folder for report.html and results.csv.")] = Path("dubio-report"),
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at a time; one per core if omitted.")] = None,
     devices: Annotated[
@@ -115,7 +115,7 @@ def run(
     as_published: Annotated[
         bool, typer.Option("--as-published", help="Also report published definitions that are mistaken.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Train and evaluate methods on tasks. Interrupt it at any time: the same command continues where it stopped."""
     from dubio.reporting.stored_run import Run
