@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 
-from dubio.calibration.isotonic import apply_isotonic, fit_isotonic, fit_isotonic_confidence, fit_map
+from dubio.calibration.isotonic import apply_isotonic, fit_isotonic, fit_map
 from dubio.calibration.temperature import fit_temperature
 from dubio.calibration.vector import apply_vector, fit_vector
 from dubio.core.errors import UserError
@@ -108,14 +108,14 @@ def test_isotonic_of_labels_needs_no_normalising_and_survives_certainty():
     assert expected.max() == 1.0
 
 
-def test_isotonic_confidence():
+def test_a_map_from_confidence_to_accuracy_is_scikit_learns():
     predictions = made()
-    found = fit_isotonic_confidence(predictions)
+    found = fit_map(confidence(predictions), correct(predictions).astype(float))
     expected = IsotonicRegression(out_of_bounds="clip").fit(confidence(predictions), correct(predictions))
     np.testing.assert_allclose(found(confidence(predictions)), expected.predict(confidence(predictions)), atol=1e-6)
 
 
-@pytest.mark.parametrize("fit", [fit_vector, fit_isotonic, fit_isotonic_confidence])
+@pytest.mark.parametrize("fit", [fit_vector, fit_isotonic])
 def test_no_labels_are_refused(fit):
     with pytest.raises(UserError, match="unlabelled"):
         fit(Predictions(np.zeros((1, 3, 2), dtype=np.float32), np.full(3, -1)))

@@ -1,9 +1,8 @@
 """Isotonic recalibration: the best non-decreasing map from a probability to a frequency, by pool-adjacent-violators.
 
-Two uses. *One against the rest* (Zadrozny & Elkan 2002): a map a class from p̄_k to the frequency of class k, rows then
-normalised to sum to one (multi-label: a map a label, no normalisation); a row that every map sends to zero becomes
-uniform. *On confidence*: one map from max_k p̄_k to the frequency of being right, for those who act on confidence
-alone; it moves no other probability.
+One against the rest (Zadrozny & Elkan 2002): one map per class from p̄_k to the frequency of class k, rows then
+normalised to sum to one (multi-label: one map per label, no normalisation); a row that every map sends to zero becomes
+uniform.
 
 Equal probabilities share one value. Between the fitted points the map is linear, beyond them constant.
 """
@@ -19,8 +18,6 @@ from dubio.calibration.vector import pooled_as
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
-from dubio.metrics.decisions import correct
-from dubio.metrics.quantities import confidence
 from dubio.metrics.requirements import labelled
 
 
@@ -32,19 +29,19 @@ class MonotoneMap:
     values: FloatArray
 
     def __call__(self, probabilities: FloatArray) -> FloatArray:
-        """The map at these probabilities."""
+        """Return the map at these probabilities."""
         return np.asarray(np.interp(probabilities, self.knots, self.values))
 
 
 @dataclass(frozen=True)
 class Isotonic:
-    """One map a class."""
+    """One map per class."""
 
     maps: tuple[MonotoneMap, ...]
 
 
 def fit_map(probabilities: FloatArray, outcomes: FloatArray) -> MonotoneMap:
-    """The non-decreasing map with the least squared error: minimise Σ_i (f(p_i) − o_i)² over non-decreasing f.
+    """Fit the non-decreasing map with the least squared error: minimise Σ_i (f(p_i) − o_i)² over non-decreasing f.
 
     Args:
         probabilities: ``[N]``.
@@ -60,19 +57,19 @@ def fit_map(probabilities: FloatArray, outcomes: FloatArray) -> MonotoneMap:
 
 
 def fit_isotonic(predictions: Predictions) -> Isotonic:
-    """Fit one map a class (label) against the rest.
+    """Fit one map per class (label) against the rest.
 
     Raises:
         UserError: When no example is labelled.
     """
-    known = labelled(predictions, "isotonic recalibration")
-    hot = known.labels if known.target == "multilabel" else np.equal.outer(known.labels, np.arange(known.class_count))
-    columns = zip(known.probs.T, hot.astype(np.float64).T, strict=True)
+    rows = labelled(predictions, "isotonic recalibration")
+    hot = rows.labels if rows.target == "multilabel" else np.equal.outer(rows.labels, np.arange(rows.class_count))
+    columns = zip(rows.probs.T, hot.astype(np.float64).T, strict=True)
     return Isotonic(tuple(fit_map(probabilities, outcomes) for probabilities, outcomes in columns))
 
 
 def apply_isotonic(isotonic: Isotonic, predictions: Predictions) -> Predictions:
-    """Recalibrated predictions: one pooled sample.
+    """Return recalibrated predictions: one pooled sample.
 
     Raises:
         UserError: When the number of classes differs.
@@ -80,20 +77,11 @@ def apply_isotonic(isotonic: Isotonic, predictions: Predictions) -> Predictions:
     if predictions.class_count != len(isotonic.maps):
         raise UserError(f"this recalibration was fitted for {len(isotonic.maps)} classes; "
                         f"the predictions have {predictions.class_count}.")
-    mapped = np.stack([each(column) for each, column in zip(isotonic.maps, predictions.probs.T, strict=True)], axis=1)
+    pairs = zip(isotonic.maps, predictions.probs.T, strict=True)
+    mapped = np.stack([monotone(column) for monotone, column in pairs], axis=1)
     with np.errstate(divide="ignore"):
         if predictions.target == "multilabel":
             largest = np.finfo(np.float32).max  # a frequency of one has infinite odds, which logits may not have
             return pooled_as(predictions, np.minimum(np.log(mapped) - np.log1p(-mapped), largest))
         mapped[mapped.sum(axis=1) == 0.0] = 1.0
         return pooled_as(predictions, np.log(mapped / mapped.sum(axis=1, keepdims=True)))
-
-
-def fit_isotonic_confidence(predictions: Predictions) -> MonotoneMap:
-    """Fit the map from confidence to the frequency of being right.
-
-    Raises:
-        UserError: When no example is labelled.
-    """
-    known = labelled(predictions, "isotonic recalibration")
-    return fit_map(confidence(known), correct(known).astype(np.float64))

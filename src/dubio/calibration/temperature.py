@@ -1,18 +1,14 @@
-"""The likelihood of pooled predictions as a function of one number, b = 1/T.
+"""Temperature scaling: one number, fitted by maximum likelihood to the log of the averaged probabilities.
 
-Tempering multiplies the log of the *averaged* probabilities (multi-label: the log-odds of every label) by b and
+Tempering multiplies the log of the *averaged* probabilities (multi-label: the log-odds of every label) by b = 1/T and
 normalises again. With z = log p̄ the log-likelihood of one example and its derivatives are
 
     multi-class   ℓ(b) = b·z_y − log Σ_k exp(b·z_k),    ℓ′ = z_y − E_b[z],   ℓ″ = −Var_b[z]
     multi-label   ℓ(b) = Σ_k log σ(b·u_k), u_k = ±logit p̄_k,  ℓ′ = Σ_k u_k σ(−b·u_k),  ℓ″ = −Σ_k u_k² σ(b·u_k)σ(−b·u_k)
 
-so the likelihood is concave in b. Everything here works on blocks of rows that stay in the cache.
-
-Temperature scaling: one number, fitted by maximum likelihood to the log of the averaged probabilities.
-
-The log-likelihood is concave in b = 1/T, so its slope is found zero by Newton's method in b, kept inside a bracket
-that shrinks with every evaluation. Where the likelihood keeps rising up to the end of the allowed range (every example
-right: no finite optimum) the end is returned and reported. See :mod:`dubio.calibration.temperature` for the formulas.
+so the likelihood is concave in b: its slope is brought to zero by Newton's method, inside a bracket that shrinks with
+every evaluation. Where the likelihood keeps rising up to the end of the allowed range (every example right: no finite
+optimum) the end is returned and reported. Everything works on blocks of rows that stay in the cache.
 """
 
 from __future__ import annotations
@@ -55,7 +51,7 @@ class Scores(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What the likelihood of b needs of a set of labelled predictions.
+    """Labelled predictions in the form that the likelihood of b needs.
 
     Attributes:
         margins: Multi-class: log p̄ less its largest value in the row. Multi-label: the log-odds. ``[N, K]`` float64.
@@ -71,7 +67,7 @@ class Evidence:
         return len(self.labels)
 
     def floored(self) -> Evidence:
-        """The same with probabilities raised to ``FLOOR``; itself where none is below it."""
+        """Return the same with probabilities raised to ``FLOOR``; itself where none is below it."""
         if self.multilabel:
             limit = float(np.log1p(-FLOOR)) - LOG_FLOOR
             inside = bool((np.abs(self.margins) <= limit).all())
@@ -84,11 +80,11 @@ class Evidence:
         return Evidence(np.maximum(self.margins, lowest[:, None]), self.labels, False)
 
     def take(self, rows: IntArray) -> Evidence:
-        """The evidence of these rows."""
+        """Return the evidence of these rows."""
         return Evidence(self.margins[rows], self.labels[rows], self.multilabel)
 
     def wrong(self) -> BoolArray:
-        """Which examples are decided wrongly, whatever b; multi-label: where the set of labels does not match."""
+        """Return which examples are decided wrongly, whatever b; multi-label: whose set of labels does not match."""
         if self.multilabel:
             return np.asarray(((self.margins > TIE) != (self.labels == 1)).any(axis=1))
         decided = np.empty(len(self), dtype=np.int64)
@@ -97,7 +93,7 @@ class Evidence:
         return np.asarray(decided != self.labels)
 
     def terms(self, b: float) -> Terms:
-        """Log-likelihood, slope and curvature of every example at b."""
+        """Return log-likelihood, slope and curvature of every example at b."""
         compute = _sigmoid_terms if self.multilabel else _softmax_terms
         count = len(self)
         result = Terms(np.empty(count), np.empty(count), np.empty(count))
@@ -108,7 +104,7 @@ class Evidence:
         return result
 
     def scores(self, b: float) -> Scores:
-        """Negative log-likelihood, Brier score and doubt of every example when tempered with b."""
+        """Return negative log-likelihood, Brier score and doubt of every example when tempered with b."""
         compute = _sigmoid_scores if self.multilabel else _softmax_scores
         count = len(self)
         result = Scores(np.empty(count), np.empty(count), np.empty(count))
@@ -120,19 +116,19 @@ class Evidence:
 
 
 def evidence_of(predictions: Predictions) -> Evidence:
-    """The evidence of the labelled examples.
+    """Return the evidence of the labelled examples.
 
     Raises:
         UserError: When no example is labelled.
     """
-    known = labelled(predictions, "a temperature")
-    if known.target == "multilabel":
-        return Evidence(known.log_probs - known.log_complements, known.labels, True)
-    return evidence_of_log_probs(known.log_probs, known.labels)
+    rows = labelled(predictions, "a temperature")
+    if rows.target == "multilabel":
+        return Evidence(rows.log_probs - rows.log_complements, rows.labels, True)
+    return evidence_of_log_probs(rows.log_probs, rows.labels)
 
 
 def evidence_of_log_probs(log_probs: FloatArray, labels: IntArray) -> Evidence:
-    """The evidence of multi-class log-probabilities ``[N, K]`` with labels ``[N]``."""
+    """Return the evidence of multi-class log-probabilities ``[N, K]`` with labels ``[N]``."""
     margins = np.empty_like(log_probs)
     for rows in row_blocks(1, *log_probs.shape, block_bytes=BLOCK_BYTES):
         margins[rows] = log_probs[rows] - log_probs[rows].max(axis=1, keepdims=True)
@@ -164,17 +160,17 @@ def _softmax_terms(margins: FloatArray, labels: IntArray, b: float) -> Terms:
 def _softmax_scores(margins: FloatArray, labels: IntArray, b: float) -> Scores:
     ones = np.ones(margins.shape[1])
     weights = _tempered(margins, b)
-    # the top class weighs exactly one; summed apart from the others, doubt keeps its digits where it is tiny
+    # the top class weighs exactly one; summed without it, a tiny doubt loses no digits
     weights[np.arange(len(weights)), margins.argmax(axis=1)] = 0.0
-    rest = weights @ ones
+    others = weights @ ones
     own = b * _at_labels(margins, labels)
-    squares = (1.0 + np.square(weights, out=weights) @ ones) / np.square(1.0 + rest)
-    brier = np.maximum(squares - 2.0 * np.exp(own) / (1.0 + rest) + 1.0, 0.0)
-    return Scores(np.log1p(rest) - own, brier, rest / (1.0 + rest))
+    squares = (1.0 + np.square(weights, out=weights) @ ones) / np.square(1.0 + others)
+    brier = np.maximum(squares - 2.0 * np.exp(own) / (1.0 + others) + 1.0, 0.0)
+    return Scores(np.log1p(others) - own, brier, others / (1.0 + others))
 
 
 def _tempered(margins: FloatArray, b: float) -> FloatArray:
-    """exp(b·margins)."""
+    """Return exp(b·margins)."""
     scaled = b * margins
     np.exp(scaled, out=scaled)
     return scaled
@@ -218,7 +214,7 @@ TOLERANCE = 1e-9
 """The same for a step that is not Newton's."""
 MAX_ITERATIONS = 100
 PATIENCE = 4
-"""Newton steps taken on trust before one that does not halve the last is replaced."""
+"""Newton steps before one that does not halve the last is replaced."""
 
 Bound = Literal["lowest", "highest"]
 
@@ -235,7 +231,7 @@ class Temperature:
         nll_after: The same at the fitted temperature; never above ``nll_before``.
         floored: Whether some probability was raised to the floor for the fit.
         declined: Whether the fit came out worse than T = 1 on the probabilities as they are, which only the floor can
-            cause, so that T = 1 was kept.
+            cause, so that T = 1 is returned.
     """
 
     temperature: float
@@ -290,7 +286,7 @@ def fit_evidence(evidence: Evidence) -> Temperature:
 
 
 def apply_temperature(predictions: Predictions, temperature: float) -> Predictions:
-    """The same predictions, tempered once more: temperatures multiply."""
+    """Return the same predictions, tempered once more: temperatures multiply."""
     return replace(predictions, temperature=predictions.temperature * temperature)
 
 
@@ -298,12 +294,12 @@ class Likelihood(Protocol):
     """A concave likelihood of b: of evidence, or of anything else with such terms."""
 
     def terms(self, b: float) -> Terms:
-        """Terms at b, of which slope and curvature are summed."""
+        """Return terms at b, of which slope and curvature are summed."""
         ...
 
 
 def solve(evidence: Likelihood, *, start: float = 1.0) -> Root:
-    """Safeguarded Newton on the slope of the (floored) likelihood.
+    """Find the root of the slope of the (floored) likelihood by safeguarded Newton steps.
 
     Args:
         evidence: With finite margins.
@@ -334,7 +330,7 @@ def solve(evidence: Likelihood, *, start: float = 1.0) -> Root:
 
 @dataclass(frozen=True)
 class Bracket:
-    """An interval that holds the root; an end is ``known`` once the slope there was seen to point inwards."""
+    """An interval that holds the root; an end is ``known`` once the slope there points inwards."""
 
     low: float = LOWEST
     high: float = HIGHEST
@@ -342,21 +338,21 @@ class Bracket:
     high_known: bool = False
 
     def shrunk(self, b: float, slope: float) -> Bracket:
-        """The bracket after the slope at b was seen."""
+        """Return the bracket that the slope at b leaves."""
         if slope > 0.0:
             return replace(self, low=b, low_known=True)
         return replace(self, high=b, high_known=True)
 
     def inside(self, proposal: float) -> float:
-        """The proposal, or where it leaves the bracket: an end not yet tried, else the geometric middle."""
+        """Return the proposal or, where it leaves the bracket, an end not yet tried, else the geometric middle."""
         if self.low < proposal < self.high:
             return proposal
-        known, end = (self.low_known, self.low) if proposal <= self.low else (self.high_known, self.high)
-        return sqrt(self.low * self.high) if known else end
+        tried, end = (self.low_known, self.low) if proposal <= self.low else (self.high_known, self.high)
+        return sqrt(self.low * self.high) if tried else end
 
 
 def newton_step(b: float, slope: float, curvature: float) -> float:
-    """Newton's b − ℓ′/ℓ″, infinite in the slope's direction where the likelihood is locally straight."""
+    """Return Newton's b − ℓ′/ℓ″, infinite in the slope's direction where the likelihood is locally straight."""
     if curvature >= 0.0:
         return float(np.copysign(np.inf, slope))
     with np.errstate(over="ignore"):

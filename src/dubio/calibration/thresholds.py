@@ -1,8 +1,8 @@
-"""Where to cut multi-label decisions: for every label the threshold with the best F1 on validation predictions.
+"""Thresholds of multi-label decisions: for every label the one with the best F1 on validation predictions.
 
 One half is right for calibrated probabilities and the share of right decisions; F1 of a rare label is often best below
-it. Thresholds are fitted on validation and then kept: fitted on what they are judged by they would flatter. A label
-that hardly any validation row carries keeps one half: the best F1 of one row that is ranked 300th asserts 300 labels.
+it. Thresholds are fitted on validation data: fitted on what they are judged by they would flatter. A label
+that hardly any validation row carries has one half: the best F1 of one row that is ranked 300th asserts 300 labels.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TUNED = "_at_val_thresholds"
 
 
 def fit_thresholds(validation: Predictions, least: int = LEAST) -> FloatArray:
-    """For every label the threshold t that maximises F1 = 2TP / (2TP + FP + FN) of the decisions p̄ > t, ``[K]``.
+    """Return for every label the threshold t that maximises F1 = 2TP / (2TP + FP + FN) of the decisions p̄ > t, ``[K]``.
 
     Candidates lie midway between neighbouring probabilities of a label, and below the lowest one; of equally good ones
     that nearest to one half is taken.
@@ -42,14 +42,14 @@ def fit_thresholds(validation: Predictions, least: int = LEAST) -> FloatArray:
         UserError: When the predictions are not multi-label, or ``least`` is below 1.
     """
     if least < 1:
-        raise UserError(f"least: at least 1 row must carry a label whose threshold is fitted; given {least}.")
-    known = labelled(_multilabel(validation), "a threshold")
-    truth = known.labels.astype(bool)
+        raise UserError(f"least must be at least 1; given {least}.")
+    rows = labelled(_multilabel(validation), "a threshold")
+    truth = rows.labels.astype(bool)
     carried = truth.sum(axis=0)
     return np.array(
         [
-            _best(known.probs[:, label], truth[:, label]) if carried[label] >= least else HALF
-            for label in range(known.class_count)
+            _best(rows.probs[:, label], truth[:, label]) if carried[label] >= least else HALF
+            for label in range(rows.class_count)
         ]
     )
 
@@ -73,16 +73,16 @@ def _best(probs: FloatArray, truth: BoolArray) -> float:
 
 
 def asserted(predictions: Predictions, thresholds: FloatArray) -> BoolArray:
-    """The labels that predictions assert at these thresholds, ``[N, K]``: those with p̄ > t."""
+    """Return the labels that predictions assert at these thresholds, ``[N, K]``: those with p̄ > t."""
     if thresholds.shape != (predictions.class_count,):
         raise UserError(
-            f"thresholds: one for each of {predictions.class_count} labels is asked; given {thresholds.size}."
+            f"thresholds must have one value for each of {predictions.class_count} labels; given {thresholds.size}."
         )
     return np.asarray(_multilabel(predictions).probs > thresholds)
 
 
 def metrics_at(thresholds: FloatArray) -> tuple[Metric, ...]:
-    """Exact match, micro and macro F1 of decisions at these thresholds, as metrics.
+    """Return exact match, micro and macro F1 of decisions at these thresholds, as metrics.
 
     Their names are those of the metrics at one half with :data:`TUNED` behind.
     """

@@ -1,4 +1,4 @@
-"""Vector scaling: a weight and a bias a class, fitted by maximum likelihood (Guo et al. 2017).
+"""Vector scaling: a weight and a bias per class, fitted by maximum likelihood (Guo et al. 2017).
 
 With z = log p̄ (multi-label: the log-odds), q = softmax(w ∘ z + c) (multi-label: σ(w ∘ z + c), Platt scaling of every
 label). The likelihood is concave in (w, c); it is climbed with bounded L-BFGS from (1, 0), the predictions as they are,
@@ -46,35 +46,35 @@ class VectorScaling:
 
 
 def fit_vector(predictions: Predictions) -> VectorScaling:
-    """Fit a weight and a bias a class to labelled predictions.
+    """Fit a weight and a bias per class to labelled predictions.
 
     Raises:
         UserError: When no example is labelled.
     """
-    known = labelled(predictions, "vector scaling")
-    features, classes = _features(known), known.class_count
-    loss = _sigmoid_loss if known.target == "multilabel" else _softmax_loss
+    rows = labelled(predictions, "vector scaling")
+    features, classes = _features(rows), rows.class_count
+    loss = _sigmoid_loss if rows.target == "multilabel" else _softmax_loss
     start = np.concatenate([np.ones(classes), np.zeros(classes)])
     bounds = [WEIGHT_RANGE] * classes + [BIAS_RANGE] * classes
-    found = optimize.minimize(
-        loss, start, args=(features, known.labels), jac=True, method="L-BFGS-B", bounds=bounds,
+    optimum = optimize.minimize(
+        loss, start, args=(features, rows.labels), jac=True, method="L-BFGS-B", bounds=bounds,
         options={"maxiter": 500, "ftol": 1e-12, "gtol": 1e-7},
     )
-    before = float(loss(start, features, known.labels)[0])
-    best = found.x if found.fun <= before else start
+    before = float(loss(start, features, rows.labels)[0])
+    best = optimum.x if optimum.fun <= before else start
     low, high = np.array(bounds).T
     return VectorScaling(
         weights=best[:classes],
         biases=best[classes:],
         at_bound=bool(((best <= low) | (best >= high)).any()),
-        iterations=int(found.nit),
+        iterations=int(optimum.nit),
         nll_before=before,
-        nll_after=min(before, float(found.fun)),
+        nll_after=min(before, float(optimum.fun)),
     )
 
 
 def apply_vector(scaling: VectorScaling, predictions: Predictions) -> Predictions:
-    """Recalibrated predictions: one pooled sample.
+    """Return recalibrated predictions: one pooled sample.
 
     Raises:
         UserError: When the number of classes differs.
@@ -87,7 +87,7 @@ def apply_vector(scaling: VectorScaling, predictions: Predictions) -> Prediction
 
 
 def pooled_as(predictions: Predictions, logits: FloatArray) -> Predictions:
-    """The same examples with one sample of other logits ``[N, K]``."""
+    """Return the same examples with one sample of other logits ``[N, K]``."""
     return replace(
         predictions, logits=logits[None].astype(np.float32), member=np.zeros(1, dtype=np.int64), temperature=1.0,
         data_variance=None, model_variance=None,
@@ -102,7 +102,7 @@ def _features(predictions: Predictions) -> FloatArray:
 
 
 def _softmax_loss(parameters: FloatArray, features: FloatArray, labels: IntArray) -> tuple[float, FloatArray]:
-    """Mean negative log-likelihood and its gradient."""
+    """Return the mean negative log-likelihood and its gradient."""
     weights, biases = np.split(parameters, 2)
     logs = log_softmax(weights * features + biases)
     rows = np.arange(len(labels))
@@ -113,7 +113,7 @@ def _softmax_loss(parameters: FloatArray, features: FloatArray, labels: IntArray
 
 
 def _sigmoid_loss(parameters: FloatArray, features: FloatArray, labels: IntArray) -> tuple[float, FloatArray]:
-    """Mean over examples of the summed binary cross-entropies, and its gradient."""
+    """Return the mean over examples of the summed binary cross-entropies, and its gradient."""
     weights, biases = np.split(parameters, 2)
     odds = weights * features + biases
     value = -float(log_sigmoid(np.where(labels == 1, odds, -odds)).sum(axis=1).mean())

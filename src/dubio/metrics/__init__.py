@@ -1,5 +1,5 @@
-"""Metrics: pure functions of predictions, one file a family.
+"""Metrics: pure functions of predictions and weights, one file per family.
 
-Every metric is registered under its name with :func:`dubio.core.registry.metric`; the modules here are imported
-when a name is first looked up. :mod:`dubio.metrics.metric` runs many of them on one set of predictions.
+Every metric is registered under its name with :func:`dubio.metrics.metric.metric`; the modules here are imported when a
+name is first looked up.
 """

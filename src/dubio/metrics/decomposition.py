@@ -1,10 +1,4 @@
-"""The passes behind :func:`dubio.metrics.decomposition.decompose`: one block of rows at a time.
-
-The fast pass takes one exponential a value and no logarithm: H(p_s) = log t − Σ_k e_k z_k / t, Σ_k p² = Σ_k e²/t².
-Where these differences would lose digits (a nearly certain row, samples that nearly agree) the row is done again by the
-plain pass, which takes the logarithm of every probability and centres before it squares.
-
-Where the uncertainty of sampled predictions comes from: entropies and the parts of the total variance.
+"""Decomposition of the uncertainty of sampled predictions: entropies and the parts of the total variance.
 
 All parts describe the samples as they were drawn, before any temperature. With p_s the predictive of sample s and p̄ the
 mean over samples (T §II-C, eq. 3)::
@@ -12,6 +6,11 @@ mean over samples (T §II-C, eq. 3)::
     H(p̄)            = mean_s H(p_s)          + mutual information
     mean_k p̄(1−p̄)  = mean_s mean_k p_s(1−p_s) + mean_k Var_s p_s
     Var_s p_s       = Var_m p̄_m               + mean_m Var_{s in m} p_s       (between and within members)
+
+One block of rows is decomposed at a time. The fast pass takes one exponential per value and no logarithm: H(p_s) =
+log t − Σ_k e_k z_k / t, Σ_k p² = Σ_k e²/t². Where these differences would lose digits (a nearly certain row, samples
+that nearly agree) the row is done again by the plain pass, which takes the logarithm of every probability and centres
+before it squares.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ Members = list[IntArray]
 
 
 def members_of(member: IntArray) -> Members:
-    """The samples of each member, from the member ``[S]`` of each sample."""
+    """Return the samples of each member, from the member ``[S]`` of each sample."""
     return [np.flatnonzero(member == which) for which in np.unique(member)]
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What the fast pass finds of each row, every array ``[N]``; sums are over classes.
+    """Moments of each row from the fast pass, every array ``[N]``; sums are over classes.
 
     Attributes:
         expected: mean_s H(p_s).
@@ -83,24 +82,24 @@ class Moments:
 
     def fill(self, rows: slice, block: NDArray[Any], members: Members, scratch: Scratch) -> None:
         """Find the moments of these rows from their softmax logits [S, n, K]."""
-        found = exponentials(block, scratch)
-        samples = len(found.totals)
-        self.expected[rows] = (np.log(found.totals) - _weighted_logits(found) / found.totals).mean(axis=0)
-        self.squares[rows] = (row_products(found.values, found.values) / np.square(found.totals)).mean(axis=0)
-        mean = mean_over_samples(found)
+        terms = exponentials(block, scratch)
+        samples = len(terms.totals)
+        self.expected[rows] = (np.log(terms.totals) - _weighted_logits(terms) / terms.totals).mean(axis=0)
+        self.squares[rows] = (row_products(terms.values, terms.values) / np.square(terms.totals)).mean(axis=0)
+        mean = mean_over_samples(terms)
         self.total[rows] = row_products(mean, 1.0 - mean)
         if samples == 1:
             return
         self.of_mean[rows] = row_products(mean, mean)
         if 1 < len(members) < samples:
             for own in members:
-                centre = mean_over_samples(Exponentials(found.logits, found.values[own], found.totals[own]))
+                centre = mean_over_samples(Exponentials(terms.logits, terms.values[own], terms.totals[own]))
                 self.of_centres[rows] += len(own) / samples * row_products(centre, centre)
         logs = np.maximum(mean, _FLOOR)  # zero times a finite logarithm; a p that is not zero is above the floor
         self.pooled[rows] = -row_products(mean, np.log(logs, out=logs))
 
     def parts(self, classes: int, members: Members) -> Parts:
-        """The parts of the uncertainty of every row."""
+        """Return the parts of the uncertainty of every row."""
         samples = sum(len(own) for own in members)
         between, within = np.zeros_like(self.squares), np.zeros_like(self.squares)
         if 1 < len(members) < samples:
@@ -122,28 +121,28 @@ class Moments:
         }
 
     def doubtful(self, parts: Parts, classes: int, members: Members) -> IntArray:
-        """The rows of which some part is too near to nothing to have seven right digits."""
+        """Return the rows of which some part is too close to zero to have seven right digits."""
         least = SMALL_VARIANCE * self.squares / classes
-        found = (self.expected < SMALL_ENTROPY) | (parts["expected_variance"] < SMALL_VARIANCE / classes)
+        terms = (self.expected < SMALL_ENTROPY) | (parts["expected_variance"] < SMALL_VARIANCE / classes)
         if len(members) > 1:
-            found |= parts["between_members"] < least
+            terms |= parts["between_members"] < least
         if any(len(own) > 1 for own in members):
-            found |= parts["within_members"] < least
-        return np.flatnonzero(found)
+            terms |= parts["within_members"] < least
+        return np.flatnonzero(terms)
 
 
-def _weighted_logits(found: Exponentials) -> FloatArray:
-    """Σ_k e_k z_k, ``[S, n]``; a logit of −inf has e = 0 and adds nothing."""
+def _weighted_logits(terms: Exponentials) -> FloatArray:
+    """Return Σ_k e_k z_k, ``[S, n]``; a logit of −inf has e = 0 and adds nothing."""
     with np.errstate(invalid="ignore"):
-        products = row_products(found.values, found.logits)
+        products = row_products(terms.values, terms.logits)
     if not np.isfinite(products).all():
-        np.copyto(found.logits, 0.0, where=found.values == 0.0)
-        products = row_products(found.values, found.logits)
+        np.copyto(terms.logits, 0.0, where=terms.values == 0.0)
+        products = row_products(terms.values, terms.logits)
     return products
 
 
 def plain_parts(logits: FloatArray, members: Members, *, per_label: bool) -> Parts:
-    """The parts of a block [S, n, K] from the logarithm of every probability; softmax, or one sigmoid a label."""
+    """Return the parts of a block [S, n, K] from log-probabilities; of a softmax, or of one sigmoid per label."""
     sides = [log_sigmoid(logits), log_sigmoid(-logits)] if per_label else [log_softmax(logits)]
     total, expected = np.zeros(logits.shape[1]), np.zeros(logits.shape[1])
     for logs in sides:
@@ -166,7 +165,7 @@ def _information(total: FloatArray, expected: FloatArray) -> FloatArray:
 
 
 def _variances(probs: FloatArray, members: Members) -> Parts:
-    """The parts of the total variance of a block [S, n, K], averaged over classes."""
+    """Return the parts of the total variance of a block [S, n, K], averaged over classes."""
     mean = probs.mean(axis=0)
     between = np.zeros(probs.shape[1])
     within = np.zeros(probs.shape[1])
@@ -188,7 +187,7 @@ def _variances(probs: FloatArray, members: Members) -> Parts:
 
 
 def _minus_p_log_p(probs: FloatArray, logs: FloatArray) -> FloatArray:
-    """−p log p, zero where p is; the floor is below the log of the smallest double and only replaces −inf."""
+    """Return −p log p, zero where p is; the floor is below the log of the smallest double and only replaces −inf."""
     return -probs * np.maximum(logs, -1e4)
 
 
@@ -204,7 +203,7 @@ class Decomposition:
         expected_variance: mean_s mean_k p_s,k(1 − p_s,k).
         sample_variance: mean_k Var_s p_s,k.
         between_members: The part of ``sample_variance`` that members disagree on; zero for one member.
-        within_members: The part that is left within members.
+        within_members: The part within members.
     """
 
     pooled_entropy: FloatArray
@@ -217,39 +216,39 @@ class Decomposition:
     within_members: FloatArray
 
 
-_KNOWN: WeakKeyDictionary[Predictions, Decomposition] = WeakKeyDictionary()
+_REMEMBERED: WeakKeyDictionary[Predictions, Decomposition] = WeakKeyDictionary()
 
 
 def decompose(predictions: Predictions) -> Decomposition:
-    """Decompose the uncertainty of every row in one pass; asked again for the same predictions, it is remembered."""
-    known = _KNOWN.get(predictions)
-    if known is None:
-        plain = predictions.target == "multilabel"
-        known = _KNOWN[predictions] = Decomposition(**(_plain(predictions) if plain else _fast(predictions)))
-    return known
+    """Decompose the uncertainty of every row in one pass, remembered for the same predictions."""
+    decomposition = _REMEMBERED.get(predictions)
+    if decomposition is None:
+        parts = _plain(predictions) if predictions.target == "multilabel" else _fast(predictions)
+        decomposition = _REMEMBERED[predictions] = Decomposition(**parts)
+    return decomposition
 
 
 def forget(predictions: Predictions) -> None:
-    """Drop what is remembered of these predictions."""
-    _KNOWN.pop(predictions, None)
+    """Forget the decomposition of these predictions."""
+    _REMEMBERED.pop(predictions, None)
 
 
 def _plain(predictions: Predictions) -> Parts:
-    """The parts of multi-label predictions."""
+    """Return the parts of multi-label predictions."""
     members = members_of(predictions.member)
     parts: Parts = {field.name: np.empty(len(predictions)) for field in fields(Decomposition)}
 
     def work(rows: slice, scratch: Scratch) -> None:
-        found = plain_parts(predictions.logits[:, rows].astype(np.float64), members, per_label=True)
+        terms = plain_parts(predictions.logits[:, rows].astype(np.float64), members, per_label=True)
         for name, values in parts.items():
-            values[rows] = found[name]
+            values[rows] = terms[name]
 
     over_rows(predictions.logits, work)
     return parts
 
 
 def _fast(predictions: Predictions) -> Parts:
-    """The parts of multi-class predictions: by moments, and once more where those lose digits."""
+    """Return the parts of multi-class predictions: by moments, and once more where those lose digits."""
     members = members_of(predictions.member)
     moments = Moments.empty(len(predictions))
     over_rows(
@@ -258,7 +257,7 @@ def _fast(predictions: Predictions) -> Parts:
     parts = moments.parts(predictions.class_count, members)
     again = moments.doubtful(parts, predictions.class_count, members)
     for block in row_blocks(predictions.samples, len(again), predictions.class_count):
-        found = plain_parts(predictions.logits[:, again[block]].astype(np.float64), members, per_label=False)
+        terms = plain_parts(predictions.logits[:, again[block]].astype(np.float64), members, per_label=False)
         for name, values in parts.items():
-            values[again[block]] = found[name]
+            values[again[block]] = terms[name]
     return parts

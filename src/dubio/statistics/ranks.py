@@ -1,12 +1,11 @@
-"""Ranks of methods: one is best, ties share the mean of the places they take.
+"""Comparing methods over datasets: ranks, Friedman, Nemenyi, signed-rank tests, wins.
 
-With several metrics a dataset stays one block: a method's rank there is the mean of its ranks under each metric.
-Datasets are independent measurements, two metrics on one dataset are not, and counting them as such would overstate the
-evidence.
+Ranks: one is best, ties share the mean of their ranks. With several metrics a dataset stays one block: a method's rank
+there is the mean of its ranks under each metric. Datasets are independent measurements, two metrics on one dataset are
+not, and counting them as such would overstate the evidence.
 
-Friedman's test: do the methods' ranks differ more than chance would have them?
-
-With r_ij the rank of method j on dataset i, R_j = Σ_i r_ij, N datasets and k methods,
+Friedman's test asks whether the mean ranks differ more than by chance. With r_ij the rank of method j on dataset i,
+R_j = Σ_i r_ij, N datasets and k methods,
 
     χ² = (k − 1) Σ_j (R_j − N(k+1)/2)² / (Σ_ij r_ij² − N k (k+1)²/4),
 
@@ -14,19 +13,12 @@ which is the usual statistic corrected for ties, and stays right for ranks avera
 still sums to k(k+1)/2. Iman and Davenport's F = (N − 1) χ² / (N (k − 1) − χ²), with k − 1 and (k − 1)(N − 1) degrees of
 freedom, is less conservative.
 
-Nemenyi's test after Friedman's: how far apart two mean ranks must lie to differ.
+Nemenyi's critical difference is CD = q_α √(k(k+1)/(6N)), q_α the 1 − α quantile of the studentised range of k means
+with infinitely many degrees of freedom, divided by √2. Two methods differ when their mean ranks are at least CD apart.
 
-CD = q_α √(k(k+1)/(6N)), q_α the 1 − α quantile of the studentised range of k means with infinitely many degrees of
-freedom, divided by √2. Two methods differ when their mean ranks are at least CD apart.
-
-Every pair of methods over datasets: Wilcoxon's signed-rank test, corrected after Holm.
-
-The paired counterpart of Nemenyi's test: it looks at the differences of two methods alone, whatever other methods are
-in the table. With few datasets its smallest possible p is 2^(1−N): five datasets can never reach 0.05.
-
-Wins, draws and losses: every method against every other on every dataset under every metric.
-
-One comparison of methods over datasets: ranks, Friedman, Nemenyi, wins, under one metric or several together.
+Wilcoxon's signed-rank test of every pair, corrected after Holm, is the paired counterpart: it uses the differences of
+two methods alone, whatever other methods are in the table. With few datasets its smallest possible p is 2^(1−N): five
+datasets can never reach 0.05.
 """
 
 from __future__ import annotations
@@ -69,7 +61,7 @@ class Ranks:
 
 
 def mid_ranks(values: Sequence[Fraction], *, sign: int) -> list[Fraction]:
-    """Ranks from one; equal values share the mean of their places.
+    """Return ranks from one; equal values share the mean of their ranks.
 
     Args:
         values: Exact values.
@@ -83,8 +75,8 @@ def mid_ranks(values: Sequence[Fraction], *, sign: int) -> list[Fraction]:
         end = start
         while end < len(order) and keys[order[end]] == keys[order[start]]:
             end += 1
-        for place in order[start:end]:
-            ranks[place] = Fraction(start + 1 + end, 2)
+        for index in order[start:end]:
+            ranks[index] = Fraction(start + 1 + end, 2)
         start = end
     return ranks
 
@@ -93,7 +85,7 @@ def rank(grids: Sequence[Grid]) -> Ranks:
     """Rank the methods on every dataset, averaged over metrics.
 
     Args:
-        grids: One a metric, over the same methods and datasets.
+        grids: One per metric, over the same methods and datasets.
 
     Raises:
         UserError: When the metrics are not over the same methods and datasets.
@@ -101,15 +93,15 @@ def rank(grids: Sequence[Grid]) -> Ranks:
     first = grids[0]
     for other in grids[1:]:
         if set(other.methods) != set(first.methods) or set(other.datasets) != set(first.datasets):
-            odd = sorted((set(other.methods) ^ set(first.methods)) | (set(other.datasets) ^ set(first.datasets)))
+            unmatched = sorted((set(other.methods) ^ set(first.methods)) | (set(other.datasets) ^ set(first.datasets)))
             raise UserError(f"{first.metric} and {other.metric} are not given for the same methods and datasets: "
-                            f"{odd[0]!r} is in one of them only.")
-    values = np.mean([_ranked(each, first) for each in grids], axis=0)
+                            f"{unmatched[0]!r} is in one of them only.")
+    values = np.mean([_ranked(table, first) for table in grids], axis=0)
     return Ranks(first.methods, first.datasets, values)
 
 
 def _ranked(grid: Grid, like: Grid) -> FloatArray:
-    """Ranks ``[datasets, methods]`` of one grid, in the order of another."""
+    """Return ranks ``[datasets, methods]`` of one grid, in the order of another."""
     sign = 1 if grid.better == "lower" else -1
     columns = [grid.methods.index(method) for method in like.methods]
     rows = [grid.datasets.index(dataset) for dataset in like.datasets]
@@ -158,7 +150,7 @@ def friedman(ranks: Ranks) -> Friedman:
 
 @lru_cache(maxsize=64)
 def critical_value(methods: int, alpha: float = 0.05) -> float:
-    """q_α for so many methods.
+    """Return q_α for a number of methods.
 
     Raises:
         UserError: For fewer than two methods or an α outside (0, 1).
@@ -171,7 +163,7 @@ def critical_value(methods: int, alpha: float = 0.05) -> float:
 
 
 def critical_difference(methods: int, datasets: int, alpha: float = 0.05) -> float:
-    """The least difference of two mean ranks that is significant.
+    """Return the least difference of two mean ranks that is significant.
 
     Args:
         methods: k.
@@ -184,7 +176,7 @@ def critical_difference(methods: int, datasets: int, alpha: float = 0.05) -> flo
 
 
 def cliques(average_ranks: Mapping[str, float], difference: float) -> tuple[tuple[str, ...], ...]:
-    """The largest sets of methods, two or more, whose mean ranks all lie less than the critical difference apart.
+    """Return the largest sets of two or more methods whose mean ranks lie less than the critical difference apart.
 
     Args:
         average_ranks: Method to mean rank.
@@ -194,16 +186,16 @@ def cliques(average_ranks: Mapping[str, float], difference: float) -> tuple[tupl
         Each set from best to worst, the sets by their best method.
     """
     names = sorted(average_ranks, key=lambda name: (average_ranks[name], name))
-    found: list[tuple[str, ...]] = []
+    sets: list[tuple[str, ...]] = []
     reach = 0
     for start, name in enumerate(names):
         end = start
         while end < len(names) and average_ranks[names[end]] - average_ranks[name] < difference:
             end += 1
         if end > reach and end - start > 1:
-            found.append(tuple(names[start:end]))
+            sets.append(tuple(names[start:end]))
         reach = max(reach, end)
-    return tuple(found)
+    return tuple(sets)
 
 
 @dataclass(frozen=True)
@@ -236,10 +228,10 @@ class Record(NamedTuple):
 
 
 def win_draw_loss(grids: Sequence[Grid]) -> dict[str, Record]:
-    """Method to its record over all pairs, datasets and metrics; the counts of one method sum to (k − 1) N M.
+    """Return method → its record over all pairs, datasets and metrics; the counts of one method sum to (k − 1) N M.
 
     Args:
-        grids: One a metric.
+        grids: One per metric.
     """
     counts: dict[str, list[int]] = {}
     for table in grids:
@@ -256,7 +248,7 @@ def win_draw_loss(grids: Sequence[Grid]) -> dict[str, Record]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How methods compare.
+    """A comparison of methods over datasets, under one metric or several together.
 
     Attributes:
         metrics: The metrics compared by, and which way each is better.
@@ -265,7 +257,7 @@ class Comparison:
         datasets: Names of the datasets.
         average_ranks: Method to mean rank, best first.
         friedman: Friedman's test.
-        critical_difference: Nemenyi's, over datasets: the smallest difference of mean ranks these data resolve.
+        critical_difference: Nemenyi's, over datasets: the smallest significant difference of mean ranks.
         cliques: Sets of methods that do not differ significantly.
         win_draw_loss: Method to its record over datasets and metrics.
         pairs: Signed-rank tests of every pair, where there is one metric.
@@ -302,11 +294,10 @@ def compare(
     if not metrics:
         raise UserError("name at least one metric to compare by.")
     grids = [grid(table, name, better, digits=digits) for name, better in metrics.items()]
-    together = _compared(grids, digits, alpha)
+    comparison = _compared(grids, digits, alpha)
     if len(grids) == 1:
-        return together
-    apart = {each.metric: _compared([each], digits, alpha) for each in grids}
-    return Comparison(**{**vars(together), "by_metric": apart})
+        return comparison
+    return replace(comparison, by_metric={table.metric: _compared([table], digits, alpha) for table in grids})
 
 
 def _compared(grids: list[Grid], digits: int | None, alpha: float) -> Comparison:
@@ -317,7 +308,7 @@ def _compared(grids: list[Grid], digits: int | None, alpha: float) -> Comparison
     difference = critical_difference(tested.methods, tested.datasets, alpha)
     records = win_draw_loss(grids)
     return Comparison(
-        metrics={each.metric: each.better for each in grids},
+        metrics={table.metric: table.better for table in grids},
         digits=digits,
         alpha=alpha,
         datasets=ranks.datasets,

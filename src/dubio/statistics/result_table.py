@@ -34,7 +34,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Columns:
-    """What the columns of a long table are called; a seed column is optional."""
+    """Names of the columns of a long table; a seed column is optional."""
 
     dataset: str = "dataset"
     method: str = "method"
@@ -114,7 +114,7 @@ def exact(value: Any) -> Fraction:
 
 
 def rounded(value: Fraction, digits: int | None) -> Fraction:
-    """The value rounded half-even to so many decimals, in exact arithmetic; as it is for None."""
+    """Return the value rounded half-even to a number of decimals, in exact arithmetic; as it is for None."""
     return value if digits is None else Fraction(round(value, digits))
 
 
