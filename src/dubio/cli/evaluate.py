@@ -27,13 +27,13 @@ def evaluate(
     ] = None,
     values: Annotated[
         Literal["probs", "log_probs", "logits"] | None,
-        typer.Option(help="What the numbers are, where their names do not say it."),
+        typer.Option(help="What the numbers are, if their names in the file do not tell."),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="A file of labels, where the files of predictions have none.")
+        Path | None, typer.Option(help="A file of labels, if the files of predictions have none.")
     ] = None,
     target: Annotated[
-        Literal["multiclass", "multilabel", "ordinal"] | None, typer.Option(help="What is predicted.")
+        Literal["multiclass", "multilabel", "ordinal"] | None, typer.Option(help="The kind of target.")
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="A metric, such as nll or 'ece(bins=10)'; may be repeated.")
@@ -49,8 +49,8 @@ def evaluate(
             "NAME=PATH for one of several."
         ),
     ] = None,
-    in_domain: Annotated[str | None, typer.Option(help="Of a column domain: the one that is in distribution.")] = None,
-    tolerance: Annotated[float, typer.Option(help="How far from one a row of probabilities may sum.")] = 1e-3,
+    in_domain: Annotated[str | None, typer.Option(help="The in-distribution value of the column domain.")] = None,
+    tolerance: Annotated[float, typer.Option(help="How far the sum of a row of probabilities may be from one.")] = 1e-3,
     replicates: Annotated[int, typer.Option(help="Bootstrap replicates for the intervals; 0 for none.")] = 200,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
@@ -71,7 +71,7 @@ def evaluate(
     for file in plugin or ():
         load_plugin(file)
     named = named_files(systems)
-    strange = _strange(ood or [], named)
+    ood_files = _ood_files(ood or [], named)
 
     def read(path: str, own_labels: Path | None) -> Any:
         return read_predictions(
@@ -80,8 +80,8 @@ def evaluate(
 
     found = align({name: read(path, labels) for name, path in named.items()})
     remarks = _recalibrate(found, calibration or [])
-    for part in zip(*strange.values(), strict=True):
-        further = align({name: read(path, None) for name, path in zip(strange, part, strict=True)})
+    for part in zip(*ood_files.values(), strict=True):
+        further = align({name: read(path, None) for name, path in zip(ood_files, part, strict=True)})
         _recalibrate(further, calibration or [])
         found = {name: with_ood(found[name], further[name]) for name in found}
     validation = {name: read(path, None) for name, path in _validation(thresholds_from or [], named).items()}
@@ -117,7 +117,7 @@ def evaluate(
 def _compared(
     systems: dict[str, Predictions], results: dict[str, Evaluation], replicates: int, seed: int, level: float
 ) -> SideBySide:
-    """Every pair of systems under the metrics that were computed for all of them, the same way for all."""
+    """Compare every pair of systems by the metrics that were computed for all of them."""
     from dubio.calibration.thresholds import TUNED
     from dubio.metrics.metric import metric_named
     from dubio.statistics.paired import side_by_side
@@ -129,7 +129,7 @@ def _compared(
 
 
 def _validation(given: list[str], systems: dict[str, str]) -> dict[str, str]:
-    """System name to its validation file; every system has one, or none has."""
+    """Return system → its validation file; every system has one, or none."""
     found = dict(_whose(text, systems, "--thresholds-from") for text in given)
     lacking = [name for name in systems if name not in found]
     if found and lacking:
@@ -140,7 +140,7 @@ def _validation(given: list[str], systems: dict[str, str]) -> dict[str, str]:
 def _with_thresholds(
     asked: list[str] | None, predictions: Predictions, validation: Predictions | None
 ) -> Sequence[str | Metric] | None:
-    """The metrics asked for, and those at the thresholds that validation predictions say."""
+    """Return the requested metrics, and those at the thresholds fitted on validation predictions."""
     if validation is None:
         return asked
     from dubio.calibration.thresholds import fit_thresholds, metrics_at
@@ -162,7 +162,7 @@ def _with_thresholds(
 
 
 def _recalibrate(systems: dict[str, Predictions], given: list[str]) -> list[str]:
-    """Apply the recalibrations given as PATH, or NAME=PATH with several systems; what is worth saying of them."""
+    """Apply the recalibrations, PATH or NAME=PATH with several systems, and return remarks on them."""
     from dubio.calibration.recalibration import apply_recalibration, fitted_on, read_recalibration
 
     remarks = []
@@ -177,8 +177,8 @@ def _recalibrate(systems: dict[str, Predictions], given: list[str]) -> list[str]
     return remarks
 
 
-def _strange(given: list[str], systems: dict[str, str]) -> dict[str, list[str]]:
-    """System name to its out-of-distribution files; every system has as many as the others, or none has any."""
+def _ood_files(given: list[str], systems: dict[str, str]) -> dict[str, list[str]]:
+    """Return system → its out-of-distribution files; every system has the same number of them."""
     found: dict[str, list[str]] = {}
     for text in given:
         name, path = _whose(text, systems, "--ood")
@@ -191,7 +191,7 @@ def _strange(given: list[str], systems: dict[str, str]) -> dict[str, list[str]]:
 
 
 def _whose(text: str, systems: Mapping[str, Any], option: str) -> tuple[str, str]:
-    """(system, path) of an option that is PATH for the only system, or NAME=PATH."""
+    """Return (system, path) of an option that is PATH for the only system, or NAME=PATH."""
     name, equals, path = text.partition("=")
     if not equals or Path(text).exists():
         if len(systems) > 1:

@@ -23,10 +23,10 @@ def print_scores(results: dict[str, Evaluation]) -> None:
     from rich.table import Table
 
     first = next(iter(results.values()))
-    strange = (
+    ood_rows = (
         f" + {first.ood_rows} out of distribution" if first.ood_rows and first.ood_rows < len(first.predictions) else ""
     )
-    table = Table(title=f"{first.rows} rows{strange}, {first.classes} classes, {first.target}")
+    table = Table(title=f"{first.rows} rows{ood_rows}, {first.classes} classes, {first.target}")
     table.add_column("metric", no_wrap=True)
     for name in results:
         table.add_column(escape(name), justify="right")
