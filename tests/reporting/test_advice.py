@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from dubio.reporting.advice import Advice, advice, conclusion, home_standing
+from dubio.reporting.standing import compared
+
 from dubio.reporting.aggregate import Cell
 from dubio.reporting.measures import RANKED_BY, detection_name
-from dubio.reporting.standing import compared
 from dubio.statistics.verdicts import Losses, against_best, pair_verdict
 from tests.reporting.advice_world import AUROC, made, task
 

@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 import matplotlib
 import numpy as np
 import pytest
+from dubio.reporting.figures.series import Series
 from PIL import Image
 from rich.console import Console
 
@@ -18,7 +19,6 @@ from dubio.core.errors import UnknownName
 from dubio.core.types import families_by_name
 from dubio.reporting import terminal_table, write_figures
 from dubio.reporting.aggregate import Score
-from dubio.reporting.figures.series import Series
 from dubio.reporting.manifest_view import SplitView, TaskView
 from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of

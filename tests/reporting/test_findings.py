@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dubio.reporting.findings import findings, leader
+
 from dubio.reporting.results import Results
 
 

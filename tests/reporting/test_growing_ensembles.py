@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dubio.reporting.figures.growing import ACCURACY, NLL, sized_of
+from dubio.reporting.sizes import grow_at_home, pools_of
 
 from dubio.core.predictions import Predictions, pool_members
 from dubio.core.registry import METRICS
-from dubio.reporting.figures.growing import ACCURACY, NLL, sized_of
 from dubio.reporting.results import Results
-from dubio.reporting.sizes import grow_at_home, pools_of
 from tests.reporting.text_world import subject
 from tests.reporting.world import FakeStore
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dubio.studies.text.published_figures import agreement_grid, agreement_words, agreements, published_figures
 from scipy import stats
 
 from dubio.core.errors import UserError
@@ -22,7 +23,6 @@ from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run, with_as_published
 from dubio.reporting.wording import draws
 from dubio.studies.text.as_published import at_home, away, in_tested_order, kind_of, mended, mended_grid, mended_words
-from dubio.studies.text.published_figures import agreement_grid, agreement_words, agreements, published_figures
 from tests.reporting.helpers import blocks, texts
 from tests.reporting.world import FakeStore
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dubio.reporting.away_tables import correlation_grid, elsewhere_grid, elsewhere_summary, every_quantity_grid
+from dubio.reporting.chapters import cost_grid, elsewhere
+from dubio.reporting.over_tasks import across_table, across_tables, comparison_over, fields
 from scipy import stats
 from sklearn import metrics as sk
 
 from dubio.core.predictions import join, pool_members
 from dubio.metrics.quantities import uncertainty
-from dubio.reporting.away_tables import correlation_grid, elsewhere_grid, elsewhere_summary, every_quantity_grid
-from dubio.reporting.chapters import cost_grid, elsewhere
 from dubio.reporting.measures import GAP, detection_name
-from dubio.reporting.over_tasks import across_table, across_tables, comparison_over, fields
 from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
 from dubio.reporting.sections.in_domain import in_domain_table

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dubio.reporting.setup import card_rows
 
 from dubio.core.errors import UserError
 from dubio.core.files import write_file
@@ -18,7 +19,6 @@ from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.page import render
 from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
-from dubio.reporting.setup import card_rows
 from dubio.reporting.svg import for_page
 from tests.reporting.world import FakeStore, make_world
 

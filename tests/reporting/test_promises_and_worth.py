@@ -5,6 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dubio.reporting.across import caution, comparison_of
+from dubio.reporting.chapters import promise_grid
+from dubio.reporting.figures.catalogue import plates, plates_across
+from dubio.reporting.figures.drawn_from import Subject, entropies_of, operating_of, worth_of
 from scipy.stats import binomtest, ks_2samp
 
 from dubio.calibration.cross_validation import cross_validate
@@ -13,10 +17,6 @@ from dubio.metrics.decomposition import decompose
 from dubio.metrics.quantities import predictive_entropy
 from dubio.referral import NoGuarantee, fit_risk_policy
 from dubio.referral.units import rounded_uncertainty
-from dubio.reporting.across import caution, comparison_of
-from dubio.reporting.chapters import promise_grid
-from dubio.reporting.figures.catalogue import plates, plates_across
-from dubio.reporting.figures.drawn_from import Subject, entropies_of, operating_of, worth_of
 from dubio.reporting.page import render
 from dubio.reporting.promise_cells import promise_cells
 from dubio.reporting.promises import exact_interval, target_of

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
 from dubio.reporting.across import FEWEST_SETS, ranking_words, rankings_of
+
 from dubio.reporting.results import Results
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from dubio.reporting.canvas import inline_svg
 from dubio.reporting.figures.catalogue import plates, plates_across
+
+from dubio.reporting.canvas import inline_svg
 from dubio.reporting.results import Results
 from dubio.reporting.scores import score_run
 from tests.reporting.text_world import make_text_world

@@ -5,26 +5,26 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import pearsonr, spearmanr
-from sklearn import metrics as sk
-
-from dubio.core.predictions import Predictions, join
-from dubio.core.registry import METRICS
-from dubio.metrics.quantities import uncertainty
 from dubio.reporting.figures.drawn_from import Subject, densities_of
 from dubio.reporting.figures.ridges import ridges_of
-from dubio.reporting.measures import DETECTED_BY, GAP, detection_name
-from dubio.reporting.results import Results
 from dubio.reporting.sketches import CORRECT, INCORRECT, shares
 from dubio.studies.text.architectures import architectures_of, architectures_reading
 from dubio.studies.text.clouds import mean_of
-from dubio.studies.text.correlations import correlations_across, correlations_of, correlations_reading
 from dubio.studies.text.diversity import diversity_of, diversity_reading
 from dubio.studies.text.epochs import epochs_of, epochs_reading
 from dubio.studies.text.likelihoods import likelihoods_of
 from dubio.studies.text.rates import natural, rates_figure, rates_of, rates_reading
 from dubio.studies.text.spectral import multiplied_of, multiplied_reading
 from dubio.studies.text.transfer import transfer_of
+from scipy.stats import pearsonr, spearmanr
+from sklearn import metrics as sk
+
+from dubio.core.predictions import Predictions, join
+from dubio.core.registry import METRICS
+from dubio.metrics.quantities import uncertainty
+from dubio.reporting.measures import DETECTED_BY, GAP, detection_name
+from dubio.reporting.results import Results
+from dubio.studies.text.correlations import correlations_across, correlations_of, correlations_reading
 from tests.reporting.text_world import MULTIPLIERS, SITES, stored, subject
 from tests.reporting.world import FakeStore
 

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dubio.reporting.findings import reading
+from dubio.reporting.setup import commands
+from dubio.reporting.standing import verdict_words
+from dubio.studies.text.rates import Rates, rates_reading
+from dubio.studies.text.spectral import CAPTION
 
 from dubio.core.errors import UserError
-from dubio.reporting.findings import reading
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.merging import merge
 from dubio.reporting.results import Results
-from dubio.reporting.setup import commands
-from dubio.reporting.standing import verdict_words
 from dubio.reporting.stored_run import open_run
 from dubio.reporting.style import SPARE, Style
 from dubio.reporting.wording import told_apart_in_digits
 from dubio.statistics.verdicts import Verdict
 from dubio.store import Store
-from dubio.studies.text.rates import Rates, rates_reading
-from dubio.studies.text.spectral import CAPTION
 from tests.reporting.world import FakeStore
 
 World = tuple[FakeStore, dict[str, Any]]

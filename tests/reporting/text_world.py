@@ -6,9 +6,9 @@ import copy
 from typing import Any
 
 import numpy as np
+from dubio.reporting.figures.drawn_from import Subject
 
 from dubio.core.predictions import Predictions
-from dubio.reporting.figures.drawn_from import Subject
 from dubio.reporting.results import Results
 from tests.reporting.world import FakeStore, identifier, make_world, predictions
 

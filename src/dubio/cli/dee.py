@@ -100,13 +100,13 @@ def _draw(curves: EnsembleCurves, metric: EquivalentMetric, path: Path) -> None:
 
     try:
         from dubio.reporting.canvas import save
-        from dubio.reporting.figures.equivalents import EquivalentSeries, equivalents_figure, looks_by_name
+        from dubio.reporting.equivalent_curves import EquivalentSeries, equivalents_figure, styles_by_name
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] == "matplotlib":
             raise MissingExtra("drawing a figure", "report") from missing
         raise
     equivalents = curves.equivalents(metric)
-    styles = looks_by_name(list(equivalents))
+    styles = styles_by_name(list(equivalents))
     series = [EquivalentSeries(styles[name], ranges) for name, ranges in equivalents.items()]
     drawing = equivalents_figure(series, longest=len(curves.ensemble), score=TITLES[metric])
     write_file(path, save(drawing, path.suffix.lower().removeprefix(".")))

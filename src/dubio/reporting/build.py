@@ -93,13 +93,10 @@ class Report:
 
     @property
     def scores(self) -> list[Score]:
-        """All scores once; sections add those that are not in the table."""
+        """All scores once: those of the table, and further ones that sections have added."""
         known = {(score.task, score.split, score.metric) for score in self.run.scores.scores}
-        extra = [score for placed in self.sections for score in placed.section.scores(self.run)]
-        return [
-            *self.run.scores.scores,
-            *(score for score in extra if (score.task, score.split, score.metric) not in known),
-        ]
+        extra = [score for score in self.run.extra_scores if (score.task, score.split, score.metric) not in known]
+        return [*self.run.scores.scores, *extra]
 
     def files(self) -> dict[str, str]:
         """Return the text files that sections write beside the page."""

@@ -9,10 +9,15 @@ import io
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+import numpy as np
+from numpy.typing import NDArray
+
 from dubio.core.errors import MissingExtra
+from dubio.core.types import FloatArray
 from dubio.reporting.style import CONTROL, INK, MUTED, RC, Style
 
 if TYPE_CHECKING:
@@ -28,6 +33,40 @@ ENTRY, LETTER = 0.62, 0.06
 """Inches of a legend's entry without its name, with the gap to the next column, and of a letter of the name."""
 
 FORMATS = ("png", "svg", "pdf")
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One method's values over a common axis.
+
+    Attributes:
+        style: How the method is drawn.
+        x: ``[X]``, the axis.
+        runs: ``[R, X]``, one row per run; NaN where the value is not defined.
+    """
+
+    style: Style
+    x: FloatArray
+    runs: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean over the runs for which the value is defined; NaN where there is none."""
+        count = self.defined.sum(axis=0)
+        total = np.where(self.defined, self.runs, 0.0).sum(axis=0)
+        return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
+
+    @property
+    def std(self) -> FloatArray:
+        """Sample standard deviation over those runs; zero where there is one run."""
+        count = self.defined.sum(axis=0)
+        squares = np.where(self.defined, (self.runs - self.mean) ** 2, 0.0).sum(axis=0)
+        return np.asarray(np.sqrt(squares / np.maximum(count - 1, 1)))
+
+    @property
+    def defined(self) -> NDArray[np.bool_]:
+        """Where a run has a value."""
+        return np.isfinite(self.runs)
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:

@@ -20,8 +20,8 @@ from dubio.core.weights import Weights
 from dubio.referral.capacity import fit_capacity_policy
 from dubio.referral.policy import Policy
 from dubio.referral.units import rounded_uncertainty
-from dubio.reporting.kept import REFERRED_BY
 from dubio.reporting.manifest_view import MethodRun
+from dubio.reporting.measures import REFERRED_BY
 from dubio.reporting.promises import CONFIDENCE, LEVEL, REPLICATES, Observed, Outcome, exact_interval, observe
 from dubio.reporting.readings import Reading
 from dubio.statistics.bootstrap import percentile_interval, replicate, units_of

@@ -169,6 +169,17 @@ class SplitView:
 
 
 @dataclass(frozen=True)
+class TestSet:
+    """OOD or shifted test splits that belong together: one split, or the severities of one or several corruptions."""
+
+    __test__ = False  # not a test class of pytest
+
+    title: str
+    splits: tuple[str, ...]
+    kind: Kind
+
+
+@dataclass(frozen=True)
 class TaskView:
     """A task as the manifest tells it; ``key`` is unique within the run, ``corpus`` the name it is registered under."""
 
@@ -221,6 +232,17 @@ class TaskView:
         last = None if self.many_corruptions else -1
         milder = {split for splits in self.severities.values() for split in splits[:last]}
         return tuple(split for split in self.of_kind("ood", "shift") if split not in milder)
+
+    @property
+    def test_sets(self) -> tuple[TestSet, ...]:
+        """The OOD and shifted test sets, the severities of a corruption taken together, many corruptions all."""
+        graded = self.severities
+        within = {split for splits in graded.values() for split in splits}
+        single = [TestSet(s.name, (s.name,), s.kind) for s in self.of_kind("ood", "shift") if s not in within]
+        if self.many_corruptions:
+            names = tuple(split.name for splits in graded.values() for split in splits)
+            return (*single, TestSet(f"{len(graded)} corruptions", names, "shift"))
+        return (*single, *(TestSet(base, tuple(s.name for s in splits), "shift") for base, splits in graded.items()))
 
     @property
     def binary(self) -> bool:

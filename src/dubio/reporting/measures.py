@@ -1,4 +1,4 @@
-"""What is measured on one set of predictions: scores, per-example losses, and the few numbers that figures need."""
+"""Measure one set of predictions: scores, per-example losses, detection, and scores at fractions retained."""
 
 from __future__ import annotations
 
@@ -10,51 +10,70 @@ from functools import cache
 import numpy as np
 
 from dubio.calibration.cross_validation import calibrated_nll
+from dubio.calibration.temperature import evidence_of
 from dubio.calibration.thresholds import TUNED, fit_thresholds, metrics_at
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS
 from dubio.core.types import Direction, FloatArray, Metric
 from dubio.metrics.areas import auroc, average_precision, correlation, fpr_at_tpr
-from dubio.metrics.calibration_error import reliability
-from dubio.metrics.decomposition import decompose
+from dubio.metrics.calibration_error import ece
 from dubio.metrics.quantities import QUANTITIES, applicable_quantities, uncertainty
-from dubio.metrics.referral_curve import FRACTIONS, referral_curve
+from dubio.metrics.referral_curve import FRACTIONS
 from dubio.metrics.requirements import why_not_applicable
-from dubio.reporting.kept import REFERRED_BY, kept_accuracy
-from dubio.reporting.manifest_view import MethodRun, Source, TaskView
-from dubio.reporting.results import BINS, REJECTED, RETAINED, RunCurves
+from dubio.metrics.selective import rejection_curve
+from dubio.reporting.manifest_view import MethodRun, Source, SplitView, TaskView
 
 RANKED_BY = "calibrated_nll"
-"""What the report ranks by: log-likelihoods at temperature 1 mostly compare temperatures (P §3.1)."""
+"""The metric that ranks: log-likelihoods at temperature 1 mostly compare temperatures (P §3.1)."""
 
 ORDINAL = ("quadratic_kappa", "rps", "auc_from_grade")
-"""What is measured of grades alone (agreement, ranked probabilities, referable or not)."""
+"""Metrics of ordinal classes alone."""
+
 IN_DOMAIN = ("accuracy", "macro_f1", "micro_f1", *ORDINAL, "nll", "brier", "ece", "aurc", "diversity")
 SHIFTED = ("accuracy", "nll")
 DETECTION = ("ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95", "ood_correlation")
+
 DETECTED_BY = tuple(name for name in QUANTITIES if name != "random")
 """The uncertainty quantities that detection is scored for."""
+
 HEADLINE = "confidence"
-"""The quantity that detection is told by first (T §III-D)."""
+"""The quantity that detection is reported for first."""
+
 GAP = "generalisation_gap"
-"""Accuracy at home minus accuracy under shift (T Fig. 4)."""
+"""In-domain accuracy minus accuracy under shift."""
+
+AT_IN_DOMAIN_TEMPERATURE = "nll_at_home_temperature"
+"""NLL at the temperature fitted on the in-domain test set; the name is that of the stored tables."""
+
+REFERRED_BY = "predictive_entropy"
+"""The quantity by which examples are referred."""
+
+RETAINED = np.arange(50, 101) / 100
+"""Fractions retained of referral curves."""
+
+REJECTED = np.arange(96) / 100
+"""Fractions rejected of accuracy–rejection curves."""
+
+AT_THRESHOLDS = tuple(f"{name}{TUNED}" for name in ("accuracy", "micro_f1", "macro_f1"))
+"""Multi-label scores at each label's best threshold on the validation set; higher is better."""
+
+IN_DOMAIN_COLUMNS = (
+    RANKED_BY, "accuracy", "macro_f1", "micro_f1", *ORDINAL, *AT_THRESHOLDS, "brier", "aurc", "nll", "ece", "diversity",
+)  # fmt: skip
+"""The metrics of the in-domain table: those that rank first, then those that must not."""
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Metric → value, and metric → loss of every labelled example where the metric is such a mean."""
+    """Metric → value, and metric → loss of every labelled example where the metric is a mean over examples."""
 
     values: Mapping[str, float]
     losses: Mapping[str, FloatArray]
 
 
-AT_THRESHOLDS = tuple(f"{name}{TUNED}" for name in ("accuracy", "micro_f1", "macro_f1"))
-"""Multi-label scores where validation says each label is cut best; higher is better."""
-
-
 def at_thresholds(store: Source, task: TaskView, run: MethodRun, predictions: Predictions) -> dict[str, float]:
-    """Scores at the thresholds of the run's own validation predictions, where the benchmark asks for them.
+    """Return scores at the thresholds fitted on the run's validation predictions, where the benchmark asks for them.
 
     Raises:
         DubioError: When those cannot be read.
@@ -67,23 +86,23 @@ def at_thresholds(store: Source, task: TaskView, run: MethodRun, predictions: Pr
 
 
 def metrics_for(names: tuple[str, ...]) -> tuple[Metric, ...]:
-    """The metrics of these names, from the registry."""
+    """Return the metrics of these names."""
     return tuple(METRICS.make(name) for name in names)
 
 
 def in_domain_metrics() -> tuple[Metric, ...]:
-    """Everything scored on an in-domain test set, the ranking metric first, those of plugins last."""
+    """Return every metric of the in-domain test set, the ranking metric first, those of plugins last."""
     return (calibrated_nll.metric(), *metrics_for(IN_DOMAIN), *plugin_metrics())
 
 
 def plugin_metrics() -> tuple[Metric, ...]:
-    """The metrics that plugins have registered and that can be made without arguments, by name."""
-    foreign = [entry for entry in METRICS.entries() if entry.origin.partition(".")[0] != "dubio"]
-    return tuple(entry.factory() for entry in foreign if entry.defaults().keys() == entry.parameters().keys())
+    """Return the metrics that plugins have registered and that need no arguments, by name."""
+    plugins = [entry for entry in METRICS.entries() if entry.origin.partition(".")[0] != "dubio"]
+    return tuple(entry.factory() for entry in plugins if entry.defaults().keys() == entry.parameters().keys())
 
 
 def measure(metrics: tuple[Metric, ...], predictions: Predictions) -> Measured:
-    """Those of the metrics that are meant for such predictions; NaN where one refuses these (too few examples, say)."""
+    """Compute the metrics that apply to such predictions; NaN where one refuses these, such as for too few examples."""
     values, losses = {}, {}
     for metric in metrics:
         if why_not_applicable(metric, predictions) is not None:
@@ -100,21 +119,21 @@ def measure(metrics: tuple[Metric, ...], predictions: Predictions) -> Measured:
 
 @cache
 def detection_name(metric: str, quantity: str) -> str:
-    """How a detection metric of a quantity is written, as the registry writes it."""
-    made: Metric = METRICS.make(metric, quantity=quantity)
-    return made.name
+    """Return the name of a detection metric by a quantity."""
+    metric_object: Metric = METRICS.make(metric, quantity=quantity)
+    return metric_object.name
 
 
 def uncertainties(predictions: Predictions) -> dict[str, FloatArray]:
-    """The uncertainties that detection is reported for, higher = more uncertain, where they are defined."""
+    """Return the uncertainties that detection is scored for, higher = more uncertain, where they are defined."""
     known = applicable_quantities(predictions)
     return {name: uncertainty(predictions, name) for name in DETECTED_BY if name in known}
 
 
 def detection(inside: Mapping[str, FloatArray], outside: Mapping[str, FloatArray]) -> dict[str, float]:
-    """Detection of the outside rows by every quantity, from the uncertainties of both sides.
+    """Score the detection of OOD or shifted rows by every quantity, from the uncertainties of both sides.
 
-    The correlation is that of the quantity as it is defined, so that confidence, which falls where things are strange,
+    The correlation is that of the quantity as it is defined: confidence, which should fall on OOD and shifted examples,
     has a negative one where detection works.
     """
     values: dict[str, float] = {}
@@ -134,18 +153,13 @@ def detection(inside: Mapping[str, FloatArray], outside: Mapping[str, FloatArray
 
 
 def referral_name(metric: str, fraction: float) -> str:
-    """How a referral metric at a fraction retained is written, as the registry writes it."""
-    made: Metric = METRICS.make(metric, quantity=REFERRED_BY, retained=fraction)
-    return made.name
-
-
-def referral_values(curves: RunCurves) -> dict[str, float]:
-    """Accuracy and area under the ROC curve at the fractions retained that enter tables."""
-    return values_at_fractions(curves.referral_accuracy, curves.referral_auc)
+    """Return the name of a referral metric at a fraction retained."""
+    metric_object: Metric = METRICS.make(metric, quantity=REFERRED_BY, retained=fraction)
+    return metric_object.name
 
 
 def values_at_fractions(accuracy: FloatArray, auc: FloatArray | None) -> dict[str, float]:
-    """The same from curves over all fractions."""
+    """Return accuracy and AUC at the fractions of the tables, from curves at :data:`RETAINED`."""
     values = {}
     for fraction in FRACTIONS:
         place = int(np.argmin(np.abs(RETAINED - fraction)))
@@ -155,42 +169,37 @@ def values_at_fractions(accuracy: FloatArray, auc: FloatArray | None) -> dict[st
     return values
 
 
-def curves_of(task: TaskView, run: MethodRun, predictions: Predictions) -> RunCurves:
-    """The few numbers that figures need of one run on its in-domain test set."""
-    known = predictions.labelled
-    bins = reliability(known, bins=BINS)
-    area = referral_curve(known, quantity=REFERRED_BY, fractions=tuple(RETAINED)).auc if task.screened else None
-    return RunCurves(
-        run=run,
-        count=bins.count,
-        confidence=np.nan_to_num(bins.confidence) * bins.count,
-        correct=np.nan_to_num(bins.accuracy) * bins.count,
-        rejection=kept_accuracy(known, "confidence", 1.0 - REJECTED),
-        referral_accuracy=kept_accuracy(known, REFERRED_BY, RETAINED),
-        referral_auc=area,
-        variance=_variance_parts(predictions),
-    )
+def retained_accuracy(predictions: Predictions, quantity: str, fractions: FloatArray) -> FloatArray:
+    """Return the accuracy of the retained at these fractions, rounded as in :mod:`dubio.metrics.referral_curve`."""
+    rows = len(predictions)
+    retained = np.maximum(1, np.floor(fractions * rows + 0.5).astype(np.int64))
+    return np.asarray(rejection_curve(predictions, quantity=quantity).accuracy[rows - retained])
 
 
-def entropy_parts(predictions: Predictions) -> FloatArray:
-    """Means over examples of expected entropy and of mutual information, the two parts of predictive entropy."""
-    found = decompose(predictions)
-    return np.array([found.expected_entropy.mean(), found.mutual_information.mean()])
+def corrupted_values(
+    task: TaskView, split: SplitView, predictions: Predictions, temperature: float | None
+) -> dict[str, float]:
+    """Return ECE, and NLL at the in-domain temperature, on one severity of a corruption; nothing on other splits.
 
-
-def _variance_parts(predictions: Predictions) -> FloatArray:
-    """Means over examples of the parts of the total variance (T eq. 3)."""
-    found = decompose(predictions)
-    return np.array([found.expected_variance.mean(), found.within_members.mean(), found.between_members.mean()])
+    A deployed model is not recalibrated when its inputs get worse: NLL is taken at the temperature of the in-domain
+    test set, so that methods do not differ by a scale that one number corrects there.
+    """
+    graded = {level for splits in task.severities.values() for level in splits}
+    if split not in graded or not len(predictions.labelled):
+        return {}
+    values = {"ece": ece(predictions)}
+    if temperature is not None:
+        values[AT_IN_DOMAIN_TEMPERATURE] = float(evidence_of(predictions).scores(1.0 / temperature).nll.mean())
+    return values
 
 
 def directions(metrics: tuple[Metric, ...]) -> dict[str, Direction]:
-    """Which way is better, for every metric of the long table."""
+    """Return which direction is better, for every metric of the long table."""
     better: dict[str, Direction] = {metric.name: metric.better for metric in metrics}
     for metric in DETECTION:
         for quantity in DETECTED_BY:
-            made: Metric = METRICS.make(metric, quantity=quantity)
-            better[made.name] = made.better
+            detector: Metric = METRICS.make(metric, quantity=quantity)
+            better[detector.name] = detector.better
     better |= {GAP: "lower", **dict.fromkeys(AT_THRESHOLDS, "higher")}
     for metric in ("referral_accuracy", "referral_auc"):
         better |= {referral_name(metric, fraction): "higher" for fraction in FRACTIONS}

@@ -25,8 +25,8 @@ from dubio.referral.policy import Policy
 from dubio.referral.risk import NoGuarantee, fit_risk_policy
 from dubio.referral.sample_size import SampleSize, units_needed
 from dubio.referral.units import rounded_uncertainty
-from dubio.reporting.kept import REFERRED_BY, kept_accuracy
 from dubio.reporting.manifest_view import MethodRun
+from dubio.reporting.measures import REFERRED_BY, retained_accuracy
 from dubio.reporting.readings import Reading
 from dubio.statistics.bootstrap import percentile_interval, replicate, units_of
 
@@ -130,7 +130,7 @@ def exact_interval(error: float, rows: int) -> tuple[float, float]:
 def promise_of(reading: Reading, target: float) -> Promise | None:
     """A policy and what it does; None where the calibration split has no labels to fit it on."""
     home, known = reading.home.labelled, reading.calibration.labelled
-    curve = 1.0 - kept_accuracy(home, REFERRED_BY, KEPT)
+    curve = 1.0 - retained_accuracy(home, REFERRED_BY, KEPT)
     made = partial(Promise, reading.run, target, curve, rows=len(known), units=units_of(known).count)
     try:
         policy = fit_risk_policy(reading.calibration, max_risk=target, confidence=CONFIDENCE, quantity=REFERRED_BY)

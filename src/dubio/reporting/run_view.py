@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from dubio.reporting.aggregate import Score
 from dubio.reporting.cost import Cost, cost_of, environment_of
-from dubio.reporting.fits import FitFacts, fit_facts
 from dubio.reporting.manifest_view import Failure, Manifest, MethodView, Source, TaskView
 from dubio.reporting.score_table import ScoreTable
 from dubio.reporting.style import Style, styles_of
@@ -25,6 +25,7 @@ class RunView:
         scores: The long table of scores.
         growth: Task → scores of growing deep ensembles, where there are enough networks.
         missing: Predictions of the manifest that could not be read, and why.
+        extra_scores: Scores that enter ``results.csv`` but no comparison.
         options: Names of sections that are shown only on request.
     """
 
@@ -33,6 +34,7 @@ class RunView:
     scores: ScoreTable
     growth: dict[str, GrowthCurve] = field(default_factory=dict)
     missing: list[Failure] = field(default_factory=list)
+    extra_scores: list[Score] = field(default_factory=list)
     options: frozenset[str] = frozenset()
 
     @property
@@ -82,11 +84,6 @@ class RunView:
     def environment(self) -> Mapping[str, str]:
         """Names and versions of the software and device that the runs ran on."""
         return environment_of(self.records)
-
-    @cached_property
-    def fits(self) -> Mapping[str, FitFacts]:
-        """Fit id → facts of that training."""
-        return fit_facts(self.source, self.manifest, self.records)
 
     @property
     def records(self) -> Mapping[str, Mapping[str, Any]]:

@@ -16,6 +16,7 @@ from dubio.reporting.measures import (
     RANKED_BY,
     SHIFTED,
     at_thresholds,
+    corrupted_values,
     detection,
     detection_name,
     directions,
@@ -25,7 +26,6 @@ from dubio.reporting.measures import (
 )
 from dubio.reporting.score_table import ScoreTable, TemperatureFits
 from dubio.reporting.section import InDomain, Visit
-from dubio.reporting.shifted import graded_values
 from dubio.statistics.verdicts import placements
 
 
@@ -68,7 +68,7 @@ class Scorer:
         before, table = item.in_domain or InDomain(), item.report.scores
         measured, losses = measure(self.shifted, item.predictions), {}
         item.values |= measured.values
-        item.values |= graded_values(item.task, item.split, item.predictions, before.temperature)
+        item.values |= corrupted_values(item.task, item.split, item.predictions, before.temperature)
         item.values |= detection(before.uncertainties, item.uncertainties)
         if "accuracy" in measured.losses:
             losses["accuracy"] = measured.losses["accuracy"]

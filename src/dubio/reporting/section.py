@@ -46,7 +46,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from dubio.core.predictions import Predictions
 from dubio.core.registry import Registry
 from dubio.core.types import FloatArray
-from dubio.reporting.aggregate import Score
 from dubio.reporting.manifest_view import MethodRun, SplitView, TaskView
 from dubio.reporting.measures import uncertainties
 from dubio.reporting.run_view import RunView
@@ -230,10 +229,6 @@ class Section:
     def document(self, run: RunView) -> Json:
         """Return the section's keys of the JSON document."""
         return {}
-
-    def scores(self, run: RunView) -> Iterable[Score]:
-        """Return scores that enter ``results.csv`` but no comparison."""
-        return ()
 
     def files(self, run: RunView) -> Mapping[str, str]:
         """Return further text files to write beside the page: relative path → contents."""

@@ -10,19 +10,6 @@ from dubio.reporting.manifest_view import MethodView, SplitView
 RANDOM = "random-referral"
 """The control's name in the long table."""
 
-SENTENCES: dict[str, str] = {
-    "deterministic": "One network, one pass, no regularisation: what most systems in use do.",
-    "regularised": "One network trained with dropout and weight decay; dropout is off when it predicts.",
-    "mc-dropout": "The regularised network with dropout left on when it predicts; several passes are averaged.",
-    "heteroscedastic": "The network also predicts the noise of its own logits, and averages over it.",
-    "mc-heteroscedastic": "A network that predicts the noise of its logits, with dropout left on when it predicts.",
-    "concrete-dropout": "Dropout whose rate every layer learns from the data; off when it predicts.",
-    "mc-concrete-dropout": "Dropout with learned rates, left on when it predicts; several passes are averaged.",
-    "heteroscedastic-concrete-dropout": "Learned dropout rates and predicted logit noise; dropout off to predict.",
-    "mc-heteroscedastic-concrete-dropout": "Learned dropout rates and predicted logit noise, dropout left on.",
-}
-"""Single-fit methods dubio knows by name."""
-
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -35,14 +22,14 @@ class Term:
 
 
 TERMS: dict[str, Term] = {
-    "accuracy": Term("Accuracy", "share of test examples whose class is right"),
+    "accuracy": Term("Accuracy", "share of test examples that are classified correctly"),
     "calibrated_nll": Term(
         "Calibrated NLL",
-        "negative log-likelihood after a temperature fitted on the other half of the test set (test-time "
-        "cross-validation): compares what the methods know, not how they happen to be scaled",
+        "negative log-likelihood at a temperature fitted on the other half of the test set (test-time "
+        "cross-validation): it does not depend on the scale of the logits",
     ),
-    "nll": Term("NLL", "negative log-likelihood as the method gives it, at temperature 1"),
-    "brier": Term("Brier", "squared distance of the probabilities from the truth, between 0 and 2"),
+    "nll": Term("NLL", "negative log-likelihood at temperature 1"),
+    "brier": Term("Brier", "squared distance between probabilities and labels, between 0 and 2"),
     "macro_f1": Term("Macro F1", "F1 averaged over classes, or labels"),
     "accuracy_at_val_thresholds": Term("Accuracy, tuned", "exact match at each label's best threshold on validation"),
     "macro_f1_at_val_thresholds": Term("Macro F1, tuned", "at each label's best threshold on validation"),
@@ -52,24 +39,21 @@ TERMS: dict[str, Term] = {
     "rps": Term("RPS", "ranked probability score: squared distance of the cumulated probabilities, between 0 and 1"),
     "auc_from_grade": Term("AUC", "area under the ROC curve for grade 2 or more"),
     "ece": Term("ECE", "expected calibration error in 15 bins of equal width"),
-    "aurc": Term("AURC", "error rate of the kept examples, averaged over how many are kept"),
-    "diversity": Term("Diversity", "how far members, or samples, stand from their mean (KL divergence)"),
-    "referral_accuracy": Term("Accuracy", "accuracy of the retained part, most uncertain referred first"),
-    "referral_auc": Term("AUC", "area under the ROC curve of the retained part, most uncertain referred first"),
-    "ood_auroc": Term("AUROC", "chance that a foreign example is more uncertain than an in-domain one; 0.5 is a coin"),
-    "ood_aupr": Term("AUPR", "average precision with foreign examples as the positives; its floor is their prevalence"),
-    "ood_fpr95": Term("FPR95", "share of in-domain examples flagged when 95 % of the foreign ones are"),
-    "id_aupr": Term("AUPR, in-domain", "average precision with in-domain examples as the positives"),
-    "ood_correlation": Term("Correlation", "signed, of the uncertainty with being foreign"),
-    "generalisation_gap": Term("Gap", "accuracy in-domain minus accuracy under shift"),
+    "aurc": Term(
+        "AURC", "area under the risk–coverage curve: mean error rate of the retained examples over all coverages"
+    ),
+    "diversity": Term("Diversity", "mean KL divergence of members, or samples, from the pooled prediction"),
+    "referral_accuracy": Term("Accuracy", "accuracy of the retained examples, the most uncertain referred first"),
+    "referral_auc": Term("AUC", "area under the ROC curve of the retained examples, the most uncertain referred first"),
+    "ood_auroc": Term(
+        "AUROC", "probability that an OOD or shifted example is more uncertain than an in-domain one; 0.5 is chance"
+    ),
+    "ood_aupr": Term("AUPR", "average precision with OOD or shifted examples as positives; chance is their prevalence"),
+    "ood_fpr95": Term("FPR95", "share of in-domain examples flagged when 95 % of the OOD or shifted ones are"),
+    "id_aupr": Term("AUPR, in-domain", "average precision with in-domain examples as positives"),
+    "ood_correlation": Term("Correlation", "signed correlation of the uncertainty with being OOD or shifted"),
+    "generalisation_gap": Term("Gap", "in-domain accuracy minus accuracy under shift"),
 }
-
-QUANTITIES: dict[str, str] = {
-    "confidence": "confidence",
-    "predictive_entropy": "predictive entropy",
-    "mutual_information": "mutual information",
-}
-"""The uncertainties that detection is reported for."""
 
 
 def term(metric: str) -> Term:
@@ -94,7 +78,7 @@ def sentence(method: MethodView) -> str:
         return method.summary
     if method.ensemble:
         return f"{number(method.members).capitalize()} independently trained fits of {method.family}, pooled."
-    return SENTENCES.get(method.name, f"{method.title}, a method of the benchmark's own.")
+    return f"{method.title}, a method of the benchmark's own."
 
 
 def draws(method: MethodView) -> str:
@@ -115,12 +99,12 @@ def counted(value: int, noun: str) -> str:
     return f"{number(value)} {noun}" if value == 1 else f"{number(value)} {noun}s"
 
 
-def told_apart_in_digits(first: float, second: float) -> tuple[str, str]:
-    """Two numbers with as many digits, from two to seven, as it takes to tell one from the other."""
+def enough_digits(first: float, second: float) -> tuple[str, str]:
+    """Return two numbers with the fewest digits, from two to seven, that show which is larger."""
     for digits in range(2, 8):
-        told = f"{first:.{digits}g}", f"{second:.{digits}g}"
-        if told[0] != told[1]:
-            return told
+        shown = f"{first:.{digits}g}", f"{second:.{digits}g}"
+        if shown[0] != shown[1]:
+            return shown
     return f"{first:.2g}", f"{second:.2g}"
 
 
@@ -132,10 +116,10 @@ def listed(words: list[str]) -> str:
 def split_role(split: SplitView) -> str:
     """What a split is for, in words."""
     return {
-        "train": "trained on",
-        "val": "chose the epoch",
-        "cal": "kept aside for guarantees",
+        "train": "training",
+        "val": "validation, chooses the epoch",
+        "cal": "held-out calibration set",
         "id": "in-domain test",
         "shift": "shifted test",
-        "ood": "novel classes",
+        "ood": "OOD test",
     }[split.kind]

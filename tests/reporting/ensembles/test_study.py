@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from dubio.reporting import write_figures, write_report
 from dubio.reporting.chapters import elsewhere
 from dubio.reporting.figures.drawn_from import Subject
 from dubio.reporting.figures.severities import averaged_series, severity_plates
+from dubio.reporting.shifted import TEMPERED
+
+from dubio.reporting import write_figures, write_report
 from dubio.reporting.manifest_view import read_manifest, twins_of
 from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
-from dubio.reporting.shifted import TEMPERED
 from dubio.reporting.style import styles_of
 from dubio.studies.ensembles.conclusions import conclusions
 from dubio.studies.ensembles.document import study_document

@@ -15,7 +15,7 @@ from dubio.metrics.calibration_error import reliability
 from dubio.metrics.decomposition import decompose
 from dubio.reporting.canvas import WIDTH, blank, label_rows, panel_title, small_multiples, styled
 from dubio.reporting.manifest_view import TaskView
-from dubio.reporting.measures import AT_THRESHOLDS, GAP, ORDINAL, RANKED_BY, plugin_metrics
+from dubio.reporting.measures import GAP, IN_DOMAIN_COLUMNS, RANKED_BY, plugin_metrics
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Section, Text, Visit, section
 from dubio.reporting.style import INK, INSIDE, MUTED, NOISE, OUTSIDE, PAPER, Style
@@ -24,13 +24,6 @@ from dubio.reporting.wording import named, term
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
-
-COLUMNS = (
-    RANKED_BY, "accuracy", "macro_f1", "micro_f1", *ORDINAL, *AT_THRESHOLDS, "brier", "aurc", "nll", "ece", "diversity",
-)  # fmt: skip
-"""The metrics of the table: those that rank first, then those that must not."""
-
-FIGURES = ("ranking", "reliability", "temperature", "variance")
 
 BINS = 15
 """Bins of the reliability diagram, as of the expected calibration error."""
@@ -86,7 +79,7 @@ def in_domain_table(run: RunView, task: TaskView) -> Table:
     """Return methods × metrics on the in-domain test set."""
     split, scores = task.in_domain, run.scores
     columns = []
-    for metric in (*COLUMNS, *(extra.name for extra in plugin_metrics() if extra.name in scores.better)):
+    for metric in (*IN_DOMAIN_COLUMNS, *(extra.name for extra in plugin_metrics() if extra.name in scores.better)):
         unranked = metric in scores.not_ranked
         arrow = "" if metric == "diversity" else ARROWS[scores.better[metric]]
         head = Column(term(metric).title, "not ranked" if unranked else "", arrow, term(metric).note, unranked)

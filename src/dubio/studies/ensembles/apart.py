@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 
 from dubio.reporting.aggregate import Cell
+from dubio.reporting.claims import outcome_of
 from dubio.statistics.verdicts import pair_verdict
 from dubio.studies.ensembles.study import Line
-from dubio.studies.text.claims import outcome_of
 
 RULE = "calibrated_nll"
 """What methods are compared by."""

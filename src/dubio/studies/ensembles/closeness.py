@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dubio.core.types import FloatArray
+from dubio.reporting.claims import Outcome
 from dubio.studies.ensembles.scatters import Beside
 from dubio.studies.ensembles.study import Line
-from dubio.studies.text.claims import Outcome
 
 DRAWS = 2000
 FEWEST = 6

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 
 from dubio.reporting.aggregate import cell_text, decimals
-from dubio.reporting.standing import verdict_words
+from dubio.reporting.claims import Claim, Evidence, Outcome, outcome_of
+from dubio.reporting.leaderboard import verdict_phrase
 from dubio.statistics.ensemble_equivalent import equivalent_range
 from dubio.statistics.verdicts import pair_verdict, shared_variances, smallest_difference
 from dubio.studies.ensembles.apart import RULE, apart, cells_of, kin_of
@@ -24,7 +25,6 @@ from dubio.studies.ensembles.saturating import Slope, slope_of
 from dubio.studies.ensembles.scatters import beside_of
 from dubio.studies.ensembles.study import Line, Study
 from dubio.studies.ensembles.told import agreement_words, equivalent_words, signed
-from dubio.studies.text.claims import Claim, Evidence, Outcome, outcome_of
 
 SEVERAL_MODES = frozenset({"snapshot-ensemble", "csgld", "csghmc"})
 """Methods of one training that visit several modes of the loss."""
@@ -216,7 +216,7 @@ def _pair(study: Study, better: Line, worse: Line) -> Iterable[Evidence]:
     verdict = pair_verdict(cells, "lower", (better.name, worse.name), None, kin_of(study.lines))
     places = decimals(cells.values())
     values = " against ".join(f"{cell_text(cells[x.name], places)} ({x.method.title})" for x in (better, worse))
-    yield Evidence(outcome_of(verdict), f"{study.task.key}, {size} samples: {values}; {verdict_words(verdict)}.")
+    yield Evidence(outcome_of(verdict), f"{study.task.key}, {size} samples: {values}; {verdict_phrase(verdict)}.")
 
 
 STATEMENTS: tuple[tuple[str, str, Callable[[Study], Iterable[Evidence]]], ...] = (

@@ -15,6 +15,7 @@ from dubio.core.types import FloatArray
 from dubio.metrics.referral_curve import NHS_POINT
 from dubio.reporting.canvas import (
     WIDTH,
+    Series,
     blank,
     legend_height,
     method_legend,
@@ -22,7 +23,6 @@ from dubio.reporting.canvas import (
     small_multiples,
     styled,
 )
-from dubio.reporting.figures.series import Series
 from dubio.reporting.style import CONTROL, INK, INSIDE, MUTED, OUTSIDE, RULE, Style
 from dubio.studies.retina.found import Subgroup
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from base64 import b64encode
 from typing import Any
 
-from dubio.reporting.findings import leader
 from dubio.reporting.manifest_view import TaskView, printable
 from dubio.reporting.results import Results
+from dubio.reporting.sections.findings import leader
 from dubio.studies.retina.found import Exhibit
 
 SORTS = {
@@ -25,7 +25,7 @@ def gallery_part(results: Results, task: TaskView) -> list[dict[str, Any]]:
     if gallery is None:
         return []
     titles = {method.name: method.title for method in results.manifest.methods}
-    best, found = leader(results, task), []
+    best, found = leader(results.report.run, task), []
     for split, pictures in gallery.pictures.items():
         there = [method for name, method in gallery.exhibits if name == split]
         method = best if best in there else there[0]

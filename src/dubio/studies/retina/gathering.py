@@ -12,7 +12,7 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray
 from dubio.reporting.manifest_view import Manifest, MethodRun, Source, SplitView, TaskView, parts_of
 from dubio.reporting.measures import values_at_fractions
-from dubio.reporting.results import RunCurves
+from dubio.reporting.sections.referral import Curves
 from dubio.statistics.bootstrap import RunIntervals, replicates_for
 from dubio.studies.retina.found import Exhibit, Gain, Gallery, Retained, Screening, Subgroup
 from dubio.studies.retina.looking import calibration_statistics, exhibit, gain_statistics, look
@@ -32,7 +32,7 @@ class ScreeningGathering:
     exhibits: dict[Place, Exhibit] = field(default_factory=dict)
 
     def look(
-        self, task: TaskView, split: SplitView, run: MethodRun, predictions: Predictions, curves: RunCurves | None
+        self, task: TaskView, split: SplitView, run: MethodRun, predictions: Predictions, curves: Curves | None
     ) -> dict[str, float]:
         """Look at a run on a split; returns the scores that are not known otherwise (those at fractions retained).
 

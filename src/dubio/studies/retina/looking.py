@@ -20,9 +20,9 @@ from dubio.metrics.referral_curve import (
     retained_roc,
 )
 from dubio.metrics.selective import au_arc, referral_gain
-from dubio.reporting.kept import REFERRED_BY
 from dubio.reporting.manifest_view import MethodRun
-from dubio.reporting.results import RETAINED, RunCurves
+from dubio.reporting.measures import REFERRED_BY, RETAINED
+from dubio.reporting.sections.referral import Curves
 from dubio.statistics.bootstrap import Statistic, mean_statistic
 from dubio.studies.retina.found import CLOUD_BINS, FALSE_ALARMS, ROC_AT, Exhibit, Retained
 
@@ -33,7 +33,7 @@ SHOWN = 6
 """Examples of each sort in the gallery."""
 
 
-def look(run: MethodRun, known: Predictions, curves: RunCurves | None) -> Retained:
+def look(run: MethodRun, known: Predictions, curves: Curves | None) -> Retained:
     """Everything about one run on one split that tables and figures need.
 
     Args:
@@ -41,8 +41,8 @@ def look(run: MethodRun, known: Predictions, curves: RunCurves | None) -> Retain
         known: Its labelled rows.
         curves: What is known already of its referral curves; None where nothing is.
     """
-    if curves is not None and curves.referral_auc is not None:
-        accuracy, auc = curves.referral_accuracy, curves.referral_auc
+    if curves is not None and curves.auc is not None:
+        accuracy, auc = curves.accuracy, curves.auc
     else:
         found = referral_curve(known, quantity=REFERRED_BY, fractions=tuple(RETAINED))
         accuracy, auc = found.accuracy, found.auc

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from dubio.metrics.decisions import REFERABLE
-from dubio.reporting.figures.drawn_from import Subject, random_referral
-from dubio.reporting.figures.referral import referral_figure
-from dubio.reporting.figures.series import Series
-from dubio.reporting.manifest_view import TaskView
+from dubio.reporting.canvas import Series
+from dubio.reporting.manifest_view import MethodView, TaskView
+from dubio.reporting.measures import RETAINED
 from dubio.reporting.plate import Plate, slug_of
-from dubio.reporting.results import RETAINED
+from dubio.reporting.results import Results
+from dubio.reporting.sections.referral import referral_figure
+from dubio.reporting.style import Style
 from dubio.studies.retina.drawing import Cloud, certainty_figure, excess_figure, roc_figure
 from dubio.studies.retina.found import FALSE_ALARMS, ROC_AT, Screening
 from dubio.studies.retina.subgroups import facts_of, part_title, parts_of_fact
@@ -34,9 +36,33 @@ CAPTIONS = {
 }
 
 
-def screening_plates(subject: Subject) -> Iterator[Plate]:
+@dataclass(frozen=True)
+class Subject:
+    """One task of a run, and the methods that have results on it."""
+
+    results: Results
+    task: TaskView
+
+    @property
+    def methods(self) -> tuple[MethodView, ...]:
+        """The methods drawn."""
+        return self.results.methods_of(self.task)
+
+    @property
+    def styles(self) -> dict[str, Style]:
+        """Method → how it is drawn."""
+        return self.results.report.run.styles
+
+    @property
+    def home(self) -> str:
+        """The in-domain test split."""
+        return self.task.in_domain.name
+
+
+def screening_plates(results: Results, task: TaskView) -> Iterator[Plate]:
     """The figures of one task; none where it is not two-sided and has no subgroups."""
-    found = subject.results.screening.get(subject.task.key)
+    subject = Subject(results, task)
+    found = results.screening.get(task.key)
     if found is None:
         return
     for split in found.splits:
@@ -60,13 +86,7 @@ def _referral(subject: Subject, found: Screening, split: str) -> Plate:
     area = [] if why else [_series(subject, found, split, method.name, "auc") for method in methods]
     names, reference = [method.name for method in methods], subject.results.manifest.reference(subject.task)
     at = names.index(reference) if reference in names else 0
-    draw = partial(
-        referral_figure,
-        accuracy,
-        area,
-        random_accuracy=random_referral(accuracy[at]),
-        random_area=random_referral(area[at]) if area else None,
-    )
+    draw = partial(referral_figure, accuracy, area, reference=at)
     caption = CAPTIONS["referral"] + (CAPTIONS["no-auc"].format(why=why) if why else "")
     return Plate(on_split("referral", split), "screening", f"Referral on {split}", caption.strip(), draw)
 

@@ -1,18 +1,20 @@
-"""The deep-ensemble equivalent against the number of samples (P Figs 3 and 7–9)."""
+"""Draw the deep-ensemble equivalent against the number of samples."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled
 from dubio.reporting.style import CONTROL, FAMILIES, MUTED, SPARE, Style
 from dubio.statistics.ensemble_equivalent import EquivalentRange
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SHADE = 0.16
 LOG_FROM = 20
@@ -27,21 +29,23 @@ class EquivalentSeries:
     ranges: tuple[EquivalentRange, ...]
 
 
-def looks_by_name(names: Sequence[str]) -> dict[str, Style]:
-    """A look for each system: that of the family of its name, else a spare one."""
+def styles_by_name(names: Sequence[str]) -> dict[str, Style]:
+    """Return a style for each system: that of the family of its name, else a spare one."""
     spare = iter(SPARE * (1 + len(names) // len(SPARE)))
     return {name: Style(name, *(FAMILIES[name] if name in FAMILIES else next(spare)), False) for name in names}
 
 
 @styled
 def equivalents_figure(series: Sequence[EquivalentSeries], *, longest: int, score: str) -> Figure:
-    """How many independent networks each method is worth, with bounds; what lies beyond the longest ensemble is cut.
+    """Draw the deep-ensemble equivalent of each method, with bounds; values beyond the longest ensemble are arrows.
 
     Args:
-        series: One a method.
+        series: One per method.
         longest: l_max, the size of the longest ensemble.
-        score: What the equivalence is in, for the axis.
+        score: The score of the equivalence, for the axis.
     """
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+
     figure = blank(WIDTH * 0.72, 3.1 + legend_height(len(series) + 1, 3))
     axes = figure.subplots()
     top = longest + max(0.35, 0.06 * longest)
@@ -69,7 +73,7 @@ def equivalents_figure(series: Sequence[EquivalentSeries], *, longest: int, scor
 
 
 def _draw(axes: Axes, one: EquivalentSeries, longest: int, top: float) -> None:
-    """The curve with its band; where it is beyond the longest ensemble, upward arrows on the line of the longest."""
+    """Draw the curve with its band; beyond the longest ensemble, upward arrows on its line."""
     x = np.arange(1, len(one.ranges) + 1)
     lower, centre, upper = (
         np.array([getattr(each, part).size for each in one.ranges]) for part in ("lower", "central", "upper")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import floor
-
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+from typing import TYPE_CHECKING
 
 from dubio.core.types import FloatArray
 from dubio.reporting.canvas import panel_title, small_multiples, styled
+from dubio.reporting.manifest_view import TaskView
+from dubio.reporting.promises import KEPT
+from dubio.reporting.results import Results
+from dubio.reporting.section import Figure
 from dubio.reporting.style import CONTROL, MUTED, Style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +42,48 @@ class Operating:
     note: str
 
 
+CAPTION = (
+    "Curve: the error among the kept on the in-domain test set when the most uncertain are referred, for "
+    "the first run of each method. Dotted: the error that was promised. Marker: where the policy that was fitted on "
+    "examples kept aside works on the test set, with the 95 % interval of its error. A promise of 90 % "
+    "confidence may fail one time in ten."
+)
+
+
+def operating_of(results: Results, task: TaskView) -> list[Operating]:
+    """The curve of each method's first run, and where its policy works on it."""
+    found = []
+    for method in results.methods_of(task):
+        promise = results.promises.get(task.key, {}).get(method.name)
+        if promise is None:
+            continue
+        home = promise.home
+        point = (home.retained, home.error) if home is not None and home.error is not None else None
+        note = f"keeps {home.retained:.0%}" if home is not None else "no guarantee"
+        interval = home.interval if home is not None else None
+        found.append(Operating(results.report.run.styles[method.name], KEPT, promise.curve, point, interval, note))
+    return found
+
+
+def operating_figures(results: Results, task: TaskView) -> Iterator[Figure]:
+    """Where each policy works on its method's curve; none without a policy."""
+    panels = operating_of(results, task)
+    if any(panel.point for panel in panels):
+        target = next(iter(results.promises[task.key].values())).target
+        draw = partial(operating_figure, panels, target=target)
+        yield Figure("operating", "Where each policy works", CAPTION, draw, narrow=len(panels) < 3)
+
+
 @styled
-def operating_figure(panels: Sequence[Operating], *, target: float) -> Figure:
+def operating_figure(panels: Sequence[Operating], *, target: float) -> Drawing:
     """Error among the kept against the share kept, one panel a method, with the policy's operating point.
 
     Args:
         panels: One a method, in the benchmark's order.
         target: The error that was promised, the same for all.
     """
+    from matplotlib.lines import Line2D
+
     figure, axes = small_multiples(len(panels), panel_height=1.65, extra=0.35)
     low = _least_kept(panels)
     shown = [float(panel.error[panel.kept >= low].max()) for panel in panels]

@@ -1,25 +1,27 @@
-"""Ours beside what was published: the shipped figures of T for the tasks, networks and methods that match.
+"""Our numbers beside those of T, for the tasks, networks and methods that match, and its conclusions.
 
-The numbers are in ``published.csv``. Only figures of a known definition are compared: the calibration error and
-the likelihood of several labels were published under definitions of their own, which are compared with ours recomputed
-under the same ones (``--as-published``), and the Brier score of several labels is left out.
+The numbers are in ``published.csv``. Only numbers with a known definition are compared: the calibration error and the
+likelihood of several labels were published under definitions of their own, and are compared with ours under the same
+definitions (``--as-published``); the Brier score of several labels is left out.
 """
 
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
 from dubio.reporting.aggregate import Cell, aggregate
+from dubio.reporting.claims import claim_blocks
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, detection_name
-from dubio.reporting.results import Results
-from dubio.reporting.standing import title_of
-from dubio.reporting.style import styles_of
+from dubio.reporting.run_view import RunView
+from dubio.reporting.section import Block, Headline, Section, Text, section
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, TableCell, method_table, score_column
 from dubio.reporting.wording import counted, listed, term
+from dubio.studies.text.claims import claims
 
 CLOSE = 0.02
 """Differences up to this count as agreement."""
@@ -32,9 +34,31 @@ SOURCE = (
 METRICS = ("accuracy", "ood_auroc", "nll", "brier", "ece")
 
 
+@section("paper", part="closing", order=20)
+class Paper(Section):
+    """Agreement with T: its numbers beside ours, and its conclusions tested."""
+
+    title = "Agreement with the paper"
+
+    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+        """Yield numbers and claims; nothing without a text task."""
+        tasks = tuple(each for each in run.tasks if each.inputs == "text" and run.methods_of(each))
+        if not tasks:
+            return
+        yield Text(f"{SOURCE}.", "small")
+        for each in tasks:
+            table = agreement_table(run, each)
+            if table is not None:
+                yield Headline(f"{each.key}: ours and published")
+                yield table
+                yield Text(agreement_sentence(run, each), "small")
+        texts = replace(run, manifest=replace(run.manifest, tasks=tasks))
+        yield from claim_blocks(claims(texts), "Its conclusions, tested here")
+
+
 @dataclass(frozen=True)
-class Figure:
-    """One published number; ``runs`` is 0 where it is not told over how many."""
+class PublishedNumber:
+    """One published number; ``runs`` is 0 where the paper does not state it."""
 
     task: str
     network: str
@@ -51,13 +75,13 @@ class Figure:
 class Agreement:
     """A published number beside ours."""
 
-    published: Figure
+    published: PublishedNumber
     ours: Cell
     better: str
 
     @property
     def difference(self) -> float:
-        """Ours minus theirs."""
+        """Ours minus the published value."""
         return self.ours.mean - self.published.value
 
     @property
@@ -69,12 +93,12 @@ class Agreement:
 
 
 @cache
-def published_figures() -> tuple[Figure, ...]:
-    """Every shipped number."""
+def published_numbers() -> tuple[PublishedNumber, ...]:
+    """Return every published number that comes with dubio."""
     text = (files("dubio.studies.text") / "published.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return tuple(
-        Figure(
+        PublishedNumber(
             row["task"],
             row["network"],
             int(row["classes"]),
@@ -89,37 +113,36 @@ def published_figures() -> tuple[Figure, ...]:
     )
 
 
-def agreements(results: Results, task: TaskView) -> tuple[Agreement, ...]:
-    """The published numbers of a task that can be compared, each with ours."""
-    as_published = aggregate(results.as_published)
+def agreements(run: RunView, task: TaskView) -> tuple[Agreement, ...]:
+    """Return the published numbers of a task that can be compared, each with ours."""
+    cells = {**run.scores.cells, **aggregate(run.extra_scores)}
     found = []
-    for figure in published_figures():
-        key = figure.task, figure.network, figure.classes
+    for number in published_numbers():
+        key = number.task, number.network, number.classes
         if key != (task.name, task.network, len(task.classes)):
             continue
-        for split, metric in _ours(task, figure):
-            cell = (results.cells | as_published).get((task.key, split, figure.method, metric))
+        for split, metric in _ours(task, number):
+            cell = cells.get((task.key, split, number.method, metric))
             if cell is not None and cell.n:
-                found.append(
-                    Agreement(figure, cell, "higher" if figure.metric in ("accuracy", "ood_auroc") else "lower")
-                )
+                better = "higher" if number.metric in ("accuracy", "ood_auroc") else "lower"
+                found.append(Agreement(number, cell, better))
     return tuple(found)
 
 
-def _ours(task: TaskView, figure: Figure) -> list[tuple[str, str]]:
-    """(split, metric) of ours that a published number is to be compared with."""
-    if figure.setting == "novelty":
+def _ours(task: TaskView, number: PublishedNumber) -> list[tuple[str, str]]:
+    """Return (split, metric) of ours that a published number is compared with."""
+    if number.setting == "novelty":
         return [(split.name, detection_name("ood_auroc", HEADLINE)) for split in task.of_kind("ood")]
-    home, several = task.of_kind("id")[0].name, task.target == "multilabel"
-    if figure.metric == "brier" and several:
+    inside, several = task.in_domain.name, task.target == "multilabel"
+    if number.metric == "brier" and several:
         return []
-    renamed = figure.metric == "ece" or (figure.metric == "nll" and several)
-    return [(home, f"{figure.metric}_as_published" if renamed else figure.metric)]
+    renamed = number.metric == "ece" or (number.metric == "nll" and several)
+    return [(inside, f"{number.metric}_as_published" if renamed else number.metric)]
 
 
-def agreement_grid(results: Results, task: TaskView) -> Table | None:
-    """Ours, theirs and the difference, metric by metric; None where nothing matches."""
-    found = agreements(results, task)
+def agreement_table(run: RunView, task: TaskView) -> Table | None:
+    """Return ours, the published value and the difference, metric by metric; None where nothing matches."""
+    found = agreements(run, task)
     if not found:
         return None
     columns = []
@@ -127,9 +150,9 @@ def agreement_grid(results: Results, task: TaskView) -> Table | None:
         some = {each.published.method: each for each in found if each.published.metric == metric}
         if some:
             columns += _columns(metric, some)
-    methods = [m for m in results.methods_of(task) if any(each.published.method == m.name for each in found)]
+    methods = [m for m in run.methods_of(task) if any(each.published.method == m.name for each in found)]
     caption = f"Difference: ours minus published; shaded: at most {CLOSE} apart"
-    return method_table(methods, columns, styles_of(results.manifest.methods), caption=caption)
+    return method_table(methods, columns, run.styles, caption=caption)
 
 
 def _columns(metric: str, found: dict[str, Agreement]) -> list[FilledColumn]:
@@ -163,10 +186,10 @@ def _columns(metric: str, found: dict[str, Agreement]) -> list[FilledColumn]:
     ]
 
 
-def agreement_words(results: Results, task: TaskView) -> str:
-    """How many numbers agree, in a sentence a metric."""
-    told = []
-    found = agreements(results, task)
+def agreement_sentence(run: RunView, task: TaskView) -> str:
+    """Return how many numbers agree, one sentence per metric."""
+    sentences = []
+    found = agreements(run, task)
     for metric in METRICS:
         some = [each for each in found if each.published.metric == metric]
         if not some:
@@ -174,7 +197,7 @@ def agreement_words(results: Results, task: TaskView) -> str:
         near = sum(each.outcome == "within" for each in some)
         text = f"{term(metric).title}: {near} of {counted(len(some), 'method')} within {CLOSE}"
         for outcome in ("better", "worse"):
-            names = [title_of(results, each.published.method) for each in some if each.outcome == outcome]
+            names = [run.title(each.published.method) for each in some if each.outcome == outcome]
             text += f", {outcome} with {listed(names)}" if names else ""
-        told.append(f"{text}.")
-    return " ".join(told)
+        sentences.append(f"{text}.")
+    return " ".join(sentences)

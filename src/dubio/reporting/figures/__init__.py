@@ -1,1 +1,0 @@
-"""Figures: one function each, returning a matplotlib figure, without global state."""

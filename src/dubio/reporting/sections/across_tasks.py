@@ -1,0 +1,358 @@
+"""All tasks: values side by side, mean ranks, wins and losses, and which differences the test sets resolve.
+
+A comparison is in-domain, on novel classes, or across domains. Within one, every test set is a block of Friedman's
+test. A corpus that occurs both complete and with classes held out counts once in-domain; several tasks of one corpus
+are compared among themselves, since together they would outweigh every other corpus; and where one task is learned by
+several networks, each network has its own comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+from typing import Literal
+
+import numpy as np
+
+from dubio.reporting.aggregate import Cell
+from dubio.reporting.cd_diagram import draw_cd_diagram
+from dubio.reporting.manifest_view import MethodView, TaskView
+from dubio.reporting.measures import GAP, HEADLINE, RANKED_BY, detection_name
+from dubio.reporting.run_view import RunView
+from dubio.reporting.section import Block, Figure, Headline, Section, Text, section
+from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, TableCell, folded, method_table, score_column
+from dubio.reporting.wording import counted, listed, number, term
+from dubio.statistics.comparison import Comparison, compare
+from dubio.statistics.results import Result, ResultTable, exact
+
+Setting = Literal["in-domain", "novelty", "cross-domain"]
+
+DIGITS = 3
+"""Decimals that values are rounded to before they are ranked, half to even: equal values are a draw."""
+
+SCORING_RULES = (RANKED_BY, "brier")
+"""Proper scoring rules that may rank."""
+
+MIN_TEST_SETS = 2
+MIN_METHODS = 2
+MIN_DIAGRAM_METHODS = 3
+"""Methods below which a critical-difference diagram is not drawn."""
+
+TITLES: dict[Setting, str] = {
+    "in-domain": "In-domain",
+    "novelty": "Novelty detection",
+    "cross-domain": "Cross-domain",
+}
+
+CAPTION = (
+    "Mean ranks over test sets, the best at the left; bars join methods that are not significantly different (Nemenyi, "
+    "5 %)."
+)
+
+
+@section("across", order=80)
+class AcrossTasks(Section):
+    """Comparisons over test sets of all tasks."""
+
+    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+        """Yield a table per comparison and metric, the first of each comparison shown, and the diagrams."""
+        if task is not None:
+            return
+        for group in groups(run):
+            metrics = [metric for metric in group.metrics if methods_over(run, group, metric)]
+            for place, metric in enumerate(metrics):
+                title, table = f"{group.title}: {_title(metric)}", across_table(run, group, metric)
+                if place == 0:
+                    yield Headline(title)
+                yield folded(table, title) if place else table
+                yield Text(ranks_sentence(run, group, metric), "small")
+        for ranking in rankings(run):
+            found = ranking.comparison
+            draw = partial(draw_cd_diagram, found.average_ranks, found.critical_difference, found.cliques)
+            title = f"Mean ranks by {ranking.title}"
+            yield Figure(ranking.name, title, CAPTION, draw, reading=ranking_sentence(ranking))
+
+
+def _title(metric: str) -> str:
+    return term(metric.partition("(")[0]).title
+
+
+@dataclass(frozen=True)
+class TestBlock:
+    """One test set of a comparison."""
+
+    __test__ = False  # not a test class of pytest
+
+    title: str
+    task: TaskView
+    split: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Test sets that are compared together."""
+
+    setting: Setting
+    title: str
+    blocks: tuple[TestBlock, ...]
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics of the comparison, the headline first."""
+        if self.setting == "in-domain":
+            return (RANKED_BY, "brier", "accuracy")
+        names = tuple(detection_name(metric, HEADLINE) for metric in ("ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95"))
+        return (names[0], "accuracy", GAP) if self.setting == "cross-domain" else names
+
+
+def groups(run: RunView) -> tuple[Group, ...]:
+    """Return every comparison over at least two test sets."""
+    scored = [task for task in run.tasks if run.methods_of(task)]
+    names = [task.name for task in scored]
+    several = any(names.count(name) > 1 for name in names)
+    networks = list(dict.fromkeys(task.network for task in scored)) if several else [None]
+    found = []
+    for network in networks:
+        tasks = [task for task in scored if network in (None, task.network)]
+        suffix = f" · {network}" if network else ""
+        found += [Group("in-domain", f"{title}{suffix}", _in_domain(some)) for title, some in _by_corpus(tasks)]
+        found.append(Group("novelty", f"{TITLES['novelty']}{suffix}", _shifted(tasks, "ood")))
+        found.append(Group("cross-domain", f"{TITLES['cross-domain']}{suffix}", _shifted(tasks, "shift")))
+    return tuple(group for group in found if len(group.blocks) >= MIN_TEST_SETS)
+
+
+def _by_corpus(tasks: Sequence[TaskView]) -> list[tuple[str, list[TaskView]]]:
+    """Return titles and tasks that are compared together, without those whose corpus also occurs complete."""
+    complete = {(task.corpus, task.network) for task in tasks if not task.of_kind("ood")}
+    once = [task for task in tasks if not task.of_kind("ood") or (task.corpus, task.network) not in complete]
+    corpora = [task.corpus for task in once]
+    single = [task for task in once if corpora.count(task.corpus) == 1]
+    shared = [name for name in dict.fromkeys(corpora) if corpora.count(name) > 1]
+    title = TITLES["in-domain"]
+    return [(title, single), *((f"{title}, {name}", [t for t in once if t.corpus == name]) for name in shared)]
+
+
+def _in_domain(tasks: Sequence[TaskView]) -> tuple[TestBlock, ...]:
+    return tuple(TestBlock(task.key, task, task.in_domain.name) for task in tasks)
+
+
+def _shifted(tasks: Sequence[TaskView], kind: Literal["ood", "shift"]) -> tuple[TestBlock, ...]:
+    """Return the splits of a kind; the severities of a corruption are not domains."""
+    found = []
+    for task in tasks:
+        graded = {split for splits in task.severities.values() for split in splits}
+        splits = [split for split in task.of_kind(kind) if split not in graded]
+        for split in splits:
+            alone = kind == "ood" and len(splits) == 1
+            found.append(TestBlock(task.key if alone else f"{task.key} → {split.name}", task, split.name))
+    return tuple(found)
+
+
+def cells_over(run: RunView, group: Group, metric: str, method: str) -> list[Cell | None]:
+    """Return a method's cell on every test set, None where it has no finite value."""
+    cells = [run.scores.cell(block.task, block.split, method, metric) for block in group.blocks]
+    return [cell if cell is not None and cell.n and isfinite(cell.mean) else None for cell in cells]
+
+
+def methods_over(run: RunView, group: Group, metric: str) -> tuple[MethodView, ...]:
+    """Return the methods that have a value on at least one test set."""
+    return tuple(m for m in run.methods if any(cells_over(run, group, metric, m.name)))
+
+
+def comparison_over(run: RunView, group: Group, metrics: Sequence[str]) -> Comparison | None:
+    """Compare the methods with a value on every test set; None where there are too few."""
+    complete = [
+        method.name
+        for method in run.methods
+        if all(all(cells_over(run, group, metric, method.name)) for metric in metrics)
+    ]
+    if len(complete) < MIN_METHODS:
+        return None
+    rows = [
+        Result(block.title, name, metric, exact(run.scores.cells[block.task.key, block.split, name, metric].mean))
+        for block in group.blocks
+        for name in complete
+        for metric in metrics
+    ]
+    better = {metric: run.scores.better[metric] for metric in metrics}
+    return compare(ResultTable(tuple(rows)), better, digits=DIGITS)
+
+
+def across_table(run: RunView, group: Group, metric: str) -> Table:
+    """Return mean rank, record and mean of every method, then its value on every test set."""
+    methods, ranked = methods_over(run, group, metric), metric not in run.scores.not_ranked
+    comparison = comparison_over(run, group, [metric]) if ranked else None
+    values = {method.name: cells_over(run, group, metric, method.name) for method in methods}
+    columns = [] if comparison is None else _rank_columns(comparison)
+    both = comparison_over(run, group, SCORING_RULES) if metric == RANKED_BY else None
+    if both is not None:
+        note = "under both scoring rules, calibrated NLL and Brier, against every other method"
+        columns.append(_record(Column("Won/drawn/lost", "with Brier too", "↑", note), both))
+    columns.append(_mean(run, metric, values))
+    for place, block in enumerate(group.blocks):
+        head = Column(block.title, "", ARROWS[run.scores.better[metric]], unranked=not ranked)
+        cells = {name: cell for name, found in values.items() if (cell := found[place]) is not None}
+        verdicts = run.scores.verdicts(block.task, block.split, metric)
+        columns.append(score_column(head, cells, verdicts or None, places=DIGITS))
+    caption = f"{_title(metric)}: {term(metric.partition('(')[0]).note}"
+    return method_table(methods, columns, run.styles, caption=caption)
+
+
+def _rank_columns(comparison: Comparison) -> list[FilledColumn]:
+    ranks = comparison.average_ranks
+    best = min(ranks.values())
+    near = best + comparison.critical_difference
+    decided = max(ranks.values()) > near
+    cells = {
+        name: TableCell(f"{value:.2f}", sort=f"{value:.6g}", place=_place(value, best, near, decided=decided))
+        for name, value in ranks.items()
+    }
+    note = "1 is best; shaded: not significantly different from the best (Nemenyi)"
+    return [
+        FilledColumn(Column("Mean rank", "", "↓", note), cells),
+        _record(Column("Won/drawn/lost", f"{DIGITS} decimals", "↑", "against every other method"), comparison),
+    ]
+
+
+def _record(head: Column, comparison: Comparison) -> FilledColumn:
+    records = comparison.win_draw_loss.items()
+    return FilledColumn(
+        head, {name: TableCell("/".join(map(str, each)), sort=str(each.wins)) for name, each in records}
+    )
+
+
+def _place(value: float, best: float, near: float, *, decided: bool) -> str:
+    if value == best:
+        return "best" if decided else "leading"
+    return "tied" if decided and value < near else ""
+
+
+def _mean(run: RunView, metric: str, values: dict[str, list[Cell | None]]) -> FilledColumn:
+    """Return mean and standard deviation over test sets, of methods with a value on all."""
+    head = Column("Mean", "± over test sets", ARROWS[run.scores.better[metric]], unranked=True)
+    shown = {}
+    for name, cells in values.items():
+        means = [cell.mean for cell in cells if cell is not None]
+        if len(means) == len(cells):
+            mean, spread = float(np.mean(means)), float(np.std(means, ddof=1))
+            shown[name] = TableCell(f"{mean:.{DIGITS}f}", f"± {spread:.{DIGITS}f}", f"{mean:.9g}", "unranked")
+    return FilledColumn(head, shown)
+
+
+def ranks_sentence(run: RunView, group: Group, metric: str) -> str:
+    """Return the result of Friedman's test and which methods differ significantly from the best."""
+    if metric in run.scores.not_ranked:
+        return "Not ranked: a method that is inaccurate on every test set loses nothing; read it beside accuracy."
+    comparison = comparison_over(run, group, [metric])
+    if comparison is None:
+        return "Fewer than two methods have a value on every test set: nothing is ranked."
+    ranks, gap = comparison.average_ranks, comparison.critical_difference
+    best = next(iter(ranks))
+    worse = [run.title(name) for name, value in ranks.items() if value - ranks[best] >= gap]
+    verdict = (
+        f"{run.title(best)} ranks best and is significantly better than {listed(worse)}"
+        if worse
+        else "no method is significantly worse than the best"
+    )
+    missing = [m.title for m in methods_over(run, group, metric) if m.name not in ranks]
+    without = f" Not ranked, because a value is missing: {listed(missing)}." if missing else ""
+    return (
+        f"Over {counted(len(group.blocks), 'test set')}: Friedman χ² = {comparison.friedman.chi2:.2f} (p = "
+        f"{comparison.friedman.p:.2g}), critical difference of mean ranks {gap:.2f}: {verdict}.{without}"
+    )
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Methods ranked over test sets by one metric.
+
+    Attributes:
+        name: The name of its figure.
+        title: The metric.
+        sets: What the test sets are, in the plural.
+        comparison: The ranks and the differences they resolve.
+        left_out: Titles of the methods that lack a value on some test set.
+        sparse: Test sets that are not ranked over, since fewer than half of the methods have a value there.
+    """
+
+    name: str
+    title: str
+    sets: str
+    comparison: Comparison
+    left_out: tuple[str, ...]
+    sparse: tuple[str, ...] = ()
+
+
+def rankings(run: RunView) -> tuple[Ranking, ...]:
+    """Return the ranking by each metric over the test sets it is meant for, where there are enough.
+
+    A task that several networks learned counts once, under the network with the most methods.
+    """
+    fullest: dict[str, TaskView] = {}
+    for task in run.tasks:
+        known = fullest.get(task.name)
+        if len(run.methods_of(task)) > (0 if known is None else len(run.methods_of(known))):
+            fullest[task.name] = task
+    tasks = list(fullest.values())
+    inside = [(task, task.in_domain.name) for task in tasks]
+    outside = {
+        kind: [(task, split.name) for task in tasks for split in task.farthest if split.kind == kind]
+        for kind in ("ood", "shift")
+    }
+    auroc = detection_name("ood_auroc", HEADLINE)
+    candidates = (
+        ("ranks", term(RANKED_BY).title, "tasks", inside, RANKED_BY),
+        ("ranks-brier", term("brier").title, "tasks", inside, "brier"),
+        ("ranks-accuracy", term("accuracy").title, "tasks", inside, "accuracy"),
+        ("ranks-novelty", "AUROC of novel classes", "sets of novel classes", outside["ood"], auroc),
+        ("ranks-shift", "AUROC under shift", "shifted test sets", outside["shift"], auroc),
+        ("ranks-shift-accuracy", "accuracy under shift", "shifted test sets", outside["shift"], "accuracy"),
+    )
+    found = (_ranking(run, *each) for each in candidates)
+    return tuple(each for each in found if each is not None)
+
+
+def _ranking(
+    run: RunView, name: str, title: str, sets: str, places: Sequence[tuple[TaskView, str]], metric: str
+) -> Ranking | None:
+    every = {f"{task.key}/{split}": run.scores.row(task, split, metric) for task, split in places}
+    most = max((len(cells) for cells in every.values()), default=0)
+    dense = {place: cells for place, cells in every.items() if 2 * len(cells) >= most and cells}
+    present = [method for method in run.methods if any(method.name in cells for cells in dense.values())]
+    complete = [
+        method
+        for method in present
+        if all(method.name in cells and isfinite(cells[method.name].mean) for cells in dense.values())
+    ]
+    if len(dense) < MIN_TEST_SETS or len(complete) < MIN_DIAGRAM_METHODS:
+        return None
+    unique = len({method.title for method in complete}) == len(complete)
+    rows = [
+        Result(place, method.title if unique else method.name, metric, exact(cells[method.name].mean))
+        for place, cells in dense.items()
+        for method in complete
+    ]
+    comparison = compare(ResultTable(tuple(rows)), {metric: run.scores.better[metric]})
+    left_out = tuple(method.title for method in present if method not in complete)
+    return Ranking(name, title, sets, comparison, left_out, tuple(place for place in every if place not in dense))
+
+
+def ranking_sentence(ranking: Ranking) -> str:
+    """Return which method leads, over how many test sets, and which difference they resolve."""
+    comparison, ranks = ranking.comparison, ranking.comparison.average_ranks
+    best, tests = min(ranks, key=lambda name: ranks[name]), len(ranking.comparison.datasets)
+    spread = max(ranks.values()) - min(ranks.values())
+    outcome = "some do" if spread >= comparison.critical_difference else "none do"
+    few = "; so few test sets resolve little" if tests < 5 else ""
+    without = ""
+    if ranking.left_out:
+        without = f" Left out, because a value is missing: {listed(list(ranking.left_out))}."
+    if ranking.sparse:
+        without += f" Not ranked over, because too few methods have a value: {listed(list(ranking.sparse))}."
+    return (
+        f"{best} has the best mean rank, {ranks[best]:.2f}, of {number(len(ranks))} methods over {number(tests)} "
+        f"{ranking.sets}. Mean ranks must differ by {comparison.critical_difference:.2f} (at most {len(ranks) - 1} is "
+        f"possible) to be significantly different: {outcome}{few}.{without}"
+    )

@@ -1,0 +1,187 @@
+"""Key findings: the most important results in sentences that claim no more than the runs support."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dubio.reporting.aggregate import cell_text, decimals
+from dubio.reporting.manifest_view import TaskView
+from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name, referral_name
+from dubio.reporting.run_view import RunView
+from dubio.reporting.section import Block, Card, Cards, Section, Text, section
+from dubio.reporting.wording import counted, enough_digits, listed, number
+from dubio.statistics.verdicts import Verdict
+
+RETAINED = 0.8
+"""The fraction retained that the sentence on referral is about."""
+
+
+@section("findings", part="opening", order=10)
+class Findings(Section):
+    """The most important results of every task, and across tasks."""
+
+    title = "Key findings"
+
+    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+        """Yield one card per task, one across tasks, and one about failures."""
+        cards = [Card(each.key, task_findings(run, each)) for each in run.tasks]
+        across = across_finding(run)
+        if across:
+            cards.append(Card("All tasks", (across,), aside=True))
+        if run.failures:
+            text = f"{counted(len(run.failures), 'step').capitalize()} failed; see the failures below for the reasons."
+            cards.append(Card("Incomplete", (f"{text} The tables show everything else.",), aside=True))
+        yield Cards(tuple(cards))
+        yield Text(how_to_read(run), "small")
+
+    def document(self, run: RunView) -> dict[str, Any]:
+        """Return the verdict of every method under the ranking metric."""
+        return {
+            "standing": [
+                {
+                    "task": task.key,
+                    "metric": RANKED_BY,
+                    "method": method,
+                    "place": verdict.place,
+                    "difference": verdict.difference,
+                    "resolves": verdict.resolves,
+                }
+                for task in run.tasks
+                for method, verdict in run.scores.verdicts(task, task.in_domain.name, RANKED_BY).items()
+            ]
+        }
+
+
+def task_findings(run: RunView, task: TaskView) -> tuple[str, ...]:
+    """Return the sentences about one task, the most important first."""
+    texts = (best_method(run, task), referral_gain(run, task), detection(run, task), corruption(run, task))
+    return tuple(text for text in texts if text) or ("No run of this task was completed.",)
+
+
+def how_to_read(run: RunView) -> str:
+    """Return how significance and spreads are computed."""
+    seeds = len(run.manifest.seeds)
+    repeated = (
+        "the members trained; with one seed an ensemble has no spread"
+        if seeds == 1
+        else f"{counted(seeds, 'seed')} (for single fits, over all members trained)"
+    )
+    return (
+        "Two methods are significantly different if a t-test at 5 % over all pairs (Bonferroni) says so. Its variance "
+        "includes the spread over runs and, for metrics that are means over examples, over test examples; single fits "
+        "share one variance over runs, ensembles of one size another. “Not significantly different” does not mean "
+        f"equal: these data do not decide. Spreads are standard deviations over {repeated}."
+    )
+
+
+def leader(run: RunView, task: TaskView) -> str | None:
+    """Return the method with the lowest calibrated NLL."""
+    cells = {name: c for name, c in run.scores.row(task, task.in_domain.name, RANKED_BY).items() if c.n}
+    return min(cells, key=lambda name: cells[name].mean) if cells else None
+
+
+def best_method(run: RunView, task: TaskView) -> str:
+    """Return which method has the best calibrated NLL, and whether the others differ significantly from it."""
+    split = task.in_domain.name
+    cells, verdicts = run.scores.row(task, split, RANKED_BY), run.scores.verdicts(task, split, RANKED_BY)
+    if not verdicts:
+        return ""
+    order = sorted(verdicts, key=lambda name: cells[name].mean)
+    fits = run.scores.temperatures.get((task.key, order[0]))
+    if fits is not None and fits.values and fits.at_bound == len(fits.values):
+        return (
+            f"Calibrated NLL cannot rank the methods: no temperature is optimal for {run.title(order[0])}, because "
+            "almost every example of this test set is classified correctly. Use more, or harder, examples."
+        )
+    value = cell_text(cells[order[0]], decimals(cells.values()))
+    start = f"{run.title(order[0])} has the lowest calibrated NLL, {value}"
+    return f"{start}; it is the only method." if len(order) == 1 else f"{start}. {differences(run, order, verdicts)}"
+
+
+def differences(run: RunView, order: list[str], verdicts: dict[str, Verdict]) -> str:
+    """Return which methods differ significantly from the best one."""
+    if any(verdict.place == "unjudged" for verdict in verdicts.values()):
+        return "With one run per method there is no spread to judge the differences by."
+    tied = [name for name in order[1:] if verdicts[name].place == "tied"]
+    second, verdict = run.title(order[1]), verdicts[order[1]]
+    difference, smallest = enough_digits(verdict.difference, verdict.resolves or 0.0)
+    gap = f"the next, {second}, is {difference} worse (smallest detectable difference {smallest})"
+    if not tied:
+        return f"Every other method is significantly worse: {gap}."
+    if len(tied) == len(order) - 1:
+        return f"There are no significant differences between methods: {gap}."
+    names, worse = listed([run.title(name) for name in tied]), len(order) - 1 - len(tied)
+    return (
+        f"{names} {'is' if len(tied) == 1 else 'are'} not significantly different; the other {number(worse)} "
+        f"{'is' if worse == 1 else 'are'} significantly worse."
+    )
+
+
+def referral_gain(run: RunView, task: TaskView) -> str:
+    """Return the accuracy of the leader when the most uncertain fifth is referred."""
+    best = leader(run, task)
+    if best is None:
+        return ""
+    retained, everything = (
+        run.scores.cell(task, task.in_domain.name, best, referral_name("referral_accuracy", fraction))
+        for fraction in (RETAINED, 1.0)
+    )
+    if retained is None or everything is None:
+        return ""
+    return (
+        f"Referring its most uncertain {1 - RETAINED:.0%} of examples raises the accuracy on the others from "
+        f"{cell_text(everything)} to {cell_text(retained)}; random referral would not change it."
+    )
+
+
+def detection(run: RunView, task: TaskView) -> str:
+    """Return the AUROC of detecting OOD and shifted examples: the best mean, and the reference method's."""
+    name, reference = detection_name("ood_auroc", HEADLINE), run.manifest.reference(task)
+    parts = []
+    graded = {split for splits in task.severities.values() for split in splits}
+    for split in task.of_kind("ood", "shift"):
+        cells = {method: cell for method, cell in run.scores.row(task, split.name, name).items() if cell.n}
+        if not cells or split in graded:
+            continue
+        best = max(cells, key=lambda method, cells=cells: cells[method].mean)  # type: ignore[misc]
+        text = f"“{split.name}” {cell_text(cells[best])} ({run.title(best)})"
+        if reference in cells and reference != best:
+            text += f", {cell_text(cells[reference])} with {run.title(reference)}"
+        parts.append(text)
+    return f"Best AUROC of detection by {HEADLINE} (0.5 is chance): {'; '.join(parts)}." if parts else ""
+
+
+def corruption(run: RunView, task: TaskView) -> str:
+    """Return the accuracy of the leader under the worst severity of each corruption."""
+    best = leader(run, task)
+    if best is None or not task.severities:
+        return ""
+    clean = cell_text(run.scores.row(task, task.in_domain.name, "accuracy")[best])
+    worst = {base: splits[-1].name for base, splits in task.severities.items()}
+    start = f"At the worst severity its accuracy falls from {clean} to"
+    if task.many_corruptions:
+        mean = run.scores.average(task, list(worst.values()), best, "accuracy")
+        return "" if mean is None else f"{start} {cell_text(mean)}, the mean over {len(worst)} corruptions."
+    cells = {base: run.scores.cell(task, split, best, "accuracy") for base, split in worst.items()}
+    parts = [f"{cell_text(cell)} under {base}" for base, cell in cells.items() if cell is not None]
+    return f"{start} {listed(parts)}." if parts else ""
+
+
+def across_finding(run: RunView) -> str:
+    """Return which methods are among the best on every task; empty for fewer than two tasks."""
+    scored = [task for task in run.tasks if run.methods_of(task)]
+    if len(scored) < 2:
+        return ""
+    leading: dict[str, int] = {}
+    for task in scored:
+        for name, verdict in run.scores.verdicts(task, task.in_domain.name, RANKED_BY).items():
+            leading[name] = leading.get(name, 0) + (verdict.place in ("best", "tied"))
+    always = [run.title(name) for name, count in leading.items() if count == len(scored)]
+    if always:
+        verb = "is" if len(always) == 1 else "are"
+        text = f"{listed(always)} {verb} best, or not significantly different from the best, on every task"
+    else:
+        text = "No method is best, or not significantly different from the best, on every task"
+    few = "" if len(scored) >= 5 else f"; {counted(len(scored), 'task')} are too few to rank methods in general"
+    return f"{text}{few}."

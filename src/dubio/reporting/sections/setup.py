@@ -1,0 +1,151 @@
+"""Setup, failures and citations: what was run, how to run it again, what failed, and whom to cite."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+
+from dubio import __version__
+from dubio.reporting.manifest_view import Manifest, TaskView
+from dubio.reporting.measures import IN_DOMAIN_COLUMNS
+from dubio.reporting.run_view import RunView
+from dubio.reporting.section import Block, Definitions, Headline, Section, Text, section
+from dubio.reporting.tables import Column, Row, Table, TableCell, folded, plain_table
+from dubio.reporting.wording import TERMS, counted, draws, listed, named, sentence, split_role, term
+
+CARD = ("source", "revision", "licence", "citation")
+
+
+@section("setup", part="closing", order=40)
+class Setup(Section):
+    """Methods, tasks, commands and metrics."""
+
+    title = "Setup"
+
+    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+        """Yield the methods, the tasks, the commands and the metrics."""
+        yield from method_blocks(run)
+        yield Headline("Tasks")
+        for each in run.tasks:
+            yield from task_blocks(each)
+        if run.manifest.parts:
+            yield Headline("Runs reported together")
+            yield Text(merged_runs(run.manifest), "small")
+        yield Headline("Reproduce")
+        yield Text(commands(run.manifest), "code")
+        resolved = json.dumps(run.manifest.benchmark, indent=2, ensure_ascii=False, default=str)
+        yield Text(resolved, "code", "The resolved benchmark, with all defaults and changes")
+        versions = ", ".join(f"{name} {value}" for name, value in run.environment.items())
+        seeds = f"{counted(len(run.manifest.seeds), 'seed')} ({', '.join(map(str, run.manifest.seeds))})"
+        yield Text(f"Run {run.manifest.name}, {seeds}.{f' Ran on {versions}.' if versions else ''}", "small")
+        yield Headline("Metrics")
+        yield Definitions(tuple(metric_rows(run)))
+
+
+def method_blocks(run: RunView) -> Iterator[Block]:
+    """Yield the table of methods, and how they are drawn."""
+    yield Headline("Methods")
+    rows = tuple(Row(m.title, (TableCell(sentence(m)), TableCell(draws(m))), run.styles[m.name]) for m in run.methods)
+    yield Table((Column("Description", words=True), Column("Predictions pooled")), rows)
+    if run.manifest.cautions:
+        yield Text(run.manifest.cautions, "note")
+    augmented = any(style.augmented for style in run.styles.values())
+    dotted = " Dotted: with test-time augmentation, in the colour of the method without it." if augmented else ""
+    yield Text(
+        f"Dashed and hollow: a single fit. Solid and filled: an ensemble, in the colour of its members.{dotted}",
+        "small",
+    )
+
+
+def task_blocks(task: TaskView) -> Iterator[Block]:
+    """Yield the source of a task's data, its arguments, and its splits."""
+    yield Headline(task.key)
+    yield Definitions(tuple(card_rows(task)))
+    heads = (Column("Use", words=True), Column("Examples"), Column("Fingerprint"))
+    rows = {s.name: (split_role(s), f"{s.examples:,}", s.fingerprint[:12]) for s in task.splits}
+    yield folded(plain_table("Split", heads, rows), counted(len(task.splits), "split").capitalize())
+
+
+def card_rows(task: TaskView) -> list[tuple[str, str]]:
+    """Return the source card, the arguments that are not defaults, and the values that tuning chose."""
+    rows = [(name, task.card[name]) for name in CARD if task.card.get(name)]
+    for name, arguments in (("task arguments", task.arguments), ("network arguments", task.network_arguments)):
+        if arguments:
+            rows.append((name, json.dumps(arguments, ensure_ascii=False, default=str)))
+    return rows + [("tuned", text) for text in task.tuned]
+
+
+def merged_runs(manifest: Manifest) -> tuple[str, ...]:
+    """Return one sentence about each of several runs that are reported together."""
+    return tuple(
+        f"{part.name}: {f'preset {part.preset}' if part.preset else 'no preset'}, {counted(part.methods, 'method')} on "
+        f"{listed(list(part.tasks))}, {counted(len(part.seeds), 'seed')} ({', '.join(map(str, part.seeds))})."
+        for part in manifest.parts
+    )
+
+
+def commands(manifest: Manifest) -> str:
+    """Return the commands that made the run and this page; the resolved benchmark has further changes."""
+    if manifest.parts:
+        runs = dict.fromkeys(_run_command(each.benchmark, each.preset, each.data) for each in manifest.parts)
+        names = " ".join(f"--run {shlex.quote(part.name)}" for part in manifest.parts)
+        return "\n".join((*(f"{run.removesuffix(' …')} …" for run in runs), f"dubio report {names}"))
+    own = next((str(task.arguments["data"]) for task in manifest.tasks if "data" in task.arguments), "")
+    started = _run_command(manifest.name, str(manifest.benchmark.get("preset") or ""), own)
+    return f"{started}\ndubio report {shlex.quote(manifest.name)}"
+
+
+def _run_command(benchmark: str, preset: str, data: str) -> str:
+    """Return the command that starts a run; … stands for options that the resolved benchmark has."""
+    options = f" --data {shlex.quote(data)} …" if data else ""
+    if data and not preset:  # the user's own data; a benchmark with data options has presets
+        return f"dubio run{options}"
+    return f"dubio run {shlex.quote(benchmark)}" + (f" --preset {shlex.quote(preset)}" if preset else "") + options
+
+
+def metric_rows(run: RunView) -> Iterator[tuple[str, str]]:
+    """Yield every metric of the page with its meaning, and why it does not rank, where it does not."""
+    detection = ("ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95", "ood_correlation", "generalisation_gap")
+    for name in (*IN_DOMAIN_COLUMNS, *detection):
+        if name in TERMS:
+            reason, note = run.scores.not_ranked.get(name), term(name).note.rstrip(".")
+            yield term(name).title, f"{note}. Not ranked: {named(reason)}" if reason else f"{note}."
+
+
+@section("failures", part="closing", order=50)
+class Failures(Section):
+    """Failed runs and tasks that were skipped."""
+
+    title = "Failures"
+
+    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+        """Yield a table of failures, and one of tasks that were not run."""
+        if run.failures:
+            yield Text("What failed is missing from tables and figures.")
+            heads = (Column("Task", words=True), Column("Method", words=True), Column("Reason", words=True))
+            rows = [Row(f.what, (TableCell(f.task), TableCell(f.method), TableCell(f.error))) for f in run.failures]
+            yield Table(heads, tuple(rows), first="Step")
+        else:
+            yield Text("None: every run of the plan is in this report.")
+        if run.manifest.skipped:
+            yield Headline("Not run")
+            columns = (Column("Network", words=True), Column("Reason", words=True))
+            rows = [Row(s.task, (TableCell(s.network), TableCell(s.reason))) for s in run.manifest.skipped]
+            yield Table(columns, tuple(rows), first="Task")
+
+
+@section("cite", part="closing", order=60)
+class Citations(Section):
+    """Whom to cite."""
+
+    title = "How to cite"
+
+    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+        """Yield the citation of dubio, and of the data."""
+        yield Text("Cite the data and the methods by their papers, and dubio as the software that compared them:")
+        question = "does a classifier know when it does not know?"
+        yield Text(f"The dubio authors. dubio: {question} Version {__version__}, Apache-2.0 licence.", "code")
+        sources = tuple(f"{each.key}: {each.card['citation']}" for each in run.tasks if each.card.get("citation"))
+        if sources:
+            yield Text(sources, "small")
