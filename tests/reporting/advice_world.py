@@ -8,7 +8,9 @@ from dubio.reporting.aggregate import Score
 from dubio.reporting.cost import Cost
 from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
 from dubio.reporting.measures import RANKED_BY, detection_name
-from dubio.reporting.results import Results
+from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import ScoreTable
+from tests.reporting.world import FakeStore
 
 TITLES = {
     "deterministic": ("Deterministic", 1, 0),
@@ -19,6 +21,7 @@ TITLES = {
 
 
 AUROC = detection_name("ood_auroc", "confidence")
+ENTROPY = detection_name("ood_auroc", "predictive_entropy")
 
 
 def task(name: str, classes: int, target: str = "multiclass", away: tuple[tuple[str, str], ...] = ()) -> TaskView:
@@ -36,8 +39,8 @@ def task(name: str, classes: int, target: str = "multiclass", away: tuple[tuple[
     )
 
 
-def made(tasks: list[TaskView], values: dict[tuple[str, str, str], dict[str, tuple[float, ...]]]) -> Results:
-    """Results with these values: (task, split, metric) → method → one value a run."""
+def made(tasks: list[TaskView], values: dict[tuple[str, str, str], dict[str, tuple[float, ...]]]) -> RunView:
+    """A run with these values: (task, split, metric) → method → one value a run."""
     names = list(dict.fromkeys(name for cells in values.values() for name in cells))
     methods = tuple(
         MethodView(
@@ -63,10 +66,11 @@ def made(tasks: list[TaskView], values: dict[tuple[str, str, str], dict[str, tup
         for t in tasks
         for name in names
     }
-    curves: Any = {(t.key, name): (object(),) for t in tasks for name in names}
     view = Manifest("made", {}, tuple(tasks), methods, (MethodRun("r", tasks[0].key, names[0], 0, None, ()),), ())
-    better: Any = {RANKED_BY: "lower", AUROC: "higher", "accuracy": "higher"}
-    return Results(
-        manifest=view, scores=tuple(scores), curves=curves, losses={}, costs=costs, better=better, not_ranked={},
-        environment={}, unsettled={}, temperatures={}, entropies={}, promises={}, growth={}, missing=(),
-    )  # fmt: skip
+    better: Any = {RANKED_BY: "lower", AUROC: "higher", "accuracy": "higher", ENTROPY: "higher"}
+    table = ScoreTable(view, better)
+    table.extend(scores)
+    table.extend(Score(t.key, "test", "id", name, 0, None, "present", 1.0) for t in tasks for name in names)
+    run = RunView(view, FakeStore({}), table)
+    run.__dict__["costs"] = costs
+    return run

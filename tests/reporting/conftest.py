@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from dubio.reporting import Report, build_report
 from dubio.reporting.results import Results
-from dubio.reporting.scores import score_run
+from dubio.reporting.run_view import RunView
+from dubio.reporting.scores import results_of
 from tests.reporting.text_world import make_text_world
 from tests.reporting.world import FakeStore, make_world
 
@@ -16,8 +18,13 @@ def world() -> tuple[FakeStore, dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def results(world: tuple[FakeStore, dict[str, Any]]) -> Results:
-    return score_run(*world)
+def report(world: tuple[FakeStore, dict[str, Any]]) -> Report:
+    return build_report(*world)
+
+
+@pytest.fixture(scope="session")
+def run(report: Report) -> RunView:
+    return report.run
 
 
 @pytest.fixture(scope="session")
@@ -26,5 +33,15 @@ def text_world() -> tuple[FakeStore, dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def scored(text_world: tuple[FakeStore, dict[str, Any]]) -> Results:
-    return score_run(*text_world)
+def text_report(text_world: tuple[FakeStore, dict[str, Any]]) -> Report:
+    return build_report(*text_world, options=("as-published",))
+
+
+@pytest.fixture(scope="session")
+def text_run(text_report: Report) -> RunView:
+    return text_report.run
+
+
+@pytest.fixture(scope="session")
+def results(report: Report) -> Results:
+    return results_of(report)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TypeVar
 
+from dubio.reporting.aggregate import Score
 from dubio.reporting.build import Report
 from dubio.reporting.manifest_view import TaskView
+from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import ScoreTable
 from dubio.reporting.section import Block, Cards, Figure, Text
 
 Kind = TypeVar("Kind")
@@ -34,3 +39,20 @@ def texts(found: tuple[Block, ...]) -> list[str]:
 def figure_names(report: Report, task: TaskView | None = None) -> list[str]:
     found = [block for placed in report.of_part("task") for block in report.blocks(placed, task)]
     return [block.name for block in found if isinstance(block, Figure)]
+
+
+def figures(report: Report, task: TaskView | None = None) -> dict[str, Figure]:
+    found = [block for placed in report.of_part("task") for block in report.blocks(placed, task)]
+    return {block.name: block for block in found if isinstance(block, Figure)}
+
+
+def on_tasks(run: RunView, tasks: Iterable[TaskView]) -> RunView:
+    """The same run with other tasks."""
+    return replace(run, manifest=replace(run.manifest, tasks=tuple(tasks)))
+
+
+def with_scores(run: RunView, scores: Iterable[Score]) -> RunView:
+    """The same run with other scores."""
+    table = ScoreTable(run.manifest, run.scores.better, run.scores.not_ranked)
+    table.extend(scores)
+    return replace(run, scores=table)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from dubio.reporting.advice import Advice, advice, conclusion, home_standing
-from dubio.reporting.standing import compared
 
 from dubio.reporting.aggregate import Cell
-from dubio.reporting.measures import RANKED_BY, detection_name
+from dubio.reporting.leaderboard import compared, in_domain_leaderboard
+from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.sections.advice import Advice, advice, conclusion
 from dubio.statistics.verdicts import Losses, against_best, pair_verdict
-from tests.reporting.advice_world import AUROC, made, task
+from tests.reporting.advice_world import AUROC, ENTROPY, made, task
 
 
 def about(found: tuple[Advice, ...], words: str) -> Advice:
@@ -22,14 +20,14 @@ def about(found: tuple[Advice, ...], words: str) -> Advice:
 def test_a_clear_winner_is_advised_with_its_numbers() -> None:
     values = {("a", "test", RANKED_BY): {"deterministic": (0.50, 0.51, 0.49), "deep-ensemble": (0.30, 0.31, 0.29)}}
     few = about(advice(made([task("a", 2)], values)), "Few classes")
-    assert few.conclusion == "Take Deep ensemble (five trainings): never told from the best here."
+    assert few.conclusion.startswith("Take Deep ensemble (five trainings)")
     (sentence,) = few.evidence
     for words in (
-        "a (two classes)",
+        "a (2 classes)",
         "Deep ensemble, 0.300",
         "0.010",
         "Deterministic, 0.500",
-        "distinguishable: 0.2 apart",
+        "difference 0.2,",
     ):
         assert words in sentence
 
@@ -37,16 +35,16 @@ def test_a_clear_winner_is_advised_with_its_numbers() -> None:
 def test_what_cannot_be_told_apart_is_said_and_the_cheaper_named() -> None:
     values = {("a", "test", RANKED_BY): {"deterministic": (0.40, 0.60, 0.50), "deep-ensemble": (0.49, 0.59, 0.39)}}
     few = about(advice(made([task("a", 2)], values)), "Few classes")
-    assert "do not decide" in few.conclusion
-    assert "Deterministic (one training), is as good a choice as any" in few.conclusion
-    assert "not distinguishable" in few.evidence[0]
+    assert "No significant differences" in few.conclusion
+    assert "Deterministic (one training)" in few.conclusion
+    assert "not significantly different" in few.evidence[0]
 
 
 def test_one_run_a_method_decides_nothing() -> None:
     values = {("a", "test", RANKED_BY): {"deterministic": (0.50,), "deep-ensemble": (0.30,)}}
     few = about(advice(made([task("a", 2)], values)), "Few classes")
-    assert "differences are not judged" in few.conclusion
-    assert "not judged: 0.2 apart" in few.evidence[0]
+    assert "do not decide" in few.conclusion
+    assert "difference 0.2; not judged" in few.evidence[0]
 
 
 def test_different_winners_give_no_general_advice() -> None:
@@ -66,31 +64,28 @@ def test_classes_labels_and_places_decide_the_circumstance() -> None:
     values = {(t.key, "test", RANKED_BY): cells for t in tasks}
     found = advice(made(tasks, values))
     assert [each.circumstance.partition(" (")[0] for each in found] == [
-        "Few classes", "Many classes", "Several labels at once", "Little memory or time to train: one training",
-        "Little time to answer: one network, one pass"]  # fmt: skip
-    assert "labels (five labels)" in about(found, "Several labels").evidence[0]
+        "Few classes", "Many classes", "Several labels per example", "Little memory or training time: one training",
+        "Low latency: one network, one pass"]  # fmt: skip
+    assert "labels (5 labels)" in about(found, "Several labels").evidence[0]
     more = {**values, ("labels", "novel", AUROC): cells, ("labels", "there", "accuracy"): cells}
     circumstances = [each.circumstance for each in advice(made(tasks, more))]
-    assert "Novel classes may turn up" in circumstances
-    assert "Inputs will come from elsewhere: stay right" in circumstances
-    assert "Inputs will come from elsewhere: notice it" not in circumstances
+    assert "Novel classes may occur: detect them" in circumstances
+    assert "Inputs may shift: stay accurate" in circumstances
+    assert "Inputs may shift: detect it" not in circumstances
 
 
 @pytest.mark.parametrize(
-    ("names", "share"), [(("one",), "the one test set there is"), (("one", "two"), "2 of 2 test sets")]
+    ("names", "share"), [(("one",), "the only test set"), (("one", "two"), "2 of 2 test sets")]
 )
 def test_the_uncertainty_to_look_at_is_counted_over_test_sets(names: tuple[str, ...], share: str) -> None:
-    entropy = detection_name("ood_auroc", "predictive_entropy")
     tasks = [task(name, 5, away=(("novel", "ood"),)) for name in names]
     values = {
         (name, "novel", metric): {"deterministic": (low, low + 0.01), "deep-ensemble": (low + 0.1, low + 0.11)}
         for name in names
-        for metric, low in ((AUROC, 0.6), (entropy, 0.7))
+        for metric, low in ((AUROC, 0.6), (ENTROPY, 0.7))
     }
-    found = made(tasks, values)
-    said = advice(replace(found, better={**found.better, entropy: "higher"}))
-    lead = about(said, "Which uncertainty").conclusion
-    assert lead == f"Predictive entropy tells novel classes best on {share}."
+    lead = about(advice(made(tasks, values)), "Which uncertainty").conclusion
+    assert lead == f"Predictive entropy detects novel classes best on {share}."
 
 
 def test_a_limit_on_trainings_says_what_it_costs() -> None:
@@ -105,9 +100,9 @@ def test_a_limit_on_trainings_says_what_it_costs() -> None:
     assert memory.conclusion.startswith("Take MC dropout (one training)")
     assert "2 MB of weights, 10 s of training" in memory.evidence[0]
     assert "without that limit Deep ensemble, 0.300" in memory.evidence[0]
-    answer = about(found, "Little time to answer")
+    answer = about(found, "Low latency")
     assert answer.conclusion == "Deterministic is the only such method here."
-    assert "500 examples a second" in answer.evidence[0]
+    assert "500 examples per second" in answer.evidence[0]
 
 
 def test_a_pair_is_judged_alike_under_every_limit() -> None:
@@ -117,17 +112,17 @@ def test_a_pair_is_judged_alike_under_every_limit() -> None:
         "mc-dropout": (0.399, 0.452, 0.505),
         "deep-ensemble": (0.290, 0.295, 0.300),
     }
-    results = made([task("a", 2)], {("a", "test", RANKED_BY): cells})
-    (only,) = results.manifest.tasks
-    whole = home_standing(results, only)
+    run = made([task("a", 2)], {("a", "test", RANKED_BY): cells})
+    (only,) = run.tasks
+    whole = in_domain_leaderboard(run, only, RANKED_BY)
     assert whole is not None
     for limit in (("deterministic", "mc-dropout"), ("deterministic", "mc-dropout", "mc-concrete-dropout")):
-        part = home_standing(results, only, among=limit)
+        part = in_domain_leaderboard(run, only, RANKED_BY, among=limit)
         assert part is not None
         assert set(part.cells) == set(part.verdicts) == set(limit)
         for name in limit:
             if name != part.order[0]:
-                verdict = compared(results, whole, (name, part.order[0]))
+                verdict = compared(run, whole, (name, part.order[0]))
                 assert verdict is not None
                 assert part.verdicts[name] == verdict
 
@@ -140,11 +135,11 @@ def test_nothing_is_said_without_data_or_with_one_method() -> None:
 def test_an_infinite_loss_is_never_advised() -> None:
     values = {("a", "test", RANKED_BY): {
         "deterministic": (np.inf, np.inf), "mc-dropout": (0.4, 0.41), "deep-ensemble": (0.40, 0.42)}}  # fmt: skip
-    results = made([task("a", 2)], values)
-    found = home_standing(results, results.manifest.tasks[0])
+    run = made([task("a", 2)], values)
+    found = in_domain_leaderboard(run, run.tasks[0], RANKED_BY)
     assert found is not None
     assert "deterministic" not in found.cells
-    assert "Deterministic" not in conclusion(results, [found])
+    assert "Deterministic" not in conclusion(run, [found])
 
 
 def test_two_methods_are_compared_as_strictly_as_with_the_best() -> None:

@@ -6,15 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from dubio.reporting.claims import Claim, Evidence
 from dubio.reporting.measures import RANKED_BY
-from dubio.reporting.results import Results
-from dubio.reporting.sections.legacy import claims_on_texts
-from dubio.studies.text.claims import Claim, Evidence, claims
+from dubio.reporting.run_view import RunView
+from dubio.studies.text.claims import claims
+from dubio.studies.text.published import Paper
 from tests.reporting.advice_world import AUROC, made, task
 
 
-def claim(results: Results, words: str) -> Claim:
-    return next(each for each in claims(results) if words in each.statement)
+def claim(run: RunView, words: str) -> Claim:
+    return next(each for each in claims(run) if words in each.statement)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_claims_may_be_mixed_and_need_data() -> None:
     assert found.outcome == "mixed"
     assert found.tally == "two test sets: 1 for, 1 against, 0 undecided"
     assert claim(results, "BERT").outcome == "no data"
-    tested = claims_on_texts(results)
+    tested = claims(results)
     assert len([each for each in tested if each.evidence]) == 1
     assert any("BERT" in each.statement for each in tested if not each.evidence)
 
@@ -71,10 +72,10 @@ def test_domains_near_a_coin() -> None:
     away = task("a", 2, away=(("there", "shift"),))
     near = made([away], {("a", "there", AUROC): {"deterministic": (0.51, 0.52, 0.51), "mc-dropout": (0.5, 0.51, 0.5)}})
     far = made([away], {("a", "there", AUROC): {"deterministic": (0.61, 0.62, 0.61), "mc-dropout": (0.5, 0.51, 0.5)}})
-    assert claim(near, "coin").outcome == "supported"
-    assert claim(far, "coin").outcome == "contradicted"
+    assert claim(near, "chance").outcome == "supported"
+    assert claim(far, "chance").outcome == "contradicted"
 
 
 def test_other_inputs_are_not_measured_by_a_study_of_text() -> None:
     results = made([replace(task("a", 2), inputs="image")], {("a", "test", RANKED_BY): {"deterministic": (0.5, 0.6)}})
-    assert not claims_on_texts(results)
+    assert not list(Paper().blocks(results, None))

@@ -1,23 +1,22 @@
-"""What the report says in words, where the numbers would mislead."""
+"""Sentences of the findings, where the numbers alone would mislead."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from dubio.reporting.findings import findings, leader
-
-from dubio.reporting.results import Results
-
-
-def said(results: Results) -> str:
-    return " ".join(str(finding) for finding in findings(results))
+from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import TemperatureFits
+from dubio.reporting.sections.findings import leader, task_findings
+from tests.reporting.helpers import with_scores
 
 
-def test_no_method_leads_where_no_temperature_has_an_optimum(results: Results) -> None:
-    task = results.manifest.tasks[0]
-    best = leader(results, task)
-    settled = replace(results, unsettled={(task.key, best): (9, 10)})
-    unsettled = replace(results, unsettled={(task.key, best): (10, 10)})
-    assert "cannot rank here" not in said(settled)
-    assert said(unsettled).count("cannot rank here") == 1
-    assert said(unsettled).count("has the lowest calibrated NLL") == said(settled).count("lowest calibrated NLL") - 1
+def test_no_method_leads_where_no_temperature_has_an_optimum(run: RunView) -> None:
+    task = run.tasks[0]
+    best = leader(run, task)
+    assert best is not None
+    for at_bound, ranked in ((9, True), (10, False)):
+        changed = with_scores(run, run.scores.scores)
+        changed.scores.temperatures[task.key, best] = TemperatureFits([1.0] * 10, at_bound)
+        first = task_findings(replace(changed), task)[0]
+        assert ("has the lowest calibrated NLL" in first) == ranked
+        assert ("cannot rank" in first) != ranked

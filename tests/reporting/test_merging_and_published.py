@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dubio.studies.text.published_figures import agreement_grid, agreement_words, agreements, published_figures
 from scipy import stats
 
 from dubio.core.errors import UserError
@@ -16,14 +15,23 @@ from dubio.core.predictions import Predictions
 from dubio.metrics.areas import auroc
 from dubio.metrics.as_published import mirrored_rows, ood_auroc_as_published
 from dubio.metrics.calibration_error import ece
+from dubio.reporting import build_report
 from dubio.reporting.aggregate import Score, aggregate
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.merging import merge
-from dubio.reporting.results import Results
-from dubio.reporting.scores import report_of, score_run, with_as_published
+from dubio.reporting.run_view import RunView
 from dubio.reporting.wording import draws
-from dubio.studies.text.as_published import at_home, away, in_tested_order, kind_of, mended, mended_grid, mended_words
-from tests.reporting.helpers import blocks, texts
+from dubio.studies.text.as_published import (
+    correction_sentence,
+    correction_table,
+    corrections,
+    detection_values,
+    in_domain_values,
+    in_tested_order,
+    kind_of,
+)
+from dubio.studies.text.published import agreement_sentence, agreement_table, agreements, published_numbers
+from tests.reporting.helpers import blocks, on_tasks, texts, with_scores
 from tests.reporting.world import FakeStore
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -43,11 +51,11 @@ def part(manifest: dict[str, Any], *tasks: str, methods: tuple[str, ...] = (), *
 def test_two_runs_of_different_tasks_are_one_report(world: World) -> None:
     store, manifest = world
     runs = {"a": part(manifest, "screening", preset="paper"), "b": part(manifest, "reviews", preset="small")}
-    results = score_run(store, merge(store, runs))
-    whole = score_run(store, part(manifest, "screening", "reviews"))
-    assert [task.key for task in results.manifest.tasks] == ["screening", "reviews"]
-    assert set(results.scores) == set(whole.scores)
-    told = [text for text in texts(blocks(report_of(results), "setup")) if "preset" in text]
+    report = build_report(store, merge(store, runs))
+    whole = build_report(store, part(manifest, "screening", "reviews"))
+    assert [task.key for task in report.tasks] == ["screening", "reviews"]
+    assert set(report.scores) == set(whole.scores)
+    told = [text for text in texts(blocks(report, "setup")) if ": preset" in text]
     assert told[0].startswith("a: preset paper, six methods on screening (mlp)")
     assert told[1].startswith("b: preset small")
 
@@ -104,22 +112,22 @@ def test_what_one_run_skipped_and_another_ran_is_not_missing(world: World) -> No
     assert [skipped.task for skipped in merged.skipped] == ["aapd"]
 
 
-def as_clinc(results: Results, shifted: float) -> Results:
+def as_clinc(run: RunView, shifted: float) -> RunView:
     """The first task as CLINC, its deterministic accuracy that far from the published one."""
-    task = replace(results.manifest.tasks[0], name="clinc", network="textcnn", classes=tuple(map(str, range(150))))
+    task = replace(run.tasks[0], name="clinc", network="textcnn", classes=tuple(map(str, range(150))))
     value = next(
-        f.value for f in published_figures() if (f.task, f.method, f.metric) == ("clinc", "deterministic", "accuracy")
+        f.value for f in published_numbers() if (f.task, f.method, f.metric) == ("clinc", "deterministic", "accuracy")
     )
-    scores = tuple(s for s in results.scores if not (s.metric == "accuracy" and s.split == "test"))
-    scores += tuple(
+    scores = [s for s in run.scores.scores if not (s.metric == "accuracy" and s.split == "test")]
+    scores += [
         Score(task.key, "test", "id", "deterministic", seed, 0, "accuracy", value + shifted) for seed in (0, 1)
-    )
-    return replace(results, scores=scores, manifest=replace(results.manifest, tasks=(task,)))
+    ]
+    return with_scores(on_tasks(run, (task,)), scores)
 
 
 def test_the_shipped_figures_are_those_of_the_paper() -> None:
-    figures = {(f.task, f.setting, f.method, f.metric): f.value for f in published_figures()}
-    assert len(figures) == len(published_figures()) == 5 * 18 * 4 + 5
+    figures = {(f.task, f.setting, f.method, f.metric): f.value for f in published_numbers()}
+    assert len(figures) == len(published_numbers()) == 5 * 18 * 4 + 5
     for method, accuracy, area in (
         ("deterministic", 0.876, 0.878), ("mc-dropout", 0.859, 0.866), ("deep-ensemble", 0.898, 0.897),
         ("concrete-dropout-ensemble", 0.915, 0.912), ("mc-concrete-dropout-ensemble", 0.917, 0.917)):  # fmt: skip
@@ -128,35 +136,35 @@ def test_the_shipped_figures_are_those_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize(("shifted", "outcome"), [(0.019, "within"), (0.03, "better"), (-0.03, "worse")])
-def test_ours_beside_published(results: Results, shifted: float, outcome: str) -> None:
-    ours = as_clinc(results, shifted)
-    task = ours.manifest.tasks[0]
+def test_ours_beside_published(run: RunView, shifted: float, outcome: str) -> None:
+    ours = as_clinc(run, shifted)
+    task = ours.tasks[0]
     found = [
         a for a in agreements(ours, task) if (a.published.method, a.published.metric) == ("deterministic", "accuracy")
     ]
     assert [each.outcome for each in found] == [outcome]
     assert found[0].difference == pytest.approx(shifted)
-    table = agreement_grid(ours, task)
+    table = agreement_table(ours, task)
     assert table is not None
     cell = table.rows[0].cells[2]
     assert cell.text == f"{shifted:+.3f}".replace("-", "−")
     assert cell.spread == outcome
-    assert "Accuracy: " in agreement_words(ours, task)
+    assert "Accuracy: " in agreement_sentence(ours, task)
 
 
-def test_other_tasks_and_other_numbers_of_classes_are_not_compared(results: Results) -> None:
-    assert all(agreement_grid(results, task) is None for task in results.manifest.tasks)
-    ours = as_clinc(results, 0.0)
-    fewer = replace(ours.manifest.tasks[0], classes=tuple(map(str, range(149))))
+def test_other_tasks_and_other_numbers_of_classes_are_not_compared(run: RunView) -> None:
+    assert all(agreement_table(run, task) is None for task in run.tasks)
+    ours = as_clinc(run, 0.0)
+    fewer = replace(ours.tasks[0], classes=tuple(map(str, range(149))))
     assert agreements(ours, fewer) == ()
 
 
-def test_calibration_error_is_compared_only_under_its_published_definition(results: Results) -> None:
-    ours = as_clinc(results, 0.0)
-    task = ours.manifest.tasks[0]
+def test_calibration_error_is_compared_only_under_its_published_definition(run: RunView) -> None:
+    ours = as_clinc(run, 0.0)
+    task = ours.tasks[0]
     assert "ece" not in {each.published.metric for each in agreements(ours, task)}
     score = Score(task.key, "test", "id", "deterministic", 0, 0, "ece_as_published", 0.05)
-    again = agreements(replace(ours, as_published=(score,)), task)
+    again = agreements(replace(ours, extra_scores=[score]), task)
     assert [a.ours.mean for a in again if a.published.metric == "ece"] == [0.05]
 
 
@@ -164,7 +172,7 @@ def test_published_definitions_are_those_of_the_metrics(world: World) -> None:
     store, manifest = world
     run = next(r for r in manifest["runs"] if r["method"] == "mc-dropout" and r["task"] == "digits")
     inside, outside = (store.predictions[run["id"], split] for split in ("test", "novel"))
-    home, there = at_home(inside), away(inside, outside)
+    home, there = in_domain_values(inside), detection_values(inside, outside)
     assert home["ece_as_published"] == pytest.approx(ece(inside, bins=100))
     assert home["ece"] == pytest.approx(ece(inside))
     assert home["brier_as_published"] == pytest.approx(home["brier"] / 4)
@@ -197,26 +205,27 @@ def test_kinds_of_methods_are_read_from_predictions(world: World) -> None:
     assert kind_of(replace(noisy, data_variance=np.ones_like(noisy.logits))) == "heteroscedastic"
 
 
-def test_mending_is_told_with_kendalls_tau(world: World, results: Results) -> None:
-    store, _ = world
-    few = replace(results, manifest=replace(results.manifest, tasks=results.manifest.tasks[:1]))
-    found = with_as_published(store, few)
-    task = found.manifest.tasks[0]
-    pair = next(p for p in mended(found, task) if (p.split, p.published) == ("novel", "ood_auroc_as_published"))
-    cells = aggregate(found.as_published)
+def test_mending_is_told_with_kendalls_tau(world: World) -> None:
+    store, manifest = world
+    report = build_report(store, part(manifest, "digits"), options=("as-published",))
+    found = report.run
+    (task,) = found.tasks
+    pair = next(p for p in corrections(found, task) if (p.split, p.published) == ("novel", "ood_auroc_as_published"))
+    cells = aggregate(found.extra_scores)
     names = [m.name for m in found.methods_of(task)]
     values = [[cells[task.key, "novel", n, metric].mean for n in names] for metric in (pair.published, pair.plain)]
     assert pair.agreement == pytest.approx(stats.kendalltau(*values).statistic)
-    assert f"τ of the two orders {pair.agreement:.2f}" in mended_words(found, pair)
+    assert f"τ of the two orders {pair.agreement:.2f}" in correction_sentence(found, pair)
     signed = next(
-        p for p in mended(found, task) if p.published == 'ood_correlation_as_published(quantity="confidence")'
+        p for p in corrections(found, task) if p.published == 'ood_correlation_as_published(quantity="confidence")'
     )
     assert signed.agreement is not None
     assert signed.agreement > 0.9  # absolute against signed: the same order turned round
-    table = mended_grid(found, task, "novel")
+    table = correction_table(found, task, "novel")
     assert table is not None
     assert all(head.unranked for head in table.columns)
     assert {cell.place for row in table.rows for cell in row.cells} == {"unranked"}
-    assert set(found.scores) == set(few.scores)
-    assert blocks(report_of(found), "as-published")
-    assert not blocks(report_of(few), "as-published")
+    plain = build_report(store, part(manifest, "digits"))
+    assert set(found.scores.scores) == set(plain.run.scores.scores)
+    assert blocks(report, "as-published")
+    assert not blocks(plain, "as-published")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dubio.reporting.setup import card_rows
 
 from dubio.core.errors import UserError
 from dubio.core.files import write_file
@@ -19,6 +18,7 @@ from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.page import render
 from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
+from dubio.reporting.sections.setup import card_rows
 from dubio.reporting.svg import for_page
 from tests.reporting.world import FakeStore, make_world
 
@@ -149,13 +149,13 @@ def test_what_tuning_chose_is_said(world: World) -> None:
     trials = [{"arguments": {"lr": lr}, "fit": "0" * 64, "val_nll": nll} for lr, nll in ((0.1, 0.5), (0.01, 0.25))]
     tuned = {"task": task["name"], "network": task["network"], "method": "plain", "chosen": {"lr": 0.01}}
     seen = read_manifest({**manifest, "tuning": [{**tuned, "trials": trials}]})
-    said = {"name": "tuned", "value": "plain: lr = 0.01, the lowest validation NLL (0.25) of 2 trials"}
+    said = ("tuned", "plain: lr = 0.01, the lowest validation NLL (0.25) of 2 trials")
     assert said in card_rows(seen.tasks[0])
     assert said not in card_rows(seen.tasks[1])
 
 
 def test_what_must_not_rank_is_not_marked_and_says_why(page: str, results: Results) -> None:
-    assert set(results.not_ranked) >= {"ece", "nll"}
+    assert set(results.report.run.scores.not_ranked) >= {"ece", "nll"}
     text = " ".join(Outline(page).words)
     assert "ECE does not rank." in text
     task = results.manifest.tasks[0]
@@ -168,7 +168,7 @@ def test_a_task_without_a_whole_run_says_so() -> None:
     runs = [run for run in manifest["runs"] if run["task"] == "screening" and run["method"] == "deterministic"]
     manifest = {**manifest, "tasks": manifest["tasks"][1:], "runs": runs}
     text = " ".join(Outline(render(report_of(score_run(store, manifest)))).words)
-    assert "No run of this task came to its end" in text
+    assert "No run of this task was completed" in text
 
 
 def test_one_seed_and_one_method_make_a_page() -> None:
@@ -179,7 +179,7 @@ def test_one_seed_and_one_method_make_a_page() -> None:
     text = " ".join(Outline(render(report_of(score_run(store, manifest)))).words)
     assert "it is the only method" in text
     assert "(1 run)" in text
-    assert "Nothing: every run of the plan is in this report." in text
+    assert "every run of the plan is in this report" in text
 
 
 def test_figures_in_the_page_keep_text_and_get_unique_ids() -> None:

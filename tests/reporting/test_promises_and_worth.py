@@ -5,10 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dubio.reporting.across import caution, comparison_of
-from dubio.reporting.chapters import promise_grid
-from dubio.reporting.figures.catalogue import plates, plates_across
-from dubio.reporting.figures.drawn_from import Subject, entropies_of, operating_of, worth_of
 from scipy.stats import binomtest, ks_2samp
 
 from dubio.calibration.cross_validation import cross_validate
@@ -16,15 +12,21 @@ from dubio.core.predictions import pool_members
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.quantities import predictive_entropy
 from dubio.referral import NoGuarantee, fit_risk_policy
-from dubio.referral.units import rounded_uncertainty
+from dubio.referral.units import graded_uncertainty
+from dubio.reporting.operating import operating_of
 from dubio.reporting.page import render
 from dubio.reporting.promise_cells import promise_cells
+from dubio.reporting.promise_tables import promise_grid
 from dubio.reporting.promises import exact_interval, target_of
 from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
+from dubio.reporting.sections.across_tasks import ranking_sentence, rankings
+from dubio.reporting.sections.densities import Densities
+from dubio.reporting.sections.ensembles import equivalent_rows
 from dubio.reporting.sections.in_domain import temperature
 from dubio.statistics.ensemble_equivalent import equivalent, growth_curve
 from dubio.statistics.ranks import critical_difference
+from tests.reporting.helpers import figures
 from tests.reporting.world import FakeStore, make_world
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -66,7 +68,7 @@ def test_a_policy_and_its_operating_point_are_those_of_the_first_run(kept_aside:
             continue
         made += 1
         policy = fit_risk_policy(calibration, **options)  # type: ignore[arg-type]
-        kept = rounded_uncertainty(test, "predictive_entropy") <= policy.threshold
+        kept = graded_uncertainty(test, "predictive_entropy") <= policy.threshold
         wrong = test.probs.argmax(axis=1) != test.labels
         home = promise.home
         assert home is not None
@@ -127,7 +129,7 @@ def test_a_method_without_a_policy_says_what_could_be_guaranteed() -> None:
     assert cells[".threshold"].text == "none"
     assert f"below {promise.best[0]:.2g}" in cells[".outcome"].plain or "none can be made" in cells[".outcome"].plain
     task = next(task for task in results.manifest.tasks if task.key == "screening")
-    assert "operating" not in [plate.slug for plate in plates(results, task)]
+    assert "operating" not in figures(results.report, task)
     table = promise_grid(results, task)
     assert table is not None
     assert [column.title for column in table.columns] == ["Threshold", "Promise", "Would take"]
@@ -137,14 +139,14 @@ def test_without_a_calibration_split_nothing_is_promised(results: Results) -> No
     for task in results.manifest.tasks:
         assert not results.promises[task.key]
         assert promise_grid(results, task) is None
-        assert operating_of(Subject(results, task)) == []
+        assert operating_of(results, task) == []
     alone = replace(results, manifest=replace(results.manifest, tasks=(task,)))
     assert "Asked of the first run" not in render(report_of(alone))
 
 
 def test_the_page_and_the_figures_show_the_promise(found: Results) -> None:
     task = found.manifest.tasks[0]
-    assert "operating" in [plate.slug for plate in plates(found, task)]
+    assert "operating" in figures(found.report, task)
     page = render(report_of(replace(found, manifest=replace(found.manifest, tasks=(task,)))))
     assert "A promise" in page
     assert f"below {next(iter(found.promises['digits'].values())).target:g}" in page
@@ -155,7 +157,7 @@ def test_the_equivalent_is_read_off_the_curve_of_all_deterministic_networks(worl
     runs = [r["id"] for r in manifest["runs"] if (r["task"], r["method"]) == ("reviews", "deterministic")]
     curve = growth_curve(pool_members([store.predictions[run, "test"] for run in runs]), orders=10)
     task = next(task for task in results.manifest.tasks if task.key == "reviews")
-    shown = {row.style.title: row.range.central for row in worth_of(Subject(results, task))}
+    shown = {style.title: each.central for style, each in equivalent_rows(results.report.run, task)}
     assert len(shown) == 6
     for method in results.manifest.methods:
         mean = results.cells["reviews", "test", method.name, "calibrated_nll"].mean
@@ -168,15 +170,16 @@ def test_without_a_deep_ensemble_there_is_no_equivalent() -> None:
     store, manifest = make_world((0,))
     manifest = {**manifest, "runs": [run for run in manifest["runs"] if run["method"] != "deep-ensemble"]}
     results = score_run(store, manifest)
-    assert results.growth == {}
-    assert all(plate.slug != "worth" for task in results.manifest.tasks for plate in plates(results, task))
+    assert results.report.run.growth == {}
+    assert all("worth" not in figures(results.report, task) for task in results.report.tasks)
 
 
 def test_entropy_is_the_sum_of_its_parts_at_home_and_away(world: World, results: Results) -> None:
     store, manifest = world
     task = results.manifest.tasks[0]
-    panels = entropies_of(Subject(results, task))
-    assert [panel.title for panel in panels] == ["in-domain", "novel", "blur, at its worst", "noise, at its worst"]
+    (section,) = (placed.section for placed in results.report.sections if isinstance(placed.section, Densities))
+    panels = section.entropy_panels(results.report.run, task)
+    assert [panel.title for panel in panels] == ["in-domain", "novel", "blur, worst severity", "noise, worst severity"]
     place = [style.title for style in panels[1].styles].index("MC dropout ensemble")
     runs = [r["id"] for r in manifest["runs"] if (r["task"], r["method"]) == ("digits", "mc-dropout-ensemble")]
     parts = [decompose(store.predictions[run, "novel"]) for run in runs]
@@ -189,7 +192,7 @@ def test_entropy_is_the_sum_of_its_parts_at_home_and_away(world: World, results:
 
 
 def test_entropies_are_drawn_where_there_is_an_elsewhere(results: Results) -> None:
-    drawn = {t.key: "entropy" in [plate.slug for plate in plates(results, t)] for t in results.manifest.tasks}
+    drawn = {t.key: "entropy" in figures(results.report, t) for t in results.manifest.tasks}
     assert drawn == {"digits": True, "screening": False, "reviews": True}
 
 
@@ -204,8 +207,9 @@ def test_temperatures_shown_are_the_medians_of_those_cross_validated(world: Worl
 
 
 def test_mean_ranks_over_tasks_come_with_what_they_resolve(results: Results) -> None:
-    compared = comparison_of(results)
-    assert compared is not None
+    ranking = rankings(results.report.run)[0]
+    compared = ranking.comparison
+    assert ranking.name == "ranks"
     scores = np.array([
         [results.cells[task.key, "test", m.name, "calibrated_nll"].mean for m in results.manifest.methods]
         for task in results.manifest.tasks
@@ -213,17 +217,16 @@ def test_mean_ranks_over_tasks_come_with_what_they_resolve(results: Results) -> 
     ranks = scores.argsort(axis=1).argsort(axis=1).mean(axis=0) + 1
     assert [compared.average_ranks[m.title] for m in results.manifest.methods] == pytest.approx(ranks)
     assert compared.critical_difference == pytest.approx(critical_difference(6, 3, 0.05))
-    assert f"{compared.critical_difference:.2f}" in caution(compared)
-    assert "so few test sets resolve little" in caution(compared)
-    assert next(plate.slug for plate in plates_across(results)) == "ranks"
+    assert f"{compared.critical_difference:.2f}" in ranking_sentence(ranking)
+    assert "so few test sets resolve little" in ranking_sentence(ranking)
 
 
 def test_one_task_or_two_methods_are_not_ranked(results: Results) -> None:
     manifest = results.manifest
     fewer = replace(results, manifest=replace(manifest, tasks=manifest.tasks[1:2]))
     pair = replace(results, manifest=replace(manifest, methods=manifest.methods[:2]))
-    assert list(plates_across(fewer)) == []
-    assert not [plate.slug for plate in plates_across(pair) if plate.slug.startswith("ranks")]
+    assert figures(report_of(fewer)) == {}
+    assert not [name for name in figures(report_of(pair)) if name.startswith("ranks")]
     assert 'id="across"' not in render(report_of(fewer))
 
 

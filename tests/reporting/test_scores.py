@@ -137,7 +137,8 @@ def test_missing_predictions_are_reported_and_the_rest_is_scored() -> None:
     lost = run_of(manifest, "digits", "deterministic", 0, 0)
     del store.predictions[lost, "test"]
     results = score_run(store, manifest)
-    assert [(f.what, f.task, f.method) for f in results.missing] == [("predictions on test", "digits", "deterministic")]
+    (missing,) = results.report.run.missing
+    assert (missing.what, missing.task, missing.method) == ("predictions on test", "digits", "deterministic")
     assert results.cells["digits", "test", "deterministic", "accuracy"].n == 1
 
 
@@ -145,7 +146,7 @@ def test_costs_are_sums_over_the_fits_a_run_needs(world: World, results: Results
     store, manifest = world
     runs = [r for r in manifest["runs"] if r["task"] == "digits" and r["method"] == "deep-ensemble"]
     seconds = [sum(store.records[fit]["seconds"] for fit in run["fits"]) for run in runs]
-    cost = results.costs["digits", "deep-ensemble"]
+    cost = results.report.run.costs["digits", "deep-ensemble"]
     assert cost.training_seconds.values == pytest.approx(seconds)
     assert cost.trainings.mean == 2
     assert cost.parameters.mean == 2 * 12345

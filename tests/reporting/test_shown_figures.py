@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from xml.etree import ElementTree
 
-from dubio.reporting.figures.catalogue import plates, plates_across
-
+from dubio.reporting import Report, build_report
 from dubio.reporting.canvas import inline_svg
-from dubio.reporting.results import Results
-from dubio.reporting.scores import score_run
+from tests.reporting.helpers import figures
 from tests.reporting.text_world import make_text_world
 
 NEW = ("diversity", "size", "rates", "spectral", "epochs", "ridges-elsewhere", "correlation-elsewhere", "transfer")
@@ -17,9 +15,9 @@ NEW = ("diversity", "size", "rates", "spectral", "epochs", "ridges-elsewhere", "
 EVIL = '<script>alert("x")</script>&$\\frac{$'
 
 
-def test_figures_appear_only_where_their_data_are(results: Results, scored: Results) -> None:
-    drawn = {task.key: {plate.slug for plate in plates(scored, task)} for task in scored.manifest.tasks}
-    bare = {task.key: {plate.slug for plate in plates(results, task)} for task in results.manifest.tasks}
+def test_figures_appear_only_where_their_data_are(report: Report, text_report: Report) -> None:
+    drawn = {task.key: set(figures(text_report, task)) for task in text_report.tasks}
+    bare = {task.key: set(figures(report, task)) for task in report.tasks}
     assert {"rates", "epochs"} <= drawn["digits"]
     assert not {"rates", "epochs", "spectral"} & bare["digits"]
     assert "spectral" in drawn["reviews (textcnn)"]
@@ -27,22 +25,23 @@ def test_figures_appear_only_where_their_data_are(results: Results, scored: Resu
     assert not {"transfer", "correlation-novel", "ridges-novel"} & drawn["screening"]
     assert {"correlation-novel", "ridges-novel", "transfer"} <= drawn["digits"]
     assert not {"size", "diversity"} & drawn["reviews (bert)"]
-    across = {plate.slug for plate in plates_across(scored)}
+    across = set(figures(text_report))
     assert {"networks-reviews", "likelihood", "transfer", "correlation", "rates", "epochs"} <= across
-    assert not {"networks-reviews", "rates", "epochs"} & {plate.slug for plate in plates_across(results)}
+    assert not {"networks-reviews", "rates", "epochs"} & set(figures(report))
 
 
-def test_every_new_figure_is_drawn_and_says_what_is_seen(scored: Results) -> None:
+def test_every_new_figure_is_drawn_and_says_what_is_seen(text_report: Report) -> None:
     new = ("diversity", "size", "rates", "spectral", "epochs", "ridges", "correlation", "transfer", "density")
-    shown = [plate for task in scored.manifest.tasks for plate in plates(scored, task) if plate.slug.startswith(new)]
-    shown += list(plates_across(scored))
-    assert {plate.slug.partition("-")[0] for plate in shown} >= {*new, "networks", "likelihood", "ranks"}
-    for plate in shown:
-        assert plate.reading.endswith(".")
-        assert "nan" not in plate.reading
-    one_each = {plate.slug.partition("-")[0]: plate for plate in shown}
-    for plate in one_each.values():
-        assert len(list(ElementTree.fromstring(inline_svg(plate.draw())).iter())) > 50
+    every = [figure for task in text_report.tasks for figure in figures(text_report, task).values()]
+    shown = [figure for figure in every if figure.name.startswith(new)]
+    shown += list(figures(text_report).values())
+    assert {figure.name.partition("-")[0] for figure in shown} >= {*new, "networks", "likelihood", "ranks"}
+    for figure in shown:
+        assert figure.reading.endswith(".")
+        assert "nan" not in figure.reading
+    one_each = {figure.name.partition("-")[0]: figure for figure in shown}
+    for figure in one_each.values():
+        assert len(list(ElementTree.fromstring(inline_svg(figure.draw())).iter())) > 50
 
 
 def test_names_stay_text_in_every_new_figure() -> None:
@@ -60,12 +59,12 @@ def test_names_stay_text_in_every_new_figure() -> None:
     for record in store.records.values():
         if "rates" in record:
             record["rates"] = {EVIL: 0.3}
-    found = score_run(store, manifest)
-    first = [plate for plate in plates(found, found.manifest.tasks[0]) if plate.slug in NEW]
-    across = list(plates_across(found))
-    assert {plate.slug for plate in first} == set(NEW)
-    assert {"likelihood", "correlation"} <= {plate.slug for plate in across}
-    for plate in (*first, *across):
-        drawn = ElementTree.fromstring(inline_svg(plate.draw()))
+    built = build_report(store, manifest)
+    first = [figure for name, figure in figures(built, built.tasks[0]).items() if name in NEW]
+    across = figures(built)
+    assert {figure.name for figure in first} == set(NEW)
+    assert {"likelihood", "correlation"} <= set(across)
+    for figure in (*first, *across.values()):
+        drawn = ElementTree.fromstring(inline_svg(figure.draw()))
         assert "script" not in {element.tag.rpartition("}")[2] for element in drawn.iter()}
         assert any("<script>" in text for text in drawn.itertext())

@@ -5,30 +5,38 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dubio.reporting.figures.drawn_from import Subject, densities_of
-from dubio.reporting.figures.ridges import ridges_of
-from dubio.reporting.sketches import CORRECT, INCORRECT, shares
-from dubio.studies.text.architectures import architectures_of, architectures_reading
-from dubio.studies.text.clouds import mean_of
-from dubio.studies.text.diversity import diversity_of, diversity_reading
-from dubio.studies.text.epochs import epochs_of, epochs_reading
-from dubio.studies.text.likelihoods import likelihoods_of
-from dubio.studies.text.rates import natural, rates_figure, rates_of, rates_reading
-from dubio.studies.text.spectral import multiplied_of, multiplied_reading
-from dubio.studies.text.transfer import transfer_of
 from scipy.stats import pearsonr, spearmanr
 from sklearn import metrics as sk
 
 from dubio.core.predictions import Predictions, join
 from dubio.core.registry import METRICS
 from dubio.metrics.quantities import uncertainty
+from dubio.reporting import Report
 from dubio.reporting.measures import DETECTED_BY, GAP, detection_name
-from dubio.reporting.results import Results
+from dubio.reporting.run_view import RunView
+from dubio.reporting.sections.densities import CORRECT, INCORRECT, Densities, shares
 from dubio.studies.text.correlations import correlations_across, correlations_of, correlations_reading
-from tests.reporting.text_world import MULTIPLIERS, SITES, stored, subject
+from dubio.studies.text.networks import architectures_of, architectures_reading
+from dubio.studies.text.scatter import diversity_of, diversity_reading, likelihoods_of, mean_of, transfer_of
+from dubio.studies.text.training import (
+    epochs_of,
+    epochs_reading,
+    multiplied_of,
+    multiplied_reading,
+    natural,
+    rates_figure,
+    rates_of,
+    rates_reading,
+)
+from tests.reporting.text_world import MULTIPLIERS, SITES, stored, task_of
 from tests.reporting.world import FakeStore
 
 World = tuple[FakeStore, dict[str, Any]]
+
+
+def densities(report: Report) -> Densities:
+    (section,) = (placed.section for placed in report.sections if isinstance(placed.section, Densities))
+    return section
 
 
 # --- scores ----------------------------------------------------------------------------------------------------------
@@ -37,10 +45,10 @@ World = tuple[FakeStore, dict[str, Any]]
 @pytest.mark.parametrize("metric", ["ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95", "ood_correlation"])
 @pytest.mark.parametrize("quantity", DETECTED_BY)
 def test_every_quantity_is_scored_by_every_detection_metric(
-    text_world: World, scored: Results, metric: str, quantity: str
+    text_world: World, text_run: RunView, metric: str, quantity: str
 ) -> None:
     if quantity == "data_uncertainty":
-        assert not any(score.metric == detection_name(metric, quantity) for score in scored.scores)
+        assert not any(score.metric == detection_name(metric, quantity) for score in text_run.scores.scores)
         return
     both = [
         join(list(pair))
@@ -51,27 +59,29 @@ def test_every_quantity_is_scored_by_every_detection_metric(
         )
     ]
     made = METRICS.make(metric, quantity=quantity)
-    cell = scored.cells["digits", "novel", "mc-dropout-ensemble", made.name]
+    cell = text_run.scores.cells["digits", "novel", "mc-dropout-ensemble", made.name]
     assert cell.values == pytest.approx([made.compute(each) for each in both])
-    assert scored.better[made.name] == made.better
+    assert text_run.scores.better[made.name] == made.better
 
 
-def test_the_gap_is_the_accuracy_lost_under_shift_and_does_not_rank(text_world: World, scored: Results) -> None:
+def test_the_gap_is_the_accuracy_lost_under_shift_and_does_not_rank(text_world: World, text_run: RunView) -> None:
     home, away = (stored(text_world, "digits", "deterministic", split) for split in ("test", "blur-3"))
     expected = [
         np.mean(a.probs.argmax(axis=1) == a.labels) - np.mean(b.probs.argmax(axis=1) == b.labels)
         for a, b in zip(home, away, strict=True)
     ]
-    assert scored.cells["digits", "blur-3", "deterministic", GAP].values == pytest.approx(expected)
-    assert GAP in scored.not_ranked
-    assert not any(score.metric == GAP and score.kind == "ood" for score in scored.scores)
+    assert text_run.scores.cells["digits", "blur-3", "deterministic", GAP].values == pytest.approx(expected)
+    assert GAP in text_run.scores.not_ranked
+    assert not any(score.metric == GAP and score.kind == "ood" for score in text_run.scores.scores)
 
 
 # --- densities -------------------------------------------------------------------------------------------------------
 
 
-def test_densities_are_histograms_of_right_wrong_and_foreign_examples(text_world: World, scored: Results) -> None:
-    panels = {panel.style.title: panel for panel in densities_of(subject(scored, "digits"), "novel")}
+def test_densities_are_histograms_of_right_wrong_and_foreign_examples(text_world: World, text_report: Report) -> None:
+    run = text_report.run
+    found = densities(text_report).densities(run, task_of(run, "digits"), "novel")
+    panels = {panel.style.title: panel for panel in found}
     panel, edges = panels["MC dropout"], panels["MC dropout"].edges
     home, away = (stored(text_world, "digits", "mc-dropout", split) for split in ("test", "novel"))
 
@@ -90,8 +100,9 @@ def test_densities_are_histograms_of_right_wrong_and_foreign_examples(text_world
     assert np.cumsum(panel.groups.outside) == pytest.approx(cumulative(away, everything), abs=1 / 400 + 1e-9)
 
 
-def test_ridges_hold_each_quantity_of_the_methods_that_have_it(text_world: World, scored: Results) -> None:
-    found = {ridge.title: ridge for ridge in ridges_of(subject(scored, "digits"), "novel")}
+def test_ridges_hold_each_quantity_of_the_methods_that_have_it(text_world: World, text_report: Report) -> None:
+    run = text_report.run
+    found = {ridge.title: ridge for ridge in densities(text_report).grid(run, task_of(run, "digits"), "novel")}
     assert set(found) == {"1 − confidence", "predictive\nentropy", "mutual\ninformation", "model\nuncertainty"}
     ridge = found["mutual\ninformation"]
     groups = {style.title: groups for style, groups in ridge.methods}
@@ -110,26 +121,26 @@ def test_shares_add_up_whatever_the_edges() -> None:
 # --- clouds ----------------------------------------------------------------------------------------------------------
 
 
-def test_diversity_is_drawn_against_accuracy_where_something_is_pooled(scored: Results) -> None:
-    cloud = diversity_of(subject(scored, "digits"))
+def test_diversity_is_drawn_against_accuracy_where_something_is_pooled(text_run: RunView) -> None:
+    cloud = diversity_of(text_run, task_of(text_run, "digits"))
     assert cloud is not None
-    titles = {m.title: m.name for m in scored.manifest.methods}
+    titles = {m.title: m.name for m in text_run.methods}
     assert "Deterministic" not in {point.style.title for point in cloud.points}
     for point in cloud.points:
         name = titles[point.style.title]
-        assert mean_of(point.x) == pytest.approx(scored.cells["digits", "test", name, "diversity"].mean)
-        assert mean_of(point.y) == pytest.approx(scored.cells["digits", "test", name, "accuracy"].mean)
+        assert mean_of(point.x) == pytest.approx(text_run.scores.cells["digits", "test", name, "diversity"].mean)
+        assert mean_of(point.y) == pytest.approx(text_run.scores.cells["digits", "test", name, "accuracy"].mean)
     expected = spearmanr([mean_of(p.x) for p in cloud.points], [mean_of(p.y) for p in cloud.points]).statistic
     assert f"{expected:+.2f}".replace("-", "−") in diversity_reading(cloud)
 
 
 def test_detection_is_drawn_against_accuracy_only_where_shifted_data_have_labels(
-    text_world: World, scored: Results
+    text_world: World, text_run: RunView
 ) -> None:
-    assert transfer_of(subject(scored, "screening")) == []
-    panels = {panel.title: panel for panel in transfer_of(subject(scored, "digits"))}
-    assert set(panels) == {"digits → blur, at its worst", "digits → noise, at its worst"}
-    point = next(p for p in panels["digits → blur, at its worst"].points if p.style.title == "Deterministic")
+    assert transfer_of(text_run, task_of(text_run, "screening")) == []
+    panels = {panel.title: panel for panel in transfer_of(text_run, task_of(text_run, "digits"))}
+    assert set(panels) == {"digits → blur, worst severity", "digits → noise, worst severity"}
+    point = next(p for p in panels["digits → blur, worst severity"].points if p.style.title == "Deterministic")
     home, away = (stored(text_world, "digits", "deterministic", split) for split in ("test", "blur-5"))
     areas = [
         sk.roc_auc_score(np.repeat([0, 1], [len(a), len(b)]), -np.concatenate([a.probs.max(1), b.probs.max(1)]))
@@ -139,20 +150,21 @@ def test_detection_is_drawn_against_accuracy_only_where_shifted_data_have_labels
     assert point.x == pytest.approx([(p.probs.argmax(axis=1) == p.labels).mean() for p in away])
 
 
-def test_likelihoods_are_those_of_the_table(scored: Results) -> None:
-    cloud = likelihoods_of(subject(scored, "screening"))
+def test_likelihoods_are_those_of_the_table(text_run: RunView) -> None:
+    cloud = likelihoods_of(text_run, task_of(text_run, "screening"))
     assert cloud is not None
-    names = {m.title: m.name for m in scored.manifest.methods}
+    names = {m.title: m.name for m in text_run.methods}
     for point in cloud.points:
-        cells = [scored.cells["screening", "test", names[point.style.title], m] for m in ("nll", "calibrated_nll")]
+        name = names[point.style.title]
+        cells = [text_run.scores.cells["screening", "test", name, m] for m in ("nll", "calibrated_nll")]
         assert (mean_of(point.x), mean_of(point.y)) == pytest.approx([cell.mean for cell in cells])
 
 
 # --- correlations ----------------------------------------------------------------------------------------------------
 
 
-def test_correlations_are_pearsons_of_the_quantity_as_defined(text_world: World, scored: Results) -> None:
-    heat = correlations_of(subject(scored, "digits"), "novel")
+def test_correlations_are_pearsons_of_the_quantity_as_defined(text_world: World, text_run: RunView) -> None:
+    heat = correlations_of(text_run, task_of(text_run, "digits"), "novel")
     assert heat is not None
     home, away = (stored(text_world, "digits", "deep-ensemble", split)[0] for split in ("test", "novel"))
     flag = np.repeat([0.0, 1.0], [len(home), len(away)])
@@ -167,23 +179,22 @@ def test_correlations_are_pearsons_of_the_quantity_as_defined(text_world: World,
     assert "data_uncertainty" not in heat.quantities
 
 
-def test_correlations_everywhere_are_means_over_methods(scored: Results) -> None:
-    subjects = [Subject(scored, task) for task in scored.manifest.tasks]
-    heat, single = correlations_across(subjects), correlations_of(subject(scored, "digits"), "novel")
+def test_correlations_everywhere_are_means_over_methods(text_run: RunView) -> None:
+    heat, single = correlations_across(text_run), correlations_of(text_run, task_of(text_run, "digits"), "novel")
     assert heat is not None
     assert single is not None
     means = np.nanmean(single.values, axis=0)
     assert heat.values[heat.rows.index("digits → novel")] == pytest.approx(means)
-    assert "goes most with being foreign" in correlations_reading(heat)
-    assert correlations_of(subject(scored, "screening"), "test") is None
+    assert "correlates most" in correlations_reading(heat)
+    assert correlations_of(text_run, task_of(text_run, "screening"), "test") is None
 
 
 # --- trainings -------------------------------------------------------------------------------------------------------
 
 
-def test_rates_are_those_of_the_records_where_they_were_learned(text_world: World, scored: Results) -> None:
+def test_rates_are_those_of_the_records_where_they_were_learned(text_world: World, text_run: RunView) -> None:
     store, manifest = text_world
-    found = rates_of(subject(scored, "digits"))
+    found = rates_of(text_run, task_of(text_run, "digits"))
     assert found is not None
     assert found.sites == ("K1", "K2", "K3", "μ")
     assert [style.title for style, _ in found.methods] == ["MC concrete dropout"]
@@ -201,8 +212,8 @@ def test_sites_stand_in_the_order_of_their_numbers_and_heads_last() -> None:
     assert sorted(["mu", "K10", "sigma", "K2"], key=natural) == ["K2", "K10", "mu", "sigma"]
 
 
-def test_long_names_of_sites_are_slanted(scored: Results) -> None:
-    found = rates_of(subject(scored, "digits"))
+def test_long_names_of_sites_are_slanted(text_run: RunView) -> None:
+    found = rates_of(text_run, task_of(text_run, "digits"))
     assert found is not None
     long = replace(found, sites=tuple(f"convolution{place}" for place in range(1, 5)))
     for panels, angle in (([found], 0.0), ([long, long], 45.0)):
@@ -210,9 +221,9 @@ def test_long_names_of_sites_are_slanted(scored: Results) -> None:
         assert {label.get_rotation() for label in labels} == {angle}
 
 
-def test_epochs_are_those_of_the_records_every_fit_once(text_world: World, scored: Results) -> None:
+def test_epochs_are_those_of_the_records_every_fit_once(text_world: World, text_run: RunView) -> None:
     store, manifest = text_world
-    found = epochs_of(subject(scored, "digits"))
+    found = epochs_of(text_run, task_of(text_run, "digits"))
     assert found is not None
     titles = [style.title for style, _ in found.methods]
     assert titles == ["Deterministic", "MC dropout", "MC concrete dropout"]
@@ -225,8 +236,8 @@ def test_epochs_are_those_of_the_records_every_fit_once(text_world: World, score
     assert epochs_reading([found]).startswith(min(means, key=lambda title: means[title]))
 
 
-def test_the_multiplier_is_that_of_the_recipe_not_of_the_name(text_world: World, scored: Results) -> None:
-    panels = {panel.title: panel for panel in multiplied_of(subject(scored, "reviews (textcnn)"))}
+def test_the_multiplier_is_that_of_the_recipe_not_of_the_name(text_world: World, text_run: RunView) -> None:
+    panels = {panel.title: panel for panel in multiplied_of(text_run, task_of(text_run, "reviews (textcnn)"))}
     assert set(panels) == {"AUROC, elsewhere", "Accuracy", "Calibrated NLL"}
     (line,) = panels["Accuracy"].lines
     assert tuple(line.s) == MULTIPLIERS
@@ -241,11 +252,11 @@ def test_the_multiplier_is_that_of_the_recipe_not_of_the_name(text_world: World,
 # --- networks and ranks ----------------------------------------------------------------------------------------------
 
 
-def test_networks_that_share_a_task_are_paired_by_method(text_world: World, scored: Results) -> None:
-    (found,) = architectures_of(scored)
+def test_networks_that_share_a_task_are_paired_by_method(text_world: World, text_run: RunView) -> None:
+    (found,) = architectures_of(text_run)
     assert (found.task, found.networks) == ("reviews", ("textcnn", "bert"))
     assert [style.title for style in found.styles] == ["Deterministic"]
-    (values,) = found.columns[0].values
+    (values,) = found.panels[0].values
     for network in found.networks:
         right = [
             (p.probs.argmax(axis=1) == p.labels).mean()
@@ -255,12 +266,12 @@ def test_networks_that_share_a_task_are_paired_by_method(text_world: World, scor
     assert architectures_reading(found).startswith("bert is better than textcnn in accuracy for ")
 
 
-def test_sketches_keep_right_and_wrong_apart(text_world: World, scored: Results) -> None:
+def test_sketches_keep_right_and_wrong_apart(text_world: World, text_report: Report) -> None:
     (home,) = stored(text_world, "screening", "deep-ensemble", "test")
     right = home.probs.argmax(axis=1) == home.labels
     doubt = 1 - home.probs.max(axis=1)
     for group, rows in ((CORRECT, right), (INCORRECT, ~right)):
-        (sketch,) = scored.sketches["screening", group, "deep-ensemble", "confidence"]
+        (sketch,) = densities(text_report).quantiles["screening", group, "deep-ensemble", "confidence"]
         assert np.median(sketch) == pytest.approx(np.quantile(doubt[rows], 0.5), abs=0.02)
         assert sketch.min() >= doubt[rows].min() - 1e-9
         assert sketch.max() <= doubt[rows].max() + 1e-9

@@ -8,21 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dubio.reporting.findings import reading
-from dubio.reporting.setup import commands
-from dubio.reporting.standing import verdict_words
-from dubio.studies.text.rates import Rates, rates_reading
-from dubio.studies.text.spectral import CAPTION
 
+from dubio.cli.dee_store import stored_curves
 from dubio.core.errors import UserError
+from dubio.reporting.leaderboard import verdict_phrase
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.merging import merge
-from dubio.reporting.results import Results
-from dubio.reporting.stored_run import open_run
+from dubio.reporting.run_view import RunView
+from dubio.reporting.sections.findings import how_to_read
+from dubio.reporting.sections.setup import commands
 from dubio.reporting.style import SPARE, Style
-from dubio.reporting.wording import told_apart_in_digits
+from dubio.reporting.wording import enough_digits
 from dubio.statistics.verdicts import Verdict
 from dubio.store import Store
+from dubio.studies.text.training import SPECTRAL_CAPTION, Rates, rates_reading
 from tests.reporting.world import FakeStore
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -38,24 +37,23 @@ World = tuple[FakeStore, dict[str, Any]]
     ],
 )
 def test_two_numbers_have_the_digits_that_tell_them_apart(pair: tuple[float, float], told: tuple[str, str]) -> None:
-    assert told_apart_in_digits(*pair) == told
+    assert enough_digits(*pair) == told
 
 
 def test_a_difference_and_what_would_be_resolved_are_not_the_same_number() -> None:
-    assert verdict_words(Verdict("tied", 0.00368, 0.00374)) == (
-        "not distinguishable: 0.00368 apart, where 0.00374 would be resolved"
-    )
-    assert verdict_words(Verdict("behind", -0.00374, 0.00368)) == (
-        "distinguishable: 0.00374 apart, and 0.00368 would have been enough"
-    )
+    tied, worse = Verdict("tied", 0.00368, 0.00374), Verdict("behind", -0.00374, 0.00368)
+    assert verdict_phrase(tied).startswith("not significantly different: difference 0.00368")
+    assert verdict_phrase(tied).endswith("0.00374")
+    assert verdict_phrase(worse).startswith("significantly different: difference 0.00374")
+    assert verdict_phrase(worse).endswith("0.00368")
 
 
-def test_nothing_spreads_over_one_seed(results: Results) -> None:
-    assert "over two seeds (and, for single fits, over all members trained)" in reading(results)
-    runs = tuple(replace(run, seed=0) for run in results.manifest.runs)
-    once = reading(replace(results, manifest=replace(results.manifest, runs=runs)))
+def test_nothing_spreads_over_one_seed(run: RunView) -> None:
+    assert "over two seeds" in how_to_read(run)
+    runs = tuple(replace(one, seed=0) for one in run.manifest.runs)
+    once = how_to_read(replace(run, manifest=replace(run.manifest, runs=runs)))
     assert "over one seed" not in once
-    assert "over the members trained; with one seed an ensemble has none" in once
+    assert "with one seed an ensemble has no spread" in once
 
 
 @pytest.mark.parametrize(("count", "words"), [(1, "In one training the"), (3, "Over three trainings the")])
@@ -79,12 +77,12 @@ def test_runs_reported_together_can_be_made_again_from_nothing(world: World) -> 
 
 
 def test_the_bound_of_a_convolution_is_told_apart_from_that_of_a_dense_layer() -> None:
-    assert "√k · s" in CAPTION
+    assert "√k · s" in SPECTRAL_CAPTION
 
 
 def test_one_of_several_runs_is_asked_for_where_only_one_can_be_named(tmp_path: Path) -> None:
     with Store.open(tmp_path / "store") as store:
         for name in "ab":
             store.write_manifest({"schema": 1, "name": name}, "0" * 64)
-    with pytest.raises(UserError, match=r"has 2 runs; name one: a-0.*, b-0"):
-        open_run(store=tmp_path / "store")
+    with pytest.raises(UserError, match=r"2 runs.*a-0.*, b-0"):
+        stored_curves(tmp_path / "store", None, [], [], orders=1, seed=0)

@@ -6,10 +6,10 @@ import copy
 from typing import Any
 
 import numpy as np
-from dubio.reporting.figures.drawn_from import Subject
 
 from dubio.core.predictions import Predictions
-from dubio.reporting.results import Results
+from dubio.reporting.manifest_view import TaskView
+from dubio.reporting.run_view import RunView
 from tests.reporting.world import FakeStore, identifier, make_world, predictions
 
 SITES = ("K1", "K2", "K3", "mu")
@@ -100,9 +100,9 @@ def _add_run(
     )
 
 
-def subject(results: Results, key: str) -> Subject:
-    """A task of scored results, as figures are drawn of it."""
-    return Subject(results, next(task for task in results.manifest.tasks if task.key == key))
+def task_of(run: RunView, key: str) -> TaskView:
+    """A task of a run by its key."""
+    return next(task for task in run.tasks if task.key == key)
 
 
 def stored(

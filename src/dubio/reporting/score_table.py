@@ -59,7 +59,7 @@ class ScoreTable:
         self._losses: dict[Key, _Sum] = {}
         self._groups: dict[tuple[str, str], StrArray | None] = {}
         self._cells: dict[Key, Cell] | None = None
-        self._scored: set[tuple[str, str]] = set()
+        self._scored: set[tuple[str, str, str]] = set()
 
     def add(self, task: TaskView, split: SplitView, run: MethodRun, values: Mapping[str, float]) -> None:
         """Add the values of one run on one split."""
@@ -67,8 +67,6 @@ class ScoreTable:
             Score(task.key, split.name, split.kind, run.method, run.seed, run.member, metric, float(value))
             for metric, value in values.items()
         )
-        if split == task.in_domain:
-            self._scored.add((task.key, run.method))
 
     def extend(self, scores: Iterable[Score]) -> None:
         """Add scores."""
@@ -93,6 +91,7 @@ class ScoreTable:
         """(task, split, method, metric) → the values of its runs."""
         if self._cells is None:
             self._cells = aggregate(self.scores)
+            self._scored = {key[:3] for key in self._cells}
         return self._cells
 
     def cell(self, task: TaskView, split: str, method: str, metric: str) -> Cell | None:
@@ -105,7 +104,8 @@ class ScoreTable:
 
     def methods_of(self, task: TaskView) -> tuple[MethodView, ...]:
         """Return the methods with at least one scored run on a task, in the benchmark's order."""
-        return tuple(method for method in self.manifest.methods if (task.key, method.name) in self._scored)
+        scored = self._scored if self.cells else set()
+        return tuple(m for m in self.manifest.methods if (task.key, task.in_domain.name, m.name) in scored)
 
     def row(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Cell]:
         """Return method → cell on a split, or on several averaged, for the methods that have one."""

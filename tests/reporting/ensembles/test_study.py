@@ -11,15 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dubio.reporting.chapters import elsewhere
-from dubio.reporting.figures.drawn_from import Subject
-from dubio.reporting.figures.severities import averaged_series, severity_plates
-from dubio.reporting.shifted import TEMPERED
 
 from dubio.reporting import write_figures, write_report
 from dubio.reporting.manifest_view import read_manifest, twins_of
+from dubio.reporting.measures import AT_IN_DOMAIN_TEMPERATURE
 from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
+from dubio.reporting.sections.shift import averaged_series, many_corruptions
 from dubio.reporting.style import styles_of
 from dubio.studies.ensembles.conclusions import conclusions
 from dubio.studies.ensembles.document import study_document
@@ -216,18 +214,20 @@ def test_many_corruptions_are_looked_at_together() -> None:
     task = found.manifest.tasks[0]
     assert task.many_corruptions
     assert task.farthest == ()
-    assert [(place.title, len(place.splits)) for place in elsewhere(task)] == [("four corruptions", 8)]
-    subject = Subject(found, task)
-    series = averaged_series(subject, "accuracy", "accuracy")
+    assert [(place.title, len(place.splits)) for place in task.test_sets] == [("4 corruptions", 8)]
+    view = found.report.run
+    series = averaged_series(view, task, "accuracy", "accuracy")
     names = [splits[1].name for splits in task.severities.values()]
     expected = np.mean([found.cells[task.key, name, "swag", "accuracy"].mean for name in names])
     assert series[1].mean[2] == pytest.approx(expected)
     run = next(run for run in manifest["runs"] if run["method"] == "swag")
-    temperature = float(np.median(found.temperatures[task.key, "swag"]))
+    temperature = float(np.median(view.scores.temperatures[task.key, "swag"].values))
     known = store.predictions[run["id"], "fog-2"]
     powers = known.probs ** (1 / temperature)
     own = powers[np.arange(len(known)), known.labels] / powers.sum(axis=1)
-    assert found.cells[task.key, "fog-2", "swag", TEMPERED].mean == pytest.approx(-np.log(own).mean(), rel=1e-5)
-    assert [plate.slug for plate in severity_plates(subject)] == ["severity", "severity-each"]
-    for plate in severity_plates(subject):
-        assert plate.draw().axes
+    cell = found.cells[task.key, "fog-2", "swag", AT_IN_DOMAIN_TEMPERATURE]
+    assert cell.mean == pytest.approx(-np.log(own).mean(), rel=1e-5)
+    figures = list(many_corruptions(view, task))
+    assert [figure.name for figure in figures] == ["severity", "severity-each"]
+    for figure in figures:
+        assert figure.draw().axes

@@ -24,8 +24,8 @@ from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Headline, Section, Text, section
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, TableCell, folded, method_table, score_column
 from dubio.reporting.wording import counted, listed, number, term
-from dubio.statistics.comparison import Comparison, compare
-from dubio.statistics.results import Result, ResultTable, exact
+from dubio.statistics.ranks import Comparison, compare
+from dubio.statistics.result_table import Result, ResultTable, exact
 
 Setting = Literal["in-domain", "novelty", "cross-domain"]
 

@@ -130,7 +130,8 @@ def conclusion(run: RunView, boards: Sequence[Leaderboard]) -> str:
             "run per method differences cannot be judged: these data do not decide."
         )
     once = sorted({name for board in boards for name, cell in board.cells.items() if cell.n == 1})
-    caution = f" {counted(len(once), 'method').capitalize()} ran once; its spread is not known." if once else ""
+    count = counted(len(once), "method").capitalize()
+    caution = f" {count} ran once: the spread over runs is not known." if once else ""
     return f"{_choice(run, boards, place)}{caution}"
 
 

@@ -153,10 +153,10 @@ def correlations_reading(table: Correlations) -> str:
     place = np.unravel_index(int(np.nanargmax(turned)), turned.shape)
     strongest = float(table.values[place])
     names = [name.replace("_", " ") for name in table.quantities]
+    best, worst = (f"{names[place]} ({_mean(table.values[:, place]):+.2f})" for place in (most, least))
     return (
-        f"Averaged over rows, {names[most]} correlates most with being shifted or OOD "
-        f"({_mean(table.values[:, most]):+.2f}) and {names[least]} least ({_mean(table.values[:, least]):+.2f}); the strongest is {names[place[1]]} of "
-        f"{table.rows[place[0]]} ({strongest:+.2f})."
+        f"Averaged over rows, {best} correlates most with being shifted or OOD and {worst} least; the strongest is "
+        f"{names[place[1]]} of {table.rows[place[0]]} ({strongest:+.2f})."
     ).replace("(-", "(−")
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dubio.reporting.figures.growing import ACCURACY, NLL, sized_of
-from dubio.reporting.sizes import grow_at_home, pools_of
 
 from dubio.core.predictions import Predictions, pool_members
 from dubio.core.registry import METRICS
-from dubio.reporting.results import Results
-from tests.reporting.text_world import subject
+from dubio.reporting import Report
+from dubio.reporting.sections.ensembles import ACCURACY, NLL, Ensembles, in_domain_growth, pools_of
+from tests.reporting.text_world import task_of
 from tests.reporting.world import FakeStore
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -30,15 +29,15 @@ def three_members(rows: int = 240, classes: int = 3) -> list[Predictions]:
 
 def test_growing_ensembles_are_those_of_all_orders_of_their_members() -> None:
     members = three_members()
-    grown = grow_at_home(pool_members(members))
+    grown = in_domain_growth(pool_members(members))
     assert grown is not None
     for size in (1, 2, 3):
         # A circle of three has every pair: the mean over the circle is the mean over all orders.
         pooled = [pool_members([members[i] for i in order[:size]]) for order in permutations(range(3))]
         right = np.mean([(p.probs.argmax(axis=1) == p.labels).mean() for p in pooled])
         nll = np.mean([METRICS.make("calibrated_nll").compute(p) for p in pooled])
-        assert grown.growth.accuracy[:, size - 1].mean() == pytest.approx(right, abs=1e-9)
-        assert grown.growth.nll[:, size - 1].mean() == pytest.approx(nll, abs=1e-5)
+        assert grown.accuracy[:, size - 1].mean() == pytest.approx(right, abs=1e-9)
+        assert grown.nll[:, size - 1].mean() == pytest.approx(nll, abs=1e-5)
 
 
 @pytest.mark.parametrize("members", [2, 3, 5])
@@ -53,20 +52,22 @@ def test_every_member_is_in_as_many_ensembles_of_a_size_and_first_once(members: 
 
 
 def test_one_member_or_one_example_does_not_grow() -> None:
-    assert grow_at_home(three_members()[0]) is None
-    assert grow_at_home(pool_members([member.take(np.array([0])) for member in three_members()])) is None
+    assert in_domain_growth(three_members()[0]) is None
+    assert in_domain_growth(pool_members([member.take(np.array([0])) for member in three_members()])) is None
 
 
-def test_the_whole_ensemble_of_the_figure_is_that_of_the_table(text_world: World, scored: Results) -> None:
-    panels = {panel.title: panel for panel in sized_of(subject(scored, "digits"))}
+def test_the_whole_ensemble_of_the_figure_is_that_of_the_table(text_report: Report) -> None:
+    run = text_report.run
+    (section,) = (placed.section for placed in text_report.sections if isinstance(placed.section, Ensembles))
+    panels = section.panels(run, task_of(run, "digits"))
     assert set(panels) == {ACCURACY, NLL, "AUROC, novel", "AUROC, blur-5", "AUROC, noise-5"}
     places = {ACCURACY: ("test", "accuracy"), NLL: ("test", "calibrated_nll"), "AUROC, novel": ("novel", "ood_auroc")}
     for title, (split, metric) in places.items():
-        assert [series.style.ensemble for series in panels[title].series] == [True] * 3
-        cell = scored.cells["digits", split, "mc-dropout-ensemble", metric]
-        series = next(series for series in panels[title].series if series.style.title == "MC dropout ensemble")
+        assert [series.style.ensemble for series in panels[title]] == [True] * 3
+        cell = run.scores.cells["digits", split, "mc-dropout-ensemble", metric]
+        series = next(series for series in panels[title] if series.style.title == "MC dropout ensemble")
         assert series.mean[-1] == pytest.approx(cell.mean, abs=1e-5)
-        single = scored.cells["digits", split, "mc-dropout", metric]
+        single = run.scores.cells["digits", split, "mc-dropout", metric]
         assert series.mean[0] == pytest.approx(single.mean, abs=1e-5)
 
 
@@ -77,7 +78,7 @@ def test_multilabel_ensembles_grow_by_their_probabilities() -> None:
         Predictions((3 * labels - 1.5 + rng.normal(0, 1.5, (3, 90, 4))).astype(np.float32), labels, "multilabel")
         for _ in range(2)
     ]
-    grown = grow_at_home(pool_members(members))
+    grown = in_domain_growth(pool_members(members))
     assert grown is not None
     pooled = np.mean([1 / (1 + np.exp(-m.logits.astype(float))) for m in members], axis=(0, 1))
-    assert grown.growth.accuracy[0, -1] == pytest.approx(((pooled > 0.5) == labels).all(axis=1).mean())
+    assert grown.accuracy[0, -1] == pytest.approx(((pooled > 0.5) == labels).all(axis=1).mean())
