@@ -12,7 +12,7 @@ from dubio.core.predictions import pool_members
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.quantities import predictive_entropy
 from dubio.referral import NoGuarantee, fit_risk_policy
-from dubio.referral.units import graded_uncertainty
+from dubio.referral.units import rounded_uncertainty
 from dubio.reporting.operating import operating_of
 from dubio.reporting.page import render
 from dubio.reporting.promise_cells import promise_cells
@@ -68,7 +68,7 @@ def test_a_policy_and_its_operating_point_are_those_of_the_first_run(kept_aside:
             continue
         made += 1
         policy = fit_risk_policy(calibration, **options)  # type: ignore[arg-type]
-        kept = graded_uncertainty(test, "predictive_entropy") <= policy.threshold
+        kept = rounded_uncertainty(test, "predictive_entropy") <= policy.threshold
         wrong = test.probs.argmax(axis=1) != test.labels
         home = promise.home
         assert home is not None

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dubio.cli.dee_store import stored_curves
 from dubio.core.errors import UserError
 from dubio.reporting.leaderboard import verdict_phrase
 from dubio.reporting.manifest_view import read_manifest
@@ -17,6 +16,7 @@ from dubio.reporting.merging import merge
 from dubio.reporting.run_view import RunView
 from dubio.reporting.sections.findings import how_to_read
 from dubio.reporting.sections.setup import commands
+from dubio.reporting.stored_run import open_run
 from dubio.reporting.style import SPARE, Style
 from dubio.reporting.wording import enough_digits
 from dubio.statistics.verdicts import Verdict
@@ -85,4 +85,4 @@ def test_one_of_several_runs_is_asked_for_where_only_one_can_be_named(tmp_path: 
         for name in "ab":
             store.write_manifest({"schema": 1, "name": name}, "0" * 64)
     with pytest.raises(UserError, match=r"2 runs.*a-0.*, b-0"):
-        stored_curves(tmp_path / "store", None, [], [], orders=1, seed=0)
+        open_run(store=tmp_path / "store")
