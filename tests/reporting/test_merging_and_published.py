@@ -21,6 +21,7 @@ from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.merging import merge
 from dubio.reporting.run_view import RunView
 from dubio.reporting.wording import draws
+from dubio.studies.published_numbers import published_numbers
 from dubio.studies.text.as_published import (
     correction_sentence,
     correction_table,
@@ -30,7 +31,7 @@ from dubio.studies.text.as_published import (
     in_tested_order,
     kind_of,
 )
-from dubio.studies.text.published import agreement_sentence, agreement_table, agreements, published_numbers
+from dubio.studies.text.published import agreement_sentence, agreement_table, agreements
 from tests.reporting.helpers import blocks, on_tasks, texts, with_scores
 from tests.reporting.world import FakeStore
 
@@ -116,7 +117,9 @@ def as_clinc(run: RunView, shifted: float) -> RunView:
     """The first task as CLINC, its deterministic accuracy that far from the published one."""
     task = replace(run.tasks[0], name="clinc", network="textcnn", classes=tuple(map(str, range(150))))
     value = next(
-        f.value for f in published_numbers() if (f.task, f.method, f.metric) == ("clinc", "deterministic", "accuracy")
+        n.value
+        for n in published_numbers("text")
+        if (n.task, n.method, n.metric) == ("clinc", "deterministic", "accuracy")
     )
     scores = [s for s in run.scores.scores if not (s.metric == "accuracy" and s.split == "test")]
     scores += [
@@ -126,8 +129,8 @@ def as_clinc(run: RunView, shifted: float) -> RunView:
 
 
 def test_the_shipped_figures_are_those_of_the_paper() -> None:
-    figures = {(f.task, f.setting, f.method, f.metric): f.value for f in published_numbers()}
-    assert len(figures) == len(published_numbers()) == 5 * 18 * 4 + 5
+    figures = {(f.task, f.setting, f.method, f.metric): f.value for f in published_numbers("text")}
+    assert len(figures) == len(published_numbers("text")) == 5 * 18 * 4 + 5
     for method, accuracy, area in (
         ("deterministic", 0.876, 0.878), ("mc-dropout", 0.859, 0.866), ("deep-ensemble", 0.898, 0.897),
         ("concrete-dropout-ensemble", 0.915, 0.912), ("mc-concrete-dropout-ensemble", 0.917, 0.917)):  # fmt: skip

@@ -30,6 +30,7 @@ from dubio.studies.retina.looking import gain_statistics, on_grid
 from dubio.studies.retina.parts import gain_words
 from dubio.studies.retina.subgroups import subgroup_grid, subgroup_words
 from dubio.studies.retina.tables import nhs_cell, nhs_grid, over_seeds, retention_grid
+from tests.reporting.helpers import with_scores
 from tests.reporting.screening_world import SEEDS, screening_world
 from tests.reporting.test_page import EVIL, Outline
 from tests.reporting.world import FakeStore, identifier
@@ -101,7 +102,8 @@ def test_errors_in_the_table_are_standard_errors_over_seeds(found: Results) -> N
     assert (seeds.mean, seeds.seeds) == (pytest.approx(np.mean(values)), len(SEEDS))
     assert seeds.error == pytest.approx(np.std(values, ddof=1) / np.sqrt(2))
     members = [replace(score, member=1, value=score.value + 0.02) for score in found.scores]
-    both = over_seeds(replace(found, scores=(*found.scores, *members)), task, "test", name)["mc-dropout"]
+    more = replace(found.report, run=with_scores(found.report.run, (*found.scores, *members)))
+    both = over_seeds(replace(found, report=more), task, "test", name)["mc-dropout"]
     assert (both.mean, both.error) == (pytest.approx(seeds.mean + 0.01), pytest.approx(seeds.error))
     table = retention_grid(found, task, "test", "referral_accuracy")
     assert [column.title for column in table.columns] == ["100%", "90%", "80%", "70%", "60%", "50%"]

@@ -11,7 +11,6 @@ from dubio.reporting.capacities import Capacity
 from dubio.reporting.manifest_view import Manifest, MethodView, TaskView
 from dubio.reporting.promises import Promise
 from dubio.statistics.verdicts import Verdict
-from dubio.studies.ensembles.study import Study
 from dubio.studies.retina.found import Gallery, Screening
 
 
@@ -26,7 +25,6 @@ class Results:
         capacities: Task → method → its policy for a share to refer, and what became of it.
         screening: Task → referral on every split and calibration of subgroups, where it is two-sided or has any.
         galleries: Task → examples with their pictures, where some were stored.
-        studies: Task → its ensembling study, where it has one.
     """
 
     report: Report
@@ -35,7 +33,6 @@ class Results:
     capacities: Mapping[str, Mapping[str, Capacity]] = field(default_factory=dict)
     screening: Mapping[str, Screening] = field(default_factory=dict)
     galleries: Mapping[str, Gallery] = field(default_factory=dict)
-    studies: Mapping[str, Study] = field(default_factory=dict)
 
     @property
     def scores(self) -> tuple[Score, ...]:

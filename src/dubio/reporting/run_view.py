@@ -68,7 +68,7 @@ class RunView:
 
     def methods_of(self, task: TaskView) -> tuple[MethodView, ...]:
         """Return the methods with at least one scored run on a task, in the benchmark's order."""
-        return self.scores.methods_of(task)
+        return tuple(method for method in self.scores.methods_of(task) if method.name in self.titles)
 
     @cached_property
     def costs(self) -> dict[tuple[str, str], Cost]:

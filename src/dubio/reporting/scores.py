@@ -1,4 +1,4 @@
-"""Policies, screening and the ensembling study, gathered as one section without blocks until each is a section."""
+"""Policies and screening, gathered as one section without blocks until each is a section."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from dubio.reporting.promises import Promise
 from dubio.reporting.results import Results
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Section, Visit, section
-from dubio.studies.ensembles.gathering import studies_of
 from dubio.studies.retina.gathering import ScreeningGathering
 
 _RESULTS: WeakKeyDictionary[RunView, Results] = WeakKeyDictionary()
@@ -62,7 +61,6 @@ def results_of(report: Report) -> Results:
             capacities=found.capacities,
             screening=found.screening.screening(run.manifest),
             galleries=found.screening.galleries(run.source, run.manifest),
-            studies=studies_of(run.source, run.manifest, run.growth),
         )
     return _RESULTS[run]
 

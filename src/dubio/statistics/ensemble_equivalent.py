@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from dubio.calibration.cross_validation import REPEATS, fit_folds, random_halves, score_folds
+from dubio.calibration.cross_validation import REPEATS, CrossValidated, fit_folds, random_halves, score_folds
 from dubio.calibration.temperature import Evidence, evidence_of_log_probs
 from dubio.core.errors import UserError, one_of
 from dubio.core.passes import Scratch, exponentials, log_sigmoid, mean_over_samples, row_blocks
@@ -102,8 +102,7 @@ def growth_curve(
     owner = rows.member if unit == "member" else np.arange(rows.samples, dtype=np.int64)
     names = np.unique(owner)
     halves = random_halves(rows, repeats=repeats, seed=seed)
-    generator = np.random.default_rng(seed)
-    permutations = [generator.permutation(len(names)) for _ in range(orders if len(names) > 1 else 1)]
+    permutations = random_orders(len(names), orders=orders, seed=seed)
     values = np.array([_grow(rows, owner, names[order], halves) for order in permutations])  # [orders, L, scores]
     mean, std = values.mean(axis=0), values.std(axis=0, ddof=1 if len(permutations) > 1 else 0)
     return GrowthCurve(
@@ -111,6 +110,21 @@ def growth_curve(
         {score: std[:, index] for index, score in enumerate(SCORES)},
         len(permutations),
     )
+
+
+def random_orders(count: int, *, orders: int, seed: int = 0) -> list[IntArray]:
+    """Return random orders of members or samples; one order where there is only one of them."""
+    generator = np.random.default_rng(seed)
+    return [generator.permutation(count) for _ in range(orders if count > 1 else 1)]
+
+
+def _grow(rows: Predictions, owner: IntArray, order: IntArray, halves: tuple[BoolArray, ...]) -> list[list[float]]:
+    """Return the scores with the first 1, 2, … units of one order."""
+    steps = ((np.flatnonzero(owner == unit), 1.0) for unit in order)
+    return [
+        [scored.nll.mean, scored.brier.mean, float(evidence.wrong().mean()), scored.aurc.mean]
+        for evidence, scored in cross_validated_growth(rows, steps, halves)
+    ]
 
 
 def equivalent(curve: FloatArray, value: float) -> Equivalent:
@@ -161,16 +175,21 @@ def average_equivalent(equivalents: Sequence[Equivalent]) -> Equivalent:
     return Equivalent(float(np.mean([item.size for item in equivalents])), min(item.longest for item in equivalents))
 
 
-def _grow(rows: Predictions, owner: IntArray, order: IntArray, halves: tuple[BoolArray, ...]) -> list[list[float]]:
-    """Return scores with the first 1, 2, … units of one order; each size starts from the last one's temperatures."""
-    scores, start = [], 1.0
-    steps = ((np.flatnonzero(owner == unit), 1.0) for unit in order)
+def cross_validated_growth(
+    rows: Predictions, steps: Iterable[tuple[IntArray, float]], halves: tuple[BoolArray, ...]
+) -> Iterator[tuple[Evidence, CrossValidated]]:
+    """Yield the evidence of a growing set of samples with its cross-validated scores, after every step.
+
+    Args:
+        rows: Labelled predictions.
+        steps: As for :func:`growing_evidence`.
+        halves: Of test-time cross-validation; each step starts from the last one's temperatures.
+    """
+    start = 1.0
     for evidence in growing_evidence(rows, steps):
         folds = fit_folds(evidence, halves, start=start)
         start = float(np.median([fold.b for fold in folds]))
-        scored = score_folds(evidence, folds)
-        scores.append([scored.nll.mean, scored.brier.mean, float(evidence.wrong().mean()), scored.aurc.mean])
-    return scores
+        yield evidence, score_folds(evidence, folds)
 
 
 def growing_evidence(rows: Predictions, steps: Iterable[tuple[IntArray, float]]) -> Iterator[Evidence]:

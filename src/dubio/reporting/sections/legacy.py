@@ -1,4 +1,4 @@
-"""Adapter: policies, screening and the ensembling study in the blocks of sections, until each is a section."""
+"""Adapter: policies and screening in the blocks of sections, until each is a section."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from dubio.reporting.capacity_tables import capacities_document, capacity_part
-from dubio.reporting.claims import claim_blocks
 from dubio.reporting.fate import fate_grid, fate_words
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.operating import operating_figures
@@ -18,11 +17,6 @@ from dubio.reporting.run_view import RunView
 from dubio.reporting.scores import results_of_run
 from dubio.reporting.section import Block, Example, Examples, Figure, Headline, Section, Text, section
 from dubio.reporting.tables import folded
-from dubio.studies.ensembles.conclusions import conclusions
-from dubio.studies.ensembles.document import study_document
-from dubio.studies.ensembles.paper_tables import augmentation_tables, sample_tables
-from dubio.studies.ensembles.summary import summary_grid
-from dubio.studies.ensembles.tables import table_files
 from dubio.studies.retina.document import gains_document, subgroups_document
 from dubio.studies.retina.gallery import gallery_part, gallery_words
 from dubio.studies.retina.subgroups import facts_of, subgroup_grid, subgroup_words
@@ -165,74 +159,3 @@ class Gallery(Section):
                     for row in part["rows"]
                 }
             )
-
-
-@section("ensembles", part="closing", order=10)
-class Ensembles(Section):
-    """The ensembling study."""
-
-    title = "Ensembling study"
-
-    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
-        """Everything."""
-        from dubio.studies.ensembles.panels import study_looks
-        from dubio.studies.ensembles.part import _words as study_words
-        from dubio.studies.ensembles.plates import averaged_plates, study_plates
-        from dubio.studies.ensembles.published_tables import CONDITION, published_part
-        from dubio.studies.ensembles.published_tables import SOURCE as P_SOURCE
-
-        results = results_of_run(run)
-        studies = list(results.studies.values())
-        if not studies:
-            return
-        yield Text(
-            "Every way to an ensemble with 1, 2, … samples (of snapshots the latest), scored at the best temperature "
-            "and measured in independently trained networks: the deep-ensemble equivalent says how many of them score "
-            "as well."
-        )
-        yield Headline("What came out")
-        drawn = {study.task.key: study_looks(results.manifest.methods, study) for study in studies}
-        for study in studies:
-            yield Text(study_words(study))
-            yield summary_grid(study, drawn[study.task.key])
-        yield from claim_blocks(
-            conclusions(studies),
-            "The conclusions of “Pitfalls of in-domain uncertainty estimation and ensembling” (P), tested here",
-        )
-        published = published_part(studies, drawn)
-        if published:
-            yield Headline("Beside the published numbers")
-            yield Text(f"{P_SOURCE}. {CONDITION}", "small")
-            for item in published:
-                yield Headline(item["title"])
-                if item["numbers"]:
-                    yield item["numbers"]
-                if item["words"]:
-                    yield Text(item["words"], "small")
-                if item["order"]:
-                    yield item["order"]
-                    yield Text(item["order_words"], "small")
-        for plate in averaged_plates(results.manifest, studies):
-            slug = f"ensembles-{plate.slug}"
-            yield Figure(slug, plate.title, plate.caption, plate.draw, reading=plate.reading)
-        for study in studies:
-            yield Headline(f"{study.task.key}, against the number of samples")
-            for plate in study_plates(results.manifest, study):
-                slug = f"{study.task.key}-ensembles-{plate.slug}"
-                yield Figure(slug, plate.title, plate.caption, plate.draw, plate.narrow, plate.folded, plate.reading)
-        yield Headline("Tables in the paper's layout")
-        yield Text(
-            "The same tables, and every curve behind them, are in the folder “tables” beside this page.", "small"
-        )
-        for tables in (sample_tables(studies), augmentation_tables(studies)):
-            for place, table in enumerate(tables):
-                yield folded(table.grid, table.title, shown=place == 1)
-
-    def document(self, run: RunView) -> dict[str, Any]:
-        """The study."""
-        return {"ensembling_study": study_document(results_of_run(run))}
-
-    def files(self, run: RunView) -> dict[str, str]:
-        """Its tables."""
-        found = table_files(list(results_of_run(run).studies.values()))
-        return {f"tables/{name}": content for name, content in found.items()}

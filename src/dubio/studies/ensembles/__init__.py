@@ -1,1 +1,5 @@
-"""The ensembling study (P): every method against its number of samples, and what independent networks make of it."""
+"""The ensembling study (P): every method against its number of samples, measured in independently trained networks."""
+
+from dubio.studies.ensembles import overview
+
+__all__ = ["overview"]

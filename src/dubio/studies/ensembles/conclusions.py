@@ -1,239 +1,357 @@
-"""What P concludes about ways to an ensemble, put to the test with the curves measured here.
+"""The conclusions of P about ensembling methods, tested with the curves measured here.
 
-Methods are compared with as many samples each, the number of :attr:`Study.equal`. Two methods are told apart by the
+Methods are compared with the same number of samples, :attr:`Study.compared_samples`. Two methods are compared by the
 spread of their calibrated NLL over runs, as everywhere in the report; against deep ensembles, whose spread is that over
-orders of one pool, the bounds of the deep-ensemble equivalent decide too (P eq. 5). What the spread does not tell stays
-undecided, whatever the means are. Statements are ours, in our words.
+orders of the same networks, the bounds of the deep-ensemble equivalent decide too (P eq. 5). A difference that is not
+significant leaves a conclusion undecided, whatever the means are. Statements are in our words.
+
+The gain from test-time augmentation: a method with and without it predicts from the same fits, so that their difference
+is taken run by run::
+
+    g = mean_r (nll_r − nll'_r),    v(g) = s²/n over runs r,
+
+where s² is shared by the methods of one training, as in :mod:`dubio.statistics.verdicts`: a few runs say little about a
+variance. A deep ensemble of k of L networks has orders, not runs. Its mean over orders is a U-statistic, and with s²
+the variance of the difference over orders, v(g) ≤ s²·k/(L − k) (Hoeffding: Var U ≤ k/L of the variance over new sets of
+k networks, of which orders of the same L networks show the share 1 − k/L).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
-from dubio.reporting.aggregate import cell_text, decimals
+import numpy as np
+
+from dubio.reporting.aggregate import Cell, cell_text, decimals
 from dubio.reporting.claims import Claim, Evidence, Outcome, outcome_of
 from dubio.reporting.leaderboard import verdict_phrase
+from dubio.reporting.measures import RANKED_BY
 from dubio.statistics.ensemble_equivalent import equivalent_range
-from dubio.statistics.verdicts import pair_verdict, shared_variances, smallest_difference
-from dubio.studies.ensembles.apart import RULE, apart, cells_of, kin_of
-from dubio.studies.ensembles.closeness import Closeness, closeness_of
-from dubio.studies.ensembles.gains import NOTHING, Gain, gains_of, margin
-from dubio.studies.ensembles.orders import tempered_order
-from dubio.studies.ensembles.saturating import Slope, slope_of
-from dubio.studies.ensembles.scatters import beside_of
-from dubio.studies.ensembles.study import Line, Study
-from dubio.studies.ensembles.told import agreement_words, equivalent_words, signed
+from dubio.statistics.verdicts import ALPHA, VarianceTerm, pair_verdict, shared_variances, smallest_difference
+from dubio.studies.ensembles.curve_figures import signed
+from dubio.studies.ensembles.equivalents import Slope, equivalent_phrase, slope_of
+from dubio.studies.ensembles.rank_agreement import tau_phrase, temperature_agreement
+from dubio.studies.ensembles.score_correlations import CorrelationChange, correlation_change, score_pairs
+from dubio.studies.ensembles.study import SampleCurve, Study
 
 SEVERAL_MODES = frozenset({"snapshot-ensemble", "csgld", "csghmc"})
 """Methods of one training that visit several modes of the loss."""
 ONE_MODE = frozenset({"fge", "swag"})
-"""Methods that gather weights around one mode."""
+"""Methods that collect weights around one mode."""
 ONE_SNAPSHOT = frozenset({"mc-dropout", "mean-field-vi", "laplace"})
-"""Methods that put noise on one set of weights, be it on the last layer alone."""
+"""Methods that put noise on one set of weights, or on its last layer alone."""
 ONE_NETWORK = frozenset({"swa"})
 """Methods whose one prediction is that of one network: P's statements on one network and its views hold for them."""
 
 SATURATED = 0.1
-"""Below this many networks gained for a sample added, a method has saturated; a deep ensemble gains one."""
+"""A method that gains fewer networks per sample has saturated; a deep ensemble gains one."""
 LITTLE = 0.25
-"""Below this share of what one network gains from augmentation, a method gains little."""
+"""A method that gains less than this share of what one network gains from augmentation gains little."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The decrease of calibrated NLL with augmentation.
+
+    Attributes:
+        mean: The mean decrease; negative where augmentation harms.
+        variance: The variance of that mean with its degrees of freedom; None where there is no spread to estimate it.
+    """
+
+    mean: float
+    variance: VarianceTerm | None
+
+    def scaled(self, factor: float) -> Gain:
+        """Return a share of the gain."""
+        variance = None if self.variance is None else (factor**2 * self.variance[0], self.variance[1])
+        return Gain(factor * self.mean, variance)
+
+
+NO_GAIN = Gain(0.0, (0.0, 1))
+"""Exactly no gain."""
+
+
+@dataclass(frozen=True)
+class Margin:
+    """By how much one gain exceeds another, and the smallest significant difference; None where it is unknown."""
+
+    difference: float
+    smallest: float | None
+
+    @property
+    def significant(self) -> bool:
+        """Whether the two gains differ significantly."""
+        return self.smallest is not None and abs(self.difference) > self.smallest
+
+    @property
+    def phrase(self) -> str:
+        """The significance within a sentence."""
+        if self.smallest is None:
+            return "not judged, because there is no spread over runs"
+        return f"{'' if self.significant else 'not '}significant, smallest detectable difference {self.smallest:.2g}"
+
+    def outcome(self, expected: int) -> Outcome:
+        """Return the outcome where the difference is claimed to have this sign."""
+        if not self.significant:
+            return "undecided"
+        return "supports" if self.difference * expected > 0 else "contradicts"
+
+
+def gains_of(study: Study, curves: Sequence[SampleCurve]) -> dict[str, Gain]:
+    """Return method → its gain from augmentation, for the methods that are there with and without it.
+
+    Args:
+        study: The study.
+        curves: Methods without augmentation; those of the same number of trainings share their variance over runs.
+    """
+    pairs = {curve.name: (curve, *pair) for curve in curves if (pair := _decreases(study, curve)) is not None}
+    over_runs = {name: cell for name, (curve, _, cell) in pairs.items() if curve.role == "method"}
+    shared = shared_variances(over_runs, study.variance_groups)
+    gains = {}
+    for name, (curve, augmented, cell) in pairs.items():
+        if curve.role == "deep_ensemble":
+            variance = _order_variance(cell, study.compared_samples, min(curve.samples, augmented.samples))
+        elif curve.role == "method":
+            term = shared.get(curve.method.members)
+            variance = None if term is None else (term[0] / cell.n, term[1])
+        else:
+            variance = None if cell.std is None else (cell.std**2 / cell.n, cell.n - 1)
+        gains[name] = Gain(cell.mean, variance)
+    return gains
+
+
+def margin(one: Gain, other: Gain, comparisons: int = 1) -> Margin:
+    """Return by how much one gain exceeds another.
+
+    Args:
+        one: A gain.
+        other: Another, of other fits or of the same: what they share errs on the side of "not significant".
+        comparisons: How many are made together (Bonferroni).
+    """
+    difference = one.mean - other.mean
+    if one.variance is None or other.variance is None:
+        return Margin(difference, None)
+    return Margin(difference, smallest_difference([one.variance, other.variance], None, level=ALPHA / comparisons))
+
+
+def _decreases(study: Study, curve: SampleCurve) -> tuple[SampleCurve, Cell] | None:
+    """Return the augmented curve and the decreases, run by run or order by order; None where there are none."""
+    augmented = study.with_augmentation(curve)
+    if augmented is None:
+        return None
+    before, after = (_by_run(side, side.at(RANKED_BY, study.compared_samples)) for side in (curve, augmented))
+    decreases = [before[run] - after[run] for run in before if run in after]
+    return (augmented, Cell(tuple(decreases))) if decreases and np.isfinite(decreases).all() else None
+
+
+def _by_run(curve: SampleCurve, cell: Cell | None) -> Mapping[object, float]:
+    if cell is None:
+        return {}
+    keys: Sequence[object] = curve.runs or range(cell.n)
+    return dict(zip(keys, cell.values, strict=True))
+
+
+def _order_variance(decrease: Cell, size: int, networks: int) -> VarianceTerm | None:
+    """Return the bound for deep ensembles; orders say no more about a variance than there are networks."""
+    freedom = min(decrease.n, networks) - 1
+    if decrease.std is None or networks <= size or not freedom:
+        return None
+    return decrease.std**2 * size / (networks - size), freedom
 
 
 def conclusions(studies: Sequence[Study]) -> tuple[Claim, ...]:
-    """Every conclusion with what each study says to it."""
+    """Return every conclusion with the evidence of each study."""
     return tuple(
-        Claim(statement, where, tuple(piece for study in studies for piece in told(study)), "comparison")
-        for statement, where, told in STATEMENTS
+        Claim(statement, where, tuple(evidence for study in studies for evidence in test(study)), "comparison")
+        for statement, where, test in STATEMENTS
     )
 
 
 def against_networks(study: Study) -> Iterable[Evidence]:
-    """Every method of one training against a deep ensemble with as many samples.
+    """Compare every method of one training with a deep ensemble of the same number of samples.
 
-    The bounds of the equivalent must leave no doubt at both ends of what the spread over runs leaves open.
+    The bounds of the equivalent must decide at both ends of the interval that the spread over runs leaves open.
     """
-    size, lines = study.equal, study.chosen("network", "method", augmented=False)
-    cells = cells_of(lines, size)
-    shared = shared_variances(cells, kin_of(lines))
-    for line in (line for line in lines if line.samples > 1 and line.name in cells):
-        cell, part = cells[line.name], shared.get(line.method.members)
-        doubt = None if part is None else smallest_difference([(part[0] / cell.n, part[1])], None)
+    size, curves = study.compared_samples, study.select("network", "method", augmented=False)
+    cells = study.cells(curves)
+    shared = shared_variances(cells, study.variance_groups)
+    for curve in (curve for curve in curves if curve.samples > 1 and curve.name in cells):
+        cell, term = cells[curve.name], shared.get(curve.method.members)
+        error = None if term is None else smallest_difference([(term[0] / cell.n, term[1])], None)
         outcome: Outcome = "undecided"
-        if doubt is not None:
-            most, least = (equivalent_range(study.growth, "nll", cell.mean + by) for by in (-doubt, doubt))
+        if error is not None:
+            most, least = (equivalent_range(study.growth, "nll", cell.mean + shift) for shift in (-error, error))
             outcome = "supports" if most.upper.size < size else "contradicts" if least.lower.size > size else outcome
-        worth = equivalent_words(equivalent_range(study.growth, "nll", cell.mean))
-        text = f"{study.task.key}: {line.method.title} with {size} samples ({cell_text(cell)}) is worth {worth}."
-        yield Evidence(outcome, text)
+        phrase = equivalent_phrase(equivalent_range(study.growth, "nll", cell.mean))
+        text = f"{study.task.key}: {curve.method.title} with {size} samples ({cell_text(cell)}) is equivalent to"
+        yield Evidence(outcome, f"{text} {phrase}.")
 
 
 def modes_before_mode(study: Study) -> Iterable[Evidence]:
-    """Methods of several modes against all that stay at one."""
+    """Compare methods of several modes with all that stay at one."""
     return _pairs(study, SEVERAL_MODES, ONE_MODE | ONE_SNAPSHOT)
 
 
 def mode_before_snapshot(study: Study) -> Iterable[Evidence]:
-    """Methods that gather weights around a mode against noise on one set of weights."""
+    """Compare methods that collect weights around a mode with noise on one set of weights."""
     return _pairs(study, ONE_MODE, ONE_SNAPSHOT)
 
 
 def saturation(study: Study) -> Iterable[Evidence]:
-    """What the last samples bring, in networks a sample; beyond the longest ensemble, or at 1, nothing is known."""
-    for line in _of(study, SEVERAL_MODES | ONE_MODE | ONE_SNAPSHOT):
-        slope = slope_of(study, line)
+    """Test the slope of the last samples, unknown beyond the longest ensemble and below one network."""
+    for curve in _registered(study, SEVERAL_MODES | ONE_MODE | ONE_SNAPSHOT):
+        slope = slope_of(study, curve)
         if slope is not None:
-            side = slope.against(SATURATED)
-            expected = 1 if line.method.registered in SEVERAL_MODES else -1
+            side = slope.side_of(SATURATED)
+            expected = 1 if curve.method.registered in SEVERAL_MODES else -1
             outcome: Outcome = "undecided" if not side else "supports" if side == expected else "contradicts"
-            yield Evidence(outcome, f"{study.task.key}: {line.method.title} is worth {_course(study, slope)}.")
+            yield Evidence(outcome, f"{study.task.key}: {curve.method.title} is equivalent to {_growth(study, slope)}.")
 
 
-def _course(study: Study, slope: Slope) -> str:
-    told = " and ".join(
-        f"{f'more than {len(study.growth)}' if worth == math.inf else f'{worth:.2f}'} with {size}"
-        for size, worth in zip(slope.sizes, slope.worth, strict=True)
-    )
-    return f"{told} samples" + (f", {slope.spoken}" if slope.spoken else "")
+def _growth(study: Study, slope: Slope) -> str:
+    numbers = [f"more than {len(study.growth)}" if e == math.inf else f"{e:.2f}" for e in slope.equivalents]
+    text = f"{numbers[0]} networks with {slope.sizes[0]} samples and {numbers[1]} with {slope.sizes[1]}"
+    return f"{text}, {slope.phrase}" if slope.phrase else text
 
 
 def reordering(study: Study) -> Iterable[Evidence]:
-    """Whether the order by NLL at temperature 1 is that after calibration.
+    """Compare the order by NLL at temperature 1 with that after calibration.
 
-    One pair that both scores tell apart, in opposite orders, is enough for another order; the same order is found only
-    where both tell every pair apart and none is reversed.
+    One pair that differs significantly by both scores, in opposite orders, is enough for another order; the same order
+    needs that every pair differs significantly by both and none is reversed.
     """
-    found = tempered_order(study, study.equal)
-    if len(found.after) < 2:
+    agreement = temperature_agreement(study)
+    if not agreement.pairs:
         return
-    titles = {line.name: line.method.title for line in study.lines}
-    first, after = (min(side, key=lambda name: side[name]) for side in (found.before, found.after))
+    titles = {curve.name: curve.method.title for curve in study.curves}
+    first, after = (min(side, key=lambda name: side[name]) for side in (agreement.before, agreement.after))
     lead = (
         f"the lead goes from {titles[first]} to {titles[after]}" if first != after else f"{titles[after]} stays first"
     )
-    judged = [name for name in found.after if study.by_name[name].role != "pool"]
-    lines = [study.by_name[name] for name in judged]
-    scores, kin = [cells_of(lines, study.equal, measure) for measure in ("nll", RULE)], kin_of(lines)
-    told = {pair for pair in combinations(judged, 2) if all(apart(cells, kin, pair) for cells in scores)}
-    turned = [pair for pair in found.swapped if pair in told or pair[::-1] in told]
-    pairs = len(judged) * (len(judged) - 1) // 2
+    judged = [name for name in agreement.after if study.by_name[name].role != "deep_ensemble"]
+    scores = [study.cells([study.by_name[name] for name in judged], measure) for measure in ("nll", RANKED_BY)]
+    significant = {pair for pair in combinations(judged, 2) if all(study.differ(cells, pair) for cells in scores)}
+    reversed_pairs = [pair for pair in agreement.swapped if pair in significant or pair[::-1] in significant]
     text = (
-        f"{study.task.key}, {study.equal} samples: {len(found.swapped)} of {found.pairs} pairs of methods change their "
-        f"order, {len(turned)} of the {len(told)} that both scores tell apart; {agreement_words(found.tau)}; {lead}."
+        f"{study.task.key}, {study.compared_samples} samples: {len(agreement.swapped)} of {agreement.pairs} pairs of "
+        f"methods change their order, {len(reversed_pairs)} of the {len(significant)} that differ significantly by "
+        f"both scores; {tau_phrase(agreement.tau)}; {lead}."
     )
-    same = not found.swapped and pairs > 0 and len(told) == pairs
-    yield Evidence("supports" if turned else "contradicts" if same else "undecided", text)
+    pairs = math.comb(len(judged), 2)
+    same = not agreement.swapped and pairs > 0 and len(significant) == pairs
+    yield Evidence("supports" if reversed_pairs else "contradicts" if same else "undecided", text)
 
 
 def augmentation_helps(study: Study) -> Iterable[Evidence]:
-    """One network and methods of one snapshot, with augmentation against without, on the same fits."""
-    lines = [*study.chosen("network", augmented=False), *_of(study, ONE_NETWORK | ONE_SNAPSHOT)]
-    gains = gains_of(study, lines)
-    for line in (line for line in lines if line.name in gains):
-        found = margin(gains[line.name], NOTHING, len(gains))
-        outcome: Outcome = "undecided" if not found.told else "supports" if found.difference > 0 else "contradicts"
-        yield Evidence(
-            outcome,
-            f"{study.task.key}, {study.equal} samples: augmentation changes the calibrated NLL of {line.method.title} "
-            f"by {signed(-found.difference)}; {found.words}.",
-        )
+    """Compare one network, and methods of one snapshot, with and without augmentation on the same fits."""
+    curves = [*study.select("network", augmented=False), *_registered(study, ONE_NETWORK | ONE_SNAPSHOT)]
+    gains = gains_of(study, curves)
+    for name, gain in gains.items():
+        difference = margin(gain, NO_GAIN, len(gains))
+        yield Evidence(difference.outcome(1), f"{_change(study, name, gain)}; {difference.phrase}.")
 
 
 def augmented_alike(study: Study) -> Iterable[Evidence]:
-    """With augmentation, methods of one snapshot against one network: none is told to be better."""
-    network = next(iter(study.chosen("network", augmented=True)), None)
-    for line in _of(study, ONE_SNAPSHOT):
-        twin = study.twin(line)
-        if twin is not None and network is not None:
-            for found in _pair(study, twin, network):
-                turned: dict[Outcome, Outcome] = {"supports": "contradicts", "contradicts": "supports"}
-                yield Evidence(turned.get(found.outcome, "undecided"), found.text)
+    """Compare methods of one snapshot with one network, both augmented: none is claimed to be better."""
+    opposite: dict[Outcome, Outcome] = {"supports": "contradicts", "contradicts": "supports"}
+    network = next(iter(study.select("network", augmented=True)), None)
+    for curve in _registered(study, ONE_SNAPSHOT):
+        augmented = study.with_augmentation(curve)
+        if augmented is not None and network is not None:
+            for evidence in _pair(study, augmented, network):
+                yield Evidence(opposite.get(evidence.outcome, "undecided"), evidence.text)
 
 
 def powerful_unmoved(study: Study) -> Iterable[Evidence]:
-    """What augmentation brings ensembles of several weights, beside a share of what it brings one network."""
-    network = next(iter(study.chosen("network", augmented=False)), None)
-    gained = None if network is None else gains_of(study, [network]).get(network.name)
-    if gained is None:
+    """Compare the gain of ensembles of several weight samples with a share of the gain of one network."""
+    network = next(iter(study.select("network", augmented=False)), None)
+    single = None if network is None else gains_of(study, [network]).get(network.name)
+    if single is None:
         return
-    lines = [*study.chosen("pool", augmented=False), *_of(study, SEVERAL_MODES | ONE_MODE)]
-    gains = gains_of(study, lines)
-    for line in (line for line in lines if line.name in gains):
-        own = gains[line.name]
-        text = (
-            f"{study.task.key}, {study.equal} samples: augmentation changes the calibrated NLL of "
-            f"{line.method.title} by {signed(-own.mean)}, that of one network by {signed(-gained.mean)}"
+    gains = gains_of(
+        study, [*study.select("deep_ensemble", augmented=False), *_registered(study, SEVERAL_MODES | ONE_MODE)]
+    )
+    for name, gain in gains.items():
+        outcome, reason = _little(gain, single, len(gains))
+        yield Evidence(
+            outcome, f"{_change(study, name, gain)}, that of one network by {signed(-single.mean)}; {reason}."
         )
-        outcome, why = _little(own, gained, len(gains))
-        yield Evidence(outcome, f"{text}; {why}.")
 
 
-def _little(own: Gain, gained: Gain, comparisons: int) -> tuple[Outcome, str]:
-    """Whether a gain is below the share that counts as little, and how that is known."""
-    network = margin(gained, NOTHING)
-    if not (network.told and network.difference > 0):
-        return "undecided", "that one network gains is not told from chance, so there is nothing to take a share of"
-    apart = margin(own, gained.scaled(LITTLE), comparisons)
-    outcome: Outcome = "undecided" if not apart.told else "supports" if apart.difference < 0 else "contradicts"
-    side = "below" if apart.difference < 0 else "above"
-    return outcome, f"{abs(apart.difference):.2g} {side} the {LITTLE:.0%} that count as little; {apart.words}"
+def _change(study: Study, name: str, gain: Gain) -> str:
+    return (
+        f"{study.task.key}, {study.compared_samples} samples: augmentation changes the calibrated NLL of "
+        f"{study.by_name[name].method.title} by {signed(-gain.mean)}"
+    )
+
+
+def _little(gain: Gain, single: Gain, comparisons: int) -> tuple[Outcome, str]:
+    """Return whether a gain is below the share that counts as little, and why."""
+    if margin(single, NO_GAIN).outcome(1) != "supports":
+        return "undecided", "the gain of one network is not significant, so that there is no share to compare with"
+    difference = margin(gain, single.scaled(LITTLE), comparisons)
+    side = "below" if difference.difference < 0 else "above"
+    amount = f"{abs(difference.difference):.2g} {side} the {LITTLE:.0%} of it that count as little"
+    return difference.outcome(-1), f"{amount}; {difference.phrase}"
 
 
 def accuracy_and_likelihood(study: Study) -> Iterable[Evidence]:
-    """How closely likelihood goes with accuracy, before and after calibration."""
-    found = closeness_of(*beside_of(study.lines)[2:])
-    yield Evidence(found.outcome, f"{study.task.key}: {_closeness_words(found)}.")
+    """Test how strongly likelihood and accuracy correlate, before and after calibration."""
+    change = correlation_change(*score_pairs(study.curves)[2:])
+    yield Evidence(change.outcome, f"{study.task.key}: {_correlation_phrase(change)}.")
 
 
-def _closeness_words(found: Closeness) -> str:
-    if not (math.isfinite(found.before) and math.isfinite(found.after)):
-        return "a correlation is not defined, since likelihood or accuracy does not vary"
-    text = f"|ρ| = {found.before:.3f} at temperature 1, {found.after:.3f} after calibration"
-    if found.after_range is None or found.rise_range is None:
-        return f"{text}; too few families of methods to know how surely"
-    (low, high), rise = found.after_range, [signed(end) for end in found.rise_range]
-    return f"{text} (over families of methods {low:.3f} to {high:.3f}; change {rise[0]} to {rise[1]})"
+def _correlation_phrase(change: CorrelationChange) -> str:
+    if not (math.isfinite(change.before) and math.isfinite(change.after)):
+        return "a correlation is not defined, because likelihood or accuracy does not vary"
+    text = f"|ρ| = {change.before:.3f} at temperature 1, {change.after:.3f} after calibration"
+    if change.after_range is None or change.rise_range is None:
+        return f"{text}; too few families of methods for an interval"
+    (low, high), rise = change.after_range, [signed(end) for end in change.rise_range]
+    return f"{text} (95 % interval over families of methods {low:.3f} to {high:.3f}; change {rise[0]} to {rise[1]})"
 
 
-def _of(study: Study, registered: frozenset[str]) -> list[Line]:
-    """The lines without augmentation of these registered methods."""
-    return [line for line in study.chosen("method", augmented=False) if line.method.registered in registered]
+def _registered(study: Study, names: frozenset[str]) -> list[SampleCurve]:
+    """Return the curves without augmentation of these registered methods."""
+    return [curve for curve in study.select("method", augmented=False) if curve.method.registered in names]
 
 
 def _pairs(study: Study, better: frozenset[str], worse: frozenset[str]) -> Iterable[Evidence]:
-    for one in _of(study, better):
-        for other in _of(study, worse):
+    for one in _registered(study, better):
+        for other in _registered(study, worse):
             yield from _pair(study, one, other)
 
 
-def _pair(study: Study, better: Line, worse: Line) -> Iterable[Evidence]:
-    """Two methods with as many samples, judged among all of one training that are augmented, or not, as they are."""
-    size = study.equal
-    cells = cells_of(study.chosen("network", "method", augmented=better.augmented), size)
+def _pair(study: Study, better: SampleCurve, worse: SampleCurve) -> Iterable[Evidence]:
+    """Compare two methods among all of one training that are augmented, or not, as they are."""
+    cells = study.cells(study.select("network", "method", augmented=better.augmented))
     if better.name not in cells or worse.name not in cells:
         return
-    verdict = pair_verdict(cells, "lower", (better.name, worse.name), None, kin_of(study.lines))
+    verdict = pair_verdict(cells, "lower", (better.name, worse.name), None, study.variance_groups)
     places = decimals(cells.values())
     values = " against ".join(f"{cell_text(cells[x.name], places)} ({x.method.title})" for x in (better, worse))
-    yield Evidence(outcome_of(verdict), f"{study.task.key}, {size} samples: {values}; {verdict_phrase(verdict)}.")
+    text = f"{study.task.key}, {study.compared_samples} samples: {values}; {verdict_phrase(verdict)}."
+    yield Evidence(outcome_of(verdict), text)
 
 
 STATEMENTS: tuple[tuple[str, str, Callable[[Study], Iterable[Evidence]]], ...] = (
-    ("With as many samples, no method of one training is worth as much as a deep ensemble.", "P Fig. 3, §5",
+    ("With the same number of samples, no method of one training is as good as a deep ensemble.", "P Fig. 3, §5",
      against_networks),
-    ("Methods that visit several modes (snapshot ensembles, cSGLD) come next, before all that stay at one.",
+    ("Methods that visit several modes (snapshot ensembles, cSGLD) come next, ahead of all that stay at one.",
      "P Fig. 3, §4.2", modes_before_mode),
-    ("Weights gathered around one mode (FGE, SWAG) come before noise on one set of weights (dropout, VI, Laplace).",
-     "P §4.2", mode_before_snapshot),
-    ("What stays at one mode saturates; what visits several goes on growing.", "P Fig. 3, §4.2", saturation),
-    ("Log-likelihoods at temperature 1 put methods in another order than calibrated ones.", "P §3.1, Fig. 5",
-     reordering),
+    ("Weights collected around one mode (FGE, SWAG) are better than noise on one set of weights (dropout, VI, "
+     "Laplace).", "P §4.2", mode_before_snapshot),
+    ("Methods that stay at one mode saturate; methods that visit several keep improving.", "P Fig. 3, §4.2",
+     saturation),
+    ("Log-likelihoods at temperature 1 order methods differently from calibrated ones.", "P §3.1, Fig. 5", reordering),
     ("Test-time augmentation helps one network and methods of one snapshot.", "P Table 1, §4.3", augmentation_helps),
     ("With it, methods of one snapshot are no better than one augmented network.", "P §4.3", augmented_alike),
-    ("Ensembles of several weights gain little from it, on small pictures.", "P Tables 7 and 8, §4.3",
+    ("Ensembles of several weight samples gain little from it on small images.", "P Tables 7 and 8, §4.3",
      powerful_unmoved),
-    ("Likelihood goes with accuracy, more closely after calibration (|ρ| above 0.95).", "P Fig. 6",
+    ("Likelihood and accuracy correlate, more strongly after calibration (|ρ| above 0.95).", "P Fig. 6",
      accuracy_and_likelihood),
 )  # fmt: skip
-"""Statement, where P says it, and what looks for evidence."""
+"""Statement, where P says it, and the test that yields evidence."""

@@ -1,34 +1,37 @@
-"""Ours beside what P published: numbers where the network, the data and the samples are P's, else the order alone.
+"""Our numbers beside those of P: numbers where the network, the data and the samples are P's, else the order alone.
 
-The numbers are in ``published.csv``. A number of ours stands beside P's only where it was made from the whole
-published data set: all its training images, be they trained on or kept for validation, and all its test images. Of a
-part of the data, or of another network, no number can be expected to agree; the order of methods can.
+The numbers are in ``published.csv``. A number of ours is compared with P's only where it was made from the complete
+published data set: all its training images, used for training or for validation, and all its test images. On a part of
+the data, or with another network, no number can be expected to agree; the order of methods can.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from itertools import combinations
 from typing import Any
 
-from dubio.reporting.aggregate import Cell
 from dubio.reporting.manifest_view import TaskView
-from dubio.studies.ensembles.apart import RULE, apart, cells_of, kin_of
-from dubio.studies.ensembles.orders import Reordering, reordering_of
-from dubio.studies.ensembles.study import Line, Study
+from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.section import Block, Headline, Text
+from dubio.reporting.tables import EMPTY, Column, Row, Table, TableCell
+from dubio.reporting.wording import counted
+from dubio.studies.ensembles.curve_figures import Styles
+from dubio.studies.ensembles.paper_tables import SCORES, PaperScore
+from dubio.studies.ensembles.rank_agreement import RankAgreement, tau_phrase
+from dubio.studies.ensembles.study import SampleCurve, Study
+from dubio.studies.published_numbers import Agreement, published_numbers
 
 CLOSE = 0.05
 """Differences up to this share of the published value count as agreement."""
 
 FEWEST = 3
-"""Methods that an order is made of."""
+"""Methods that an order needs."""
 
 CORPORA = {"cifar10": ("CIFAR-10", 50_000, 10_000), "cifar100": ("CIFAR-100", 50_000, 10_000)}
-"""Task → what P calls it, and its published training and test images."""
+"""Task → P's name of it, and its published numbers of training and test images."""
 
 NETWORKS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "vgg16-bn": ("VGG16", {"base": 64, "dense": 512}),
@@ -39,150 +42,275 @@ NETWORKS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 """Network → P's name of it, and the arguments with which it is P's; they are the defaults."""
 
 STAND_IN = "vgg16-bn"
-"""Whose order a network is compared with that is not one of P's."""
+"""The network of P whose order is compared with that of a network that P does not have."""
 
-
-@dataclass(frozen=True)
-class Figure:
-    """One published number."""
-
-    corpus: str
-    network: str
-    samples: int
-    method: str
-    metric: str
-    value: float
-    std: float
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """A published number beside ours."""
-
-    published: Figure
-    line: Line
-    ours: Cell
-
-    @property
-    def difference(self) -> float:
-        """Ours minus theirs."""
-        return self.ours.mean - self.published.value
-
-    @property
-    def outcome(self) -> str:
-        """Within :data:`CLOSE`, or better or worse than that; lower is better."""
-        if abs(self.difference) <= CLOSE * self.published.value:
-            return "within"
-        return "worse" if self.difference > 0 else "better"
+SOURCE = (
+    "A. Ashukha, A. Lyzhov, D. Molchanov and D. Vetrov (2020), Pitfalls of In-Domain Uncertainty Estimation and "
+    "Ensembling in Deep Learning, ICLR, Tables 4 and 5. Numbers are compared only where network, number of samples and "
+    "images are those of the paper; otherwise only the order of methods is compared."
+)
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
+class PublishedOrder:
     """The same methods here and in P, by calibrated NLL.
 
     Attributes:
         network: P's network.
-        here: With how many samples here.
-        there: With how many in P.
-        values: Values here, and in P.
-        reversed: Pairs in the opposite order.
-        surely: Those of them that the spread over runs tells apart here.
+        samples: The number of samples here.
+        published_samples: The number of samples in P.
+        values: Values here (before), and in P (after).
+        significant: The reversed pairs that differ significantly here.
     """
 
     network: str
-    here: int
-    there: int
-    values: Reordering
-    reversed: tuple[tuple[str, str], ...]
-    surely: tuple[tuple[str, str], ...]
-
-
-@cache
-def published_figures() -> tuple[Figure, ...]:
-    """Every shipped number."""
-    text = (files("dubio.studies.ensembles") / "published.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
-    return tuple(
-        Figure(
-            row["corpus"],
-            row["network"],
-            int(row["samples"]),
-            row["method"],
-            row["metric"],
-            float(row["value"]),
-            float(row["std"]),
-        )
-        for row in rows
-    )
+    samples: int
+    published_samples: int
+    values: RankAgreement
+    significant: tuple[tuple[str, str], ...]
 
 
 def corpus_of(task: TaskView) -> str:
-    """The data set's registered name."""
+    """Return the registered name of the data set."""
     return task.corpus or task.name
 
 
-def whole(task: TaskView) -> bool:
-    """Whether a task holds every published training image, trained on or kept back, and every published test image."""
+def is_complete(task: TaskView) -> bool:
+    """Return whether a task has every published training image, also if held out, and every published test image."""
     if corpus_of(task) not in CORPORA:
         return False
     _, train, test = CORPORA[corpus_of(task)]
-    learned = sum(split.examples for split in task.of_kind("train", "val", "cal"))
-    return learned == train and task.of_kind("id")[0].examples == test
+    return sum(split.examples for split in task.of_kind("train", "val", "cal")) == train and (
+        task.in_domain.examples == test
+    )
 
 
 def network_of(task: TaskView) -> str | None:
-    """The name of P's network that a task's is; None where it is another, or the same with other arguments."""
+    """Return the name of P's network that a task has; None for another, or for the same with other arguments."""
     if task.network not in NETWORKS:
         return None
     own = NETWORKS[task.network][1]
     return task.network if all(own.get(name) == value for name, value in task.network_arguments.items()) else None
 
 
+def plain_curves(study: Study) -> dict[str, SampleCurve]:
+    """Return registered name → the method as it is: no variant of it, and without augmentation."""
+    return {
+        curve.name: curve
+        for curve in study.curves
+        if not curve.augmented and not curve.method.settings and curve.name == curve.method.registered
+    }
+
+
 def agreements(study: Study) -> tuple[Agreement, ...]:
-    """Every published number that can be compared, with ours; none of another network or of a part of the data."""
+    """Return the published numbers that can be compared, each with ours."""
     network = network_of(study.task)
-    if network is None or not whole(study.task):
+    if network is None or not is_complete(study.task):
         return ()
-    lines, found = plain_lines(study), []
-    for figure in published_figures():
-        if (figure.corpus, figure.network) == (corpus_of(study.task), network) and figure.method in lines:
-            line = lines[figure.method]
-            cell = line.at(figure.metric, figure.samples)
-            if cell is not None:
-                found.append(Agreement(figure, line, cell))
-    return tuple(found)
+    curves = plain_curves(study)
+    return tuple(
+        Agreement(number, cell, CLOSE * number.value)
+        for number in published_numbers("ensembles")
+        if (number.task, number.network) == (corpus_of(study.task), network) and number.method in curves
+        if (cell := curves[number.method].at(number.metric, number.samples)) is not None
+    )
 
 
-def order_of(study: Study) -> Order | None:
-    """The order of methods here and in P on the same data set; None of another data set or of too few methods.
+def order_of(study: Study) -> PublishedOrder | None:
+    """Return the order of methods here and in P on the same data set; None for other data or too few methods.
 
-    P's network is the study's own, or :data:`STAND_IN` where it is not one of P's.
+    P's network is the study's own, or :data:`STAND_IN` where P does not have it.
     """
     network = network_of(study.task) or STAND_IN
-    theirs = [
-        figure
-        for figure in published_figures()
-        if (figure.corpus, figure.network, figure.metric) == (corpus_of(study.task), network, RULE)
+    published = [
+        number
+        for number in published_numbers("ensembles")
+        if (number.task, number.network, number.metric) == (corpus_of(study.task), network, RANKED_BY)
     ]
-    lines = plain_lines(study)
-    cells = cells_of(lines.values(), study.equal)
-    values = reordering_of(
-        {name: cells[line.name].mean for name, line in lines.items() if line.name in cells},
-        {figure.method: figure.value for figure in theirs},
+    cells = study.cells(plain_curves(study).values())
+    values = RankAgreement.of(
+        {name: cell.mean for name, cell in cells.items()}, {number.method: number.value for number in published}
     )
     if len(values.after) < FEWEST:
         return None
-    judged = {name: cell for name, cell in cells.items() if study.by_name[name].role != "pool"}
-    kin = kin_of(lines.values())
-    told = {pair for pair in combinations(values.names, 2) if apart(judged, kin, pair)}
-    surely = tuple(pair for pair in values.swapped if pair in told)
-    return Order(network, study.equal, theirs[0].samples, values, values.swapped, surely)
+    judged = {name: cell for name, cell in cells.items() if study.by_name[name].role != "deep_ensemble"}
+    different = {pair for pair in combinations(values.names, 2) if study.differ(judged, pair)}
+    significant = tuple(pair for pair in values.swapped if pair in different)
+    return PublishedOrder(network, study.compared_samples, published[0].samples, values, significant)
 
 
-def plain_lines(study: Study) -> dict[str, Line]:
-    """Registered name → the method as it is: no variant of it, and without augmentation."""
+def published_blocks(study: Study, styles: Styles) -> Iterator[Block]:
+    """Yield the comparison of one task with P; nothing where P has no counterpart."""
+    numbers, order = numbers_table(study, styles), order_of(study)
+    if numbers is None and order is None:
+        return
+    yield Headline(study.task.key)
+    if numbers is not None:
+        yield numbers
+    if sentence := incomparable_sentence(study) if numbers is None else numbers_sentence(study):
+        yield Text(sentence, "small")
+    if order is not None:
+        yield order_table(study, order, styles)
+        yield Text(order_sentence(study, order), "small")
+
+
+def numbers_table(study: Study, styles: Styles) -> Table | None:
+    """Return ours, the published value and the difference for every score of P; None where nothing is comparable."""
+    compared = {(agreement.published.method, agreement.published.metric): agreement for agreement in agreements(study)}
+    if not compared:
+        return None
+    scores = [score for score in SCORES if any(metric == score.measure for _, metric in compared)]
+    columns = [
+        Column(score.title.partition(" (negative")[0], sub, "↓" if sub != "difference" else "", unranked=True)
+        for score in scores
+        for sub in ("ours", "published", "difference")
+    ]
+    rows = tuple(
+        Row(
+            study.by_name[name].title,
+            tuple(cell for score in scores for cell in _three_cells(compared.get((name, score.measure)), score)),
+            styles[name],
+        )
+        for name in dict.fromkeys(name for name, _ in compared)
+    )
+    caption = f"Difference: ours minus published; shaded: at most {CLOSE:.0%} of the published value"
+    return Table(tuple(columns), rows, caption)
+
+
+def _three_cells(agreement: Agreement | None, score: PaperScore) -> tuple[TableCell, ...]:
+    if agreement is None:
+        return EMPTY, EMPTY, EMPTY
+    places, ours = score.places, agreement.ours
+    spread = "(1 run)" if ours.std is None else f"± {score.factor * ours.std:.{places}f}"
+    cell = TableCell(f"{score.factor * ours.mean:.{places}f}", spread, f"{ours.mean:.9g}", "unranked")
+    return cell, *agreement.cells(places, score.factor)
+
+
+def numbers_sentence(study: Study) -> str:
+    """Return how many numbers agree, and which images they were trained on."""
+    compared = agreements(study)
+    near = sum(agreement.outcome == "within" for agreement in compared)
+    trained = sum(split.examples for split in study.task.of_kind("train"))
+    title, images, _ = CORPORA[corpus_of(study.task)]
+    held_out = (
+        f"; {images - trained:,} are held out for validation, P trains on all" if trained < images else ", as in P"
+    )
+    return (
+        f"{near} of {len(compared)} published numbers of {NETWORKS[study.task.network][0]} on {title} agree within "
+        f"{CLOSE:.0%}. Trained here on {trained:,} of {images:,} images{held_out}."
+    )
+
+
+def order_table(study: Study, order: PublishedOrder, styles: Styles) -> Table:
+    """Return methods in P's order, with their ranks and values here and there."""
+    here, there = order.values.ranks()
+    rows = []
+    for name in order.values.names:
+        ours, published = order.values.before[name], order.values.after[name]
+        cells = (
+            TableCell(f"{there[name]:g}", sort=f"{there[name]:g}"),
+            TableCell(f"{here[name]:g}", sort=f"{here[name]:g}"),
+            TableCell(f"{published:.3f}", sort=f"{published}", place="unranked"),
+            TableCell(f"{ours:.3f}", sort=f"{ours:.9g}", place="unranked"),
+        )
+        rows.append(Row(study.by_name[name].title, cells, styles[name]))
+    columns = (
+        Column("Rank", "in P"),
+        Column("Rank", "here"),
+        Column("Calibrated NLL", f"in P, {order.published_samples} samples", "↓", unranked=True),
+        Column("Calibrated NLL", f"here, {order.samples} samples", "↓", unranked=True),
+    )
+    caption = (
+        f"Order by calibrated NLL at equal numbers of samples: here ({study.task.network}) and in P "
+        f"({_setup(study, order)})"
+    )
+    return Table(columns, tuple(rows), caption)
+
+
+def order_sentence(study: Study, order: PublishedOrder) -> str:
+    """Return how well the two orders agree, and the reversed pairs that differ significantly here."""
+    text = (
+        f"Order of {counted(len(order.values.after), 'method')} here ({study.task.network}, {order.samples} samples) "
+        f"and in P ({_setup(study, order)}, {order.published_samples} samples): {tau_phrase(order.values.tau)}; "
+        f"{len(order.values.swapped)} of {order.values.pairs} pairs are reversed"
+    )
+    if not order.values.swapped:
+        return f"{text}."
+    if not order.significant:
+        return f"{text}, none of them significantly different here."
+    pairs = [
+        f"{study.by_name[worse].title} before {study.by_name[better].title}" for better, worse in order.significant
+    ]
+    return f"{text}; significantly different here: {'; '.join(pairs)}."
+
+
+def incomparable_sentence(study: Study) -> str:
+    """Return why a task's numbers are not compared with P's; empty where they are, or where P has no such data."""
+    if corpus_of(study.task) not in CORPORA:
+        return ""
+    reasons = []
+    if network_of(study.task) is None:
+        reasons.append(f"{study.task.network} is not one of P's networks")
+    if not is_complete(study.task):
+        reasons.append(f"the task is a part of {CORPORA[corpus_of(study.task)][0]}")
+    return f"Its numbers cannot be compared with P's: {' and '.join(reasons)}." if reasons else ""
+
+
+def _setup(study: Study, order: PublishedOrder) -> str:
+    return f"{NETWORKS[order.network][0]}, {CORPORA[corpus_of(study.task)][0]}"
+
+
+def published_document(study: Study) -> dict[str, Any]:
+    """Return P's numbers with ours where they can be compared, and the order of methods in both, as JSON."""
+    order = order_of(study)
     return {
-        line.method.registered: line
-        for line in study.lines
-        if not line.augmented and not line.method.settings and line.name == line.method.registered
+        "numbers": [
+            {
+                "method": agreement.published.method,
+                "measure": agreement.published.metric,
+                "samples": agreement.published.samples,
+                "ours": agreement.ours.mean if math.isfinite(agreement.ours.mean) else None,
+                "published": agreement.published.value,
+            }
+            for agreement in agreements(study)
+        ],
+        "order": None
+        if order is None
+        else {
+            "network": order.network,
+            "samples": {"here": order.samples, "published": order.published_samples},
+            "calibrated_nll": {"here": dict(order.values.before), "published": dict(order.values.after)},
+            "kendall_tau": order.values.tau,
+            "reversed": [list(pair) for pair in order.values.swapped],
+            "reversed_and_told_apart": [list(pair) for pair in order.significant],
+        },
     }
+
+
+PUBLISHED = ("task", "network", "published_network", "method", "measure", "samples", "published_samples", "value",
+             "published", "comparable")  # fmt: skip
+
+
+def published_rows(study: Study) -> Iterator[tuple[object, ...]]:
+    """Yield our values with the published ones: ``comparable`` is 0 where only their order can be compared."""
+    task = study.task.key, study.task.network
+    for agreement in agreements(study):
+        number = agreement.published
+        samples = min(study.by_name[number.method].samples, number.samples), number.samples
+        yield (
+            *task,
+            number.network,
+            number.method,
+            number.metric,
+            *samples,
+            repr(agreement.ours.mean),
+            number.value,
+            1,
+        )
+    order = order_of(study)
+    if order is None:
+        return
+    for name in order.values.names:
+        samples = min(study.by_name[name].samples, order.samples), order.published_samples
+        values = repr(order.values.before[name]), order.values.after[name]
+        yield (*task, order.network, name, RANKED_BY, *samples, *values, 0)

@@ -1,45 +1,77 @@
-"""What the ensembling study knows of one task: methods against their samples, and how ensembles of networks grow."""
+"""The ensembling study on one task: the sample curve of every method, and how deep ensembles of its networks grow.
+
+A task has a study when at least three methods of one training draw at least five samples and at least eight
+independently trained networks are there to measure them in: with fewer, a deep-ensemble equivalent is a number between
+one and a few, which another figure of the report shows already.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
 
+from dubio.calibration.temperature import apply_temperature, fit_temperature
+from dubio.core.errors import DubioError
+from dubio.core.predictions import Predictions, pool_members
 from dubio.core.types import FloatArray
+from dubio.metrics.calibration_error import tace
+from dubio.metrics.requirements import labelled
 from dubio.reporting.aggregate import Cell
-from dubio.reporting.manifest_view import MethodView, TaskView
-from dubio.statistics.ensemble_equivalent import EquivalentRange, GrowthCurve, Score, equivalent_range
-from dubio.studies.ensembles.prefixes import MEASURES, SIZES
+from dubio.reporting.manifest_view import Manifest, MethodView, TaskView, twins_of
+from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.run_view import RunView
+from dubio.reporting.section import Visit
+from dubio.reporting.worth import NETWORK, ORDERS, networks_of
+from dubio.statistics.ensemble_equivalent import EquivalentRange, GrowthCurve, Score, equivalent_range, random_orders
+from dubio.statistics.sample_curves import MEASURES, SIZES, latest_first, sample_scores, sizes_up_to
+from dubio.statistics.verdicts import pair_verdict
 
-Role = Literal["network", "pool", "method", "ensemble"]
-"""One network; the pool of independent ones, a deep ensemble; a method of one training; an ensemble of such."""
+Role = Literal["network", "deep_ensemble", "method", "ensemble"]
+"""One network; a deep ensemble of independent networks; a method of one training; an ensemble of such methods."""
 
 SCORED: Mapping[Score, str] = {
     "nll": "calibrated_nll", "brier": "calibrated_brier", "error": "error", "aurc": "calibrated_aurc",
 }  # fmt: skip
 """Score of a deep-ensemble equivalent → the measure it is read from."""
 
+FEWEST_METHODS = 3
+"""Methods of one training that draw samples."""
+FEWEST_SAMPLES = 5
+"""Samples that each of them draws."""
+FEWEST_NETWORKS = 8
+"""Independently trained networks."""
 MOST = 0.75
 """The number of samples for a comparison is one that at least this share of the methods reaches."""
 
+THRESHOLDS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+"""Thresholds of TACE, at 15 bins."""
+BINS = (5, 10, 15, 20, 30, 50, 100)
+"""Numbers of bins of TACE, at the threshold 1e-3."""
+TACE_SETTINGS: tuple[tuple[float, int], ...] = (
+    *((threshold, 15) for threshold in THRESHOLDS),
+    *((1e-3, bins) for bins in BINS),
+)
+"""Thresholds and numbers of bins under which TACE is computed (P Fig. 2)."""
+
 
 @dataclass(frozen=True, eq=False)
-class Line:
-    """One method against its number of samples.
+class SampleCurve:
+    """The scores of one method against its number of samples.
 
     Attributes:
         method: The method.
         base: The method that is the same without test-time augmentation; its own name where it predicts no views.
         role: What it is in the study.
         sizes: ``[X]`` numbers of samples.
-        values: ``[R, X, measures]`` over runs, or over random orders of a pool; measures as in
-            :data:`dubio.studies.ensembles.prefixes.MEASURES`.
+        values: ``[R, X, measures]`` over runs, or over random orders of a deep ensemble; measures as in
+            :data:`dubio.statistics.sample_curves.MEASURES`.
         tace: ``[R, settings]`` with all samples, at the optimal temperature.
-        runs: Seed and member of every run; none of a pool, whose values are over orders.
+        runs: Seed and member of every run; none of a deep ensemble, whose values are over orders.
     """
 
     method: MethodView
@@ -57,7 +89,7 @@ class Line:
 
     @property
     def title(self) -> str:
-        """What the method is called; of a way to an ensemble that has one sample, that it has."""
+        """The method's title, which says so where a method of one training has one sample."""
         alone = self.role == "method" and self.samples == 1
         return f"{self.method.title} (1 sample)" if alone else self.method.title
 
@@ -68,23 +100,21 @@ class Line:
 
     @property
     def samples(self) -> int:
-        """How many samples there are."""
+        """The largest number of samples."""
         return self.sizes[-1]
 
     def of(self, measure: str) -> FloatArray:
-        """One measure, ``[R, X]``."""
+        """Return one measure, ``[R, X]``."""
         return np.asarray(self.values[:, :, MEASURES.index(measure)])
 
     def mean(self, measure: str) -> FloatArray:
-        """Its mean over runs, ``[X]``."""
+        """Return its mean over runs, ``[X]``."""
         return np.asarray(self.of(measure).mean(axis=0))
 
     def at(self, measure: str, size: int) -> Cell | None:
-        """Its values with so many samples; of what has one sample, that one whatever is asked for, as in P."""
-        place = 0 if self.samples == 1 else self.sizes.index(size) if size in self.sizes else None
-        if place is None:
-            return None
-        return Cell(tuple(float(value) for value in self.of(measure)[:, place]))
+        """Return its values with a number of samples; a method of one sample has one value for any number, as in P."""
+        index = 0 if self.samples == 1 else self.sizes.index(size) if size in self.sizes else None
+        return None if index is None else Cell(tuple(float(value) for value in self.of(measure)[:, index]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,50 +123,187 @@ class Study:
 
     Attributes:
         task: The task, with its network.
-        lines: One a method, in the benchmark's order.
+        curves: One per method, in the benchmark's order.
         growth: Scores of deep ensembles of 1, 2, … of the networks, over random orders.
     """
 
     task: TaskView
-    lines: tuple[Line, ...]
+    curves: tuple[SampleCurve, ...]
     growth: GrowthCurve
 
     @cached_property
-    def by_name(self) -> dict[str, Line]:
-        """The lines by the names of their methods."""
-        return {line.name: line for line in self.lines}
+    def by_name(self) -> dict[str, SampleCurve]:
+        """Method → its curve."""
+        return {curve.name: curve for curve in self.curves}
 
-    @property
-    def pool(self) -> Line | None:
-        """The deep ensemble without augmentation."""
-        return next((line for line in self.lines if line.role == "pool" and not line.augmented), None)
+    def select(self, *roles: Role, augmented: bool | None = None) -> tuple[SampleCurve, ...]:
+        """Return the curves of these roles, with or without augmentation or both."""
+        return tuple(curve for curve in self.curves if curve.role in roles and augmented in (None, curve.augmented))
 
-    def chosen(self, *roles: Role, augmented: bool | None = None) -> tuple[Line, ...]:
-        """The lines of these roles, with or without augmentation or both."""
-        return tuple(
-            line for line in self.lines if line.role in roles and (augmented is None or line.augmented == augmented)
-        )
-
-    def twin(self, line: Line) -> Line | None:
-        """The same method with augmentation."""
-        return next((each for each in self.lines if each.augmented and each.base == line.name), None)
+    def with_augmentation(self, curve: SampleCurve) -> SampleCurve | None:
+        """Return the curve of the same method with test-time augmentation."""
+        return next((other for other in self.curves if other.augmented and other.base == curve.name), None)
 
     @cached_property
-    def equal(self) -> int:
-        """With how many samples methods are compared: as most of them reach, but at most half the networks.
+    def compared_samples(self) -> int:
+        """The number of samples at which methods are compared: most of them reach it, and at most half the networks.
 
-        All orders of the networks end in the same ensemble: near the whole of them the spread over orders, and with it
-        the bounds of an equivalent, shrinks to nothing, whatever is known.
+        All orders of the networks end in the same ensemble: near its size the spread over orders, and with it the
+        bounds of an equivalent, shrink to nothing, however little is known.
         """
-        drawn = [line for line in self.chosen("method", augmented=False) if line.samples > 1]
-        reached = [size for size in SIZES if sum(size in line.sizes for line in drawn) >= MOST * len(drawn)]
+        curves = [curve for curve in self.select("method", augmented=False) if curve.samples > 1]
+        reached = [size for size in SIZES if sum(size in curve.sizes for curve in curves) >= MOST * len(curves)]
         return max((size for size in reached if 2 * size <= len(self.growth)), default=1)
 
-    def equivalents(self, line: Line, score: Score = "nll") -> tuple[EquivalentRange, ...]:
-        """How many independent networks a method is worth with every number of its samples (P eqs 4–5)."""
-        return tuple(equivalent_range(self.growth, score, float(value)) for value in line.mean(SCORED[score]))
+    def equivalents(self, curve: SampleCurve, score: Score = "nll") -> tuple[EquivalentRange, ...]:
+        """Return the deep-ensemble equivalent of a method with each number of its samples (P eqs 4–5)."""
+        return tuple(equivalent_range(self.growth, score, float(value)) for value in curve.mean(SCORED[score]))
 
-    def equivalent_at(self, line: Line, size: int, score: Score = "nll") -> EquivalentRange | None:
-        """The same with so many samples; None where it has not so many."""
-        cell = line.at(SCORED[score], size)
-        return None if cell is None else equivalent_range(self.growth, score, cell.mean)
+    def compared_equivalent(self, curve: SampleCurve) -> EquivalentRange | None:
+        """Return the equivalent by NLL with :attr:`compared_samples`; None where the method has fewer samples."""
+        cell = curve.at(RANKED_BY, self.compared_samples)
+        return None if cell is None else equivalent_range(self.growth, "nll", cell.mean)
+
+    def cells(self, curves: Iterable[SampleCurve], measure: str = RANKED_BY) -> dict[str, Cell]:
+        """Return method → its values with :attr:`compared_samples`; methods without a finite mean are left out."""
+        cells = {curve.name: curve.at(measure, self.compared_samples) for curve in curves}
+        return {name: cell for name, cell in cells.items() if cell is not None and math.isfinite(cell.mean)}
+
+    @property
+    def variance_groups(self) -> dict[str, int]:
+        """Method → number of members: methods with the same number share their variance over runs."""
+        return {curve.name: curve.method.members for curve in self.curves}
+
+    def differ(self, cells: Mapping[str, Cell], pair: tuple[str, str]) -> bool:
+        """Return whether two methods differ significantly; False for a method that is not among the cells."""
+        if not set(pair) <= cells.keys():
+            return False
+        return pair_verdict(cells, "lower", pair, None, self.variance_groups).place in ("best", "behind")
+
+
+def has_study(manifest: Manifest, task: TaskView) -> bool:
+    """Return whether a task has enough methods, samples and networks for a study."""
+    present = {run.method for run in manifest.runs_of(task.key)}
+    sampled = [
+        method
+        for method in manifest.methods
+        if method.name in present and not method.ensemble and not method.views and method.samples >= FEWEST_SAMPLES
+    ]
+    return len(sampled) >= FEWEST_METHODS and len(networks_of(manifest, task)) >= FEWEST_NETWORKS
+
+
+def role_of(manifest: Manifest, method: MethodView) -> tuple[Role, str]:
+    """Return a method's role, which is that of the same method without augmentation, and the latter's name."""
+    base = twins_of(manifest.methods).get(method.name, method.name)
+    plain = next(other for other in manifest.methods if other.name == base)
+    if plain.family == NETWORK:
+        return "deep_ensemble" if plain.ensemble else "network", base
+    return "ensemble" if method.ensemble else "method", base
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """One run: its seed and member, its sizes, ``[X, measures]``, and its calibration errors."""
+
+    key: tuple[int, int | None]
+    sizes: tuple[int, ...]
+    values: FloatArray
+    tace: FloatArray
+
+
+class StudyCollector:
+    """Collects the sample curves of the tasks that have a study, one set of predictions at a time.
+
+    A method has its curve from its own runs. A deep ensemble has random orders of all networks of all seeds, each with
+    one sample: of the single networks or, with augmentation, of its own members.
+    """
+
+    def __init__(self) -> None:
+        """Start without any run."""
+        self._studied: dict[str, bool] = {}
+        self._runs: dict[str, list[_Run]] = {}
+        self._networks: dict[str, list[Predictions]] = {}
+
+    def visit(self, item: Visit) -> None:
+        """Score a run on the in-domain test set with each number of its samples."""
+        manifest, task = item.report.manifest, item.task
+        if task.key not in self._studied:
+            self._studied[task.key] = has_study(manifest, task)
+        if not self._studied[task.key] or not item.is_in_domain_test:
+            return
+        method = next(method for method in manifest.methods if method.name == item.run.method)
+        role, _ = role_of(manifest, method)
+        if item.run.id in networks_of(manifest, task):
+            self._networks.setdefault("", []).append(_first_samples([item.predictions]))
+        if role == "deep_ensemble":
+            if method.views:
+                self._networks.setdefault(method.name, []).append(_first_samples([item.predictions]))
+            return
+        try:
+            run = _scored((item.run.seed, item.run.member), item.predictions)
+        except DubioError:  # without enough labels there is no curve
+            return
+        self._runs.setdefault(method.name, []).append(run)
+
+    def finish(self, run: RunView, task: TaskView) -> Study | None:
+        """Return the study of a task, once all its runs were visited; None where it has none."""
+        growth = run.growth.get(task.key)
+        curves = () if growth is None else tuple(self._curves(run.manifest, task))
+        self._runs, self._networks = {}, {}
+        return Study(task, curves, growth) if curves and growth is not None else None
+
+    def _curves(self, manifest: Manifest, task: TaskView) -> Iterable[SampleCurve]:
+        for method in manifest.methods:
+            role, base = role_of(manifest, method)
+            networks = self._networks.get(method.name if method.views else "", [])
+            if role == "deep_ensemble" and networks:
+                curve = _deep_ensemble_curve(method, base, _first_samples(networks))
+                if curve is not None:
+                    yield curve
+            elif method.name in self._runs:
+                yield _curve_of_runs(method, base, role, self._runs[method.name])
+
+
+def _curve_of_runs(method: MethodView, base: str, role: Role, runs: Sequence[_Run]) -> SampleCurve:
+    """Return the curve of a method; runs that differ in their number of samples are cut to the shortest."""
+    common = sizes_up_to(min(run.sizes[-1] for run in runs))
+    sizes = tuple(size for size in common if all(size in run.sizes for run in runs))
+    values = np.array([[run.values[run.sizes.index(size)] for size in sizes] for run in runs])
+    errors = np.array([run.tace for run in runs])
+    return SampleCurve(method, base, role, sizes, values, errors, tuple(run.key for run in runs))
+
+
+def _deep_ensemble_curve(method: MethodView, base: str, networks: Predictions) -> SampleCurve | None:
+    if networks.samples < 2:
+        return None
+    sizes, orders = sizes_up_to(networks.samples), random_orders(networks.samples, orders=ORDERS)
+    try:
+        values, errors = sample_scores(networks, orders, sizes), tace_by_setting(networks)
+    except DubioError:
+        return None
+    return SampleCurve(method, base, "deep_ensemble", sizes, values, errors[None])
+
+
+def _scored(key: tuple[int, int | None], predictions: Predictions) -> _Run:
+    sizes = sizes_up_to(predictions.samples)
+    values = sample_scores(predictions, [latest_first(predictions)], sizes)[0]
+    return _Run(key, sizes, values, tace_by_setting(predictions))
+
+
+def _first_samples(several: Sequence[Predictions]) -> Predictions:
+    """Return all members of these predictions, each with its first sample."""
+    pooled = pool_members([_first_of_members(predictions) for predictions in several])
+    return pooled.with_checked(member=np.arange(pooled.samples))
+
+
+def _first_of_members(predictions: Predictions) -> Predictions:
+    firsts = np.unique(predictions.member, return_index=True)[1]
+    logits, member = predictions.logits[firsts], predictions.member[firsts]
+    return predictions.with_checked(logits=logits, member=member, data_variance=None, model_variance=None)
+
+
+def tace_by_setting(predictions: Predictions) -> FloatArray:
+    """Return TACE of all samples at the optimal temperature, for every threshold and number of bins (P Fig. 2)."""
+    rows = labelled(predictions, "TACE")
+    calibrated = apply_temperature(rows, fit_temperature(rows).temperature)
+    return np.array([float(tace(calibrated, bins=bins, threshold=low)) for low, bins in TACE_SETTINGS])

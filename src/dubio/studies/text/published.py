@@ -7,20 +7,19 @@ definitions (``--as-published``); the Brier score of several labels is left out.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cache
-from importlib.resources import files
+from dataclasses import replace
 
-from dubio.reporting.aggregate import Cell, aggregate
+from dubio.core.types import Direction
+from dubio.reporting.aggregate import aggregate
 from dubio.reporting.claims import claim_blocks
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Headline, Section, Text, section
-from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, TableCell, method_table, score_column
+from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, method_table, score_column
 from dubio.reporting.wording import counted, listed, term
+from dubio.studies.published_numbers import Agreement, PublishedNumber, published_numbers
 from dubio.studies.text.claims import claims
 
 CLOSE = 0.02
@@ -56,76 +55,19 @@ class Paper(Section):
         yield from claim_blocks(claims(texts), "Its conclusions, tested here")
 
 
-@dataclass(frozen=True)
-class PublishedNumber:
-    """One published number; ``runs`` is 0 where the paper does not state it."""
-
-    task: str
-    network: str
-    classes: int
-    setting: str
-    method: str
-    metric: str
-    value: float
-    std: float | None
-    runs: int
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """A published number beside ours."""
-
-    published: PublishedNumber
-    ours: Cell
-    better: str
-
-    @property
-    def difference(self) -> float:
-        """Ours minus the published value."""
-        return self.ours.mean - self.published.value
-
-    @property
-    def outcome(self) -> str:
-        """Within :data:`CLOSE`, or better or worse than that."""
-        if abs(self.difference) <= CLOSE:
-            return "within"
-        return "better" if (self.difference > 0) == (self.better == "higher") else "worse"
-
-
-@cache
-def published_numbers() -> tuple[PublishedNumber, ...]:
-    """Return every published number that comes with dubio."""
-    text = (files("dubio.studies.text") / "published.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
-    return tuple(
-        PublishedNumber(
-            row["task"],
-            row["network"],
-            int(row["classes"]),
-            row["setting"],
-            row["method"],
-            row["metric"],
-            float(row["value"]),
-            float(row["std"]) if row["std"] else None,
-            int(row["runs"] or 0),
-        )
-        for row in rows
-    )
-
-
 def agreements(run: RunView, task: TaskView) -> tuple[Agreement, ...]:
     """Return the published numbers of a task that can be compared, each with ours."""
     cells = {**run.scores.cells, **aggregate(run.extra_scores)}
     found = []
-    for number in published_numbers():
+    for number in published_numbers("text"):
         key = number.task, number.network, number.classes
         if key != (task.name, task.network, len(task.classes)):
             continue
         for split, metric in _ours(task, number):
             cell = cells.get((task.key, split, number.method, metric))
             if cell is not None and cell.n:
-                better = "higher" if number.metric in ("accuracy", "ood_auroc") else "lower"
-                found.append(Agreement(number, cell, better))
+                better: Direction = "higher" if number.metric in ("accuracy", "ood_auroc") else "lower"
+                found.append(Agreement(number, cell, CLOSE, better))
     return tuple(found)
 
 
@@ -159,30 +101,15 @@ def _columns(metric: str, found: dict[str, Agreement]) -> list[FilledColumn]:
     # T counts in 100 bins, the other tables here in 15: the same name must not stand for both
     title = "ECE, 100 bins" if metric == "ece" else term(metric).title
     arrow = ARROWS[next(iter(found.values())).better]
-    theirs = {
-        name: TableCell(
-            f"{each.published.value:.3f}",
-            f"± {each.published.std:.3f}" if each.published.std is not None else "",
-            f"{each.published.value}",
-            "unranked",
-        )
-        for name, each in found.items()
-    }
-    apart = {
-        name: TableCell(
-            f"{each.difference:+.3f}".replace("-", "−"),
-            each.outcome,
-            f"{each.difference:.9g}",
-            "tied" if each.outcome == "within" else "",
-        )
-        for name, each in found.items()
-    }
+    beside = {name: each.cells(3) for name, each in found.items()}
     return [
         score_column(
             Column(title, "ours", arrow, unranked=True), {name: each.ours for name, each in found.items()}, places=3
         ),
-        FilledColumn(Column(title, "published", arrow, unranked=True), theirs),
-        FilledColumn(Column(title, "difference"), apart),
+        FilledColumn(
+            Column(title, "published", arrow, unranked=True), {name: pair[0] for name, pair in beside.items()}
+        ),
+        FilledColumn(Column(title, "difference"), {name: pair[1] for name, pair in beside.items()}),
     ]
 
 

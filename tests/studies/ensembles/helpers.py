@@ -1,12 +1,19 @@
-"""A small ensembling study made in view: ten networks, methods that draw samples, one that does not, and twins."""
+"""Ensembling studies: a small one with predictions, and others written down number by number."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dubio.core.predictions import Predictions, pool_members
+from dubio.reporting import Report
+from dubio.reporting.manifest_view import MethodView, SplitView, TaskView
+from dubio.statistics.ensemble_equivalent import SCORES, GrowthCurve
+from dubio.statistics.sample_curves import MEASURES
+from dubio.studies.ensembles.overview import EnsemblingStudy
+from dubio.studies.ensembles.study import TACE_SETTINGS, Role, SampleCurve, Study
 from tests.reporting.world import FakeStore, identifier
 
 ROWS, CLASSES, NETWORKS, SAMPLES = 120, 4, 9, 5
@@ -58,8 +65,8 @@ def predictions(network: str, split: str, kind: str, draw: tuple[object, ...], s
     signal = np.eye(CLASSES)[labels] * (shared.gamma(2.0, 1.0, ROWS) * (1 - 0.15 * severity))[:, None]
     between = BETWEEN[family]
     mode, noise = own.normal(0, 0.9, (ROWS, CLASSES)), own.normal(0, 0.9, (samples, ROWS, CLASSES))
-    seen = own.normal(0, 0.4, (samples, ROWS, CLASSES)) if views else 0.0
-    logits = 2.2 * (signal + np.sqrt(1 - between**2) * mode * (0.8 if views else 1.0) + between * noise + seen)
+    jitter = own.normal(0, 0.4, (samples, ROWS, CLASSES)) if views else 0.0
+    logits = 2.2 * (signal + np.sqrt(1 - between**2) * mode * (0.8 if views else 1.0) + between * noise + jitter)
     return Predictions(
         logits=logits.astype(np.float32),
         labels=labels.astype(np.int64),
@@ -135,3 +142,77 @@ def _note(manifest: dict[str, Any], pred: str, network: str, method: str, seed: 
           fits: list[str]) -> None:  # fmt: skip
     manifest["runs"].append({"id": pred, "task": "pictures", "network": network, "method": method, "seed": seed,
                              "member": member, "fits": fits, "spec": {}})  # fmt: skip
+
+
+def study_section(report: Report) -> EnsemblingStudy:
+    """Return the section of the ensembling study."""
+    (section,) = [placed.section for placed in report.sections if isinstance(placed.section, EnsemblingStudy)]
+    return section
+
+
+LONGEST = 20
+"""Networks of a study that is written down number by number."""
+
+
+def curve(
+    name: str,
+    calibrated: Sequence[Sequence[float]],
+    *,
+    sizes: tuple[int, ...] = (1, 2, 3, 5, 10),
+    role: Role = "method",
+    base: str = "",
+    registered: str = "",
+    settings: str = "",
+    members: int = 1,
+    **others: Sequence[Sequence[float]],
+) -> SampleCurve:
+    """A curve with these calibrated NLLs, ``[R, X]``; of other measures the same where they are not given."""
+    views = 1 if base else 0
+    method = MethodView(name, name, members, max(sizes), name, registered=registered or base or name, views=views,
+                        settings=settings)  # fmt: skip
+    plain = np.array(calibrated, dtype=float)
+    sides = [np.array(others.get(measure, plain), dtype=float) for measure in MEASURES]
+    runs = () if role == "deep_ensemble" else tuple((0, member) for member in range(len(plain)))
+    values = np.stack(sides, axis=2)
+    return SampleCurve(method, base or name, role, sizes, values, np.zeros((len(plain), len(TACE_SETTINGS))), runs)
+
+
+def task(network: str = "vgg-small", corpus: str = "pictures", images: tuple[int, int, int] = (90, 10, 50),
+         arguments: Mapping[str, Any] | None = None) -> TaskView:  # fmt: skip
+    splits = tuple(
+        SplitView(name, kind, name, count)  # type: ignore[arg-type]
+        for (name, kind), count in zip((("train", "train"), ("val", "val"), ("test", "id")), images, strict=True)
+    )
+    return TaskView(corpus, corpus, "image", "multiclass", tuple("abcdefghij"), network, splits, corpus=corpus,
+                    network_arguments=arguments or {})  # fmt: skip
+
+
+def growth(spread: float = 0.0) -> GrowthCurve:
+    """Deep ensembles of l networks score 2 − 0.05·l: an equivalent is (2 − value)/0.05."""
+    mean = 2.0 - 0.05 * np.arange(1, LONGEST + 1)
+    return GrowthCurve(dict.fromkeys(SCORES, mean), {s: np.full(LONGEST, spread) for s in SCORES}, 10)
+
+
+def study(*curves: SampleCurve, of: TaskView | None = None, spread: float = 0.0) -> Study:
+    return Study(of or task(), curves, growth(spread))
+
+
+def equivalent_to(*networks: float) -> list[float]:
+    """Return the scores whose deep-ensemble equivalents are these numbers of networks."""
+    return [2.0 - 0.05 * each for each in networks]
+
+
+def growing(*runs: tuple[float, float], name: str = "swag") -> SampleCurve:
+    """A method whose runs are equivalent to these numbers of networks with 5 and with 10 samples."""
+    return curve(name, [equivalent_to(1.5, 1.6, 1.8, *run) for run in runs])
+
+
+def scattered(noise: tuple[float, float], families: int = 10, seed: int = 0) -> Study:
+    """Families of methods whose NLL is their error times ten with so much noise, before and after calibration."""
+    generator = np.random.default_rng(seed)
+    made = []
+    for place in range(families):
+        error = generator.uniform(0.1, 0.4) + generator.normal(0, 0.01, (3, 5))
+        before, after = (10 * error + by * generator.normal(0, 1, (1, 1)) for by in noise)
+        made.append(curve(f"method-{place}", after.tolist(), nll=before.tolist(), error=error.tolist()))
+    return study(*made)

@@ -1,4 +1,4 @@
-"""All methods of the shipped benchmark in one study: twins, looks, and what has one sample alone."""
+"""All methods of the shipped benchmark in one study: augmented pairs, styles, and methods of one sample."""
 
 from __future__ import annotations
 
@@ -12,13 +12,9 @@ import pytest
 from dubio.reporting.manifest_view import MethodView, read_manifest, twins_of
 from dubio.reporting.style import styles_of
 from dubio.studies.ensembles.conclusions import conclusions
-from dubio.studies.ensembles.panels import study_looks
-from dubio.studies.ensembles.paper_tables import sample_tables
-from dubio.studies.ensembles.plates import CAPTIONS
+from dubio.studies.ensembles.curve_figures import study_styles
+from dubio.studies.ensembles.equivalents import averaged_equivalents, equivalents_figure
 from dubio.studies.ensembles.study import Study
-from dubio.studies.ensembles.summary import summary_grid
-from dubio.studies.ensembles.worths import worths_figure, worths_of
-from tests.reporting.ensembles.lines import line, study, worth
 from tests.reporting.world import FakeStore
 
 
@@ -38,7 +34,7 @@ def methods() -> list[MethodView]:
     return list(read_manifest(manifest).methods)
 
 
-def test_every_augmented_method_has_its_own_twin(methods: list[MethodView]) -> None:
+def test_every_augmented_method_has_its_own_pair(methods: list[MethodView]) -> None:
     augmented = [method.name for method in methods if method.views]
     assert "laplace-last-tta" in augmented
     assert twins_of(methods) == {name: name.removesuffix("-tta") for name in augmented}
@@ -55,13 +51,13 @@ def lab(colour: str) -> np.ndarray:
 
 
 def test_ways_to_an_ensemble_differ_in_colour_and_in_marker(methods: list[MethodView]) -> None:
-    drawn = styles_of(methods)
-    ways = {method.family: drawn[method.name] for method in methods if not method.views}
+    styles = styles_of(methods)
+    ways = {method.family: styles[method.name] for method in methods if not method.views}
     assert {"swa", "laplace-last", "csghmc"} < set(ways)
     for one, other in combinations(ways.values(), 2):
         assert one.marker != other.marker
         assert np.linalg.norm(lab(one.colour) - lab(other.colour)) > 20
-    assert drawn["laplace-last-tta"].colour == drawn["laplace-last"].colour != drawn["laplace"].colour
+    assert styles["laplace-last-tta"].colour == styles["laplace-last"].colour != styles["laplace"].colour
 
 
 def test_mean_weights_are_one_sample_everywhere(study: Study, study_world: tuple[FakeStore, dict]) -> None:  # type: ignore[type-arg]
@@ -69,12 +65,10 @@ def test_mean_weights_are_one_sample_everywhere(study: Study, study_world: tuple
     assert (swa.role, swa.sizes, swa.title) == ("method", (1,), "SWA (1 sample)")
     assert study.by_name["swa-ensemble"].sizes == (1, 2)
     assert study.by_name["swa-ensemble"].title == "Ensemble of SWA"
-    drawn = study_looks(read_manifest(study_world[1]).methods, study)
-    assert "SWA (1 sample)" in [row.title for row in summary_grid(study, drawn).rows]
-    assert "SWA (1 sample)" in [column.title for column in sample_tables([study])[0].grid.columns]
-    figure = worths_figure([(score, worths_of(study, [swa], score)) for score in ("nll", "error", "brier", "aurc")],
-                           drawn, len(study.growth))  # fmt: skip
-    (point,) = [each for each in figure.axes[0].lines if each.get_color() == drawn["swa"].colour]
+    styles = study_styles(read_manifest(study_world[1]).methods, study)
+    panels = [(score, averaged_equivalents([study], [swa], score)) for score in ("nll", "error", "brier", "aurc")]
+    figure = equivalents_figure(panels, styles, len(study.growth))  # type: ignore[arg-type]
+    (point,) = [each for each in figure.axes[0].lines if each.get_color() == styles["swa"].colour]
     assert len(point.get_xdata()) == 1
     growing = {"P Fig. 3, §5", "P Fig. 3, §4.2", "P §4.2", "P §4.3", "P Tables 7 and 8, §4.3"}
     for claim in conclusions([study]):
@@ -83,23 +77,6 @@ def test_mean_weights_are_one_sample_everywhere(study: Study, study_world: tuple
 
 
 def test_last_layer_laplace_counts_as_noise_on_one_set_of_weights(study: Study) -> None:
-    told = {claim.where: claim for claim in conclusions([study])}
-    assert any("(Laplace, last layer)" in each.text for each in told["P §4.2"].evidence)
-    assert any("Laplace, last layer, augmented" in each.text for each in told["P §4.3"].evidence)
-
-
-def test_the_figure_of_equivalents_shows_where_orders_share_their_networks() -> None:
-    beyond = [line(name, [worth(1.0, 2.0, 4.0, 8.0, 30.0)]) for name in ("swag", "fge")]
-    found = study(*beyond)
-    methods = [each.method for each in beyond]
-    drawn = study_looks(methods, found)
-    axis = worths_figure([(score, worths_of(found, beyond, score)) for score in ("nll", "error", "brier", "aurc")],
-                         drawn, len(found.growth)).axes[0]  # fmt: skip
-    (grey,) = axis.patches
-    low, high = grey.get_extents().transformed(axis.transData.inverted()).intervaly
-    assert (low, high) == pytest.approx((10.0, 20.0))
-    assert [text.get_text() for text in axis.texts] == ["all 20 networks"]
-    arrows = [each for each in axis.lines if each.get_marker() == 6]
-    assert len({float(each.get_xdata()[0]) for each in arrows}) == 2  # side by side, none hidden
-    assert all(each.get_ydata()[0] > 20 for each in arrows)
-    assert "bands are too narrow" in CAPTIONS["worth"]
+    claims = {claim.where: claim for claim in conclusions([study])}
+    assert any("(Laplace, last layer)" in each.text for each in claims["P §4.2"].evidence)
+    assert any("Laplace, last layer, augmented" in each.text for each in claims["P §4.3"].evidence)

@@ -1,0 +1,290 @@
+"""Deep-ensemble equivalents against the number of samples (P Figs 3 and 7–9), and how they grow with the last samples.
+
+Every run of a method has its own deep-ensemble equivalents (P eq. 4), and so its own slope between its last two numbers
+of samples. The curve of growing ensembles is known up to its spread over orders; a slope is significantly above or
+below a bound only where it is so against the curve itself and against both its bounds (P eq. 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dubio.core.types import FloatArray
+from dubio.reporting.canvas import WIDTH, blank, legend_height, styled
+from dubio.reporting.section import Figure
+from dubio.reporting.style import MUTED, NOISE, PAPER, Style
+from dubio.statistics.ensemble_equivalent import Equivalent, EquivalentRange, Score, average_equivalent, equivalent
+from dubio.statistics.sample_curves import SIZES
+from dubio.statistics.verdicts import smallest_difference
+from dubio.studies.ensembles.curve_figures import (
+    SHADE,
+    Styles,
+    curves_figure,
+    curves_reading,
+    legend_entries,
+    line_keywords,
+    number_ticks,
+    samples_axis,
+    study_legend,
+)
+from dubio.studies.ensembles.study import SampleCurve, Study
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Drawing
+
+TITLES: dict[Score, str] = {
+    "nll": "by calibrated NLL", "error": "by error", "brier": "by calibrated Brier", "aurc": "by calibrated AURC",
+}  # fmt: skip
+
+BESIDE = 1.07
+"""From one arrow to the next, as a factor of the number of samples."""
+
+FEWEST_SIZES = 3
+"""Numbers of samples that a slope needs."""
+
+CAPTION = (
+    "The number of independently trained networks whose deep ensemble scores as well as the method with each number of "
+    "samples; both axes are logarithmic. Bands: the same against the curve of growing ensembles raised and lowered by "
+    "its standard deviation over random orders. A deep ensemble itself is the diagonal; a method with one sample is a "
+    "point. All orders end in the same ensemble, that of all {longest} networks (dashed): in the grey part, above half "
+    "of them, orders share most of their networks and the bands are too narrow; at the dashed line they vanish. An "
+    "arrow above it means more than {longest} networks; nothing is extrapolated."
+)
+AVERAGE_CAPTION = (
+    "The number of independently trained networks whose deep ensemble scores as well as the method with each number of "
+    "samples: the mean over {tasks}. Bands: the means of the lower and of the upper bounds. A method is beyond the "
+    "longest ensemble (an arrow above the dashed line) as soon as it is so on one task. In the grey part, above half "
+    "of the networks, the bands are too narrow, because all orders end in the same ensemble."
+)
+POOLED_CAPTION = "As above, for ensembles of methods: samples are taken from one member after the other."
+
+
+@dataclass(frozen=True, eq=False)
+class EquivalentCurve:
+    """The deep-ensemble equivalents of one method: ``[X]`` each, infinite beyond the longest ensemble."""
+
+    curve: SampleCurve
+    sizes: tuple[int, ...]
+    lower: FloatArray
+    central: FloatArray
+    upper: FloatArray
+
+
+Panels = list[tuple[Score, list[EquivalentCurve]]]
+
+
+def equivalent_figures(study: Study, styles: Styles) -> Iterator[Figure]:
+    """Yield the equivalents of single networks, deep ensembles and methods of one training."""
+    curves = study.select("network", "deep_ensemble", "method")
+    reading = equivalents_reading(study, [curve for curve in curves if curve.augmented])
+    caption = CAPTION.format(longest=len(study.growth))
+    yield Figure("equivalents", "Deep-ensemble equivalents", caption, _drawing([study], curves, styles),
+                 reading=reading)  # fmt: skip
+
+
+def pooled_figures(study: Study, styles: Styles) -> Iterator[Figure]:
+    """Yield ensembles of methods beside deep ensembles, where there are any."""
+    pooled = study.select("ensemble")
+    if not pooled:
+        return
+    curves = (*study.select("deep_ensemble"), *pooled)
+    title, draw = "Deep-ensemble equivalents of ensembles of methods", _drawing([study], curves, styles)
+    yield Figure("equivalents-pooled", title, POOLED_CAPTION, draw, folded=True,
+                 reading=equivalents_reading(study, curves))  # fmt: skip
+    title, draw = "Ensembles of methods against the number of samples", partial(curves_figure, curves, styles)
+    reading = curves_reading(study, curves)
+    yield Figure("curves-pooled", title, POOLED_CAPTION, draw, folded=True, reading=reading)
+
+
+def averaged_figures(studies: Sequence[Study], styles: Styles) -> Iterator[Figure]:
+    """Yield the equivalents averaged over tasks (P Fig. 3); none for fewer than two tasks."""
+    if len(studies) < 2:
+        return
+    curves = studies[0].select("network", "deep_ensemble", "method")
+    if averaged_equivalents(studies, curves, "nll"):
+        caption = AVERAGE_CAPTION.format(tasks=", ".join(study.task.key for study in studies))
+        draw = _drawing(studies, curves, styles)
+        yield Figure("ensembles-equivalents", "Deep-ensemble equivalents, averaged", caption, draw)
+
+
+def _drawing(studies: Sequence[Study], curves: Sequence[SampleCurve], styles: Styles) -> partial[Drawing]:
+    panels: Panels = [(score, averaged_equivalents(studies, curves, score)) for score in TITLES]
+    return partial(equivalents_figure, panels, styles, min(len(study.growth) for study in studies))
+
+
+def averaged_equivalents(
+    studies: Sequence[Study], curves: Sequence[SampleCurve], score: Score
+) -> list[EquivalentCurve]:
+    """Return the means over tasks of the methods that every task has, at the sizes that they share."""
+    averaged = []
+    for curve in curves:
+        own = [study.by_name[curve.name] for study in studies if curve.name in study.by_name]
+        sizes = tuple(size for size in curve.sizes if all(size in other.sizes for other in own))
+        if len(own) < len(studies) or not sizes:
+            continue
+        ranges = [study.equivalents(other, score) for study, other in zip(studies, own, strict=True)]
+        at_sizes = [
+            [several[other.sizes.index(size)] for several, other in zip(ranges, own, strict=True)] for size in sizes
+        ]
+        bounds = (
+            np.array([average_equivalent([getattr(one, bound) for one in several]).size for several in at_sizes])
+            for bound in ("lower", "central", "upper")
+        )
+        averaged.append(EquivalentCurve(curve, sizes, *bounds))
+    return averaged
+
+
+def ranked_equivalents(study: Study, curves: Sequence[SampleCurve]) -> list[tuple[SampleCurve, EquivalentRange]]:
+    """Return methods with their equivalents at the compared number of samples, the best calibrated NLL first."""
+    size = study.compared_samples
+    ranked = [
+        (cell.mean, curve, equivalents)
+        for curve in curves
+        if (equivalents := study.compared_equivalent(curve)) and (cell := curve.at("calibrated_nll", size))
+    ]
+    return [(curve, equivalents) for _, curve, equivalents in sorted(ranked, key=lambda entry: entry[0])]
+
+
+def equivalents_reading(study: Study, curves: Sequence[SampleCurve]) -> str:
+    """Return methods by their deep-ensemble equivalent with the same number of samples."""
+    shown = [f"{curve.title}: {equivalent_phrase(bounds)}" for curve, bounds in ranked_equivalents(study, curves)]
+    return f"With {study.compared_samples} samples each, by calibrated NLL. {'; '.join(shown)}." if shown else ""
+
+
+def equivalent_phrase(bounds: EquivalentRange) -> str:
+    """Return an equivalent with its bounds: ``3.2 networks (2.9 to 3.6)``."""
+    central, lower, upper = (_number(bound) for bound in (bounds.central, bounds.lower, bounds.upper))
+    noun = "network" if central == "1.0" else "networks"
+    return f"{central} {noun}" if lower == central == upper else f"{central} {noun} ({lower} to {upper})"
+
+
+def _number(size: Equivalent) -> str:
+    return f"more than {size.longest}" if size.beyond else f"{size.size:.1f}"
+
+
+@styled
+def equivalents_figure(panels: Panels, styles: Styles, longest: int) -> Drawing:
+    """Draw one panel per score: a line and a band per method, and arrows beyond the longest ensemble.
+
+    Args:
+        panels: Scores and the equivalents by each.
+        styles: How methods are drawn.
+        longest: l_max, the size of the longest ensemble.
+    """
+    curves = [line.curve for line in panels[0][1]]
+    figure = blank(WIDTH, 5.7 + legend_height(legend_entries(curves)))
+    axes = list(figure.subplots(2, 2, sharex=True, sharey=True).flat)
+    for axis, (score, equivalents) in zip(axes, panels, strict=True):
+        _cap(axis, longest)
+        for line in equivalents:
+            _line(axis, line, styles[line.curve.name], longest)
+        _arrows(axis, equivalents, styles, longest)
+        axis.set_title(TITLES[score])
+        samples_axis(axis, max(curve.samples for curve in curves))
+        axis.set_yscale("log")
+        number_ticks(axis.yaxis, [size for size in SIZES if size <= longest])
+        axis.set_ylim(0.9, longest * 1.22)
+    for axis in axes[2:]:
+        axis.set_xlabel("samples")
+    figure.supylabel("deep-ensemble equivalent, networks", fontsize=8.5)
+    study_legend(figure, curves, styles)
+    return figure
+
+
+def _cap(axis: Axes, longest: int) -> None:
+    """Draw the longest ensemble, and the part below it where orders share most of their networks."""
+    axis.axhspan(longest / 2, longest, color=NOISE, alpha=0.3, linewidth=0, zorder=0)
+    axis.axhline(longest, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
+    # below the line: above it stand the arrows
+    axis.text(0.985, longest * 0.97, f"all {longest} networks", transform=axis.get_yaxis_transform(), ha="right",
+              va="top", fontsize=6.6, color=MUTED)  # fmt: skip
+
+
+def _line(axis: Axes, line: EquivalentCurve, style: Style, longest: int) -> None:
+    x = np.array(line.sizes, dtype=float)
+    if style.ensemble and len(x) > 1:
+        low, high = (np.minimum(bound, longest) for bound in (line.lower, line.upper))
+        axis.fill_between(x, low, high, color=style.colour, alpha=SHADE, linewidth=0)
+    central = np.where(np.isfinite(line.central), line.central, np.nan)
+    axis.plot(x, central, **{"zorder": 3, **line_keywords(style, len(x))})
+
+
+def _arrows(axis: Axes, equivalents: Sequence[EquivalentCurve], styles: Styles, longest: int) -> None:
+    """Draw arrows above the longest ensemble, side by side where several methods are beyond it."""
+    for size in sorted({size for line in equivalents for size in line.sizes}):
+        beyond = [e for e in equivalents if size in e.sizes and np.isinf(e.central[e.sizes.index(size)])]
+        for index, line in enumerate(beyond):
+            style, x = styles[line.curve.name], size * BESIDE ** (index - (len(beyond) - 1) / 2)
+            face = style.colour if style.ensemble else PAPER
+            axis.plot([x], [longest * 1.1], linestyle="none", marker=6, markersize=4.4, color=style.colour,
+                      markerfacecolor=face, clip_on=False)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Slope:
+    """Networks gained per sample added.
+
+    Attributes:
+        sizes: The last two numbers of samples.
+        equivalents: The equivalents there, of the mean over runs.
+        values: ``[curves, R]``: slopes against the curve raised, as it is and lowered by its spread; None where a
+            run, or the mean, is beyond the longest ensemble with the first, or no better than one network with both.
+        at_least: Whether some slope is only a lower bound, up to the longest ensemble, which was passed.
+    """
+
+    sizes: tuple[int, int]
+    equivalents: tuple[float, float]
+    values: FloatArray | None
+    at_least: bool
+
+    @property
+    def phrase(self) -> str:
+        """The slope with its spread over runs; empty where it is unknown."""
+        if self.values is None:
+            return ""
+        middle = self.values[1]
+        spread = f" ± {middle.std(ddof=1):.2f}" if len(middle) > 1 else " (1 run)"
+        bound = "at least " if self.at_least else ""
+        return f"{bound}{middle.mean():+.2f}{spread} networks per sample".replace("-", "−")
+
+    def side_of(self, bound: float) -> int:
+        """Return 1 where the slope is significantly above a bound, −1 where it is below, 0 otherwise."""
+        if self.values is None or self.values.shape[1] < 2:
+            return 0
+        sides = set()
+        for values in self.values:
+            term = float(values.var(ddof=1)) / len(values), len(values) - 1
+            smallest = smallest_difference([term], None) or 0.0
+            difference = float(values.mean()) - bound
+            sides.add(0 if abs(difference) <= smallest else 1 if difference > 0 else -1)
+        side = sides.pop() if len(sides) == 1 else 0
+        return 0 if self.at_least and side < 0 else side
+
+
+def slope_of(study: Study, curve: SampleCurve) -> Slope | None:
+    """Return the slope between a method's last two numbers of samples; None for a method with fewer than three."""
+    common = [curve.sizes.index(size) for size in SIZES if size in curve.sizes]
+    if len(common) < FEWEST_SIZES:
+        return None
+    last_two = common[-2:]
+    sizes = curve.sizes[last_two[0]], curve.sizes[last_two[1]]
+    scores = np.vstack([curve.of("calibrated_nll")[:, last_two], curve.mean("calibrated_nll")[last_two]])
+    mean, spread = study.growth.mean["nll"], study.growth.std["nll"]
+    reached = np.array(
+        [
+            [[equivalent(growth, float(score)).size for score in run] for run in scores]
+            for growth in (mean - spread, mean, mean + spread)
+        ]
+    )  # [curves, R + 1, 2]; the last row is the mean over runs
+    of_mean = float(reached[1, -1, 0]), float(reached[1, -1, 1])
+    if np.isinf(reached[..., 0]).any() or (reached == 1.0).all(axis=2).any():
+        return Slope(sizes, of_mean, None, False)
+    capped = np.minimum(reached[:, :-1], len(mean))
+    slopes = (capped[..., 1] - capped[..., 0]) / (sizes[1] - sizes[0])
+    return Slope(sizes, of_mean, slopes, bool(np.isinf(reached).any()))

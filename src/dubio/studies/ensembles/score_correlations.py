@@ -1,0 +1,205 @@
+"""Correlations of the likelihood with Brier score and accuracy, before and after temperature scaling (P Figs 4 and 6).
+
+The points (method, number of samples, run) are far from independent: the ensembles along a sample curve are nested, and
+an ensemble or an augmented method predicts from the same fits. The bootstrap therefore resamples whole families of
+methods, each with all its points. Moments add over families, so that a replicate costs six numbers per family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.stats import pearsonr, spearmanr
+
+from dubio.core.types import FloatArray
+from dubio.reporting.canvas import WIDTH, blank, legend_height, styled
+from dubio.reporting.claims import Outcome
+from dubio.reporting.section import Figure
+from dubio.reporting.style import PAPER
+from dubio.studies.ensembles.curve_figures import Styles, legend_entries, study_legend
+from dubio.studies.ensembles.study import SampleCurve, Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+PAIRS = (
+    ("nll", "brier", "NLL", "Brier"),
+    ("calibrated_nll", "calibrated_brier", "calibrated NLL", "calibrated Brier"),
+    ("nll", "accuracy", "NLL", "accuracy"),
+    ("calibrated_nll", "accuracy", "calibrated NLL", "accuracy"),
+)
+"""Two measures and their titles; the last two pairs are those that P compares before and after calibration."""
+
+REPLICATES = 2000
+FEWEST_FAMILIES = 6
+"""With fewer families a bootstrap over them says little."""
+CLOSE = 0.95
+"""What P finds |ρ| to exceed after calibration."""
+LEVEL = 0.95
+
+CAPTION = (
+    "One point per method, number of samples and run. Left at temperature 1, right at the cross-validated temperature; "
+    "ρ is Pearson's correlation."
+)
+
+
+@dataclass(frozen=True, eq=False)
+class ScorePair:
+    """Two measures over all (method, number of samples, run), with one array per curve.
+
+    Attributes:
+        titles: Of the two measures.
+        curves: The curves of the points.
+        x: The first measure.
+        y: The second measure.
+        pearson: Pearson's correlation over all points.
+        spearman: Spearman's.
+    """
+
+    titles: tuple[str, str]
+    curves: tuple[SampleCurve, ...]
+    x: tuple[FloatArray, ...]
+    y: tuple[FloatArray, ...]
+    pearson: float
+    spearman: float
+
+
+def score_pairs(curves: Sequence[SampleCurve]) -> list[ScorePair]:
+    """Return the four pairs of :data:`PAIRS`; points that are not finite are left out."""
+    pairs = []
+    for first, second, *titles in PAIRS:
+        x, y = [], []
+        for curve in curves:
+            one, other = _measure(curve, first), _measure(curve, second)
+            finite = np.isfinite(one) & np.isfinite(other)
+            x.append(one[finite])
+            y.append(other[finite])
+        correlations = _correlations(np.concatenate(x), np.concatenate(y))
+        pairs.append(ScorePair((titles[0], titles[1]), tuple(curves), tuple(x), tuple(y), *correlations))
+    return pairs
+
+
+def _measure(curve: SampleCurve, name: str) -> FloatArray:
+    return 1.0 - curve.of("error").ravel() if name == "accuracy" else curve.of(name).ravel()
+
+
+def _correlations(x: FloatArray, y: FloatArray) -> tuple[float, float]:
+    """Return Pearson's and Spearman's correlation; NaN where a side does not vary."""
+    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan"), float("nan")
+    return float(pearsonr(x, y).statistic), float(spearmanr(x, y).statistic)
+
+
+@dataclass(frozen=True)
+class CorrelationChange:
+    """|ρ| of likelihood and accuracy before and after calibration.
+
+    Attributes:
+        before: At temperature 1.
+        after: At the cross-validated temperature.
+        after_range: The interval of the second; None for too few families or where a correlation is undefined.
+        rise_range: The interval of the second minus the first.
+    """
+
+    before: float
+    after: float
+    after_range: tuple[float, float] | None
+    rise_range: tuple[float, float] | None
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether |ρ| is above 0.95 after calibration and higher than before: both, not one of them, or undecided."""
+        if self.after_range is None or self.rise_range is None:
+            return "undecided"
+        if self.after_range[1] < CLOSE or self.rise_range[1] < 0:
+            return "contradicts"
+        return "supports" if self.after_range[0] > CLOSE and self.rise_range[0] > 0 else "undecided"
+
+
+def correlation_change(before: ScorePair, after: ScorePair, *, seed: int = 0) -> CorrelationChange:
+    """Return both correlations over the same methods, with percentile intervals over resampled families.
+
+    Args:
+        before: Likelihood and accuracy at temperature 1.
+        after: The same at the cross-validated temperature.
+        seed: Of the bootstrap.
+    """
+    values = abs(before.pearson), abs(after.pearson)
+    families = families_of(before.curves)
+    count = len(set(families))
+    if count < FEWEST_FAMILIES or not np.isfinite(values).all():
+        return CorrelationChange(*values, None, None)
+    counts = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=REPLICATES)
+    sides = [np.abs(_correlations_of_moments(counts @ _moments(pair, families))) for pair in (before, after)]
+    defined = np.isfinite(sides).all(axis=0)
+    return CorrelationChange(*values, _interval(sides[1][defined]), _interval((sides[1] - sides[0])[defined]))
+
+
+def families_of(curves: Sequence[SampleCurve]) -> list[str]:
+    """Return the family of every curve; an augmented method is in that of the method without augmentation."""
+    own = {curve.name: curve.method.family for curve in curves}
+    return [own.get(curve.base, curve.method.family) for curve in curves]
+
+
+def _moments(pair: ScorePair, families: Sequence[str]) -> FloatArray:
+    """Return ``[families, 6]``: count, Σx, Σy, Σx², Σy², Σxy about the mean of all."""
+    x, y = np.concatenate(pair.x), np.concatenate(pair.y)
+    owner = np.repeat(np.unique(families, return_inverse=True)[1], [len(points) for points in pair.x])
+    x, y = x - x.mean(), y - y.mean()
+    terms = (np.ones_like(x), x, y, x * x, y * y, x * y)
+    return np.stack([np.bincount(owner, weights=term, minlength=len(set(families))) for term in terms], axis=1)
+
+
+def _correlations_of_moments(sums: FloatArray) -> FloatArray:
+    """Return Pearson's correlation of every row of moments; NaN where a side does not vary."""
+    n, x, y, xx, yy, xy = sums.T
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((xy - x * y / n) / np.sqrt((xx - x * x / n) * (yy - y * y / n)))
+
+
+def _interval(values: FloatArray) -> tuple[float, float] | None:
+    if not len(values):
+        return None
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def correlation_figures(study: Study, styles: Styles) -> Iterator[Figure]:
+    """Yield the likelihood against Brier score and accuracy."""
+    pairs = score_pairs(study.select("network", "deep_ensemble", "method"))
+    title, draw = "Likelihood, Brier score and accuracy", partial(correlations_figure, pairs, styles)
+    yield Figure("correlations", title, CAPTION, draw, folded=True, reading=correlations_reading(pairs))
+
+
+def correlations_reading(pairs: Sequence[ScorePair]) -> str:
+    """Return the four correlations, and the number of points."""
+    points = sum(len(values) for values in pairs[0].x)
+    shown = [
+        f"{pair.titles[0]} and {pair.titles[1]} {_coefficient(pair.pearson)} (ranks {_coefficient(pair.spearman)})"
+        for pair in pairs
+    ]
+    return f"Correlation over {points:,} points (method, number of samples, run): {'; '.join(shown)}."
+
+
+def _coefficient(value: float) -> str:
+    return f"{value:.3f}".replace("-", "−") if np.isfinite(value) else "undefined"
+
+
+@styled
+def correlations_figure(pairs: Sequence[ScorePair], styles: Styles) -> Drawing:
+    """Draw one panel per pair of measures, one point per method, number of samples and run."""
+    curves = pairs[0].curves
+    figure = blank(WIDTH, 5.4 + legend_height(legend_entries(curves)))
+    for axis, pair in zip(figure.subplots(2, 2).flat, pairs, strict=True):
+        for curve, x, y in zip(pair.curves, pair.x, pair.y, strict=True):
+            style = styles[curve.name]
+            axis.scatter(x, y, s=11, marker=style.marker, linewidths=0.7, edgecolors=style.colour, alpha=0.8,
+                         facecolors=style.colour if style.ensemble else PAPER)  # fmt: skip
+        axis.set(xlabel=pair.titles[0], ylabel=pair.titles[1])
+        axis.set_title(f"ρ = {_coefficient(pair.pearson)}")
+    study_legend(figure, curves, styles)
+    return figure

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import kendalltau
+
+from dubio.reporting.style import Style
+from dubio.studies.ensembles.rank_agreement import (
+    RankAgreement,
+    TaceRanks,
+    kendall_tau,
+    order_reading,
+    tace_figure,
+    tace_reading,
+)
+from dubio.studies.ensembles.study import TACE_SETTINGS, Study
+from tests.studies.ensembles.helpers import curve
+
+CURVES = tuple(curve(name, [[1.0] * 5]) for name in ("a", "b", "c"))
+
+
+def errors(*columns: tuple[float, float, float]) -> TaceRanks:
+    """TACE of three methods: these settings, then the last again and again."""
+    filled = [*columns, *[columns[-1]] * (len(TACE_SETTINGS) - len(columns))]
+    return TaceRanks(CURVES, np.array(filled).T)
+
+
+def test_agreement_is_kendalls_tau_of_what_is_finite_and_none_where_all_are_tied() -> None:
+    one, other = [1.0, 2.0, 3.0, math.nan, 5.0], [2.0, 1.0, 3.0, 0.0, math.inf]
+    assert kendall_tau(one, other) == pytest.approx(kendalltau([1, 2, 3], [2, 1, 3]).statistic)
+    assert kendall_tau([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None
+    assert kendall_tau([1.0, math.nan], [1.0, 2.0]) is None
+    assert kendall_tau([], []) is None
+
+
+def test_methods_without_a_finite_value_have_no_place_in_an_order() -> None:
+    ranks = RankAgreement.of(
+        {"a": 1.0, "b": math.nan, "c": math.inf, "d": 2.0}, {"a": 2.0, "b": 0.0, "c": 1.0, "d": 1.0}
+    )
+    assert ranks.names == ("d", "a")
+    assert ranks.pairs == 1
+    assert ranks.tau == -1.0
+
+
+def test_a_tied_order_has_no_tau_in_its_reading() -> None:
+    tied = RankAgreement({"a": 1.0, "b": 1.0}, {"a": 1.0, "b": 2.0})
+    assert tied.tau is None
+    assert tied.swapped == ()
+    reading = order_reading(tied, {"a": "A", "b": "B"}, 5)
+    assert "not defined" in reading
+    assert "nan" not in reading
+
+
+def test_the_least_agreement_passes_over_settings_in_which_all_are_tied() -> None:
+    ranks = errors((0.0, 0.0, 0.0), (0.1, 0.2, 0.3), (0.3, 0.2, 0.1), (0.1, 0.2, 0.3))
+    least = ranks.least_agreement
+    assert least is not None
+    tau, one, other = least
+    assert tau == -1.0
+    assert 0 not in (one, other)
+    assert set(ranks.leaders) == {"a", "c"}
+    assert ranks.orders == 3
+    assert "nan" not in tace_reading(ranks)
+
+
+def test_a_missing_error_neither_leads_nor_hides_the_leader() -> None:
+    ranks = errors((math.nan, 0.2, 0.1), (math.nan, 0.2, 0.1))
+    assert ranks.leaders == ("c",)
+    assert ranks.ranks[1:, 0].tolist() == [2.0, 1.0]
+    assert math.isnan(ranks.ranks[0, 0])
+    least = ranks.least_agreement
+    assert least is not None
+    assert least[0] == 1.0
+    styles = {each.name: Style(each.name, "#000000", "o", True) for each in CURVES}
+    assert tace_figure(ranks, styles).axes
+
+
+def test_where_all_are_tied_no_method_leads_and_no_two_settings_agree_least() -> None:
+    ranks = errors((0.1, 0.1, 0.1))
+    assert ranks.leaders == ()
+    assert ranks.least_agreement is None
+    assert ranks.orders == 1
+    assert "all are tied" in tace_reading(ranks)
+    assert errors((0.1, 0.1, 0.3)).leaders == ("a", "b")
+
+
+def test_of_a_real_study_the_least_agreement_is_the_smallest_tau(study: Study) -> None:
+    ranks = TaceRanks.of(study.select("method", augmented=False))
+    every = [
+        kendalltau(ranks.values[:, i], ranks.values[:, j]).statistic
+        for i in range(len(TACE_SETTINGS))
+        for j in range(i)
+        if TACE_SETTINGS[i] != TACE_SETTINGS[j]
+    ]
+    least = ranks.least_agreement
+    assert least is not None
+    assert least[0] == pytest.approx(np.nanmin(every))
+
+
+def test_swapped_pairs_and_tau_are_counted_by_hand() -> None:
+    ranks = RankAgreement({"a": 1.0, "b": 2.0, "c": 3.0, "d": 4.0}, {"a": 1.5, "b": 4.0, "c": 3.0, "d": 2.0})
+    assert {frozenset(pair) for pair in ranks.swapped} == {frozenset("bc"), frozenset("bd"), frozenset("cd")}
+    assert ranks.pairs == 6
+    assert ranks.tau == pytest.approx(kendalltau([1, 2, 3, 4], [1.5, 4, 3, 2]).statistic)
+    assert ranks.ranks()[1] == {"a": 1.0, "b": 4.0, "c": 3.0, "d": 2.0}
