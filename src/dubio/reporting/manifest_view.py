@@ -10,7 +10,7 @@ A benchmark run as the report reads it: the manifest's tasks, methods, runs and 
 The manifest is JSON that anyone may have edited; here its fields become frozen values once, and everything behind works
 on those. Nothing here touches a store or a metric.
 
-Methods with and without test-time augmentation: what differs from another in its views alone is its twin.
+Methods with and without test-time augmentation are pairs where they differ in their views alone.
 """
 
 from __future__ import annotations
@@ -449,10 +449,10 @@ def _failure(entry: Mapping[str, Any]) -> Failure:
     )
 
 
-def twins_of(methods: Sequence[MethodView]) -> dict[str, str]:
-    """Method that predicts random views → the method that is the same without them.
+def tta_pairs(methods: Sequence[MethodView]) -> dict[str, str]:
+    """Return method with test-time augmentation → the same method without it.
 
-    Both are registered under one name with the same further arguments; without a twin a method is not listed.
+    Both are registered under one name with the same further arguments; a method without such a pair is not listed.
     """
     plain: dict[tuple[str, str], str] = {}
     for method in methods:

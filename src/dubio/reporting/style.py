@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dubio.reporting.manifest_view import MethodView, twins_of
+from dubio.reporting.manifest_view import MethodView, tta_pairs
 
 INK = "#1f2430"
 MUTED = "#6b7280"
@@ -170,7 +170,7 @@ def styles_of(methods: Sequence[MethodView]) -> dict[str, Style]:
     """The look of each method by name; an ensemble shares colour and marker with its family, a twin with its base."""
     spare: dict[str, tuple[str, str]] = {}
     found: dict[str, Style] = {}
-    base, families = twins_of(methods), {method.name: method.family for method in methods}
+    base, families = tta_pairs(methods), {method.name: method.family for method in methods}
     known = FAMILIES | ENSEMBLING
     taken = {known[family][0] for family in families.values() if family in known}
     free = [each for each in SPARE if each[0] not in taken] or SPARE

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dubio.reporting.manifest_view import MethodView, read_manifest, twins_of
+from dubio.reporting.manifest_view import MethodView, read_manifest, tta_pairs
 from dubio.reporting.style import styles_of
 from dubio.studies.ensembles.conclusions import conclusions
 from dubio.studies.ensembles.curve_figures import study_styles
@@ -37,7 +37,7 @@ def methods() -> list[MethodView]:
 def test_every_augmented_method_has_its_own_pair(methods: list[MethodView]) -> None:
     augmented = [method.name for method in methods if method.views]
     assert "laplace-last-tta" in augmented
-    assert twins_of(methods) == {name: name.removesuffix("-tta") for name in augmented}
+    assert tta_pairs(methods) == {name: name.removesuffix("-tta") for name in augmented}
 
 
 def lab(colour: str) -> np.ndarray:

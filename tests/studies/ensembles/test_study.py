@@ -12,7 +12,7 @@ from scipy.special import softmax
 
 from dubio.core.predictions import Predictions
 from dubio.reporting import build_report
-from dubio.reporting.manifest_view import read_manifest, twins_of
+from dubio.reporting.manifest_view import read_manifest, tta_pairs
 from dubio.reporting.measures import AT_IN_DOMAIN_TEMPERATURE
 from dubio.reporting.sections.shift import averaged_series, many_corruptions
 from dubio.reporting.style import styles_of
@@ -38,7 +38,7 @@ def test_a_run_has_a_study_by_its_methods_samples_and_networks_alone(study_world
 
 def test_augmented_pairs_differ_in_views_alone_and_share_their_colour(study_world: World) -> None:
     view = read_manifest(study_world[1])
-    pairs = twins_of(view.methods)
+    pairs = tta_pairs(view.methods)
     assert pairs == {
         "deterministic-views": "deterministic", "deep-ensemble-views": "deep-ensemble", "swag-views": "swag",
         "swa-views": "swa", "laplace-last-views": "laplace-last",
@@ -47,7 +47,7 @@ def test_augmented_pairs_differ_in_views_alone_and_share_their_colour(study_worl
     assert styles["swag-views"].colour == styles["swag"].colour
     assert styles["swag-views"].line["linestyle"] != styles["swag"].line["linestyle"]
     other = [replace(m, settings='{"lr": 1}') if m.name == "swag-views" else m for m in view.methods]
-    assert "swag-views" not in twins_of(other)
+    assert "swag-views" not in tta_pairs(other)
 
 
 def test_a_curve_holds_every_run_with_its_first_samples(study: Study, study_world: World) -> None:

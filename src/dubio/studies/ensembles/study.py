@@ -22,7 +22,7 @@ from dubio.core.types import FloatArray
 from dubio.metrics.calibration_error import tace
 from dubio.metrics.requirements import labelled
 from dubio.reporting.aggregate import Cell
-from dubio.reporting.manifest_view import Manifest, MethodView, TaskView, twins_of
+from dubio.reporting.manifest_view import Manifest, MethodView, TaskView, tta_pairs
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Visit
@@ -194,7 +194,7 @@ def has_study(manifest: Manifest, task: TaskView) -> bool:
 
 def role_of(manifest: Manifest, method: MethodView) -> tuple[Role, str]:
     """Return a method's role, which is that of the same method without augmentation, and the latter's name."""
-    base = twins_of(manifest.methods).get(method.name, method.name)
+    base = tta_pairs(manifest.methods).get(method.name, method.name)
     plain = next(other for other in manifest.methods if other.name == base)
     if plain.family == NETWORK:
         return "deep_ensemble" if plain.ensemble else "network", base
