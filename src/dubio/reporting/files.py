@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-_PLAIN = re.compile(r"[^A-Za-z0-9_.-]+")
+_OTHER = re.compile(r"[^A-Za-z0-9_.]+")
 
 
 def file_name(text: str) -> str:
-    """A part of a file name: letters, digits and dashes of the text."""
-    return _PLAIN.sub("-", text).strip("-.") or "unnamed"
+    """Return a text as a part of a file name: its letters, digits and dots, with one dash for everything between."""
+    return _OTHER.sub("-", text).strip("-.") or "unnamed"
