@@ -13,11 +13,7 @@ from dubio.metrics.decomposition import decompose
 from dubio.metrics.quantities import predictive_entropy
 from dubio.referral import NoGuarantee, fit_risk_policy
 from dubio.referral.units import rounded_uncertainty
-from dubio.reporting.operating import operating_of
 from dubio.reporting.page import render
-from dubio.reporting.promise_cells import promise_cells
-from dubio.reporting.promise_tables import promise_grid
-from dubio.reporting.promises import exact_interval, target_of
 from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
 from dubio.reporting.sections.across_tasks import ranking_sentence, rankings
@@ -44,112 +40,6 @@ def found(kept_aside: World) -> Results:
 
 def first_run(manifest: dict[str, Any], task: str, method: str) -> str:
     return str(next(run["id"] for run in manifest["runs"] if (run["task"], run["method"]) == (task, method)))
-
-
-def test_the_target_is_half_the_reference_methods_error_on_the_test_set(found: Results) -> None:
-    for task in found.manifest.tasks:
-        error = 1 - found.cells[task.key, "test", "deterministic", "accuracy"].mean
-        assert {p.target for p in found.promises[task.key].values()} == {float(f"{error / 2:.2g}")}
-    assert target_of(0.0) is None
-
-
-def test_a_policy_and_its_operating_point_are_those_of_the_first_run(kept_aside: World, found: Results) -> None:
-    store, manifest = kept_aside
-    made = 0
-    for method, promise in found.promises["digits"].items():
-        run = first_run(manifest, "digits", method)
-        calibration, test = store.predictions[run, "cal"], store.predictions[run, "test"]
-        options = {"max_risk": promise.target, "confidence": 0.9, "quantity": "predictive_entropy"}
-        assert promise.run.id == run
-        if promise.policy is None:
-            with pytest.raises(NoGuarantee) as refusal:
-                fit_risk_policy(calibration, **options)  # type: ignore[arg-type]
-            assert promise.best == (refusal.value.upper, refusal.value.coverage)
-            continue
-        made += 1
-        policy = fit_risk_policy(calibration, **options)  # type: ignore[arg-type]
-        kept = rounded_uncertainty(test, "predictive_entropy") <= policy.threshold
-        wrong = test.probs.argmax(axis=1) != test.labels
-        home = promise.home
-        assert home is not None
-        assert home.retained == pytest.approx(kept.mean())
-        assert home.error == pytest.approx(wrong[kept].mean())
-        assert home.interval is not None
-        exact = binomtest(int(wrong[kept].sum()), int(kept.sum())).proportion_ci(0.95)
-        assert home.interval == pytest.approx((exact.low, exact.high))
-    assert made > 0
-
-
-def test_what_shift_did_to_a_policy_is_tested_on_the_worst_severity_of_each_corruption(
-    kept_aside: World, found: Results
-) -> None:
-    store, manifest = kept_aside
-    method, promise = next((n, p) for n, p in found.promises["digits"].items() if p.policy is not None)
-    run = first_run(manifest, "digits", method)
-    assert [seen.split for seen in promise.away] == ["novel", "blur-5", "noise-5"]
-    calibration = predictive_entropy(store.predictions[run, "cal"])
-    for seen in promise.away:
-        reference = ks_2samp(predictive_entropy(store.predictions[run, seen.split]), calibration)
-        assert seen.shift == pytest.approx(reference.pvalue, rel=0.2)
-        assert (seen.error is None) == (seen.split == "novel")
-    table = promise_grid(found, found.manifest.tasks[0])
-    assert table is not None
-    heads = [(column.title, column.sub) for column in table.columns[-3:]]
-    assert heads == [("Kept, shift", "novel"), ("Error, kept, shift", "blur, at its worst"),
-                     ("Error, kept, shift", "noise, at its worst")]  # fmt: skip
-
-
-def test_the_outcome_of_a_promise_follows_from_error_interval_and_target(found: Results) -> None:
-    promise = next(p for p in found.promises["digits"].values() if p.home is not None)
-    assert promise.home is not None
-    cases = [
-        (0.04, (0.02, 0.07), "held"),
-        (0.06, (0.03, 0.10), "above, undecided"),
-        (0.09, (0.06, 0.13), "broken"),
-        (0.09, None, "above"),
-        (None, None, "nothing kept"),
-    ]
-    for error, interval, outcome in cases:
-        home = replace(promise.home, error=error, interval=interval)
-        assert replace(promise, target=0.05, home=home).outcome == outcome
-
-
-def test_an_interval_without_errors_ends_at_zero_and_with_errors_alone_at_one() -> None:
-    assert exact_interval(0.0, 20) == pytest.approx((0.0, 1 - 0.025 ** (1 / 20)))
-    assert exact_interval(1.0, 20) == pytest.approx((0.025 ** (1 / 20), 1.0))
-
-
-def test_a_method_without_a_policy_says_what_could_be_guaranteed() -> None:
-    store, manifest = make_world((0,), kept_aside=12)
-    results = score_run(store, manifest)
-    promise = results.promises["screening"]["deterministic"]
-    assert promise.policy is None
-    assert promise.best is not None
-    cells = promise_cells(promise)
-    assert cells[".threshold"].text == "none"
-    assert f"below {promise.best[0]:.2g}" in cells[".outcome"].plain or "none can be made" in cells[".outcome"].plain
-    task = next(task for task in results.manifest.tasks if task.key == "screening")
-    assert "operating" not in figures(results.report, task)
-    table = promise_grid(results, task)
-    assert table is not None
-    assert [column.title for column in table.columns] == ["Threshold", "Promise", "Would take"]
-
-
-def test_without_a_calibration_split_nothing_is_promised(results: Results) -> None:
-    for task in results.manifest.tasks:
-        assert not results.promises[task.key]
-        assert promise_grid(results, task) is None
-        assert operating_of(results, task) == []
-    alone = replace(results, manifest=replace(results.manifest, tasks=(task,)))
-    assert "Asked of the first run" not in render(report_of(alone))
-
-
-def test_the_page_and_the_figures_show_the_promise(found: Results) -> None:
-    task = found.manifest.tasks[0]
-    assert "operating" in figures(found.report, task)
-    page = render(report_of(replace(found, manifest=replace(found.manifest, tasks=(task,)))))
-    assert "A promise" in page
-    assert f"below {next(iter(found.promises['digits'].values())).target:g}" in page
 
 
 def test_the_equivalent_is_read_off_the_curve_of_all_deterministic_networks(world: World, results: Results) -> None:

@@ -14,11 +14,9 @@ from dubio.metrics.decisions import correct
 from dubio.metrics.referral_curve import FRACTIONS, best_sensitivity, retained_roc
 from dubio.metrics.selective import referral_gain
 from dubio.referral.units import rounded_uncertainty
-from dubio.reporting.fate import fate_grid, fate_words
 from dubio.reporting.manifest_view import OTHERS, parts_of, read_manifest
 from dubio.reporting.measures import referral_name
 from dubio.reporting.page import render
-from dubio.reporting.promises import Observed, grouped_error, outcome_of
 from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
 from dubio.reporting.sections.in_domain import in_domain_table
@@ -190,44 +188,6 @@ def test_facts_that_do_not_fit_are_refused_and_rare_values_are_taken_together(wo
     assert len(parts) == 12
     assert parts[OTHERS].sum() == sum(range(1, 10))
     assert np.sum(list(parts.values()), axis=0).tolist() == [1] * len(column)
-
-
-def test_the_error_of_the_kept_is_resampled_by_patient(world: World, found: Results) -> None:
-    promise = next(p for p in found.promises["eyes"].values() if p.policy is not None)
-    assert promise.policy is not None
-    run = world[0].predictions[promise.run.id, "poor"]
-    kept = rounded_uncertainty(run, ENTROPY) <= promise.policy.threshold
-    wrong = ~correct(run)
-    kept_of = {g: int((kept & (run.group == g)).sum()) for g in np.unique(run.group)}
-    draws = []
-    for weights in units_of(run).weights(1000, 0):
-        for rows in weights.replicates():
-            if kept[rows].any():
-                mine = rows[kept[rows]]
-                draws.append(np.average(wrong[mine], weights=[1 / kept_of[g] for g in run.group[mine]]))
-    error, interval = grouped_error(promise.policy, run)
-    assert error == pytest.approx(np.mean([wrong[kept & (run.group == g)].mean() for g in np.unique(run.group[kept])]))
-    assert interval == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=0.01)
-    alone = replace(run, group=np.repeat("one", len(run)))
-    assert grouped_error(promise.policy, alone)[1] is None
-
-
-def test_what_becomes_of_a_promise_under_shift_is_judged_and_said(found: Results) -> None:
-    seen = Observed("poor", 0.5, 0.09, (0.06, 0.13), 0.2)
-    assert outcome_of(seen, 0.05) == "broken"
-    assert outcome_of(seen, 0.07) == "above, undecided"
-    assert outcome_of(seen, 0.1) == "held"
-    task = found.manifest.tasks[0]
-    method, promise = next((m, p) for m, p in found.promises["eyes"].items() if p.policy is not None)
-    cases = {"poor": replace(promise, target=0.05, away=(seen,)), "warned": replace(promise, target=0.05,
-             away=(replace(seen, shift=1e-4),))}  # fmt: skip
-    quiet = replace(found, promises={"eyes": {method: cases["poor"]}})
-    told = replace(found, promises={"eyes": {method: cases["warned"]}})
-    table = fate_grid(quiet, task)
-    assert table is not None
-    assert [cell.plain for cell in table.rows[0].cells] == ["0.090 [0.060, 0.130]", "broken (no warning)"]
-    assert "1 broke. The shift test warns for 0 of 1, among them 0 of the 1 that broke." in fate_words(quiet, task)[0]
-    assert "The shift test warns for 1 of 1, among them 1 of the 1 that broke." in fate_words(told, task)[0]
 
 
 def test_pictures_are_shown_and_whatever_names_them_stays_text() -> None:

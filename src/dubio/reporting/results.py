@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 
 from dubio.reporting.aggregate import Cell, Key, Score
 from dubio.reporting.build import Report
-from dubio.reporting.capacities import Capacity
 from dubio.reporting.manifest_view import Manifest, MethodView, TaskView
-from dubio.reporting.promises import Promise
 from dubio.statistics.verdicts import Verdict
 from dubio.studies.retina.found import Gallery, Screening
 
@@ -21,16 +19,12 @@ class Results:
     Attributes:
         report: The report.
         manifest: The benchmark run.
-        promises: Task → method → its referral policy and what became of it.
-        capacities: Task → method → its policy for a share to refer, and what became of it.
         screening: Task → referral on every split and calibration of subgroups, where it is two-sided or has any.
         galleries: Task → examples with their pictures, where some were stored.
     """
 
     report: Report
     manifest: Manifest
-    promises: Mapping[str, Mapping[str, Promise]] = field(default_factory=dict)
-    capacities: Mapping[str, Mapping[str, Capacity]] = field(default_factory=dict)
     screening: Mapping[str, Screening] = field(default_factory=dict)
     galleries: Mapping[str, Gallery] = field(default_factory=dict)
 

@@ -8,10 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from dubio.reporting.build import Report, build_report
-from dubio.reporting.capacities import Capacity
 from dubio.reporting.manifest_view import MethodRun, Source, TaskView
-from dubio.reporting.policies import policies_of
-from dubio.reporting.promises import Promise
 from dubio.reporting.results import Results
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Section, Visit, section
@@ -27,26 +24,16 @@ class Collector(Section):
 
     def __init__(self) -> None:
         """Start empty."""
-        self.first: dict[tuple[str, str], MethodRun] = {}
-        self.promises: dict[str, Mapping[str, Promise]] = {}
-        self.capacities: dict[str, Mapping[str, Capacity]] = {}
         self.screening = ScreeningGathering()
 
     def visit(self, item: Visit) -> None:
         """Gather from one set of predictions."""
-        if item.is_in_domain_test:
-            self.first.setdefault((item.task.key, item.run.method), item.run)
         values = self.screening.look(item.task, item.split, item.run, item.predictions, None)
         item.values |= {metric: value for metric, value in values.items() if metric not in item.values}
 
     def finish(self, run: RunView, task: TaskView) -> None:
-        """Add the policies of a task."""
+        """Make this collector known to the adapter."""
         _COLLECTORS[run] = self
-        reference = run.manifest.reference(task)
-        right = None if reference is None else run.scores.cell(task, task.in_domain.name, reference, "accuracy")
-        error = 1.0 - right.mean if right is not None and right.n else 0.0
-        first = {m.name: self.first[task.key, m.name] for m in run.methods if (task.key, m.name) in self.first}
-        self.promises[task.key], self.capacities[task.key] = policies_of(run.source, task, first, error)
 
 
 def results_of(report: Report) -> Results:
@@ -57,8 +44,6 @@ def results_of(report: Report) -> Results:
         _RESULTS[run] = Results(
             report=report,
             manifest=run.manifest,
-            promises=found.promises,
-            capacities=found.capacities,
             screening=found.screening.screening(run.manifest),
             galleries=found.screening.galleries(run.source, run.manifest),
         )

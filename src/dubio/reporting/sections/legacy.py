@@ -6,12 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from dubio.reporting.capacity_tables import capacities_document, capacity_part
-from dubio.reporting.fate import fate_grid, fate_words
 from dubio.reporting.manifest_view import TaskView
-from dubio.reporting.operating import operating_figures
-from dubio.reporting.promise_limits import needed_words, unpromised_words
-from dubio.reporting.promise_tables import promise_grid, promise_words
 from dubio.reporting.results import Results
 from dubio.reporting.run_view import RunView
 from dubio.reporting.scores import results_of_run
@@ -79,65 +74,6 @@ class ScreeningSection(Section):
         """Gains and subgroups."""
         results = results_of_run(run)
         return {"referral_gains": gains_document(results), "subgroups": subgroups_document(results)}
-
-
-@section("policies", order=40)
-class Policies(Section):
-    """Policies."""
-
-    title = "A promise"
-
-    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
-        """Tables."""
-        results = results_of_run(run)
-        if task is None:
-            return
-        unpromised = unpromised_words(results, task)
-        if unpromised:
-            yield Text(unpromised, "note")
-        promise, capacity = promise_grid(results, task), capacity_part(results, task)
-        if promise or capacity:
-            yield Text(
-                "A curve shows what a threshold would have done; a policy has to be chosen before. On examples kept "
-                "aside each method looks for the threshold that keeps most and still guarantees the error among the "
-                "kept. Away from home nothing is guaranteed, and a test of the uncertainties should say so."
-            )
-        if promise:
-            yield Text(promise_words(results, task), "small")
-            yield promise
-            needed = needed_words(results, task)
-            if needed:
-                yield Text(needed, "note")
-            fate = fate_grid(results, task)
-            if fate:
-                yield fate
-                yield from (Text(words, "small") for words in fate_words(results, task))
-            yield from operating_figures(results, task)
-        if capacity:
-            yield Headline("A promise on how much is referred")
-            yield Text(capacity["words"], "small")
-            for place in capacity["places"]:
-                yield place.table
-                yield Text(place.words, "small")
-
-    def document(self, run: RunView) -> dict[str, Any]:
-        """The referral policy of every method and what became of it."""
-        results = results_of_run(run)
-        promises = [
-            {
-                "task": task,
-                "method": method,
-                "target": promise.target,
-                "threshold": None if promise.policy is None else promise.policy.threshold,
-                "best_bound": promise.best,
-                "needed": None if promise.needed is None else asdict(promise.needed),
-                "home": None if promise.home is None else asdict(promise.home),
-                "away": [asdict(seen) for seen in promise.away],
-            }
-            for task, promises in results.promises.items()
-            for method, promise in promises.items()
-        ]
-        return {"promises": promises, "capacities": capacities_document(results)}
 
 
 @section("gallery", order=60)
