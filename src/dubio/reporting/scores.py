@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from dubio.reporting.build import Report, build_report
-from dubio.reporting.manifest_view import MethodRun, Source, TaskView
+from dubio.reporting.manifest_view import Source, TaskView
 from dubio.reporting.results import Results
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Section, Visit, section

@@ -27,8 +27,8 @@ from dubio.referral.policy import Policy
 from dubio.referral.risk import NoGuarantee, fit_risk_policy
 from dubio.referral.sample_size import SampleSize, fewest_units, units_needed
 from dubio.reporting.canvas import panel_title, small_multiples, styled
-from dubio.reporting.measures import REFERRED_BY, retained_accuracy
 from dubio.reporting.manifest_view import MethodRun, SplitView, TaskView
+from dubio.reporting.measures import REFERRED_BY, retained_accuracy
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Headline, Section, Text, Visit, section
 from dubio.reporting.style import CONTROL, MUTED, Style

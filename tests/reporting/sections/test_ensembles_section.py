@@ -5,14 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, ks_2samp
 
 from dubio.calibration.cross_validation import cross_validate
 from dubio.core.predictions import pool_members
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.quantities import predictive_entropy
-from dubio.referral import NoGuarantee, fit_risk_policy
-from dubio.referral.units import rounded_uncertainty
 from dubio.reporting.page import render
 from dubio.reporting.results import Results
 from dubio.reporting.scores import report_of, score_run
