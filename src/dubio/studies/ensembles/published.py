@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 from dubio.reporting.manifest_view import TaskView
@@ -50,6 +49,10 @@ SOURCE = (
     "images are those of the paper; otherwise only the order of methods is compared."
 )
 
+PUBLISHED = ("task", "network", "published_network", "method", "measure", "samples", "published_samples", "value",
+             "published", "comparable")  # fmt: skip
+"""Columns of the table that is written beside the page."""
+
 
 @dataclass(frozen=True, eq=False)
 class PublishedOrder:
@@ -80,9 +83,8 @@ def is_complete(task: TaskView) -> bool:
     if corpus_of(task) not in CORPORA:
         return False
     _, train, test = CORPORA[corpus_of(task)]
-    return sum(split.examples for split in task.of_kind("train", "val", "cal")) == train and (
-        task.in_domain.examples == test
-    )
+    training_images = sum(split.examples for split in task.of_kind("train", "val", "cal"))
+    return (training_images, task.in_domain.examples) == (train, test)
 
 
 def network_of(task: TaskView) -> str | None:
@@ -134,8 +136,7 @@ def order_of(study: Study) -> PublishedOrder | None:
     if len(values.after) < FEWEST:
         return None
     judged = {name: cell for name, cell in cells.items() if study.by_name[name].role != "deep_ensemble"}
-    different = {pair for pair in combinations(values.names, 2) if study.differ(judged, pair)}
-    significant = tuple(pair for pair in values.swapped if pair in different)
+    significant = tuple(pair for pair in values.swapped if study.differ(judged, pair))
     return PublishedOrder(network, study.compared_samples, published[0].samples, values, significant)
 
 
@@ -287,26 +288,14 @@ def published_document(study: Study) -> dict[str, Any]:
     }
 
 
-PUBLISHED = ("task", "network", "published_network", "method", "measure", "samples", "published_samples", "value",
-             "published", "comparable")  # fmt: skip
-
-
 def published_rows(study: Study) -> Iterator[tuple[object, ...]]:
     """Yield our values with the published ones: ``comparable`` is 0 where only their order can be compared."""
     task = study.task.key, study.task.network
     for agreement in agreements(study):
         number = agreement.published
         samples = min(study.by_name[number.method].samples, number.samples), number.samples
-        yield (
-            *task,
-            number.network,
-            number.method,
-            number.metric,
-            *samples,
-            repr(agreement.ours.mean),
-            number.value,
-            1,
-        )
+        values = repr(agreement.ours.mean), number.value
+        yield (*task, number.network, number.method, number.metric, *samples, *values, 1)
     order = order_of(study)
     if order is None:
         return
