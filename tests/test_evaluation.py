@@ -105,7 +105,7 @@ def test_unlabelled_rows_and_predictions_as_they_are():
     assert found["accuracy"] == pytest.approx((p[10:].argmax(1) == labels[10:]).mean())
     predictions = found.predictions
     assert evaluate(predictions, replicates=0)["brier"] == brier(predictions)
-    with pytest.raises(UserError, match="carry their own labels"):
+    with pytest.raises(UserError, match="own labels and target"):
         evaluate(predictions, labels)
     with pytest.raises(UserError, match="group goes with bare arrays"):
         evaluate(predictions, group=np.zeros(80, int))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-import dubio
+from dubio.estimators import EstimatorBenchmark
 
 torch = pytest.importorskip("torch")
 
@@ -30,7 +30,7 @@ def write_eyes(path: Path) -> None:
     np.savez(path, x=x.astype(np.uint8), y=grade, patient=np.repeat(np.arange(40), 4), quality=quality)
 
 
-def check(world: dict, bench: dubio.Bench) -> None:
+def check(world: dict, bench: EstimatorBenchmark) -> None:
     """Scores are those of the models' own probabilities, and every system is in the comparison."""
     x, y = bench.test
     found = world["scores"]

@@ -1,4 +1,7 @@
-"""``dubio.evaluate``: predictions in, every number out, with intervals, and what may not be compared said plainly."""
+"""``dubio.evaluate``: every metric of one system's predictions, with bootstrap intervals.
+
+The command ``dubio evaluate``, ``dubio.benchmark`` and Python all score predictions with :func:`evaluate_predictions`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dubio.calibration.recalibration import Recalibration, RecalibrationMethod, fit_recalibration
-from dubio.core import passes as blocks
+from dubio.core import passes
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, join
 from dubio.core.types import Metric, Target
@@ -48,7 +51,7 @@ STANDARD = (
     "diversity",
     "disagreement",
 )
-"""What is computed where no metric is asked for; those that do not apply are left out."""
+"""The metrics computed by default; those that do not apply are left out."""
 
 REPLICATES = 200
 
@@ -76,23 +79,23 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What one system's predictions are worth.
+    """The scores of one system's predictions.
 
     Attributes:
         scores: Metric name to its score. Metrics of detection use all rows; all others the in-distribution rows.
-        reasons: Why each other metric asked for does not apply, as a sentence.
+        reasons: Why each other requested metric does not apply, as a sentence.
         rows: In-distribution rows (all rows, where all are out of distribution).
         ood_rows: Out-of-distribution rows.
         unlabelled: In-distribution rows without a label, which label metrics leave out.
-        samples: Samples a row.
-        members: Independent fits among them.
+        samples: Number of samples per row.
+        members: Number of independent fits among the samples.
         classes: Number of classes.
         target: What is predicted.
         resampled: What the bootstrap draws: ``examples`` or ``groups``.
-        replicates: How many bootstrap replicates; 0 for no intervals.
+        replicates: Number of bootstrap replicates; 0 for no intervals.
         level: Confidence level of the intervals.
         seed: Seed of the bootstrap.
-        predictions: What was scored.
+        predictions: The predictions that were scored.
     """
 
     scores: dict[str, Score]
@@ -111,30 +114,29 @@ class Evaluation:
     predictions: Predictions
 
     def __getitem__(self, metric: str) -> float:
-        """The value of a metric by name."""
+        """Return the value of a metric by name."""
         if metric in self.reasons:
             raise UserError(self.reasons[metric])
         if metric not in self.scores:
-            raise UserError(f"metric {metric!r} was not computed; ask for it with metrics=({metric!r},).")
+            raise UserError(f"metric {metric!r} was not computed; request it with metrics=({metric!r},).")
         return self.scores[metric].value
 
     @cached_property
     def detection(self) -> dict[str, Detection]:
-        """Quantity to every figure of out-of-distribution detection; empty where all rows are of one kind."""
+        """Quantity to every figure of out-of-distribution detection; empty unless there are rows of both kinds."""
         if not self.ood_rows or self.ood_rows == len(self.predictions):
             return {}
         quantities = applicable_quantities(self.predictions)
         return {name: detect(self.predictions, name, seed=self.seed) for name in quantities}
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the predictions, as plain values."""
-        facts = {
-            each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("predictions", "scores")
-        }
+        """Return everything but the predictions as plain values."""
+        names = [field.name for field in fields(self) if field.name not in ("predictions", "scores")]
+        facts = {name: getattr(self, name) for name in names}
         return {
             **facts,
             "scores": {name: asdict(score) for name, score in self.scores.items()},
-            "detection": {name: asdict(found) for name, found in self.detection.items()},
+            "detection": {name: asdict(figures) for name, figures in self.detection.items()},
         }
 
 
@@ -159,54 +161,53 @@ def evaluate(
 
     Args:
         predictions: :class:`~dubio.core.predictions.Predictions`, the path of a file of predictions, a mapping of named
-            arrays, or an array of shape [N, K], [S, N, K] or (binary) [N]; anything with ``__array__`` will do.
+            arrays, or an array of shape [N, K], [S, N, K] or (binary) [N], of any type with ``__array__``.
         labels: Class indices ``[N]`` (−1: unlabelled) or multi-hot ``[N, K]``, or a file of them.
         values: ``"probs"``, ``"log_probs"`` or ``"logits"``: what a bare array holds.
         ood: Predictions of the same system on out-of-distribution examples, in any of the forms above.
-        target: ``"multiclass"`` unless given or said by the file.
+        target: By default that of the file, else ``"multiclass"``.
         metrics: Names such as ``"ece(bins=10)"``, or metrics; :data:`STANDARD` by default.
         ids: ``[N]`` names of the examples.
-        group: ``[N]`` what belongs together and is resampled together.
+        group: ``[N]`` the unit each example belongs to (a patient, a document); units are resampled as a whole.
         member: ``[S]`` which independent fit each sample came from.
         tolerance: How far from one a row of probabilities may sum.
         replicates: Bootstrap replicates for the intervals; 0 for none.
         level: Confidence level of the intervals.
         seed: Seed of the bootstrap.
-        threads: How many share the passes over the predictions; the results are the same.
+        threads: Number of threads for passes over the predictions; it does not change the results.
 
     Raises:
-        UserError: When the input cannot be predictions, or a metric asked for is unknown.
+        UserError: When the input cannot be predictions, or a requested metric is unknown.
     """
-    beside = {"ids": ids, "group": group, "member": member}
-    given = {name: column for name, column in beside.items() if column is not None}
-    with blocks.threads(threads):
-        own = _as_predictions(predictions, labels, values, target, tolerance, given)
+    columns = {"ids": ids, "group": group, "member": member}
+    columns = {name: column for name, column in columns.items() if column is not None}
+    with passes.threads(threads):
+        own = _as_predictions(predictions, labels, values, target, tolerance, columns)
         if ood is not None:
             members = {} if member is None else {"member": member}
-            strange = _as_predictions(ood, None, values, target, tolerance, members)
-            own = with_ood(own, strange)
+            own = with_ood(own, _as_predictions(ood, None, values, target, tolerance, members))
         return evaluate_predictions(own, metrics=metrics, replicates=replicates, level=level, seed=seed)
 
 
-def with_ood(predictions: Predictions, strange: Predictions) -> Predictions:
-    """One set of predictions, the second part flagged as out of distribution."""
-    return join([predictions, strange.as_ood()])
+def with_ood(predictions: Predictions, ood: Predictions) -> Predictions:
+    """Join two sets of predictions, the second flagged as out of distribution."""
+    return join([predictions, ood.as_ood()])
 
 
 def _as_predictions(
-    given: Any, labels: Any, values: Values | None, target: Target | None, tolerance: float, beside: dict[str, Any]
+    source: Any, labels: Any, values: Values | None, target: Target | None, tolerance: float, columns: dict[str, Any]
 ) -> Predictions:
-    if isinstance(given, Predictions | str | Path) and beside:
-        raise UserError(f"{next(iter(beside))} goes with bare arrays; files and Predictions carry their own.")
-    if isinstance(given, Predictions):
-        if labels is not None or (target is not None and target != given.target):
-            raise UserError("Predictions carry their own labels and target; do not give them again.")
-        return given
-    if isinstance(given, str | Path):
-        return read_predictions(given, values=values, labels=labels, target=target, tolerance=tolerance)
-    arrays = dict(given) if isinstance(given, Mapping) else {"predictions": given}
+    if isinstance(source, Predictions | str | Path) and columns:
+        raise UserError(f"{next(iter(columns))} goes with bare arrays; files and Predictions have their own.")
+    if isinstance(source, Predictions):
+        if labels is not None or (target is not None and target != source.target):
+            raise UserError("Predictions have their own labels and target; omit these arguments.")
+        return source
+    if isinstance(source, str | Path):
+        return read_predictions(source, values=values, labels=labels, target=target, tolerance=tolerance)
+    arrays = dict(source) if isinstance(source, Mapping) else {"predictions": source}
     return predictions_from_arrays(
-        {**arrays, **beside}, values=values, labels=labels, target=target or "multiclass", tolerance=tolerance
+        {**arrays, **columns}, values=values, labels=labels, target=target or "multiclass", tolerance=tolerance
     )
 
 
@@ -218,30 +219,30 @@ def evaluate_predictions(
     level: float = 0.95,
     seed: int = 0,
 ) -> Evaluation:
-    """Score one set of predictions; arguments as of :func:`evaluate`."""
+    """Score one set of predictions; arguments as for :func:`evaluate`."""
     if replicates < 0 or replicates == 1:
         raise UserError(f"replicates must be 0 (no intervals) or at least 2; given {replicates}.")
-    asked = STANDARD if metrics is None else metrics
-    wanted = [metric_named(item) if isinstance(item, str) else item for item in asked]
+    names = STANDARD if metrics is None else metrics
+    requested = [metric_named(item) if isinstance(item, str) else item for item in names]
     flagged = int(predictions.ood.sum())
     mixed = 0 < flagged < len(predictions)
     if mixed and predictions.target != "multilabel":
-        _ = predictions.summary  # found once for all rows: the part taken next inherits it
-    ordinary = predictions.take(~predictions.ood) if mixed else predictions
+        _ = predictions.summary  # computed once for all rows: the rows taken next inherit it
+    in_domain = predictions.take(~predictions.ood) if mixed else predictions
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
-    for part, chosen in (
-        (ordinary, [metric for metric in wanted if "ood" not in metric.needs]),
-        (predictions, [metric for metric in wanted if "ood" in metric.needs]),
+    for rows, chosen in (
+        (in_domain, [metric for metric in requested if "ood" not in metric.needs]),
+        (predictions, [metric for metric in requested if "ood" in metric.needs]),
     ):
-        found, lacking = _score_part(part, chosen, replicates, level, seed)
-        scores |= found
-        reasons |= lacking
-    unlabelled = 0 if ordinary.target == "multilabel" else int(np.count_nonzero(ordinary.labels < 0))
+        own_scores, own_reasons = _score_rows(rows, chosen, replicates, level, seed)
+        scores |= own_scores
+        reasons |= own_reasons
+    unlabelled = 0 if in_domain.target == "multilabel" else int(np.count_nonzero(in_domain.labels < 0))
     return Evaluation(
-        {metric.name: scores[metric.name] for metric in wanted if metric.name in scores},
+        {metric.name: scores[metric.name] for metric in requested if metric.name in scores},
         reasons,
-        len(ordinary),
+        len(in_domain),
         flagged,
         unlabelled,
         predictions.samples,
@@ -256,21 +257,21 @@ def evaluate_predictions(
     )
 
 
-def _score_part(
+def _score_rows(
     predictions: Predictions, metrics: list[Metric], replicates: int, level: float, seed: int
 ) -> tuple[dict[str, Score], dict[str, str]]:
-    found = score_each(predictions, metrics)
-    chosen = {name: guarded(found.metrics[name]) for name in found.values}
+    values = score_each(predictions, metrics)
+    chosen = {name: guarded(values.metrics[name]) for name in values.values}
     nan = float("nan")
     ends = dict.fromkeys(chosen, (nan, nan))
     if replicates and chosen:
-        drawn = bootstrap(chosen, predictions, replicates=replicates, seed=seed, level=level)
-        ends = {name: (interval.low, interval.high) for name, interval in drawn.items()}
+        intervals = bootstrap(chosen, predictions, replicates=replicates, seed=seed, level=level)
+        ends = {name: (interval.low, interval.high) for name, interval in intervals.items()}
     scores = {
         name: Score(value, *ends[name], chosen[name].better, chosen[name].comparable, chosen[name].why_not)
-        for name, value in found.values.items()
+        for name, value in values.values.items()
     }
-    return scores, found.reasons
+    return scores, values.reasons
 
 
 def calibrate(

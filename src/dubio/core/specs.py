@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -145,6 +146,21 @@ def canonical(value: Any) -> bytes:
     """
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "surrogatepass")
+
+
+def to_json(value: Any) -> str:
+    """Return one JSON document for readers; a number that is not finite is null, never NaN."""
+    return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_finite(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _finite(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def identity(spec: Any) -> str:

@@ -1,19 +1,20 @@
-"""A task as a benchmark for estimators of any framework: exact splits to train on, one call to be judged."""
+"""A task as a benchmark for estimators of any framework: its splits to train on, and one call that scores them."""
 
 from dubio.estimators.baselines import ClassPrior, RandomReferral, Stored
-from dubio.estimators.bench import Bench, Part, benchmark
-from dubio.estimators.comparing import Comparison, Gain
-from dubio.estimators.results import Retained, Scores
+from dubio.estimators.comparison import EstimatorComparison, Gain
+from dubio.estimators.estimator_benchmark import EstimatorBenchmark, SplitData, benchmark
+from dubio.estimators.scores import EstimatorScores, Retained, SplitScores
 
 __all__ = [
-    "Bench",
     "ClassPrior",
-    "Comparison",
+    "EstimatorBenchmark",
+    "EstimatorComparison",
+    "EstimatorScores",
     "Gain",
-    "Part",
     "RandomReferral",
     "Retained",
-    "Scores",
+    "SplitData",
+    "SplitScores",
     "Stored",
     "benchmark",
 ]

@@ -10,13 +10,13 @@ from sklearn.metrics import roc_auc_score
 
 from dubio.core.predictions import Predictions
 from dubio.core.weights import Weights
-from dubio.estimators import Bench
-from dubio.estimators.figures import detection_figures, referral_figures
+from dubio.estimators import EstimatorBenchmark
+from dubio.estimators.scores import DETECTION, detection_metrics, referral_metrics
 from dubio.metrics.detection import detect
 from dubio.metrics.quantities import uncertainty
 from dubio.metrics.referral_curve import FRACTIONS, referral_curve
 from dubio.metrics.selective import au_arc
-from tests.estimators.bench_world import made, softmax
+from tests.estimators.helpers import make_task, softmax
 
 
 def brute_accuracy(doubt, right, fraction):
@@ -30,8 +30,8 @@ def brute_accuracy(doubt, right, fraction):
     return np.mean(values)
 
 
-def test_a_given_uncertainty_decides_who_is_referred():
-    bench = Bench(made(2))
+def test_the_given_uncertainty_decides_which_rows_are_referred():
+    bench = EstimatorBenchmark(make_task(2))
     doubt = np.random.default_rng(5).normal(size=40)
     x, y = bench.test
     doubts = dict(zip(map(bytes, x), doubt, strict=True))
@@ -62,8 +62,8 @@ def test_a_given_uncertainty_decides_who_is_referred():
     assert found['ood_auroc(quantity="given")', "far"] == pytest.approx(wanted)
 
 
-def test_tied_uncertainties_are_kept_in_the_average_of_all_orders():
-    bench = Bench(made(2))
+def test_tied_uncertainties_are_retained_in_the_average_of_all_orders():
+    bench = EstimatorBenchmark(make_task(2))
     x, y = bench.test
     found = bench.evaluate(lambda batch: (softmax(batch), np.round(batch[:, 0])), replicates=0, splits=[])
     right = softmax(x).argmax(1) == y
@@ -74,28 +74,29 @@ def test_tied_uncertainties_are_kept_in_the_average_of_all_orders():
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 10_000), classes=st.sampled_from([2, 3]), rows=st.integers(4, 30))
-def test_weighted_figures_are_the_metrics_on_repeated_rows(seed, classes, rows):
+def test_weighted_metrics_by_an_own_score_are_the_metrics_on_repeated_rows(seed, classes, rows):
     rng = np.random.default_rng(seed)
     logits = (rng.integers(-4, 5, (2, rows, classes)) / 2).astype(np.float32)
-    predictions = Predictions(logits, rng.integers(0, classes, rows), ood=np.arange(rows) % 3 == 0)
-    column = uncertainty(predictions, "predictive_entropy")
+    plain = Predictions(logits, rng.integers(0, classes, rows), ood=np.arange(rows) % 3 == 0)
+    predictions = plain.with_checked(scores={"own": uncertainty(plain, "predictive_entropy")})
     counts = rng.integers(0, 3, (1, rows))
     counts[0, :4] += 1
-    repeated = predictions.take(np.repeat(np.arange(rows), counts[0]))
+    repeated = plain.take(np.repeat(np.arange(rows), counts[0]))
     weights = Weights.of(counts)
     curve = referral_curve(repeated, quantity="predictive_entropy")
-    found = {
-        figure.name.replace(", retained=", " "): float(figure.weighted(weights)[0])
-        for figure in referral_figures(predictions, column, "own")
+    values = {
+        metric.name.replace(", retained=", " "): float(metric.weighted(predictions, weights)[0])
+        for metric in referral_metrics(predictions, "own")
     }
-    for place, fraction in enumerate(FRACTIONS):
+    for index, fraction in enumerate(FRACTIONS):
         at = "" if fraction == 0.8 else f" {fraction}"
-        assert found[f'referral_accuracy(quantity="own"{at})'] == pytest.approx(curve.accuracy[place])
+        assert values[f'referral_accuracy(quantity="own"{at})'] == pytest.approx(curve.accuracy[index])
         if classes == 2:
-            assert found[f'referral_auc(quantity="own"{at})'] == pytest.approx(curve.auc[place], nan_ok=True)
-    assert found['au_arc(quantity="own")'] == pytest.approx(au_arc(repeated, quantity="predictive_entropy"))
-    wanted = detect(repeated, "predictive_entropy")
-    figures = detection_figures(column, predictions.ood, "own")
-    values = [float(figure.weighted(weights)[0]) for figure in figures]
-    expected = [wanted.auroc, wanted.aupr_ood, wanted.aupr_id, wanted.fpr95, wanted.correlation]
+            assert values[f'referral_auc(quantity="own"{at})'] == pytest.approx(curve.auc[index], nan_ok=True)
+    assert values['au_arc(quantity="own")'] == pytest.approx(au_arc(repeated, quantity="predictive_entropy"))
+    detection = detect(repeated, "predictive_entropy")
+    metrics = detection_metrics(predictions)[: len(DETECTION)]
+    assert metrics[0].name == 'ood_auroc(quantity="own")'
+    values = [float(metric.weighted(predictions, weights)[0]) for metric in metrics]
+    expected = [detection.auroc, detection.aupr_ood, detection.aupr_id, detection.fpr95, detection.correlation]
     assert values == pytest.approx(expected, nan_ok=True, abs=1e-9)

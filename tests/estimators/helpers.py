@@ -1,4 +1,4 @@
-"""A small task, and what estimators answer on it."""
+"""A small task, and estimators for it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dubio.core.types import Examples, SourceCard, Split, Task
 CARD = SourceCard("made here", "1", "none", "none")
 
 
-def made(classes=2, rows=40, target="multiclass", group=False, seed=0):
-    """A small task whose inputs lean towards their class: train, val, test and a split out of distribution."""
+def make_task(classes=2, rows=40, target="multiclass", group=False, seed=0):
+    """Make a small task whose inputs lean towards their class: train, val, test and an OOD split."""
     rng = np.random.default_rng(seed)
     names = tuple("abcdefgh"[:classes])
 

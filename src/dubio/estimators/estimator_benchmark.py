@@ -1,4 +1,4 @@
-"""``dubio.benchmark``: a task's splits to train on, and its test splits to be judged on, for any framework."""
+"""``dubio.benchmark``: a task's splits to train on, and its test splits to be scored on, for any framework."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.lazy_rows import LazyRows
+from dubio.core.predictions import Predictions
 from dubio.core.registry import TASKS
 from dubio.core.types import IntArray, Kind, Split, Task
-from dubio.estimators.asking import BATCH, Answers, ask
+from dubio.estimators.adapters import BATCH, predict_split
 from dubio.estimators.baselines import PRIOR, RANDOM, Baseline, ClassPrior, RandomReferral, Stored, stored_baselines
-from dubio.estimators.comparing import Comparison, compare_scores
-from dubio.estimators.results import Scores
-from dubio.estimators.scoring import Drawing, score_split
+from dubio.estimators.comparison import EstimatorComparison, compare_scores
+from dubio.estimators.scores import BootstrapOptions, EstimatorScores, score_split
 from dubio.evaluation import REPLICATES, STANDARD
 from dubio.formats.values import Values
 
 
-class Part(NamedTuple):
+class SplitData(NamedTuple):
     """Raw inputs and labels, as in ``x, y = bench.train``.
 
     Attributes:
@@ -37,7 +37,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
+class EstimatorBenchmark:
     """A task as a benchmark for estimators of any framework.
 
     Attributes:
@@ -47,33 +47,33 @@ class Bench:
     task: Task
 
     @property
-    def train(self) -> Part:
-        """What to train on."""
+    def train(self) -> SplitData:
+        """The training examples."""
         return self._kind("train")
 
     @property
-    def validation(self) -> Part:
-        """What to choose by."""
+    def validation(self) -> SplitData:
+        """The validation examples, for model selection."""
         return self._kind("val")
 
     @property
-    def calibration(self) -> Part:
-        """What guarantees are fitted on, where the task keeps such examples."""
+    def calibration(self) -> SplitData:
+        """The calibration examples, which guarantees are fitted on, where the task has such a split."""
         return self._kind("cal")
 
     @property
-    def test(self) -> Part:
+    def test(self) -> SplitData:
         """The in-distribution test examples."""
-        return _part(self.test_splits[0])
+        return _data(self.test_splits[0])
 
     @property
-    def shifts(self) -> dict[str, Part]:
+    def shifts(self) -> dict[str, SplitData]:
         """The test splits under shift and out of distribution, by name."""
-        return {split.name: _part(split) for split in self.task.of_kind("shift", "ood")}
+        return {split.name: _data(split) for split in self.task.of_kind("shift", "ood")}
 
     @property
     def test_splits(self) -> tuple[Split, ...]:
-        """Every split that estimators are judged on, the in-distribution one first."""
+        """Every split that estimators are scored on, the in-distribution one first."""
         return (*self.task.of_kind("id"), *self.task.of_kind("shift", "ood"))
 
     def evaluate(
@@ -88,29 +88,28 @@ class Bench:
         level: float = 0.95,
         seed: int = 0,
         name: str = "estimator",
-    ) -> Scores:
-        """Ask an estimator about every test split and score what it says.
+    ) -> EstimatorScores:
+        """Score an estimator's predictions on every test split.
 
         Args:
             estimator: ``estimator(x) -> p`` or ``(p, uncertainty)``, called with batches of raw inputs; or an object
-                with ``predict_proba``; or a baseline. Shapes: see :mod:`dubio.estimators.frameworks`.
+                with ``predict_proba``; or a baseline. Shapes: see :mod:`dubio.estimators.adapters`.
             values: What p is: ``"probs"``, ``"log_probs"`` or ``"logits"``.
-            batch: Rows at a time.
+            batch: Rows per call.
             splits: Names of further test splits beside the in-distribution one; all by default.
-            metrics: Names of metrics; referral, and detection by every quantity, are scored in any case.
+            metrics: Names of metrics; referral, and detection by every quantity, are always included.
             replicates: Bootstrap replicates for the intervals; 0 for none.
             level: Confidence level of the intervals.
-            seed: Of the bootstrap.
-            name: What the system is called in the results.
+            seed: Seed of the bootstrap.
+            name: The system's name in the results.
 
         Raises:
             UserError: For an answer that cannot be predictions, naming the split, the row and the column.
         """
         if replicates < 0 or replicates == 1:
             raise UserError(f"replicates must be 0 (no intervals) or at least 2; given {replicates}.")
-        chosen = self._chosen(splits)
-        answers = {split.name: self._answers(estimator, split, values, batch) for split in chosen}
-        return self._scored(name, answers, _notes(estimator), Drawing(replicates, level, seed), metrics)
+        predictions = {split.name: self._predict(estimator, split, values, batch) for split in self._chosen(splits)}
+        return self._score(name, predictions, _notes(estimator), BootstrapOptions(replicates, level, seed), metrics)
 
     def compare(
         self,
@@ -123,54 +122,54 @@ class Bench:
         replicates: int = REPLICATES,
         level: float = 0.95,
         seed: int = 0,
-    ) -> Comparison:
+    ) -> EstimatorComparison:
         """Score several systems and test every pair on the same examples.
 
         Args:
             systems: Name to estimator or baseline.
             values: What p is, of all of them or by name (``"probs"`` where a name is left out).
-            batch: As of :meth:`evaluate`.
-            splits: As of :meth:`evaluate`.
-            metrics: As of :meth:`evaluate`.
-            replicates: As of :meth:`evaluate`; tests draw more where their correction asks for them.
+            batch: As for :meth:`evaluate`.
+            splits: As for :meth:`evaluate`.
+            metrics: As for :meth:`evaluate`.
+            replicates: As for :meth:`evaluate`; tests draw more where their correction needs them.
             level: Confidence level of intervals and tests.
             seed: Of the bootstrap.
 
         Raises:
-            UserError: Where there is no system but the control, or as :meth:`evaluate` does.
+            UserError: When every system is a control, or as for :meth:`evaluate`.
         """
         if replicates < 2:
             raise UserError(f"replicates must be at least 2 in a comparison; given {replicates}.")
-        if all(isinstance(each, RandomReferral) for each in systems.values()):
+        if all(isinstance(system, RandomReferral) for system in systems.values()):
             raise UserError("a comparison needs a system beside the control.")
-        stated: Mapping[str, Values] = dict.fromkeys(systems, values) if isinstance(values, str) else values
-        for name in stated:
+        values_of: Mapping[str, Values] = dict.fromkeys(systems, values) if isinstance(values, str) else values
+        for name in values_of:
             if name not in systems:
                 raise UnknownName("system in values", name, systems)
-        answers: dict[str, dict[str, Answers]] = {}
+        predictions: dict[str, dict[str, Predictions]] = {}
         notes: dict[str, tuple[str, ...]] = {}
         for name in sorted(systems, key=lambda name: _is_open_control(systems[name])):  # controls last: they need one
             if _is_open_control(systems[name]):
-                first = next(iter(answers))
-                answers[name] = {split: systems[name].over(each) for split, each in answers[first].items()}
+                first = next(iter(predictions))
+                predictions[name] = {split: RandomReferral.control(p) for split, p in predictions[first].items()}
                 notes[name] = (f"the predictions are those of {first}",)
             else:
-                answers[name] = {
-                    split.name: self._answers(systems[name], split, stated.get(name, "probs"), batch)
+                predictions[name] = {
+                    split.name: self._predict(systems[name], split, values_of.get(name, "probs"), batch)
                     for split in self._chosen(splits)
                 }
                 notes[name] = _notes(systems[name])
-        drawing = Drawing(replicates, level, seed)
-        scores = {name: self._scored(name, answers[name], notes[name], drawing, metrics) for name in systems}
-        at_random = [name for name, each in systems.items() if isinstance(each, RandomReferral)]
-        return compare_scores(scores, at_random, replicates=replicates, level=level, seed=seed)
+        bootstrap = BootstrapOptions(replicates, level, seed)
+        scores = {name: self._score(name, predictions[name], notes[name], bootstrap, metrics) for name in systems}
+        controls = [name for name, system in systems.items() if isinstance(system, RandomReferral)]
+        return compare_scores(scores, controls, bootstrap)
 
     def baselines(self, store: Path | str | None = None, *, run: str | None = None) -> dict[str, Any]:
         """Systems that need no training here, by name.
 
         Args:
-            store: A dubio store; every method it has on the same test examples stands among them, with the lowest seed
-                that was run.
+            store: A dubio store; every method it has on the same test examples is included, with the lowest seed that
+                was run.
             run: The run to read there; all by default.
 
         Raises:
@@ -185,43 +184,49 @@ class Bench:
         splits = ", ".join(f"{split.name} ({split.kind}) {len(split):,}" for split in self.task.splits)
         return f"<benchmark {self.task.name}: {len(self.task.classes)} classes, {self.task.target}; {splits}>"
 
-    def _kind(self, kind: Kind) -> Part:
-        found = self.task.of_kind(kind)
-        if not found:
+    def _kind(self, kind: Kind) -> SplitData:
+        splits = self.task.of_kind(kind)
+        if not splits:
             raise UserError(f"the task {self.task.name!r} has no split of kind {kind!r}.")
-        return _part(found[0])
+        return _data(splits[0])
 
     def _chosen(self, splits: Sequence[str] | None) -> tuple[Split, ...]:
-        """The in-distribution split, and those of the others that are asked for."""
-        home, *others = self.test_splits
+        """Return the in-distribution test split and the named ones of the others."""
+        in_domain, *others = self.test_splits
         if splits is None:
-            return home, *others
+            return self.test_splits
+        names = [split.name for split in self.test_splits]
         for name in splits:
-            if name not in [split.name for split in (home, *others)]:
-                raise UnknownName(f"test split of {self.task.name}", name, [split.name for split in (home, *others)])
-        return home, *(split for split in others if split.name in splits)
+            if name not in names:
+                raise UnknownName(f"test split of {self.task.name}", name, names)
+        return in_domain, *(split for split in others if split.name in splits)
 
-    def _answers(self, system: Any, split: Split, values: Values, batch: int) -> Answers:
+    def _predict(self, system: Any, split: Split, values: Values, batch: int) -> Predictions:
         if isinstance(system, RandomReferral):
             of = ClassPrior() if system.of is None else system.of
-            return system.over(self._answers(of, split, values, batch))
+            return system.control(self._predict(of, split, values, batch))
         if isinstance(system, Baseline):
-            return system.answer(self.task, split)
-        return ask(system, self.task, split, values=values, batch=batch)
+            return system.predict(self.task, split)
+        return predict_split(system, self.task, split, values=values, batch=batch)
 
-    def _scored(
-        self, name: str, answers: Mapping[str, Answers], notes: tuple[str, ...], drawing: Drawing,
+    def _score(
+        self,
+        name: str,
+        predictions: Mapping[str, Predictions],
+        notes: tuple[str, ...],
+        bootstrap: BootstrapOptions,
         metrics: Sequence[str],
-    ) -> Scores:  # fmt: skip
-        home = next(iter(answers.values()))
+    ) -> EstimatorScores:
+        in_domain = next(iter(predictions.values()))
         splits = {
-            split: score_split(self.task.split(split), each, home, drawing, metrics) for split, each in answers.items()
+            split: score_split(self.task.split(split), own, in_domain, bootstrap, metrics)
+            for split, own in predictions.items()
         }
-        return Scores(self.task.name, name, splits, drawing, notes, answers)
+        return EstimatorScores(self.task.name, name, splits, bootstrap, notes, predictions)
 
 
-def benchmark(name: str, /, **arguments: Any) -> Bench:
-    """A registered task as a benchmark for estimators of any framework.
+def benchmark(name: str, /, **arguments: Any) -> EstimatorBenchmark:
+    """Return a registered task as a benchmark for estimators of any framework.
 
     Args:
         name: The task: ``"retina"``, ``"clinc"``, ``"digits"``, ``"own"`` for your own data, or a plugin's.
@@ -230,17 +235,16 @@ def benchmark(name: str, /, **arguments: Any) -> Bench:
     Raises:
         UnknownName: For an unknown task or argument, with the nearest name.
     """
-    made: Task = TASKS.make(
-        name, **{key: str(value) if isinstance(value, Path) else value for key, value in arguments.items()}
-    )
-    return Bench(made)
+    plain = {key: str(value) if isinstance(value, Path) else value for key, value in arguments.items()}
+    task: Task = TASKS.make(name, **plain)
+    return EstimatorBenchmark(task)
 
 
-def _part(split: Split) -> Part:
+def _data(split: Split) -> SplitData:
     inputs = split.data.inputs
     if isinstance(inputs, tuple):
-        return Part(list(inputs), split.data.labels.copy())
-    return Part(inputs if isinstance(inputs, LazyRows) else np.array(inputs), split.data.labels.copy())
+        return SplitData(list(inputs), split.data.labels.copy())
+    return SplitData(inputs if isinstance(inputs, LazyRows) else np.array(inputs), split.data.labels.copy())
 
 
 def _is_open_control(system: Any) -> bool:

@@ -15,9 +15,9 @@ from sklearn.metrics import roc_auc_score
 
 import dubio
 from dubio.core.errors import UnknownName, UserError
-from dubio.estimators import Bench
+from dubio.estimators import EstimatorBenchmark
 from dubio.evaluation import STANDARD, evaluate
-from tests.estimators.bench_world import made, sigmoid, softmax, three, values_of
+from tests.estimators.helpers import make_task, sigmoid, softmax, three, values_of
 
 DETECTION = {"ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95", "generalisation_gap"}
 
@@ -77,10 +77,10 @@ def test_a_torch_module_scores_as_its_predictions_do():
 
 
 @pytest.mark.parametrize("target", ["multiclass", "ordinal", "multilabel"])
-def test_splits_are_given_as_they_are_and_cannot_be_spoilt(target):
-    bench = Bench(made(3, target=target))
+def test_splits_are_copies_that_an_estimator_may_overwrite(target):
+    bench = EstimatorBenchmark(make_task(3, target=target))
 
-    def spoiling(x):
+    def overwriting(x):
         p = softmax(x) if target != "multilabel" else sigmoid(x)
         x[:] = 0
         return p
@@ -90,8 +90,8 @@ def test_splits_are_given_as_they_are_and_cannot_be_spoilt(target):
     with pytest.raises(UserError, match="no split of kind 'cal'"):
         _ = bench.calibration
     bench.test.inputs[:] = 0
-    found = bench.evaluate(spoiling, replicates=0, batch=7)
-    again = bench.evaluate(spoiling, replicates=0)
+    found = bench.evaluate(overwriting, replicates=0, batch=7)
+    again = bench.evaluate(overwriting, replicates=0)
     assert values_of(found.on().scores) == pytest.approx(values_of(again.on().scores), nan_ok=True)
     assert found["accuracy"] > 0.4
 
@@ -125,16 +125,16 @@ def test_texts_come_as_lists_and_groups_are_resampled(tmp_path):
 
 
 def test_multilabel_tasks_are_scored_too():
-    bench = Bench(made(3, target="multilabel"))
+    bench = EstimatorBenchmark(make_task(3, target="multilabel"))
     found = bench.evaluate(lambda x: (sigmoid(4 * (x - 0.7)), -np.abs(x - 0.7).min(1)), replicates=10)
     assert found["accuracy"] == 1
     assert found.referral()[0].auc is None
     assert 'ood_auroc(quantity="given")' in found.on("far").scores
     prior = bench.evaluate(bench.baselines()["class prior"], replicates=0)
-    assert prior.answers["test"].predictions.probs[0] == pytest.approx(bench.train.labels.mean(0))
+    assert prior.predictions["test"].probs[0] == pytest.approx(bench.train.labels.mean(0))
 
 
-def test_names_are_known_or_the_nearest_is_told(cancer):
+def test_an_unknown_name_is_refused_with_the_nearest(cancer):
     with pytest.raises(UnknownName, match="Did you mean 'digits'"):
         dubio.benchmark("digit")
     with pytest.raises(UnknownName, match="Did you mean 'fractions'"):

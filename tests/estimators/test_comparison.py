@@ -12,11 +12,11 @@ from sklearn.preprocessing import StandardScaler
 
 import dubio
 from dubio.core.errors import UnknownName, UserError
-from dubio.estimators import Bench, RandomReferral
+from dubio.estimators import EstimatorBenchmark, RandomReferral
 from dubio.evaluation import evaluate
 from dubio.metrics.selective import au_arc
 from dubio.statistics.paired import holm, side_by_side
-from tests.estimators.bench_world import made, softmax
+from tests.estimators.helpers import make_task, softmax
 
 
 def test_the_baselines_are_the_class_shares_and_a_flat_curve(cancer, logistic):
@@ -24,7 +24,7 @@ def test_the_baselines_are_the_class_shares_and_a_flat_curve(cancer, logistic):
     assert set(ready) == {"class prior", "random referral"}
     prior = cancer.evaluate(ready["class prior"], replicates=0)
     share = np.bincount(cancer.train.labels) / len(cancer.train.labels)
-    assert prior.answers["test"].predictions.probs[0] == pytest.approx(share)
+    assert prior.predictions["test"].probs[0] == pytest.approx(share)
     assert prior['referral_gain(quantity="predictive_entropy")'] == 0
     control = cancer.evaluate(RandomReferral(logistic), replicates=0)
     whole = cancer.evaluate(logistic, replicates=0)
@@ -38,7 +38,7 @@ def test_the_baselines_are_the_class_shares_and_a_flat_curve(cancer, logistic):
 def test_a_comparison_tests_every_pair_and_everyone_against_chance(cancer, logistic):
     weak = make_pipeline(StandardScaler(), LogisticRegression(C=1e-3)).fit(*cancer.train)
     found = cancer.compare({"mine": logistic, "weak": weak, **cancer.baselines()}, replicates=100, seed=2)
-    systems = {name: found.scores[name].answers["test"].predictions for name in ("mine", "weak", "class prior")}
+    systems = {name: found.scores[name].predictions["test"] for name in ("mine", "weak", "class prior")}
     wanted = side_by_side(systems, [dubio.metrics.metric.metric_named("accuracy")], replicates=100, seed=2)
     assert found.verdicts["test"]["accuracy"] == wanted.verdicts["accuracy"]
     assert {verdict.better for verdict in found.verdicts["test"]["accuracy"]} <= {"mine", "weak", None}
@@ -51,17 +51,17 @@ def test_a_comparison_tests_every_pair_and_everyone_against_chance(cancer, logis
     assert pairs[0]["difference"] == pytest.approx(areas["mine"] - areas["weak"])
     gains = found.gains["test"]
     assert gains["mine"].value == pytest.approx(areas["mine"] - found.scores["mine"]["accuracy"])
-    assert gains["mine"].told
-    assert (gains["class prior"].value, gains["class prior"].told) == (0, False)
+    assert gains["mine"].significant
+    assert (gains["class prior"].value, gains["class prior"].significant) == (0, False)
     assert found.scores["random referral"].notes == ("the predictions are those of mine",)
     assert found.scores["random referral"]["accuracy"] == found.scores["mine"]["accuracy"]
-    assert json.loads(found.to_json())["gains"]["test"]["mine"]["told"] is True
+    assert json.loads(found.to_json())["gains"]["test"]["mine"]["significant"] is True
     assert "better than random" in str(found)
     assert {row["system"] for row in found.table} == set(found.scores)
 
 
-def test_two_systems_that_are_one_are_not_told_apart():
-    bench = Bench(made(3, group=True))
+def test_two_equal_systems_do_not_differ_significantly():
+    bench = EstimatorBenchmark(make_task(3, group=True))
     both = bench.compare({"one": softmax, "two": lambda x: x}, values={"two": "logits"}, replicates=40)
     assert {row["better"] for row in both.pairs} == {None}
     assert 'ood_auroc(quantity="own")' in both.verdicts["far"]
@@ -138,7 +138,7 @@ def test_stored_runs_stand_beside_the_users_own(stored, cancer, logistic):
     assert found["accuracy"] == evaluate(kept, replicates=0)["accuracy"]
     assert found["calibrated_nll"] == evaluate(kept, replicates=0)["calibrated_nll"]
     many = cancer.evaluate(ready["deep-ensemble"], replicates=0)
-    assert many.answers["test"].predictions.samples > 1
+    assert many.predictions["test"].samples > 1
     assert 'referral_gain(quantity="mutual_information")' in many.on().scores
     compared = cancer.compare({"mine": logistic, **ready}, replicates=50)
     assert {row["first"] for row in compared.pairs} == {"mine", "class prior", "deterministic", "deep-ensemble"} - {

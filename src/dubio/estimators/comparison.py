@@ -1,0 +1,218 @@
+"""Several systems on the same test examples: every pair tested, and each system against random referral."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dubio.core.predictions import Predictions
+from dubio.core.specs import to_json
+from dubio.estimators.adapters import GIVEN
+from dubio.estimators.scores import (
+    ENTROPY,
+    BootstrapOptions,
+    EstimatorScores,
+    has_labels,
+    headlines,
+    metric_by,
+    referral_metrics,
+    referrals,
+    text_table,
+)
+from dubio.evaluation import with_ood
+from dubio.metrics.metric import metric_named
+from dubio.metrics.quantities import uncertainty
+from dubio.statistics.bootstrap import metric_statistic, percentile_interval, replicate, units_of
+from dubio.statistics.paired import Verdict, bootstrap_p, holm, side_by_side
+
+OWN = "own"
+"""Each system's own quantity: the uncertainty it returns, else its predictive entropy."""
+
+COMPARED = (
+    "accuracy", "micro_f1", "quadratic_kappa", "rps", "class_auroc", "calibrated_nll", "brier", "aurc",
+)  # fmt: skip
+"""The metrics of one split that pairs are tested by, beside those of referral and detection by their own quantity."""
+
+RETAINED = (0.5, 0.8)
+"""The fractions retained at which pairs are tested."""
+
+PRINTED = ("accuracy", "calibrated_nll", metric_by("au_arc", OWN).name, metric_by("ood_auroc", OWN).name)
+"""The metrics whose pairs are printed; a comparison holds all."""
+
+FEW = 3
+"""Up to this number of systems every pair is printed; of more, the pairs with the first system."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The gain of referral by a system's own uncertainty over random referral of the same predictions.
+
+    Attributes:
+        value: Mean accuracy of the retained over all coverages, less the accuracy of all.
+        low: Lower end of its interval.
+        high: Upper end.
+        adjusted_p: Two-sided bootstrap p of no gain, after Holm's correction over the systems.
+        significant: Whether it differs significantly from zero.
+    """
+
+    value: float
+    low: float
+    high: float
+    adjusted_p: float
+    significant: bool
+
+
+@dataclass(frozen=True, eq=False)
+class EstimatorComparison:
+    """Systems compared on the same examples.
+
+    Attributes:
+        scores: System to its scores.
+        verdicts: Split to metric to every pair of systems; the controls are not among them.
+        gains: Split to system to its gain over random referral.
+        level: Confidence level.
+    """
+
+    scores: Mapping[str, EstimatorScores]
+    verdicts: Mapping[str, Mapping[str, tuple[Verdict, ...]]]
+    gains: Mapping[str, Mapping[str, Gain]]
+    level: float
+
+    @property
+    def table(self) -> list[dict[str, Any]]:
+        """The rows of every system's table."""
+        return [row for scores in self.scores.values() for row in scores.table]
+
+    @property
+    def pairs(self) -> list[dict[str, Any]]:
+        """One row per split, metric and pair: the paired test, and the better system or None."""
+        return [
+            {"split": split, "metric": metric, **asdict(verdict.test), "better": verdict.better}
+            for split, metrics in self.verdicts.items()
+            for metric, verdicts in metrics.items()
+            for verdict in verdicts
+        ]
+
+    def to_json(self) -> str:
+        """Return one JSON document; a number that is not finite is null."""
+        gains = {split: {name: asdict(gain) for name, gain in own.items()} for split, own in self.gains.items()}
+        systems = {name: scores.as_dict() for name, scores in self.scores.items()}
+        return to_json({"level": self.level, "systems": systems, "pairs": self.pairs, "gains": gains})
+
+    def __repr__(self) -> str:
+        return f"<{', '.join(self.scores)} on {next(iter(self.scores.values())).task}>"
+
+    def __str__(self) -> str:
+        systems = list(self.scores.values())
+        tables = [*headlines(systems), "", *referrals(systems), "", *self._pair_lines(), *self._gain_lines()]
+        notes = [f"{name}: {note}" for name, scores in self.scores.items() for note in scores.notes]
+        return "\n".join([*tables, *self._remarks(), *notes])
+
+    def _pair_lines(self) -> list[str]:
+        rows = [["split", "metric", "first − second", "difference", "p (Holm)", "detectable", "verdict"]]
+        for pair in self._printed():
+            ends = f" ({pair['low']:+.3f}, {pair['high']:+.3f})"
+            rows.append([
+                pair["split"], pair["metric"], f"{pair['first']} − {pair['second']}",
+                f"{pair['difference']:+.3f}{ends}", f"{pair['adjusted_p']:.3g}", f"{pair['resolves']:.3f}",
+                f"{pair['better']} is better" if pair["better"] else "not significantly different",
+            ])  # fmt: skip
+        return [*text_table(rows), ""] if len(rows) > 1 else []
+
+    def _gain_lines(self) -> list[str]:
+        rows = [["split", "system", "gain over random referral", "p (Holm)", "verdict"]]
+        for split, gains in self.gains.items():
+            for name, gain in gains.items():
+                direction = "better than random" if gain.value > 0 else "worse than random"
+                verdict = direction if gain.significant else "not significantly different from random"
+                interval = f"{gain.value:+.4f} ({gain.low:+.4f}, {gain.high:+.4f})"
+                rows.append([split, name, interval, f"{gain.adjusted_p:.3g}", verdict])
+        return [*text_table(rows), ""] if len(rows) > 1 else []
+
+    def _printed(self) -> list[dict[str, Any]]:
+        shown = [pair for pair in self.pairs if pair["metric"] in PRINTED]
+        first = next(iter(self.scores))
+        many = len({pair["first"] for pair in shown} | {pair["second"] for pair in shown}) > FEW
+        return [pair for pair in shown if pair["first"] == first] if many else shown
+
+    def _remarks(self) -> list[str]:
+        return [
+            f"Pairs: paired bootstrap on the same examples, p after Holm's correction over the pairs of a metric. A "
+            f"difference is significant where p is at most {1 - self.level:.2g} and the difference is at least the "
+            f"smallest detectable one.",
+            f"{len(self._printed())} of {len(self.pairs)} tests are printed; .pairs has all.",
+            f"quantity={OWN!r}: the uncertainty a system returns, else its predictive entropy.",
+        ]
+
+
+def compare_scores(
+    scores: Mapping[str, EstimatorScores], controls: Sequence[str], bootstrap: BootstrapOptions
+) -> EstimatorComparison:
+    """Test every pair of systems on every split they were scored on.
+
+    Args:
+        scores: System to its scores, all on the same splits.
+        controls: Systems that are referred at random: shown, and not among the pairs.
+        bootstrap: Level, seed and replicates; more are drawn where the correction for the number of pairs needs them.
+    """
+    systems = {name: own.predictions for name, own in scores.items() if name not in controls}
+    # the smallest p of r replicates is 2/(1 + r), and Holm multiplies it by the number of tests
+    tests = max(math.comb(len(systems), 2), len(systems))
+    draws = max(bootstrap.replicates, math.ceil(4 * tests / (1 - bootstrap.level)))
+    options = BootstrapOptions(draws, bootstrap.level, bootstrap.seed)
+    verdicts: dict[str, dict[str, tuple[Verdict, ...]]] = {}
+    gains: dict[str, dict[str, Gain]] = {}
+    first = next(iter(scores.values()))
+    in_domain = {name: _with_own(own[first.on().name]) for name, own in systems.items()}
+    for split in first.splits.values():
+        predictions = {name: _with_own(own[split.name]) for name, own in systems.items()}
+        if len(systems) > 1:
+            away = split.kind in ("shift", "ood")
+            verdicts[split.name] = _pairs(predictions, in_domain if away else None, options)
+        if has_labels(next(iter(predictions.values()))):
+            gains[split.name] = _gains(predictions, options)
+    return EstimatorComparison(scores, verdicts, gains, bootstrap.level)
+
+
+def _with_own(predictions: Predictions) -> Predictions:
+    """Return the predictions with their own quantity as the only score."""
+    quantity = GIVEN if GIVEN in predictions.scores else ENTROPY
+    return predictions.with_checked(scores={OWN: uncertainty(predictions, quantity)})
+
+
+def _pairs(
+    systems: Mapping[str, Predictions], in_domain: Mapping[str, Predictions] | None, options: BootstrapOptions
+) -> dict[str, tuple[Verdict, ...]]:
+    """Return metric → the verdicts on every pair.
+
+    Args:
+        systems: System to its predictions on one split.
+        in_domain: The same on the in-distribution test split, where the split is another one.
+        options: Of the bootstrap.
+    """
+    verdicts: dict[str, tuple[Verdict, ...]] = {}
+    first = next(iter(systems.values()))
+    if has_labels(first):
+        metrics = [*map(metric_named, COMPARED), *referral_metrics(first, OWN, RETAINED)]
+        verdicts |= side_by_side(systems, metrics, **asdict(options)).verdicts
+    if in_domain is not None:
+        both = {name: with_ood(in_domain[name], predictions) for name, predictions in systems.items()}
+        verdicts |= side_by_side(both, [metric_by("ood_auroc", OWN)], **asdict(options)).verdicts
+    return verdicts
+
+
+def _gains(systems: Mapping[str, Predictions], options: BootstrapOptions) -> dict[str, Gain]:
+    """Return system → its gain over random referral."""
+    metric = metric_by("referral_gain", OWN)
+    labelled = {name: predictions.labelled for name, predictions in systems.items()}
+    forms = {name: metric_statistic(metric, rows) for name, rows in labelled.items()}
+    units = units_of(next(iter(labelled.values())))
+    draws = replicate(forms, units, replicates=options.replicates, seed=options.seed)
+    adjusted = holm([bootstrap_p(draws[name]) for name in systems])
+    gains = {}
+    for (name, rows), p in zip(labelled.items(), adjusted, strict=True):
+        gain = percentile_interval(metric.compute(rows), draws[name], level=options.level)
+        gains[name] = Gain(gain.value, gain.low, gain.high, p, p <= 1 - options.level and gain.value != 0)
+    return gains
