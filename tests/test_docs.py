@@ -1,7 +1,8 @@
-"""What the documentation shows works: its Python runs, its benchmarks are read, its links lead somewhere."""
+"""The documentation is correct: its Python runs, its benchmarks are read, its names and links exist."""
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -16,28 +17,30 @@ from dubio.runner.benchmark_file import parse_benchmark
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+ALL_PAGES = sorted({*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")})
+ENTRY_POINTS = "dubio.plugins"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def blocks(language: str, *pages: str) -> list[str]:
-    found = [(page, match) for page in PAGES for match in BLOCK.findall(page.read_text(encoding="utf-8"))]
-    return [text for page, (kind, text) in found if kind == language and (not pages or page.name in pages)]
+    matches = [(page, match) for page in PAGES for match in BLOCK.findall(page.read_text(encoding="utf-8"))]
+    return [text for page, (kind, text) in matches if kind == language and (not pages or page.name in pages)]
 
 
 @pytest.mark.parametrize("number", range(len(blocks("python", "extending.md"))))
 def test_plugin_examples_conform(number: int, tmp_path: Path) -> None:
     plugin = tmp_path / "mine.py"
     plugin.write_text(blocks("python", "extending.md")[number], encoding="utf-8")
-    done = subprocess.run([sys.executable, "-m", "dubio", "check", plugin], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = subprocess.run([sys.executable, "-m", "dubio", "check", plugin], capture_output=True, text=True)
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 def test_python_on_the_first_page_runs(tmp_path: Path) -> None:
     (example,) = blocks("python", "getting-started.md")
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr
     # two of three decisions are right; Brier = (0.02 + 0.08 + 0.72) / 3
-    accuracy, brier = map(float, done.stdout.split())
+    accuracy, brier = map(float, process.stdout.split())
     assert accuracy == pytest.approx(2 / 3)
     assert brier == pytest.approx(0.82 / 3, abs=1e-6)
 
@@ -48,15 +51,15 @@ def test_python_page_runs(tmp_path: Path) -> None:
     examples = blocks("python", "python.md")
     assert len(examples) == 3
     for example in examples:
-        done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
-    before, after = map(float, done.stdout.split())
+        process = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+        assert process.returncode == 0, process.stderr
+    before, after = map(float, process.stdout.split())
     assert after < before
     assert (tmp_path / "report" / "report.html").is_file()
 
 
 def written_by(framework: str) -> str:
-    """The code that a part of the page on prediction files shows."""
+    """Return the code under one heading of the page on prediction files."""
     page = (ROOT / "docs" / "prediction-files.md").read_text(encoding="utf-8")
     return str(BLOCK.findall(page.partition(f"### {framework}\n")[2])[0][1])
 
@@ -68,9 +71,9 @@ def test_a_file_written_from_pytorch_is_read(tmp_path: Path, monkeypatch: pytest
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Dropout(0.5))
     batches = [(inputs[:20], targets[:20]), (inputs[20:], targets[20:])]
     exec(written_by("PyTorch"), {"model": model, "loader": batches})
-    found = evaluate(tmp_path / "mine.npz", replicates=0)
-    wanted = (model.eval()(inputs).argmax(1) == targets).float().mean()
-    assert found["accuracy"] == pytest.approx(float(wanted))
+    result = evaluate(tmp_path / "mine.npz", replicates=0)
+    expected = (model.eval()(inputs).argmax(1) == targets).float().mean()
+    assert result["accuracy"] == pytest.approx(float(expected))
 
 
 def test_a_file_written_from_scikit_learn_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,13 +83,13 @@ def test_a_file_written_from_scikit_learn_is_read(tmp_path: Path, monkeypatch: p
     inputs, targets = generator.normal(size=(60, 3)), np.array(["pear", "apple", "fig"] * 20)
     classifier = linear.LogisticRegression().fit(inputs, targets)
     exec(written_by("scikit-learn"), {"classifier": classifier, "inputs": inputs, "targets": targets})
-    found = evaluate(tmp_path / "mine.npz", replicates=0)
-    assert found["accuracy"] == pytest.approx(classifier.score(inputs, targets))
-    assert found.predictions.classes == ("apple", "fig", "pear")
+    result = evaluate(tmp_path / "mine.npz", replicates=0)
+    assert result["accuracy"] == pytest.approx(classifier.score(inputs, targets))
+    assert result.predictions.classes == ("apple", "fig", "pear")
 
 
 @pytest.mark.parametrize("framework", ["PyTorch", "scikit-learn", "Keras", "JAX", "Hugging Face"])
-def test_what_writes_a_file_is_python_of_at_most_ten_lines(framework: str) -> None:
+def test_code_that_writes_a_file_is_python_of_at_most_ten_lines(framework: str) -> None:
     code = written_by(framework)
     compile(code, framework, "exec")
     assert len(code.strip().splitlines()) <= 10
@@ -99,7 +102,40 @@ def test_benchmark_examples_are_read() -> None:
     assert {benchmark.name for benchmark in benchmarks} == {"bert", "mine", "small", "topics", "tuned"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
-def test_links_between_files_lead_somewhere(page: Path) -> None:
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_linked_files_exist(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).is_file(), target
+
+
+def exists(name: str) -> bool:
+    """Return whether a dotted name is a module or something that a module, a class or a dataclass has."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            value = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for attribute in parts[length:]:
+            if attribute in getattr(value, "__dataclass_fields__", {}):
+                return True
+            if not hasattr(value, attribute):
+                return False
+            value = getattr(value, attribute)
+        return True
+    return False
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_names_in_the_documentation_exist(page: Path) -> None:
+    pytest.importorskip("torch")
+    names = set(re.findall(r"\bdubio(?:\.[A-Za-z_]\w*)+", page.read_text(encoding="utf-8")))
+    assert not sorted(name for name in names - {ENTRY_POINTS} if not exists(name))
+
+
+def test_cross_references_lead_to_documented_modules() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "api").glob("*.md")]
+    documented = {name for text in pages for name in re.findall(r"^::: ([\w.]+)", text, re.MULTILINE)}
+    for page in PAGES:
+        for name in re.findall(r"\]\[(dubio[\w.]+)\]", page.read_text(encoding="utf-8")):
+            assert any(name == module or name.startswith(f"{module}.") for module in documented), (page.name, name)
