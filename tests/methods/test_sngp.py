@@ -168,7 +168,7 @@ def test_what_a_network_cannot_do_is_said():
     task = Task("t", "text", "multiclass", ("a", "b"), splits, CARD)
     encoding, recipe = encoding_for("text", {"min_frequency": 1}), METHODS.make("sngp", **SMALL)
     spec = fit_spec(recipe, task, encoding, NetworkSpec("textcnn"), seed=0, member=0)
-    with pytest.raises(UserError, match="'gp-head' asks for none"):
+    with pytest.raises(UserError, match="'gp-head'"):
         fit(spec, task, FitContext())
 
 

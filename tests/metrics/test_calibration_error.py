@@ -111,6 +111,26 @@ def test_tace_equals_the_published_weights_and_is_defined_for_few_survivors():
     assert tace(of_probs([[0.9, 0.1]], [0]), threshold=0.95) == 0.0
 
 
+def plain_tace(probs, labels, threshold, bins):
+    """TACE by a plain loop over classes and bins of equal mass."""
+    total, (rows, classes) = 0.0, probs.shape
+    for k in range(classes):
+        above = sorted((p, float(y == k)) for p, y in zip(probs[:, k], labels, strict=True) if p > threshold)
+        used = min(bins, len(above))
+        for b in range(used):
+            within = above[b * len(above) // used : (b + 1) * len(above) // used]
+            total += abs(sum(hit - p for p, hit in within))
+    return total / (rows * classes)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("threshold", "bins"), [(0.0, 15), (1e-3, 10), (1e-2, 20), (0.1, 3)])
+def test_tace_equals_a_plain_loop(seed, threshold, bins):
+    predictions = drawn(seed)
+    expected = plain_tace(predictions.probs, predictions.labels, threshold, bins)
+    assert tace(predictions, threshold=threshold, bins=bins) == pytest.approx(expected, abs=1e-12)
+
+
 def kernel_brute(stated, truth, sigma, points=2001):
     grid = (np.arange(points) + 0.5) / points
     total = np.zeros(points)
