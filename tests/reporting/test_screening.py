@@ -6,6 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dubio.studies.retina.document import gains_document, subgroups_document
+from dubio.studies.retina.found import FALSE_ALARMS, Retained
+from dubio.studies.retina.looking import gain_statistics, on_grid
+from dubio.studies.retina.parts import gain_words
+from dubio.studies.retina.subgroups import subgroup_grid, subgroup_words
+from dubio.studies.retina.tables import nhs_cell, nhs_grid, over_seeds, retention_grid
 
 from dubio.core.errors import BadFile
 from dubio.core.predictions import Predictions
@@ -22,12 +28,6 @@ from dubio.reporting.scores import report_of, score_run
 from dubio.reporting.sections.in_domain import in_domain_table
 from dubio.runner.gallery import thumbnail
 from dubio.statistics.bootstrap import RunIntervals, replicates_for, units_of
-from dubio.studies.retina.document import gains_document, subgroups_document
-from dubio.studies.retina.found import FALSE_ALARMS, Retained
-from dubio.studies.retina.looking import gain_statistics, on_grid
-from dubio.studies.retina.parts import gain_words
-from dubio.studies.retina.subgroups import subgroup_grid, subgroup_words
-from dubio.studies.retina.tables import nhs_cell, nhs_grid, over_seeds, retention_grid
 from tests.reporting.helpers import with_scores
 from tests.reporting.screening_world import SEEDS, screening_world
 from tests.reporting.test_page import EVIL, Outline

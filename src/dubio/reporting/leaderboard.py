@@ -8,6 +8,7 @@ from math import isfinite
 
 from dubio.reporting.aggregate import Cell, cell_text, decimals
 from dubio.reporting.manifest_view import TaskView
+from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
 from dubio.reporting.wording import enough_digits, term
 from dubio.statistics.verdicts import Losses, Verdict, against_best, pair_verdict
@@ -84,6 +85,12 @@ def in_domain_leaderboard(run: RunView, task: TaskView, metric: str, among: Sequ
     noun = "labels" if task.target == "multilabel" else "classes"
     name = f"{task.key} ({len(task.classes)} {noun})"
     return leaderboard(run, task, (task.in_domain.name,), metric, test_set=name, among=among)
+
+
+def leader(run: RunView, task: TaskView) -> str | None:
+    """Return the method with the lowest calibrated NLL."""
+    cells = {name: c for name, c in run.scores.row(task, task.in_domain.name, RANKED_BY).items() if c.n}
+    return min(cells, key=lambda name: cells[name].mean) if cells else None
 
 
 def shifted_leaderboards(run: RunView, kind: str, metric: str) -> list[Leaderboard]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dubio.reporting.aggregate import cell_text, decimals
+from dubio.reporting.leaderboard import leader
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name, referral_name
 from dubio.reporting.run_view import RunView
@@ -73,12 +74,6 @@ def how_to_read(run: RunView) -> str:
         "share one variance over runs, ensembles of one size another. “Not significantly different” does not mean "
         f"equal: these data do not decide. Spreads are standard deviations over {repeated}."
     )
-
-
-def leader(run: RunView, task: TaskView) -> str | None:
-    """Return the method with the lowest calibrated NLL."""
-    cells = {name: c for name, c in run.scores.row(task, task.in_domain.name, RANKED_BY).items() if c.n}
-    return min(cells, key=lambda name: cells[name].mean) if cells else None
 
 
 def best_method(run: RunView, task: TaskView) -> str:

@@ -1,1 +1,1 @@
-"""Screening: what referral is worth on two-sided tasks, at home and under shift, for all and for subgroups."""
+"""The study of diabetic-retinopathy screening (R): its benchmark; its tables and figures are generic sections."""
