@@ -21,6 +21,10 @@ def blocks(report: Report, section: str, task: TaskView | None = None) -> tuple[
     return report.blocks(placed, task)
 
 
+def section_of(report: Report, kind: type[Kind]) -> Kind:
+    return next(placed.section for placed in report.sections if isinstance(placed.section, kind))
+
+
 def of_kind(found: tuple[Block, ...], kind: type[Kind]) -> list[Kind]:
     return [block for block in found if isinstance(block, kind)]
 

@@ -14,6 +14,8 @@ SPLITS = (("cal", "cal", 240), ("test", "id", 120), ("poor", "shift", 80), ("sev
 METHODS = (("deterministic", "Deterministic", 1.6), ("mc-dropout", "MC dropout", 0.9))
 SEEDS = (0, 1)
 
+World = tuple[FakeStore, dict[str, Any]]
+
 
 def predictions(split: str, kind: str, rows: int, draw: str, strength: float) -> Predictions:
     shared, own = (np.random.default_rng(int(identifier(*key)[:8], 16)) for key in ((split,), (split, draw)))
@@ -31,7 +33,7 @@ def predictions(split: str, kind: str, rows: int, draw: str, strength: float) ->
     )
 
 
-def screening_world(site: str = "other") -> tuple[FakeStore, dict[str, Any]]:
+def screening_world(site: str = "other") -> World:
     """The store and its manifest; every tenth example of a split is of the site ``site``."""
     facts = {
         name: {"site": {"values": ["main", site], "rows": " ".join(str(int(row % 10 == 0)) for row in range(rows))}}
@@ -61,3 +63,9 @@ def screening_world(site: str = "other") -> tuple[FakeStore, dict[str, Any]]:
             run = {"id": made, "task": "eyes", "network": "cnn", "method": name, "seed": seed, "member": 0}
             manifest["runs"].append({**run, "fits": [fit], "spec": {}})
     return store, manifest
+
+
+def runs_of(world: World, method: str, split: str) -> list[Predictions]:
+    """The predictions of every run of a method on a split."""
+    store, manifest = world
+    return [store.predictions[run["id"], split] for run in manifest["runs"] if run["method"] == method]

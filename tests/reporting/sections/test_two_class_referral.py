@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dubio.metrics.decisions import correct
+from dubio.metrics.referral_curve import FRACTIONS, best_sensitivity, retained_roc
+from dubio.metrics.selective import referral_gain
+from dubio.referral.units import rounded_uncertainty
+from dubio.reporting import Report, build_report
+from dubio.reporting.measures import referral_name
+from dubio.reporting.page import render
+from dubio.reporting.retention import over_seeds
+from dubio.reporting.sections.in_domain import in_domain_table
+from dubio.reporting.sections.two_class_referral import (
+    FALSE_POSITIVE_RATES,
+    TwoClassReferral,
+    gain_statistics,
+    on_grid,
+    operating_point_cell,
+)
+from dubio.statistics.bootstrap import RunIntervals, replicates_for, units_of
+from tests.reporting.helpers import blocks, section_of, texts, with_scores
+from tests.reporting.screening_world import SEEDS, World, runs_of
+from tests.reporting.test_page import Outline
+from tests.reporting.world import FakeStore
+
+ENTROPY = "predictive_entropy"
+
+
+def test_a_gain_is_the_mean_over_runs_and_its_draws_resample_patients(eyes_world: World, eyes: Report) -> None:
+    runs = runs_of(eyes_world, "mc-dropout", "poor")
+    intervals = RunIntervals()
+    for run in runs:
+        intervals.add(("gain", "eyes", "poor", "mc-dropout"), run, gain_statistics(run))
+    (weights,) = units_of(runs[0]).weights(1000, 0)
+    resamples = list(weights.replicates())[:12]
+    expected = [np.mean([referral_gain(run.take(rows), quantity=ENTROPY) for run in runs]) for rows in resamples]
+    sums = intervals.sums["gain", "eyes", "poor", "mc-dropout", "gain"]
+    assert sums.draws[:12] / 2 == pytest.approx(expected)
+    for rows in resamples:
+        assert len({runs[0].group[row] for row in rows}) < 40  # type: ignore[index]
+        assert all((rows == row).sum() == (rows == row + 1).sum() for row in range(0, 80, 2))
+    gain = section_of(eyes, TwoClassReferral).gains(eyes.tasks[0])["poor", "mc-dropout"]
+    assert gain.gain.value == pytest.approx(np.mean([referral_gain(run, quantity=ENTROPY) for run in runs]))
+    assert (gain.gain.low, gain.gain.high) == pytest.approx(
+        tuple(np.quantile(sums.draws / 2, [0.025, 0.975])), abs=1e-3
+    )
+    assert gain.units == 40
+    assert gain.excludes_zero == (gain.gain.low > 0 or gain.gain.high < 0)
+    assert replicates_for(120) == 1000
+    assert replicates_for(10**6) == 200
+
+
+def test_significance_of_the_gain_is_reported_for_every_method(eyes: Report) -> None:
+    report = " ".join(texts(blocks(eyes, "two-class-referral", eyes.tasks[0])))
+    for split in ("test", "poor", "severe"):
+        assert f"On “{split}” " in report
+    assert "20 groups (patients), fewer than 50: underpowered" in report
+    assert report.count("Deterministic") == report.count("MC dropout") == 3
+
+
+def test_referral_scores_of_a_shift_are_those_of_its_own_rows(eyes_world: World, eyes: Report) -> None:
+    run, cells = runs_of(eyes_world, "deterministic", "poor")[0], eyes.run.scores.cells
+    order = np.argsort(rounded_uncertainty(run, ENTROPY))
+    value = cells["eyes", "poor", "deterministic", referral_name("referral_accuracy", 0.5)].values[0]
+    assert value == pytest.approx(correct(run)[order[:40]].mean())
+    control = cells["eyes", "poor", "random-referral", referral_name("referral_accuracy", 0.5)]
+    assert control.mean == cells["eyes", "poor", "deterministic", "accuracy"].mean
+
+
+def test_errors_in_the_table_are_standard_errors_over_seeds(eyes: Report) -> None:
+    task, name = eyes.tasks[0], referral_name("referral_accuracy", 0.7)
+    values = eyes.run.scores.cells["eyes", "test", "mc-dropout", name].values
+    seeds = over_seeds(eyes.run, task, "test", name)["mc-dropout"]
+    assert len(values) == len(SEEDS)
+    assert seeds.mean == pytest.approx(np.mean(values))
+    assert seeds.error == pytest.approx(np.std(values, ddof=1) / np.sqrt(2))
+    scores = eyes.run.scores.scores
+    members = [replace(score, member=1, value=score.value + 0.02) for score in scores]
+    both = over_seeds(with_scores(eyes.run, [*scores, *members]), task, "test", name)["mc-dropout"]
+    assert (both.mean, both.error) == (pytest.approx(seeds.mean + 0.01), pytest.approx(seeds.error))
+    table = section_of(eyes, TwoClassReferral).retention_table(eyes.run, task, "test", "referral_accuracy")
+    assert [column.title for column in table.columns] == ["100%", "90%", "80%", "70%", "60%", "50%"]
+    assert table.rows[1].cells[3].plain == f"{seeds.mean:.3f} ± {seeds.error:.3f}"
+    assert table.rows[-1].control
+
+
+def test_a_split_of_one_class_has_no_auc_and_reports_why(eyes: Report) -> None:
+    assert section_of(eyes, TwoClassReferral).undefined(eyes.tasks[0], "severe") == "every row is class 'ill'"
+    for fraction in FRACTIONS:
+        cells = eyes.run.scores.cells
+        assert cells["eyes", "severe", "deterministic", referral_name("referral_auc", fraction)].n == 0
+    page = " ".join(Outline(render(eyes)).words)
+    assert "undefined on “severe”: every row is class 'ill'." in page
+    assert "Referral curves on severe" in page
+    assert "ROC curves of the retained on severe" not in page
+    assert "ROC curves of the retained on poor" in page
+
+
+def test_the_operating_point_by_hand(eyes: Report) -> None:
+    first = section_of(eyes, TwoClassReferral).runs["eyes", "test", "deterministic"][0]
+
+    def cell(*rates: float) -> str:
+        return operating_point_cell([replace(first, sensitivity=np.array([rate])) for rate in rates], 0).plain
+
+    assert cell(0.85, 0.95) == "yes 0.900"
+    assert cell(0.84, 0.80) == "no 0.820"
+    assert cell(0.84, 0.90) == "1 of 2 0.870"
+    assert cell(np.nan, 0.86) == "yes 0.860"
+    assert cell(np.nan) == "undefined"
+
+
+def test_roc_curves_and_sensitivities_are_those_of_the_metrics(eyes_world: World, eyes: Report) -> None:
+    run = runs_of(eyes_world, "deterministic", "test")[0]
+    scores = section_of(eyes, TwoClassReferral).runs["eyes", "test", "deterministic"][0]
+    for fraction in (0.6, 0.9):
+        curve = retained_roc(run, fraction=fraction, quantity=ENTROPY)
+        expected = [best_sensitivity(curve, 1 - rate) for rate in FALSE_POSITIVE_RATES]
+        assert scores.roc[fraction] == pytest.approx(expected)
+        assert on_grid(curve) == pytest.approx(expected)
+        assert scores.sensitivity[FRACTIONS.index(fraction)] == pytest.approx(best_sensitivity(curve, 0.8))
+
+
+def test_the_document_has_the_gains_and_the_operating_point(eyes: Report) -> None:
+    section = section_of(eyes, TwoClassReferral)
+    rows = {(row["split"], row["method"]): row for row in section.document(eyes.run)["referral_gains"]}
+    gains = section.gains(eyes.tasks[0])
+    assert rows.keys() == gains.keys()
+    row = rows["severe", "mc-dropout"]
+    assert (row["resampled"], row["replicates"], row["nhs"]["0.5"]) == (20, 1000, "undefined")
+    assert row["gain"]["value"] == gains["severe", "mc-dropout"].gain.value
+
+
+def test_grades_have_their_own_metrics_and_a_positive_side(eyes_world: World) -> None:
+    store, manifest = FakeStore(eyes_world[1]), copy.deepcopy(eyes_world[1])
+    manifest["tasks"][0] |= {"target": "ordinal", "classes": ["none", "mild", "severe"], "facts": {}}
+    for (made, split), run in eyes_world[0].predictions.items():
+        grades = np.where(run.labels == 1, 2, np.arange(len(run)) % 2)
+        logits = np.concatenate([run.logits, run.logits[..., 1:]], axis=-1)
+        store.predictions[made, split] = replace(run, logits=logits, labels=grades, target="ordinal", classes=None)
+    store.records = eyes_world[0].records
+    report = build_report(store, manifest)
+    table = in_domain_table(report.run, report.tasks[0])
+    assert {"Kappa", "RPS", "AUC"} <= {column.title for column in table.columns}
+    assert ("test", "deterministic") in section_of(report, TwoClassReferral).gains(report.tasks[0])
+    assert report.run.scores.cells["eyes", "test", "deterministic", referral_name("referral_auc", 1.0)].n == len(SEEDS)
