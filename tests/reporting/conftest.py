@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from dubio.reporting import Report, build_report
-from dubio.reporting.results import Results
 from dubio.reporting.run_view import RunView
-from dubio.reporting.scores import results_of
 from tests.reporting.text_world import make_text_world
 from tests.reporting.world import FakeStore, make_world
 
@@ -40,8 +38,3 @@ def text_report(text_world: tuple[FakeStore, dict[str, Any]]) -> Report:
 @pytest.fixture(scope="session")
 def text_run(text_report: Report) -> RunView:
     return text_report.run
-
-
-@pytest.fixture(scope="session")
-def results(report: Report) -> Results:
-    return results_of(report)

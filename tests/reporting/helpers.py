@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dubio.reporting.aggregate import Score
 from dubio.reporting.build import Report
@@ -48,6 +48,12 @@ def figure_names(report: Report, task: TaskView | None = None) -> list[str]:
 def figures(report: Report, task: TaskView | None = None) -> dict[str, Figure]:
     found = [block for placed in report.of_part("task") for block in report.blocks(placed, task)]
     return {block.name: block for block in found if isinstance(block, Figure)}
+
+
+def with_manifest(report: Report, **changes: Any) -> Report:
+    """The same report of a run that lists other tasks or methods."""
+    run = report.run
+    return Report(replace(run, manifest=replace(run.manifest, **changes)), report.sections)
 
 
 def on_tasks(run: RunView, tasks: Iterable[TaskView]) -> RunView:

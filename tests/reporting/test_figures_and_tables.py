@@ -3,7 +3,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -18,21 +17,19 @@ from dubio.core.errors import UnknownName
 from dubio.core.types import families_by_name
 from dubio.reporting import terminal_table, write_figures
 from dubio.reporting.aggregate import Score
+from dubio.reporting.build import Report
 from dubio.reporting.canvas import Series
 from dubio.reporting.manifest_view import SplitView, TaskView
-from dubio.reporting.results import Results
-from dubio.reporting.scores import report_of
 from dubio.reporting.sections.in_domain import variance_parts
 from dubio.reporting.style import ENSEMBLING, FAMILIES, OUTLINES, SPARE, styles_of
 from dubio.reporting.terminal import results_csv
-from tests.reporting.helpers import figure_names
+from tests.reporting.helpers import figure_names, with_manifest
 from tests.reporting.world import FakeStore
 
 World = tuple[FakeStore, dict[str, Any]]
 
 
-def test_each_task_has_the_figures_its_splits_allow(results: Results) -> None:
-    report = report_of(results)
+def test_each_task_has_the_figures_its_splits_allow(report: Report) -> None:
     slugs = {task.key: figure_names(report, task) for task in report.tasks}
     always = [
         "ranking",
@@ -70,10 +67,10 @@ def test_domains_that_end_in_numbers_are_no_severities() -> None:
     assert severities(hospital_2=40, hospital_3=40) == {}
 
 
-def test_figures_are_written_in_every_format_and_show_something(world: World, results: Results, tmp_path: Path) -> None:
+def test_figures_are_written_in_every_format_and_show_something(world: World, report: Report, tmp_path: Path) -> None:
     before = dict(matplotlib.rcParams)
-    small = _only(results, "screening")
-    written = write_figures(report_of(small), tmp_path, ("png", "svg", "pdf"))
+    small = _only(report, "screening")
+    written = write_figures(small, tmp_path, ("png", "svg", "pdf"))
     assert len(written) == 36
     assert dict(matplotlib.rcParams) == before
     for path in written:
@@ -87,22 +84,22 @@ def test_figures_are_written_in_every_format_and_show_something(world: World, re
             assert content.startswith(b"%PDF")
 
 
-def test_the_same_figures_come_out_the_same(world: World, results: Results, tmp_path: Path) -> None:
-    small = _only(results, "screening")
+def test_the_same_figures_come_out_the_same(world: World, report: Report, tmp_path: Path) -> None:
+    small = _only(report, "screening")
     first, second = (
-        [path.read_bytes() for path in write_figures(report_of(small), tmp_path / name, ("svg",))]
+        [path.read_bytes() for path in write_figures(small, tmp_path / name, ("svg",))]
         for name in ("a", "b")
     )
     assert first == second
 
 
-def test_an_unknown_format_is_refused_with_the_nearest(world: World, results: Results, tmp_path: Path) -> None:
+def test_an_unknown_format_is_refused_with_the_nearest(world: World, report: Report, tmp_path: Path) -> None:
     with pytest.raises(UnknownName, match=r"pgn.*png"):
-        write_figures(report_of(results), tmp_path, ("pgn",))
+        write_figures(report, tmp_path, ("pgn",))
 
 
-def test_a_band_is_one_sample_standard_deviation_of_the_defined_runs(results: Results) -> None:
-    style = next(iter(styles_of(results.manifest.methods).values()))
+def test_a_band_is_one_sample_standard_deviation_of_the_defined_runs(report: Report) -> None:
+    style = next(iter(styles_of(report.run.manifest.methods).values()))
     runs = np.array([[1.0, 2.0, np.nan], [3.0, np.nan, np.nan]])
     series = Series(style, np.arange(3.0), runs)
     assert series.mean[:2] == pytest.approx([2.0, 2.0])
@@ -110,8 +107,8 @@ def test_a_band_is_one_sample_standard_deviation_of_the_defined_runs(results: Re
     assert series.std[:2] == pytest.approx([math.sqrt(2), 0.0])
 
 
-def test_an_ensemble_shares_its_familys_colour_and_is_drawn_otherwise(results: Results) -> None:
-    found = styles_of(results.manifest.methods)
+def test_an_ensemble_shares_its_familys_colour_and_is_drawn_otherwise(report: Report) -> None:
+    found = styles_of(report.run.manifest.methods)
     single, ensemble = found["mc-dropout"], found["mc-dropout-ensemble"]
     assert (single.colour, single.marker) == (ensemble.colour, ensemble.marker)
     assert single.line["linestyle"] != ensemble.line["linestyle"]
@@ -127,30 +124,30 @@ def test_families_differ_in_colour_and_marker_and_have_an_outline() -> None:
     assert {marker for _, marker in studied} <= set(OUTLINES)
 
 
-def test_the_long_table_reads_back(results: Results) -> None:
-    rows = list(csv.DictReader(io.StringIO(results_csv(results.scores))))
-    assert len(rows) == len(results.scores)
-    for row, score in zip(rows, results.scores, strict=True):
+def test_the_long_table_reads_back(report: Report) -> None:
+    rows = list(csv.DictReader(io.StringIO(results_csv(report.scores))))
+    assert len(rows) == len(report.scores)
+    for row, score in zip(rows, report.scores, strict=True):
         assert (row["task"], row["metric"]) == (score.task, score.metric)
         assert float(row["value"]) == score.value
     undefined = [Score("t", "s", "id", "m", 0, None, "auc", float("nan"))]
     assert results_csv(undefined).splitlines()[1] == "t,s,id,m,0,,auc,"
 
 
-def test_the_terminal_shows_every_method_with_its_spread(world: World, results: Results) -> None:
+def test_the_terminal_shows_every_method_with_its_spread(world: World, report: Report) -> None:
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(terminal_table(report_of(results)))
+    console.print(terminal_table(report))
     text = console.export_text()
     for method in world[1]["methods"]:
         assert text.count(method["title"]) >= 3
-    cell = results.cells["digits", "test", "deterministic", "accuracy"]
+    cell = report.run.scores.cells["digits", "test", "deterministic", "accuracy"]
     assert f"{cell.mean:.3f} ± {cell.std:.3f}" in text
     assert "[bold]" not in text
 
 
-def _only(results: Results, task: str) -> Results:
-    tasks = tuple(view for view in results.manifest.tasks if view.key == task)
-    return replace(results, manifest=replace(results.manifest, tasks=tasks))
+def _only(report: Report, task: str) -> Report:
+    tasks = tuple(view for view in report.run.manifest.tasks if view.key == task)
+    return with_manifest(report, tasks=tasks)
 
 
 def test_parts_of_the_variance_are_those_of_the_predictions(world: World) -> None:

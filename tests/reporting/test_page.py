@@ -4,7 +4,6 @@ import copy
 import errno
 import os
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,12 @@ import pytest
 from dubio.core.errors import UserError
 from dubio.core.files import write_file
 from dubio.reporting import write_report
+from dubio.reporting.build import Report, build_report
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.page import render
-from dubio.reporting.results import Results
-from dubio.reporting.scores import report_of, score_run
 from dubio.reporting.sections.setup import card_rows
 from dubio.reporting.svg import for_page
+from tests.reporting.helpers import with_manifest
 from tests.reporting.world import FakeStore, make_world
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -58,8 +57,8 @@ class Outline(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def page(results: Results) -> str:
-    return render(report_of(results))
+def page(report: Report) -> str:
+    return render(report)
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +90,7 @@ def evil_page() -> str:
             store.predictions[pred, EVIL] = store.predictions[pred, name]
     for record in store.records.values():
         record["environment"] = {EVIL: EVIL}
-    return render(report_of(score_run(store, manifest)))
+    return render(build_report(store, manifest))
 
 
 def test_the_page_parses_and_every_tag_is_closed(page: str) -> None:
@@ -154,20 +153,20 @@ def test_what_tuning_chose_is_said(world: World) -> None:
     assert said not in card_rows(seen.tasks[1])
 
 
-def test_what_must_not_rank_is_not_marked_and_says_why(page: str, results: Results) -> None:
-    assert set(results.report.run.scores.not_ranked) >= {"ece", "nll"}
+def test_what_must_not_rank_is_not_marked_and_says_why(page: str, report: Report) -> None:
+    assert set(report.run.scores.not_ranked) >= {"ece", "nll"}
     text = " ".join(Outline(page).words)
     assert "ECE does not rank." in text
-    task = results.manifest.tasks[0]
-    assert results.verdicts(task, "test", "ece") == {}
-    assert results.verdicts(task, "test", "calibrated_nll")
+    task = report.run.manifest.tasks[0]
+    assert report.run.scores.verdicts(task, "test", "ece") == {}
+    assert report.run.scores.verdicts(task, "test", "calibrated_nll")
 
 
 def test_a_task_without_a_whole_run_says_so() -> None:
     store, manifest = make_world((0,))
     runs = [run for run in manifest["runs"] if run["task"] == "screening" and run["method"] == "deterministic"]
     manifest = {**manifest, "tasks": manifest["tasks"][1:], "runs": runs}
-    text = " ".join(Outline(render(report_of(score_run(store, manifest)))).words)
+    text = " ".join(Outline(render(build_report(store, manifest))).words)
     assert "No run of this task was completed" in text
 
 
@@ -176,7 +175,7 @@ def test_one_seed_and_one_method_make_a_page() -> None:
     runs = [run for run in manifest["runs"] if run["method"] == "deterministic" and run["member"] == 0]
     manifest = {**manifest, "tasks": manifest["tasks"][1:2], "methods": manifest["methods"][:1], "failures": []}
     manifest["runs"] = [run for run in runs if run["task"] == "screening"]
-    text = " ".join(Outline(render(report_of(score_run(store, manifest)))).words)
+    text = " ".join(Outline(render(build_report(store, manifest))).words)
     assert "it is the only method" in text
     assert "(1 run)" in text
     assert "every run of the plan is in this report" in text
@@ -199,14 +198,14 @@ def test_figures_in_the_page_keep_text_and_get_unique_ids() -> None:
     assert "<style" not in found
 
 
-def test_the_report_is_written_whole_beside_its_table(world: World, results: Results, tmp_path: Path) -> None:
+def test_the_report_is_written_whole_beside_its_table(world: World, report: Report, tmp_path: Path) -> None:
     out = tmp_path / "new" / "report"
-    small = replace(results, manifest=replace(results.manifest, tasks=results.manifest.tasks[1:2]))
-    path = write_report(report_of(small), out)
+    small = with_manifest(report, tasks=report.run.manifest.tasks[1:2])
+    path = write_report(small, out)
     assert path == out / "report.html"
     assert sorted(item.name for item in out.iterdir()) == ["report.html", "results.csv"]
     first = path.read_bytes()
-    assert write_report(report_of(small), out).read_bytes() == first
+    assert write_report(small, out).read_bytes() == first
     assert first.rstrip().endswith(b"</html>")
 
 

@@ -12,11 +12,10 @@ from dubio.core.errors import BadFile
 from dubio.core.predictions import Predictions, join
 from dubio.core.registry import METRICS
 from dubio.reporting.aggregate import Cell, Score, aggregate, average_over, cell_text, decimals
+from dubio.reporting.build import Report, build_report
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.measures import detection_name, referral_name
 from dubio.reporting.page import render
-from dubio.reporting.results import Results
-from dubio.reporting.scores import report_of, score_run
 from dubio.reporting.wording import RANDOM
 from tests.reporting.world import SEEDS, FakeStore, make_world
 
@@ -28,8 +27,8 @@ def run_of(manifest: dict[str, Any], task: str, method: str, seed: int, member: 
     return next(run["id"] for run in manifest["runs"] if all(run[key] == value for key, value in wanted.items()))
 
 
-def value_of(results: Results, *key: object) -> float:
-    rows = [s for s in results.scores if (s.task, s.split, s.method, s.seed, s.member, s.metric) == key]
+def value_of(report: Report, *key: object) -> float:
+    rows = [s for s in report.scores if (s.task, s.split, s.method, s.seed, s.member, s.metric) == key]
     assert len(rows) == 1
     return rows[0].value
 
@@ -37,67 +36,67 @@ def value_of(results: Results, *key: object) -> float:
 @pytest.mark.parametrize(("method", "member"), [("mc-dropout", 1), ("mc-dropout-ensemble", None)])
 @pytest.mark.parametrize("metric", ["accuracy", "nll", "brier", "ece", "aurc", "diversity"])
 def test_long_table_holds_the_registered_metric_of_that_run(
-    world: World, results: Results, method: str, member: int | None, metric: str
+    world: World, report: Report, method: str, member: int | None, metric: str
 ) -> None:
     store, manifest = world
     predictions = store.predictions[run_of(manifest, "reviews", method, 1, member), "test"]
     expected = METRICS.make(metric).compute(predictions)
-    assert value_of(results, "reviews", "test", method, 1, member, metric) == pytest.approx(expected)
+    assert value_of(report, "reviews", "test", method, 1, member, metric) == pytest.approx(expected)
 
 
-def test_calibrated_nll_is_that_of_test_time_cross_validation(world: World, results: Results) -> None:
+def test_calibrated_nll_is_that_of_test_time_cross_validation(world: World, report: Report) -> None:
     store, manifest = world
     predictions = store.predictions[run_of(manifest, "screening", "deterministic", 0, 0), "test"]
     expected = calibrated_nll(predictions)
-    assert value_of(results, "screening", "test", "deterministic", 0, 0, "calibrated_nll") == pytest.approx(expected)
+    assert value_of(report, "screening", "test", "deterministic", 0, 0, "calibrated_nll") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("split", ["novel", "noise-5"])
-def test_detection_equals_scikit_learn_on_the_joined_splits(world: World, results: Results, split: str) -> None:
+def test_detection_equals_scikit_learn_on_the_joined_splits(world: World, report: Report, split: str) -> None:
     store, manifest = world
     run = run_of(manifest, "digits", "mc-dropout-ensemble", 0, None)
     both = join([store.predictions[run, "test"], store.predictions[run, split]])
     doubt = 1 - both.probs.max(axis=1)
     key = ("digits", split, "mc-dropout-ensemble", 0, None)
-    assert value_of(results, *key, "ood_auroc") == pytest.approx(sk.roc_auc_score(both.ood, doubt))
-    assert value_of(results, *key, "ood_aupr") == pytest.approx(sk.average_precision_score(both.ood, doubt))
+    assert value_of(report, *key, "ood_auroc") == pytest.approx(sk.roc_auc_score(both.ood, doubt))
+    assert value_of(report, *key, "ood_aupr") == pytest.approx(sk.average_precision_score(both.ood, doubt))
     for quantity in ("predictive_entropy", "mutual_information"):
         for metric in ("ood_auroc", "ood_aupr", "ood_fpr95"):
             made = METRICS.make(metric, quantity=quantity)
-            assert value_of(results, *key, made.name) == pytest.approx(made.compute(both))
+            assert value_of(report, *key, made.name) == pytest.approx(made.compute(both))
 
 
-def test_a_single_pass_has_neither_mutual_information_nor_diversity(results: Results) -> None:
-    names = {score.metric for score in results.scores if score.method == "deterministic"}
+def test_a_single_pass_has_neither_mutual_information_nor_diversity(report: Report) -> None:
+    names = {score.metric for score in report.scores if score.method == "deterministic"}
     assert detection_name("ood_auroc", "mutual_information") not in names
     assert "diversity" not in names
 
 
-def test_unlabelled_novelty_has_detection_and_nothing_else(results: Results) -> None:
-    names = {score.metric for score in results.scores if score.split == "novel"}
+def test_unlabelled_novelty_has_detection_and_nothing_else(report: Report) -> None:
+    names = {score.metric for score in report.scores if score.split == "novel"}
     assert names
     assert all(name.startswith(("ood_", "id_aupr")) for name in names)
 
 
 @pytest.mark.parametrize("retained", [0.5, 0.8, 1.0])
-def test_referral_equals_the_registered_metrics(world: World, results: Results, retained: float) -> None:
+def test_referral_equals_the_registered_metrics(world: World, report: Report, retained: float) -> None:
     store, manifest = world
     predictions = store.predictions[run_of(manifest, "screening", "deep-ensemble", 1, None), "test"]
     for metric in ("referral_accuracy", "referral_auc"):
         made = METRICS.make(metric, quantity="predictive_entropy", retained=retained)
-        found = value_of(results, "screening", "test", "deep-ensemble", 1, None, made.name)
+        found = value_of(report, "screening", "test", "deep-ensemble", 1, None, made.name)
         assert found == pytest.approx(made.compute(predictions))
 
 
-def test_random_referral_leaves_accuracy_and_auc_where_they_are(world: World, results: Results) -> None:
+def test_random_referral_leaves_accuracy_and_auc_where_they_are(world: World, report: Report) -> None:
     store, manifest = world
     predictions = store.predictions[run_of(manifest, "screening", "deterministic", 0, 1), "test"]
     whole = sk.accuracy_score(predictions.labels, predictions.probs.argmax(axis=1))
     area = sk.roc_auc_score(predictions.labels, predictions.probs[:, 1])
     for retained in (0.5, 0.7, 1.0):
         accuracy, auc = (referral_name(metric, retained) for metric in ("referral_accuracy", "referral_auc"))
-        assert value_of(results, "screening", "test", RANDOM, 0, 1, accuracy) == pytest.approx(whole)
-        assert value_of(results, "screening", "test", RANDOM, 0, 1, auc) == pytest.approx(area)
+        assert value_of(report, "screening", "test", RANDOM, 0, 1, accuracy) == pytest.approx(whole)
+        assert value_of(report, "screening", "test", RANDOM, 0, 1, auc) == pytest.approx(area)
 
 
 def test_the_control_is_what_drawing_at_random_gives_on_average(world: World) -> None:
@@ -109,9 +108,9 @@ def test_the_control_is_what_drawing_at_random_gives_on_average(world: World) ->
     assert np.mean(drawn) == pytest.approx(right.mean(), abs=0.003)
 
 
-def test_singles_average_over_seeds_and_members_ensembles_over_seeds(world: World, results: Results) -> None:
+def test_singles_average_over_seeds_and_members_ensembles_over_seeds(world: World, report: Report) -> None:
     store, manifest = world
-    single = results.cells["digits", "test", "mc-dropout", "accuracy"]
+    single = report.run.scores.cells["digits", "test", "mc-dropout", "accuracy"]
     values = [
         float((p.probs.argmax(axis=1) == p.labels).mean())
         for seed in SEEDS
@@ -122,12 +121,12 @@ def test_singles_average_over_seeds_and_members_ensembles_over_seeds(world: Worl
     assert single.mean == pytest.approx(sum(values) / 4)
     centre = sum(values) / 4
     assert single.std == pytest.approx((sum((value - centre) ** 2 for value in values) / 3) ** 0.5)
-    assert results.cells["digits", "test", "mc-dropout-ensemble", "accuracy"].n == len(SEEDS)
+    assert report.run.scores.cells["digits", "test", "mc-dropout-ensemble", "accuracy"].n == len(SEEDS)
 
 
 def test_every_prediction_is_read_once() -> None:
     store, manifest = make_world((0,))
-    score_run(store, manifest)
+    build_report(store, manifest)
     tested = {"digits": 12, "screening": 1, "reviews": 2}
     assert store.reads == sum(tested[run["task"]] for run in manifest["runs"])
 
@@ -136,17 +135,17 @@ def test_missing_predictions_are_reported_and_the_rest_is_scored() -> None:
     store, manifest = make_world((0,))
     lost = run_of(manifest, "digits", "deterministic", 0, 0)
     del store.predictions[lost, "test"]
-    results = score_run(store, manifest)
-    (missing,) = results.report.run.missing
+    report = build_report(store, manifest)
+    (missing,) = report.run.missing
     assert (missing.what, missing.task, missing.method) == ("predictions on test", "digits", "deterministic")
-    assert results.cells["digits", "test", "deterministic", "accuracy"].n == 1
+    assert report.run.scores.cells["digits", "test", "deterministic", "accuracy"].n == 1
 
 
-def test_costs_are_sums_over_the_fits_a_run_needs(world: World, results: Results) -> None:
+def test_costs_are_sums_over_the_fits_a_run_needs(world: World, report: Report) -> None:
     store, manifest = world
     runs = [r for r in manifest["runs"] if r["task"] == "digits" and r["method"] == "deep-ensemble"]
     seconds = [sum(store.records[fit]["seconds"] for fit in run["fits"]) for run in runs]
-    cost = results.report.run.costs["digits", "deep-ensemble"]
+    cost = report.run.costs["digits", "deep-ensemble"]
     assert cost.training_seconds.values == pytest.approx(seconds)
     assert cost.trainings.mean == 2
     assert cost.parameters.mean == 2 * 12345
@@ -198,13 +197,13 @@ def test_a_task_without_an_in_domain_test_split_is_refused() -> None:
         read_manifest(manifest)
 
 
-def _with_predictions(change: Any) -> Results:
+def _with_predictions(change: Any) -> Report:
     """One run of the task ``screening``, with its predictions changed."""
     store, manifest = make_world((0,))
     run = next(run for run in manifest["runs"] if run["task"] == "screening")
     store.predictions[run["id"], "test"] = change(store.predictions[run["id"], "test"])
     task = {**manifest["tasks"][1], "target": store.predictions[run["id"], "test"].target}
-    return score_run(store, {**manifest, "tasks": [task], "runs": [run]})
+    return build_report(store, {**manifest, "tasks": [task], "runs": [run]})
 
 
 def test_multilabel_predictions_are_scored_and_drawn() -> None:
@@ -213,19 +212,19 @@ def test_multilabel_predictions_are_scored_and_drawn() -> None:
     def several(p: Predictions) -> Predictions:
         return replace(p, target="multilabel", labels=rng.integers(0, 2, p.logits.shape[1:]))
 
-    results = _with_predictions(several)
-    names = {score.metric for score in results.scores}
+    report = _with_predictions(several)
+    names = {score.metric for score in report.scores}
     assert {"accuracy", "calibrated_nll", "brier", "ece", "aurc"} <= names
     assert not any(name.startswith("referral_auc") for name in names)
-    assert "</html>" in render(report_of(results))
+    assert "</html>" in render(report)
 
 
 def test_one_test_example_leaves_what_needs_two_undefined() -> None:
-    results = _with_predictions(lambda p: p.take(np.array([0])))
-    cell = results.cells["screening", "test", "deterministic", "calibrated_nll"]
+    report = _with_predictions(lambda p: p.take(np.array([0])))
+    cell = report.run.scores.cells["screening", "test", "deterministic", "calibrated_nll"]
     assert (cell.n, cell.undefined) == (0, 1)
-    assert results.cells["screening", "test", "deterministic", "accuracy"].n == 1
-    assert "undefined" in render(report_of(results))
+    assert report.run.scores.cells["screening", "test", "deterministic", "accuracy"].n == 1
+    assert "undefined" in render(report)
 
 
 def test_certain_and_wrong_is_infinite_and_said_so() -> None:
@@ -233,9 +232,9 @@ def test_certain_and_wrong_is_infinite_and_said_so() -> None:
         logits = np.where(np.arange(2) == (1 - p.labels)[:, None], 0.0, -np.inf).astype(np.float32)
         return replace(p, logits=logits[None])
 
-    results = _with_predictions(certain)
-    assert results.cells["screening", "test", "deterministic", "nll"].mean == float("inf")
-    assert "∞" in render(report_of(results))
+    report = _with_predictions(certain)
+    assert report.run.scores.cells["screening", "test", "deterministic", "nll"].mean == float("inf")
+    assert "∞" in render(report)
 
 
 def test_one_task_under_two_networks_keeps_them_apart() -> None:
@@ -258,8 +257,8 @@ def test_multilabel_scores_at_the_thresholds_of_validation() -> None:
     val = {"name": "val", "kind": "val", "fingerprint": "v", "examples": len(old)}
     task = manifest["tasks"][1]
     task = {**task, "target": "multilabel", "thresholds": "validation", "splits": [*task["splits"], val]}
-    results = score_run(store, {**manifest, "tasks": [task], "runs": [run]})
-    values = {score.metric: score.value for score in results.scores}
+    report = build_report(store, {**manifest, "tasks": [task], "runs": [run]})
+    values = {score.metric: score.value for score in report.scores}
     assert values["accuracy"] == 0.0
     assert values["accuracy_at_val_thresholds"] == values["micro_f1_at_val_thresholds"] == 1.0
-    assert "Micro F1, tuned" in render(report_of(results))
+    assert "Micro F1, tuned" in render(report)
