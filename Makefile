@@ -44,6 +44,7 @@ test: lint typecheck imports unit
 
 lint: $(DEV)
 	$(BIN)/ruff check .
+	$(BIN)/python tools/vocabulary.py
 
 typecheck: $(DEV)
 	$(BIN)/mypy

@@ -32,7 +32,7 @@ def test_a_run_is_whole_and_repeats_nothing(fake_world, benchmark):
             assert found.kind == {"val": "val", "test": "id", "far/away": "ood"}[split]
     before = index.dump(store)
     again = fake_world.run(benchmark(*ALL))
-    assert again.outcome.made == []
+    assert again.outcome.completed == []
     assert len(fake_world.ended()) == 12
     assert index.dump(store) == before
 

@@ -164,7 +164,7 @@ def test_a_run_with_variants_is_whole_and_goes_on(table, world):
     assert {run["method"] for run in finish.manifest["runs"]} == {"drop-slow", "drop-fast"}
     assert [row["name"] for row in finish.manifest["methods"]] == ["drop-slow", "drop-fast"]
     assert finish.manifest["benchmark"]["preset"] == "paper"
-    assert world.run(narrowed).outcome.made == []
+    assert world.run(narrowed).outcome.completed == []
 
 
 @pytest.mark.parametrize(

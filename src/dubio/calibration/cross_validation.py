@@ -285,9 +285,9 @@ class _WeightedHalves:
                 scored.append(~rows)
         counts, areas = weights.counts[:, column], 0.0
         for rows, doubts in zip(scored, curves.doubts(np.array(fitted)), strict=True):
-            drawn = np.flatnonzero(rows & (counts > 0))
-            side_weights = Weights(counts[drawn, None])
-            area = risk_area(Marked.fewer(doubts[drawn], self._wrong[drawn]), side_weights)
+            indices = np.flatnonzero(rows & (counts > 0))
+            side_weights = Weights(counts[indices, None])
+            area = risk_area(Marked.fewer(doubts[indices], self._wrong[indices]), side_weights)
             areas += float(area[0] * side_weights.totals[0])
         return areas / (len(self._halves) * float(own.sum()))
 

@@ -88,22 +88,22 @@ def fit_recalibration(predictions: Predictions, method: RecalibrationMethod = "t
     if predictions.kind == "train":
         raise UserError("a recalibration fitted on training rows learns how sure training made the model; "
                         "use a validation file.")  # fmt: skip
-    known = labelled(predictions, "a recalibration")
+    labelled_rows = labelled(predictions, "a recalibration")
     parameters: float | VectorScaling | Isotonic
     if method == "temperature":
-        parameters = fit_temperature(known).temperature
+        parameters = fit_temperature(labelled_rows).temperature
     else:
-        parameters = fit_vector(known) if method == "vector" else fit_isotonic(known)
-    after = nll(_applied(parameters, known))
+        parameters = fit_vector(labelled_rows) if method == "vector" else fit_isotonic(labelled_rows)
+    after = nll(_applied(parameters, labelled_rows))
     return Recalibration(
         method,
         predictions.target,
         predictions.class_count,
         predictions.classes,
         parameters,
-        len(known),
+        len(labelled_rows),
         fingerprint(predictions),
-        nll(known),
+        nll(labelled_rows),
         after,
     )
 

@@ -109,11 +109,11 @@ def metrics_at(thresholds: FloatArray) -> tuple[Metric, ...]:
             weighted=values,
         )
 
-    match = of("accuracy", lambda said, truth, weights: weights.mean((said == truth).all(axis=1)), "Exact match")
+    match = of("accuracy", lambda chosen, truth, weights: weights.mean((chosen == truth).all(axis=1)), "Exact match")
     return (
         replace(match, per_example=exact),
-        of("micro_f1", lambda said, truth, weights: counts_of_labels(said, truth, weights).micro_f1(), "Micro F1"),
-        of("macro_f1", lambda said, truth, weights: counts_of_labels(said, truth, weights).macro_f1(), "Macro F1"),
+        of("micro_f1", lambda chosen, truth, weights: counts_of_labels(chosen, truth, weights).micro_f1(), "Micro F1"),
+        of("macro_f1", lambda chosen, truth, weights: counts_of_labels(chosen, truth, weights).macro_f1(), "Macro F1"),
     )
 
 

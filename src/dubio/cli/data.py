@@ -172,11 +172,11 @@ def _check_task(entry: Any, data_dir: str | None, as_json: bool) -> None:
         return
     if data_dir and not any(holds_corpus(corpus, data_dir) for corpus in corpora):
         check_data_dir(corpora[0], data_dir)
-    found = [here for corpus in corpora if (here := find_copy(corpus, data_dir)) is not None]
-    if not found:
+    copies = [here for corpus in corpora if (here := find_copy(corpus, data_dir)) is not None]
+    if not copies:
         advice = placing_advice(corpora[0])
         raise DataMissing(f"{entry.name} is not on this machine: dubio data get {entry.name}. {advice}")
-    checked = [count_facts(here) for here in found]
+    checked = [count_facts(here) for here in copies]
     if as_json:
         print_json({"name": entry.name, "copies": checked})
         return
@@ -245,8 +245,8 @@ def _print_ways(way: dict[str, Any]) -> None:
     typer.echo(f"    2. cache: {way['cache']}")
     typer.echo(f"    3. package: {way['package']['requirement'] if way['package'] else 'none carries it'}")
     for url in way["urls"]:
-        known = f"SHA-256 {url['sha256']}" if url["sha256"] else "not fetched automatically: its SHA-256 is not known"
-        typer.echo(f"    4. {url['url']}\n       {known}")
+        checksum = f"SHA-256 {url['sha256']}" if url["sha256"] else "not fetched automatically: no SHA-256 is known"
+        typer.echo(f"    4. {url['url']}\n       {checksum}")
     typer.echo(f"    by hand: {way['by_hand']}")
 
 
@@ -263,18 +263,18 @@ def _print_photographs(ways: dict[str, Any]) -> None:
     typer.echo(f"    by hand: {ways['by_hand']}")
 
 
-def _print_report(found: dict[str, Any], as_json: bool) -> None:
+def _print_report(report: dict[str, Any], as_json: bool) -> None:
     """The preprocessing report of a data set of photographs."""
     if as_json:
-        print_json(found)
+        print_json(report)
         return
-    whose = f" of {found['patients']:,} patients" if "patients" in found else ""
-    typer.echo(f"{found['data']}: {found['photographs']:,} photographs{whose}, {found['path']}")
-    if "grades" in found:
-        typer.echo("    " + ", ".join(f"{name} {count:,}" for name, count in found["grades"].items()))
-    for sentence in found["summary"]:
+    whose = f" of {report['patients']:,} patients" if "patients" in report else ""
+    typer.echo(f"{report['data']}: {report['photographs']:,} photographs{whose}, {report['path']}")
+    if "grades" in report:
+        typer.echo("    " + ", ".join(f"{name} {count:,}" for name, count in report["grades"].items()))
+    for sentence in report["summary"]:
         typer.echo(f"- {sentence}")
-    for line in found["findings"]:
+    for line in report["findings"]:
         typer.echo(f"    {line}")
 
 
@@ -297,14 +297,14 @@ def _counts(task: Task) -> dict[str, list[int]]:
     """Rows of each class, by split."""
     import numpy as np
 
-    found = {}
+    counts = {}
     for split in task.splits:
         labels = split.data.labels
         if labels.ndim == 2:
-            found[split.name] = labels.sum(axis=0).tolist()
+            counts[split.name] = labels.sum(axis=0).tolist()
         else:
-            found[split.name] = np.bincount(labels[labels >= 0], minlength=len(task.classes)).tolist()
-    return found
+            counts[split.name] = np.bincount(labels[labels >= 0], minlength=len(task.classes)).tolist()
+    return counts
 
 
 def _print_task(task: Task, notes: list[str], as_json: bool) -> None:

@@ -78,12 +78,12 @@ def evaluate(
             path, values=values, labels=own_labels, target=target, tolerance=tolerance, in_domain=in_domain
         )
 
-    found = align({name: read(path, labels) for name, path in named.items()})
-    remarks = _recalibrate(found, calibration or [])
-    for part in zip(*ood_files.values(), strict=True):
-        further = align({name: read(path, None) for name, path in zip(ood_files, part, strict=True)})
+    predicted = align({name: read(path, labels) for name, path in named.items()})
+    remarks = _recalibrate(predicted, calibration or [])
+    for paths in zip(*ood_files.values(), strict=True):
+        further = align({name: read(path, None) for name, path in zip(ood_files, paths, strict=True)})
         _recalibrate(further, calibration or [])
-        found = {name: with_ood(found[name], further[name]) for name in found}
+        predicted = {name: with_ood(predicted[name], further[name]) for name in predicted}
     validation = {name: read(path, None) for name, path in _validation(thresholds_from or [], named).items()}
     if validation:
         _recalibrate(validation, calibration or [])
@@ -95,11 +95,11 @@ def evaluate(
             level=level,
             seed=seed,
         )
-        for name, predictions in found.items()
+        for name, predictions in predicted.items()
     }
     if metric and not any(result.scores for result in results.values()):
         raise UserError(" ".join(sorted({text for result in results.values() for text in result.reasons.values()})))
-    pairs = _compared(found, results, replicates, seed, level) if len(found) > 1 and replicates else None
+    pairs = _compared(predicted, results, replicates, seed, level) if len(predicted) > 1 and replicates else None
     notes = [*remarks, *notes_on(results, pairs)]
     if json:
         print_json({"systems": {name: result.as_dict() for name, result in results.items()},
@@ -123,26 +123,26 @@ def _compared(
     from dubio.statistics.paired import side_by_side
 
     first, *others = results.values()
-    shared = [name for name in first.scores if all(name in each.scores for each in others)]
+    shared = [name for name in first.scores if all(name in result.scores for result in others)]
     chosen = [metric_named(name) for name in shared if not name.endswith(TUNED)]
     return side_by_side(systems, chosen, replicates=replicates, seed=seed, level=level)
 
 
-def _validation(given: list[str], systems: dict[str, str]) -> dict[str, str]:
+def _validation(options: list[str], systems: dict[str, str]) -> dict[str, str]:
     """Return system → its validation file; every system has one, or none."""
-    found = dict(_whose(text, systems, "--thresholds-from") for text in given)
-    lacking = [name for name in systems if name not in found]
-    if found and lacking:
+    files = dict(_whose(text, systems, "--thresholds-from") for text in options)
+    lacking = [name for name in systems if name not in files]
+    if files and lacking:
         raise UserError(f"--thresholds-from: every system needs its own validation predictions; {lacking[0]} has none.")
-    return found
+    return files
 
 
 def _with_thresholds(
-    asked: list[str] | None, predictions: Predictions, validation: Predictions | None
+    requested: list[str] | None, predictions: Predictions, validation: Predictions | None
 ) -> Sequence[str | Metric] | None:
     """Return the requested metrics, and those at the thresholds fitted on validation predictions."""
     if validation is None:
-        return asked
+        return requested
     from dubio.calibration.thresholds import fit_thresholds, metrics_at
     from dubio.evaluation import STANDARD
 
@@ -152,42 +152,42 @@ def _with_thresholds(
             f"that are scored; given {validation.class_count}."
         )
     if validation.classes is not None and predictions.classes is not None:
-        for place, (own, other) in enumerate(zip(predictions.classes, validation.classes, strict=True), start=1):
+        for number, (own, other) in enumerate(zip(predictions.classes, validation.classes, strict=True), start=1):
             if own != other:
                 raise UserError(
                     "--thresholds-from: validation predictions must have the labels of those that are scored, in "
-                    f"their order; label {place} is {own!r} there and {other!r} in validation."
+                    f"their order; label {number} is {own!r} there and {other!r} in validation."
                 )
-    return (*(STANDARD if asked is None else asked), *metrics_at(fit_thresholds(validation)))
+    return (*(STANDARD if requested is None else requested), *metrics_at(fit_thresholds(validation)))
 
 
-def _recalibrate(systems: dict[str, Predictions], given: list[str]) -> list[str]:
+def _recalibrate(systems: dict[str, Predictions], options: list[str]) -> list[str]:
     """Apply the recalibrations, PATH or NAME=PATH with several systems, and return remarks on them."""
     from dubio.calibration.recalibration import apply_recalibration, fitted_on, read_recalibration
 
     remarks = []
-    for text in given:
+    for text in options:
         name, path = _whose(text, systems, "--calibration")
-        found = read_recalibration(Path(path))
-        if fitted_on(found, systems[name]):
+        recalibration = read_recalibration(Path(path))
+        if fitted_on(recalibration, systems[name]):
             remarks.append(f"caution: {path} was fitted on these predictions of {name}; "
                            "fit it on a validation file for an honest score.")  # fmt: skip
-        systems[name] = apply_recalibration(found, systems[name])
-        remarks.append(f"{name}: recalibrated with {path} ({found.method}).")
+        systems[name] = apply_recalibration(recalibration, systems[name])
+        remarks.append(f"{name}: recalibrated with {path} ({recalibration.method}).")
     return remarks
 
 
-def _ood_files(given: list[str], systems: dict[str, str]) -> dict[str, list[str]]:
+def _ood_files(options: list[str], systems: dict[str, str]) -> dict[str, list[str]]:
     """Return system → its out-of-distribution files; every system has the same number of them."""
-    found: dict[str, list[str]] = {}
-    for text in given:
+    files: dict[str, list[str]] = {}
+    for text in options:
         name, path = _whose(text, systems, "--ood")
-        found.setdefault(name, []).append(path)
-    counts = {name: len(found.get(name, ())) for name in systems}
-    if found and len(set(counts.values())) > 1:
-        told = ", ".join(f"{name}: {count}" for name, count in counts.items())
-        raise UserError(f"--ood: every system needs the same out-of-distribution examples; files given are {told}.")
-    return {name: found[name] for name in systems} if found else {}
+        files.setdefault(name, []).append(path)
+    counts = {name: len(files.get(name, ())) for name in systems}
+    if files and len(set(counts.values())) > 1:
+        numbers = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise UserError(f"--ood: every system needs the same out-of-distribution examples; files given are {numbers}.")
+    return {name: files[name] for name in systems} if files else {}
 
 
 def _whose(text: str, systems: Mapping[str, Any], option: str) -> tuple[str, str]:

@@ -85,7 +85,7 @@ def pairs_as_json(pairs: SideBySide | None) -> dict[str, Any] | None:
             for metric, verdicts in pairs.verdicts.items()
         },
         "mcnemar": [
-            {"first": pair[0], "second": pair[1], **asdict(found)} for pair, found in pairs.mcnemar.items()
+            {"first": pair[0], "second": pair[1], **asdict(test)} for pair, test in pairs.mcnemar.items()
         ],
     }
 
@@ -103,18 +103,18 @@ def print_detection(results: dict[str, Evaluation]) -> None:
         table.add_column("quantity", no_wrap=True)
         for heading in ("AUROC ↑", "AUPR ood ↑", "AUPR id ↑", "FPR95 ↓", "corr."):
             table.add_column(heading, justify="right")
-        for quantity, found in result.detection.items():
-            figures = (found.auroc, found.aupr_ood, found.aupr_id, found.fpr95, found.correlation)
+        for quantity, detection in result.detection.items():
+            figures = (detection.auroc, detection.aupr_ood, detection.aupr_id, detection.fpr95, detection.correlation)
             table.add_row(quantity, *("undefined" if math.isnan(figure) else _number(figure) for figure in figures))
         Console().print(table)
 
 
 def _best(scores: list[Score]) -> float | None:
     """The best value of a metric that ranks, where it differs between systems."""
-    known = {score.value for score in scores if not math.isnan(score.value)}
-    if len(known) < 2 or not scores[0].comparable:
+    values = {score.value for score in scores if not math.isnan(score.value)}
+    if len(values) < 2 or not scores[0].comparable:
         return None
-    return max(known) if scores[0].better == "higher" else min(known)
+    return max(values) if scores[0].better == "higher" else min(values)
 
 
 def _cell(score: Score | None, best: float | None) -> str:
@@ -166,7 +166,7 @@ def _notes_on_pairs(pairs: SideBySide, systems: int) -> list[str]:
     ]
     if systems > FEW:
         notes.append("Only pairs with the best system of each metric are printed; --json has all.")
-    for (first, second), found in pairs.mcnemar.items() if systems <= FEW else ():
-        notes.append(f"McNemar: only {first} is right on {found.only_first} examples, only {second} on "
-                     f"{found.only_second}; exact p = {found.p:.3g}.")  # fmt: skip
+    for (first, second), test in pairs.mcnemar.items() if systems <= FEW else ():
+        notes.append(f"McNemar: only {first} is right on {test.only_first} examples, only {second} on "
+                     f"{test.only_second}; exact p = {test.p:.3g}.")  # fmt: skip
     return notes

@@ -101,8 +101,8 @@ def data_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
         try:
             arguments["fractions"] = tuple(float(word) for word in arguments["fractions"])
         except ValueError as fault:
-            given = options["fractions"]
-            raise UserError(f"fractions must be four numbers separated by commas; given {given!r}.") from fault
+            text = options["fractions"]
+            raise UserError(f"fractions must be four numbers separated by commas; given {text!r}.") from fault
     return {key: str(value) if isinstance(value, Path) else value for key, value in arguments.items()}
 
 

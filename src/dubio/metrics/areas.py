@@ -107,8 +107,8 @@ def correlations(scores: FloatArray, flag: BoolArray, weights: Weights) -> Value
     product = spread * up * (total - up)
     shared = total * weights.sums(moved * flag) - first * up
     defined = varies & (product > 0)
-    found = np.divide(shared, np.sqrt(np.abs(product)), out=np.full(len(total), np.nan), where=defined)
-    return np.asarray(np.clip(found, -1.0, 1.0))
+    correlations = np.divide(shared, np.sqrt(np.abs(product)), out=np.full(len(total), np.nan), where=defined)
+    return np.asarray(np.clip(correlations, -1.0, 1.0))
 
 
 def correlation(scores: FloatArray, flag: BoolArray) -> float:

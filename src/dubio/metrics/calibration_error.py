@@ -213,8 +213,8 @@ def _positions(begins: IntArray, counted: NDArray[Any], sums: PrefixSums) -> Int
 
 def _before(positions: IntArray, up_to: NDArray[Any], sums: PrefixSums) -> NDArray[Any]:
     """Return the sums of everything before a position, from sums up to and including every position."""
-    found = up_to[sums.slots(np.maximum(positions - 1, 0)), np.arange(positions.shape[1])]
-    return np.where(positions > 0, found, 0)
+    sums_before = up_to[sums.slots(np.maximum(positions - 1, 0)), np.arange(positions.shape[1])]
+    return np.where(positions > 0, sums_before, 0)
 
 
 def _decisions(p: Predictions) -> tuple[FloatArray, FloatArray]:

@@ -77,7 +77,7 @@ def prepared(function: Callable[Concatenate[Predictions, P], T]) -> Callable[Con
 
 @dataclass(frozen=True)
 class Declaration:
-    """What is declared of a metric, whatever its arguments; see :func:`metric`."""
+    """The facts that a metric declares, the same for all its arguments; see :func:`metric`."""
 
     name: str
     better: Direction | Callable[..., Direction]
@@ -99,14 +99,14 @@ class MetricFunction(Generic[P]):
 
         Args:
             function: Predictions, keyword arguments and, where it understands them, ``weights`` to the value.
-            declared: What is said of it.
+            declared: The facts about it.
         """
         functools.update_wrapper(self, function)
         self._function: Callable[..., Any] = function
         self._declared = declared
         parameters = inspect.signature(function).parameters
         self._weighted = "weights" in parameters
-        self._parameters = [each for name, each in list(parameters.items())[1:] if name != "weights"]
+        self._parameters = [parameter for name, parameter in list(parameters.items())[1:] if name != "weights"]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Return the value on predictions, or one value per replicate of ``weights``."""
@@ -164,7 +164,7 @@ class MetricFunction(Generic[P]):
             return np.asarray(self._function(rows, **arguments, weights=weights), dtype=np.float64)
         if weights.each_once:
             return np.array([self._function(rows, **arguments)], dtype=np.float64)
-        return np.array([self._function(rows.take(drawn), **arguments) for drawn in weights.replicates()])
+        return np.array([self._function(rows.take(indices), **arguments) for indices in weights.replicates()])
 
     def _rows(self, predictions: Predictions, arguments: Arguments) -> Predictions:
         """Check what the metric needs, and return the rows it is computed on."""
@@ -179,7 +179,8 @@ class MetricFunction(Generic[P]):
 
     def _full(self, arguments: Arguments) -> Arguments:
         empty = inspect.Parameter.empty
-        return {each.name: each.default for each in self._parameters if each.default is not empty} | arguments
+        defaults = {item.name: item.default for item in self._parameters if item.default is not empty}
+        return defaults | arguments
 
     def _needs(self, arguments: Arguments) -> frozenset[Need]:
         """Add the needs of the quantity that rows are ordered by; one with alternatives checks them itself."""
@@ -188,9 +189,9 @@ class MetricFunction(Generic[P]):
 
     def _written(self, arguments: Arguments) -> str:
         changed = [
-            f"{each.name}={json.dumps(arguments[each.name])}"
-            for each in self._parameters
-            if arguments[each.name] != each.default
+            f"{parameter.name}={json.dumps(arguments[parameter.name])}"
+            for parameter in self._parameters
+            if arguments[parameter.name] != parameter.default
         ]
         return f"{self._declared.name}({', '.join(changed)})" if changed else self._declared.name
 
@@ -295,18 +296,18 @@ def score_each(predictions: Predictions, metrics: Iterable[Metric | str] | None 
     """
     requested = all_metrics() if metrics is None else tuple(_resolved(item) for item in metrics)
     values, reasons = {}, {}
-    for each in requested:
-        clause = why_not_applicable(each, predictions)
+    for metric in requested:
+        clause = why_not_applicable(metric, predictions)
         if clause is not None:
-            reasons[each.name] = f"{each.name} does not apply: {clause}."
+            reasons[metric.name] = f"{metric.name} does not apply: {clause}."
             continue
         try:
-            values[each.name] = float(each.compute(predictions))
+            values[metric.name] = float(metric.compute(predictions))
         except UnknownName:
             raise
         except UserError as refusal:
-            reasons[each.name] = str(refusal)
-    return Scores({each.name: each for each in requested}, values, reasons)
+            reasons[metric.name] = str(refusal)
+    return Scores({metric.name: metric for metric in requested}, values, reasons)
 
 
 def score(predictions: Predictions, metrics: Iterable[Metric | str] | None = None) -> dict[str, float]:

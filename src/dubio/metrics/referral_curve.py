@@ -81,7 +81,7 @@ def referral_curve(
         weights = _retained(ordering, Weights.once(len(rows)), fraction)
         numbers.append(round(weights.totals[0]))
         accuracies.append(float(weights.mean(right)[0]))
-        areas.append(float(np.mean([roc_area(each, weights)[0] for each in ranks])))
+        areas.append(float(np.mean([roc_area(marked, weights)[0] for marked in ranks])))
         reasons.append(why_undefined(problems, weights.counts[:, 0] > 0))
     return ReferralCurve(
         quantity,
@@ -196,7 +196,7 @@ def _over_problems(
     weights = _retained(ordered(uncertainty(p, quantity)), Weights.once(len(p)), retained).counts[:, 0]
     if why_undefined(problems, weights > 0) is not None:
         return float("nan")
-    return float(np.mean([figure(roc_curve(each.scores, each.positive, weights)) for each in problems]))
+    return float(np.mean([figure(roc_curve(problem.scores, problem.positive, weights)) for problem in problems]))
 
 
 def _check_level(name: str, value: float) -> None:

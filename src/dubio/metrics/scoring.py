@@ -133,8 +133,8 @@ class Counts(NamedTuple):
     def macro_f1(self) -> Values:
         """Return the mean F1 of the labels that occur."""
         present = self.totals > 0
-        each = np.divide(2 * self.hits, self.totals, out=np.zeros_like(self.totals), where=present)
-        return ratio(each.sum(axis=0), present.sum(axis=0))
+        f1 = np.divide(2 * self.hits, self.totals, out=np.zeros_like(self.totals), where=present)
+        return ratio(f1.sum(axis=0), present.sum(axis=0))
 
 
 def counts_of_labels(asserted: BoolArray, truth: BoolArray, weights: Weights) -> Counts:

@@ -124,7 +124,9 @@ class PreparedBenchmark:
             workers.close()
             sweep(store.layout.scratch)
         failures = {**tuned.failures, **tuning_failures(trials, choices), **outcome.failures}
-        outcome = Outcome(tuned.found + outcome.found, tuned.made + outcome.made, failures, outcome.blocked)
+        outcome = Outcome(
+            tuned.stored + outcome.stored, tuned.completed + outcome.completed, failures, outcome.blocked
+        )
         manifest = make_manifest(
             self.benchmark, self.tasks, plan, choices.values(), outcome, skipped=self.skipped, warnings=self.warnings
         )

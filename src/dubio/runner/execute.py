@@ -56,14 +56,14 @@ class Outcome:
     """The outcome of a plan.
 
     Attributes:
-        found: Ids of nodes that were in the store.
-        made: Ids made now, by this run or by another process.
+        stored: Ids of nodes that were in the store.
+        completed: Ids completed now, by this run or by another process.
         failures: Id → the failure; its ``blocked`` lists the nodes that were not made because of it.
         blocked: Ids of those nodes.
     """
 
-    found: list[str] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)
+    stored: list[str] = field(default_factory=list)
+    completed: list[str] = field(default_factory=list)
     failures: dict[str, dict[str, Any]] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
 
@@ -136,7 +136,7 @@ class _Execution:
         self._ready: list[tuple[tuple[bool, float, int], str]] = []
         for identifier in plan.nodes:
             self._queue_if_ready(identifier)
-        self.outcome = Outcome(found=[i for i in plan.nodes if i in complete])
+        self.outcome = Outcome(stored=[i for i in plan.nodes if i in complete])
 
     def step(self) -> bool:
         """Submit the ready nodes and process the events; return False when all nodes have ended."""
@@ -191,7 +191,7 @@ class _Execution:
     def _finish(self, node: Node, remark: str) -> None:
         self._states[node.id] = "done"
         self._open -= 1
-        self.outcome.made.append(node.id)
+        self.outcome.completed.append(node.id)
         self._display.end(node, "done", remark)
         for dependant in self._dependants[node.id]:
             self._unmet[dependant] -= 1

@@ -112,11 +112,11 @@ class Overrides:
 
 
 def _selected(benchmark: Benchmark, names: Iterable[str]) -> Entries:
-    known = {label for task in benchmark.tasks for label in task.labels}
+    labels = {label for task in benchmark.tasks for label in task.labels}
     selected = set(names)
     for name in sorted(selected):
-        if name not in known:
-            raise UnknownName(f"task of benchmark {benchmark.name}", name, known)
+        if name not in labels:
+            raise UnknownName(f"task of benchmark {benchmark.name}", name, labels)
     return tuple(task for task in benchmark.tasks if not selected or selected & {*task.labels})
 
 
@@ -184,9 +184,9 @@ def _with_setting(benchmark: Benchmark, prefix: str, key: str, value: Any) -> Be
         table = TASK_TABLES[prefix]
         return replace(benchmark, tasks=tuple(_with(task, table, key, value) for task in benchmark.tasks))
     bases = {benchmark.base(name) for name in benchmark.all_methods}
-    known = (*TASK_TABLES, *dict.fromkeys((*benchmark.all_methods, *sorted(bases))))
-    if prefix not in known:
-        raise UnknownName(f"prefix in --set {prefix}.{key}", prefix, known)
+    prefixes = (*TASK_TABLES, *dict.fromkeys((*benchmark.all_methods, *sorted(bases))))
+    if prefix not in prefixes:
+        raise UnknownName(f"prefix in --set {prefix}.{key}", prefix, prefixes)
     benchmark = _without_argument(benchmark, [prefix], key)
     old = benchmark.method_arguments
     return replace(benchmark, method_arguments={**old, prefix: {**old.get(prefix, {}), key: value}})
@@ -355,14 +355,14 @@ def _check_data_option(benchmark: Benchmark, name: str) -> None:
     if any(name in _data_options(entry) for entry in benchmark.tasks):
         return
     option = f"--{name.replace('_', '-')}"
-    known = {key: None for entry in benchmark.tasks for key in _data_options(entry)}
-    if not known:
+    options = {key: None for entry in benchmark.tasks for key in _data_options(entry)}
+    if not options:
         raise UserError(
             f"{option} is an option for your own data, but benchmark {benchmark.name!r} has its own: name a benchmark "
             "or give --data, one of the two."
         )
     raise UserError(
-        f"{option}: no task of benchmark {benchmark.name!r} has an argument {name!r}; they have {', '.join(known)}."
+        f"{option}: no task of benchmark {benchmark.name!r} has an argument {name!r}; they have {', '.join(options)}."
     )
 
 

@@ -151,13 +151,13 @@ def prepare_available(benchmark: Benchmark, read: Mapping[int, Task] | None = No
     """
     check_tuning(benchmark)
     resolved = [_Resolved.of(benchmark, entry) for entry in benchmark.tasks]
-    known = dict(read or {})
+    tasks_read = dict(read or {})
     reader = _Reader()
     tasks: list[PreparedTask] = []
     skipped: list[Skipped] = []
     for index, (entry, arguments) in enumerate(zip(benchmark.tasks, resolved, strict=True)):
         try:
-            task = known[index] if index in known else reader.read(entry)
+            task = tasks_read[index] if index in tasks_read else reader.read(entry)
             tasks.append(_prepared(len(tasks), entry, task, arguments))
         except NOT_AVAILABLE as error:
             skipped.append(Skipped(entry, error))
@@ -266,21 +266,21 @@ def method_arguments(benchmark: Benchmark, entry: TaskEntry) -> dict[str, dict[s
                 f"[variant.{name}] has the name of a registered method; choose another name, or set the arguments of "
                 f"{name!r} itself in [method.{name}]."
             )
-    known = {key for method in METHODS.entries() for key in method.parameters()}
+    parameters = {key for method in METHODS.entries() for key in method.parameters()}
     for key in entry.training:
-        if key not in known:
-            raise _unknown_training_argument(entry, key, known)
+        if key not in parameters:
+            raise _unknown_training_argument(entry, key, parameters)
     return {
         name: METHODS.entry(benchmark.base(name)).check(explicit_arguments(benchmark, entry, name))
         for name in benchmark.methods_of(entry)
     }
 
 
-def _unknown_training_argument(entry: TaskEntry, key: str, known: Iterable[str]) -> UserError:
+def _unknown_training_argument(entry: TaskEntry, key: str, parameters: Iterable[str]) -> UserError:
     for prefix, owner in (("network", NETWORKS.entry(entry.network)), ("task", TASKS.entry(entry.name))):
         if key in owner.parameters():
             return UserError(f"no method has a training argument {key!r}; {owner.name} has it: set {prefix}.{key}.")
-    return UnknownName(f"training argument of task {entry.name}", key, known)
+    return UnknownName(f"training argument of task {entry.name}", key, parameters)
 
 
 def explicit_arguments(benchmark: Benchmark, entry: TaskEntry, name: str) -> dict[str, Any]:

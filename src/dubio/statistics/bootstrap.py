@@ -119,8 +119,8 @@ class ShortPoisson:
 
     def _start(self, row: NDArray[np.uint8], generator: np.random.Generator) -> int:
         """Fill a row with independent counts and return their sum."""
-        words = generator.bit_generator.random_raw(-(-len(row) // 8)).astype("<u8", copy=False)
-        row[:] = np.frombuffer(words.tobytes().translate(self.table), dtype=np.uint8)[: len(row)]
+        raw = generator.bit_generator.random_raw(-(-len(row) // 8)).astype("<u8", copy=False)
+        row[:] = np.frombuffer(raw.tobytes().translate(self.table), dtype=np.uint8)[: len(row)]
         undecided = np.flatnonzero(row == UNDECIDED)
         row[undecided] = np.searchsorted(self.remainder, generator.random(len(undecided)), side="right")
         return int(row.sum(dtype=np.uint32))
@@ -320,7 +320,7 @@ class RunIntervals:
     """Sums over runs of statistics and of their replicates; the draws of a task are stored: its runs share them."""
 
     sums: dict[tuple[str, ...], _Sum] = field(default_factory=dict)
-    drawn: dict[tuple[str, ...], tuple[Counts, ...]] = field(default_factory=dict)
+    draws: dict[tuple[str, ...], tuple[Counts, ...]] = field(default_factory=dict)
 
     def add(self, key: tuple[str, ...], predictions: Predictions, statistics: Mapping[str, Statistic]) -> None:
         """Add one run's statistics.
@@ -344,11 +344,11 @@ class RunIntervals:
 
     def _draws(self, key: tuple[str, ...], units: Units, count: int) -> tuple[Counts, ...]:
         """Return how often every row counts in every replicate, in blocks; nothing for a single unit."""
-        if key not in self.drawn:
-            self.drawn = {other: draws for other, draws in self.drawn.items() if other[1] == key[1]}
+        if key not in self.draws:
+            self.draws = {other: counts for other, counts in self.draws.items() if other[1] == key[1]}
             several = units.weights(count, SEED) if units.count > 1 else ()
-            self.drawn[key] = tuple(weights.counts for weights in several)
-        return self.drawn[key]
+            self.draws[key] = tuple(weights.counts for weights in several)
+        return self.draws[key]
 
     def interval(self, key: tuple[str, ...], *, centred: bool = False) -> Interval:
         """Return the mean over runs with its 95 % interval, centred where resampling itself pushes the statistic up."""

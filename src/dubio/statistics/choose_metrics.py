@@ -44,40 +44,42 @@ def known_metric(name: str) -> Metric | None:
 
 def choose(
     present: Sequence[str],
-    asked: Sequence[str],
-    given: Mapping[str, Direction],
+    requested: Sequence[str],
+    directions: Mapping[str, Direction],
     refused: Mapping[str, str] | None = None,
 ) -> Chosen:
     """Decide what to compare by.
 
     Args:
         present: The metrics of the table.
-        asked: Those the user named; none means all that may rank models.
-        given: Directions the user gave; they overrule the registry.
+        requested: Those the user named; none means all that may rank models.
+        directions: Directions the user gave; they overrule the registry.
         refused: Metric to the reason why it ranks nothing, where the table itself says so.
 
     Raises:
         UserError: For a metric that is not in the table, or whose direction is not known.
     """
-    for name in (*asked, *given):
+    for name in (*requested, *directions):
         if name not in present:
             raise UnknownName("metric in the table of results", name, present)
-    names = tuple(dict.fromkeys(asked or present))
-    known = {name: known_metric(name) for name in names}
-    reasons = {name: metric.why_not for name, metric in known.items() if metric is not None and not metric.comparable}
-    reasons |= {name: reason for name, reason in (refused or {}).items() if name in known}
-    better: dict[str, Direction] = {name: metric.better for name, metric in known.items() if metric is not None}
-    better |= {name: direction for name, direction in given.items() if name in known}
+    names = tuple(dict.fromkeys(requested or present))
+    registered = {name: known_metric(name) for name in names}
+    reasons = {
+        name: metric.why_not for name, metric in registered.items() if metric is not None and not metric.comparable
+    }
+    reasons |= {name: reason for name, reason in (refused or {}).items() if name in registered}
+    better: dict[str, Direction] = {name: metric.better for name, metric in registered.items() if metric is not None}
+    better |= {name: direction for name, direction in directions.items() if name in registered}
     aimless = [name for name in names if name not in better]
-    if asked:
+    if requested:
         if aimless:
             raise UserError(_unknown_direction(aimless[0]))
         return Chosen({name: better[name] for name in names}, reasons, {})
     left_out = dict.fromkeys(aimless, "Which way is better is not known; say it with --better.") | reasons
     metrics = {name: better[name] for name in names if name not in left_out}
     if not metrics:
-        told = " ".join(f"{name}: {reason}" for name, reason in left_out.items())
-        raise UserError(f"no metric of this table ranks models by itself; name one with --metric. {told}")
+        sentences = " ".join(f"{name}: {reason}" for name, reason in left_out.items())
+        raise UserError(f"no metric of this table ranks models by itself; name one with --metric. {sentences}")
     return Chosen(metrics, {}, left_out)
 
 

@@ -162,7 +162,7 @@ def read_results(path: Path, columns: Columns | None = None) -> ResultTable:
     Raises:
         BadFile: For a missing or unreadable file, a missing column, a row that is too short, a value that is no number.
     """
-    wanted = Columns() if columns is None else columns
+    names = Columns() if columns is None else columns
     if not path.is_file():
         raise BadFile(f"--results {str(path)!r}: no such file.")
     try:
@@ -172,7 +172,7 @@ def read_results(path: Path, columns: Columns | None = None) -> ResultTable:
         raise BadFile(f"{path}: not a CSV table in UTF-8: {fault}") from fault
     if not rows:
         raise BadFile(f"{path}: empty; a header and rows are needed.")
-    places = _places(path, rows[0], wanted)
+    places = _places(path, rows[0], names)
     results = tuple(_result(path, number, row, places) for number, row in enumerate(rows[1:], start=2) if row)
     if not results:
         raise BadFile(f"{path}: a header but no rows.")
@@ -197,5 +197,5 @@ def _result(path: Path, number: int, row: Sequence[str], places: Mapping[str, in
     except ValueError:
         raise BadFile(f"{path}: row {number}: value {text!r} is not a finite number.") from None
     seed = row[places["--seed-col"]] if "--seed-col" in places else None
-    dataset, method, metric = (row[places[f"--{part}-col"]].strip() for part in ("dataset", "method", "metric"))
+    dataset, method, metric = (row[places[f"--{column}-col"]].strip() for column in ("dataset", "method", "metric"))
     return Result(dataset, method, metric, value, seed)

@@ -27,14 +27,14 @@ _PARTS = ("train", "val", "test")
 
 def _read_lines(folder: Path) -> list[Document]:
     documents = []
-    for part in _PARTS:
+    for subset in _PARTS:
         texts, labels = (
-            (folder / f"{what}_{part}").read_text(encoding="utf-8").splitlines() for what in ("text", "label")
+            (folder / f"{what}_{subset}").read_text(encoding="utf-8").splitlines() for what in ("text", "label")
         )
         if len(texts) != len(labels):
-            raise BadFile(f"text_{part} has {len(texts):,} lines, label_{part} {len(labels):,}; they go together.")
+            raise BadFile(f"text_{subset} has {len(texts):,} lines, label_{subset} {len(labels):,}; they go together.")
         documents += [
-            Document(part, text.strip(), tuple(name.lower() for name in names.split()))
+            Document(subset, text.strip(), tuple(name.lower() for name in names.split()))
             for text, names in zip(texts, labels, strict=True)
         ]
     return documents

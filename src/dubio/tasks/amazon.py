@@ -142,5 +142,5 @@ def amazon(
 
 
 def _fractions(test: float, cal: float) -> tuple[float, ...]:
-    rest = 1 - test
-    return (rest * (1 - VAL_SHARE - cal), rest * VAL_SHARE, rest * cal, test)
+    training = 1 - test
+    return (training * (1 - VAL_SHARE - cal), training * VAL_SHARE, training * cal, test)

@@ -184,9 +184,9 @@ def _ood_split(name: str, images: Examples) -> Split:
 def _notes(parts: Parts, options: CifarOptions, corruptions: Sequence[str], ood: Sequence[str]) -> tuple[str, ...]:
     cut = "val and cal" if options.cal else "val"
     notes = [f"Cut out of the training images at random, stratified by class (seed {options.split_seed}): {cut}."]
-    for part, published in (("train", 50_000), ("test", 10_000)):
-        if len(parts[part]) != published:
-            notes.append(f"This copy has {len(parts[part]):,} of the published {published:,} {part} images.")
+    for subset, published in (("train", 50_000), ("test", 10_000)):
+        if len(parts[subset]) != published:
+            notes.append(f"This copy has {len(parts[subset]):,} of the published {published:,} {subset} images.")
     if corruptions:
         notes.append("Corruptions are dubio's own, of the test images: not CIFAR-10-C, and not comparable with it.")
     if any(name.startswith("cifar") for name in ood):

@@ -54,13 +54,13 @@ def _read_json(path: Path) -> list[Document]:
 
 def _read_tables(folder: Path) -> list[Document]:
     documents = []
-    for name, part in _TABLES.items():
+    for name, subset in _TABLES.items():
         with (folder / name).open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 if "text" not in row or "intent_name" not in row:
                     raise BadFile(f"{name}: expected the columns text and intent_name.")
-                inside = part in ("train", "val", "test")
-                documents.append(Document(part, row["text"], (row["intent_name"] if inside else OUT_OF_SCOPE,)))
+                inside = subset in ("train", "val", "test")
+                documents.append(Document(subset, row["text"], (row["intent_name"] if inside else OUT_OF_SCOPE,)))
     return documents
 
 

@@ -66,14 +66,14 @@ def _read_json(path: Path) -> list[Document]:
 
 def _read_reviews(folder: Path) -> list[Document]:
     documents = []
-    for part in ("train", "test"):
+    for subset in ("train", "test"):
         for side in ("neg", "pos"):
-            for path in sorted((folder / part / side).glob("*_*.txt")):
+            for path in sorted((folder / subset / side).glob("*_*.txt")):
                 number, _, rating = path.stem.partition("_")
                 if not rating.isdigit():
                     raise BadFile(f"{path.name}: a review is called NUMBER_RATING.txt.")
                 text = _plain(path.read_text(encoding="utf-8"))
-                documents.append(Document(part, text, (rating,), id=f"{side}/{number}"))
+                documents.append(Document(subset, text, (rating,), id=f"{side}/{number}"))
     return documents
 
 

@@ -81,11 +81,11 @@ def retina(
 
 def _name(options: RetinaOptions, size: int) -> str:
     """Return the task's name in results: with the shift, the target and the size where they are not the defaults."""
-    words = ["retina"]
+    labels = ["retina"]
     if options.shifts not in ((), ("quality",)):
-        words.append(JOINT.join(options.shifts))
+        labels.append(JOINT.join(options.shifts))
     if options.predicted != "binary":
-        words.append(options.predicted)
+        labels.append(options.predicted)
     if size != DEFAULT_SIZE:
-        words.append(str(size))
-    return "-".join(words)
+        labels.append(str(size))
+    return "-".join(labels)

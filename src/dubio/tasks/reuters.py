@@ -42,21 +42,21 @@ def _read_sgm(folder: Path) -> list[Document]:
         documents += list(_stories(path.read_text(encoding="latin-1")))
     if not documents:
         raise BadFile(f"{folder.name}: no story of the ApteMod parts in its reut2-0….sgm files.")
-    topics = {name: {topic for d in documents if d.part == name for topic in d.labels} for name in ("train", "test")}
+    topics = {name: {topic for d in documents if d.subset == name for topic in d.labels} for name in ("train", "test")}
     both = topics["train"] & topics["test"]
     filtered = [(d, tuple(topic for topic in d.labels if topic in both)) for d in documents]
-    return [Document(d.part, d.text, names, d.id) for d, names in filtered if names]
+    return [Document(d.subset, d.text, names, d.id) for d, names in filtered if names]
 
 
 def _stories(text: str) -> Iterator[Document]:
     for head, body in _STORY.findall(text):
         facts = dict(re.findall(r'(\w+)="(.*?)"', head))
-        part = {"TRAIN": "train", "TEST": "test"}.get(facts.get("LEWISSPLIT", ""))
+        subset = {"TRAIN": "train", "TEST": "test"}.get(facts.get("LEWISSPLIT", ""))
         topics = _TOPICS.search(body)
-        if part is None or facts.get("TOPICS") != "YES" or topics is None:
+        if subset is None or facts.get("TOPICS") != "YES" or topics is None:
             continue
         names = tuple(dict.fromkeys(re.findall(r"<D>(.*?)</D>", topics[1])))
-        yield Document(part, _words(body), names, id=facts.get("NEWID", ""))
+        yield Document(subset, _words(body), names, id=facts.get("NEWID", ""))
 
 
 def _words(body: str) -> str:
@@ -75,12 +75,12 @@ def _read_apte(folder: Path) -> list[Document]:
         if not line.strip():
             continue
         name, *topics = line.split()
-        home, _, story = name.partition("/")
-        path = folder / home / story
-        if home not in ("training", "test") or not story.isalnum() or not topics or not path.is_file():
+        subset, _, story = name.partition("/")
+        path = folder / subset / story
+        if subset not in ("training", "test") or not story.isalnum() or not topics or not path.is_file():
             raise BadFile(f"cats.txt, line {number}: expected training/NUMBER or test/NUMBER, a file, and its topics.")
         text = html.unescape(path.read_text(encoding="iso-8859-2"))
-        documents.append(Document("train" if home == "training" else "test", text.strip(), tuple(topics), id=story))
+        documents.append(Document("train" if subset == "training" else "test", text.strip(), tuple(topics), id=story))
     return documents
 
 

@@ -41,19 +41,19 @@ class Novelty:
     novel: BoolArray
 
 
-def joined_names(argument: str, value: str, known: Sequence[str]) -> tuple[str, ...]:
-    """Return the names in ``a+b``, or all of them, or none, in the order in which they are known.
+def joined_names(argument: str, value: str, choices: Sequence[str]) -> tuple[str, ...]:
+    """Return the names in ``a+b``, or all of them, or none, in the order of ``choices``.
 
     Raises:
         UnknownName: For an unknown name.
     """
     if value in (NONE, ALL):
-        return tuple(known) if value == ALL else ()
+        return tuple(choices) if value == ALL else ()
     names = value.split(JOINT)
     for name in names:
-        if name not in known:
-            raise UnknownName(f"value of {argument}", name, [*known, ALL, NONE])
-    return tuple(name for name in known if name in names)
+        if name not in choices:
+            raise UnknownName(f"value of {argument}", name, [*choices, ALL, NONE])
+    return tuple(name for name in choices if name in names)
 
 
 def novel_names(classes: Sequence[str], rows: Sequence[int], names: Sequence[str], *, seed: int) -> tuple[str, ...]:
@@ -157,9 +157,9 @@ def rotate(images: NDArray[np.uint8], severity: int, *, seed: int) -> NDArray[np
     """Rotate by 10, 20, 30, 45 or 60 degrees, to the left or the right at random; edges are extended."""
     from scipy import ndimage
 
-    left = np.random.default_rng([seed, severity, 1]).random(len(images)) < 0.5
+    leftward = np.random.default_rng([seed, severity, 1]).random(len(images)) < 0.5
     turned = np.empty_like(images)
-    for rows, angle in ((left, _strength(_ROTATION, severity)), (~left, -_strength(_ROTATION, severity))):
+    for rows, angle in ((leftward, _strength(_ROTATION, severity)), (~leftward, -_strength(_ROTATION, severity))):
         source = images[rows].astype(np.float64)
         turned[rows] = to_levels(ndimage.rotate(source, angle, axes=(1, 2), reshape=False, order=1, mode="nearest"))
     return turned

@@ -72,8 +72,8 @@ class SplitOptions:
     @classmethod
     def of_training(cls, *, val: float, cal: float, seed: int, test: float = 0.0) -> SplitOptions:
         """Return options where ``val`` and ``cal`` are shares of what remains once ``test`` is taken away."""
-        rest = 1 - test
-        return cls((rest - rest * val - rest * cal, rest * val, rest * cal, 1 - rest), seed)
+        training = 1 - test
+        return cls((training - training * val - training * cal, training * val, training * cal, 1 - training), seed)
 
     def for_missing(self, parts: IntArray) -> SplitOptions:
         """Return options in which every part that some row already has takes no share."""
@@ -371,10 +371,10 @@ class _Stratifier:
         wanting = [index for index in range(len(PARTS)) if demand[index] > 1e-9] or range(len(PARTS))
         return self._settle(unit, max(wanting, key=lambda index: (self.capacity[index], demand[index])))
 
-    def _settle(self, unit: int, part: int) -> int:
-        self.capacity[part] -= self.sizes[unit]
+    def _settle(self, unit: int, index: int) -> int:
+        self.capacity[index] -= self.sizes[unit]
         for label, count in self.counts[unit]:
-            self.demand[label][part] -= count
-            if part == TRAIN:
+            self.demand[label][index] -= count
+            if index == TRAIN:
                 self.trained[label] = True
-        return part
+        return index

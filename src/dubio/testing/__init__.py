@@ -41,18 +41,18 @@ __all__ = [
     "examine_task",
 ]
 
-_HOMES = {
+_NAMES = {
     "rules": ("ConformanceError", "Finding", "Outcome", "assert_ok"),
     "methods": ("check_method", "examine_method"),
     "metrics": ("check_metric", "examine_metric"),
     "networks": ("check_network", "examine_network"),
     "tasks": ("check_task", "examine_task"),
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name from the module it lives in."""
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'dubio.testing' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"dubio.testing.{_HOME[name]}"), name)
+    return getattr(importlib.import_module(f"dubio.testing.{_MODULE_OF[name]}"), name)

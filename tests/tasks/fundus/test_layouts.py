@@ -14,7 +14,7 @@ from dubio.tasks.sources.locate import DataMissing
 
 
 def facts(collection):
-    return {p.id: (p.grade, p.patient, p.site, p.quality, p.part) for p in collection.photographs}
+    return {p.id: (p.grade, p.patient, p.site, p.quality, p.subset) for p in collection.photographs}
 
 
 def lines(collection):

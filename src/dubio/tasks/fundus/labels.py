@@ -110,7 +110,7 @@ class Label:
         patient: The patient; a photograph without one counts as its own patient.
         site: Hospital, project or camera.
         quality: As written.
-        part: The part that the data set names.
+        subset: The part that the data set names.
     """
 
     image: str
@@ -118,7 +118,7 @@ class Label:
     patient: str = ""
     site: str = ""
     quality: str = ""
-    part: str = ""
+    subset: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Photograph:
         patient: The patient.
         site: Hospital, project or camera; empty where unknown.
         quality: 1 good, 0 bad, −1 unknown.
-        part: The part that the data set names, or empty.
+        subset: The part that the data set names, or empty.
     """
 
     id: str
@@ -141,7 +141,7 @@ class Photograph:
     patient: str
     site: str
     quality: int
-    part: str
+    subset: str
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def match(
         mentioned.update(paths)
         label = same[0]
         if len(same) > 1:
-            agree = len({(item.grade, item.patient, item.part) for item in same}) == 1
+            agree = len({(item.grade, item.patient, item.subset) for item in same}) == 1
             details = f"{len(same)} labels, " + ("all the same: one kept" if agree else "which disagree: all left out")
             problems.append(Problem("duplicate id", prefix + name, details))
             if not agree:
@@ -220,7 +220,7 @@ def match(
             patient = prefix + (label.patient or name)
             quality = read_quality(label.quality, name)
             site = label.site.strip()
-            photographs.append(Photograph(prefix + name, paths[0], grade, patient, site, quality, label.part))
+            photographs.append(Photograph(prefix + name, paths[0], grade, patient, site, quality, label.subset))
     return photographs, problems, frozenset(mentioned)
 
 

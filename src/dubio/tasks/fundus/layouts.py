@@ -69,7 +69,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "patient": ("patient", "patient_id", "subject", "subject_id"),
     "site": ("site", "source", "hospital", "camera", "domain"),
     "quality": ("quality", "overall_quality", "overall quality", "gradable"),
-    "part": ("split", "part", "fold"),
+    "subset": ("split", "part", "fold"),
 }
 """Names that a column may have, in lower case; the first that is present counts."""
 
@@ -104,14 +104,14 @@ def table_parts(table: Path) -> list[tuple[list[Label], Path, str]]:
     return [(labels, table.parent, "")]
 
 
-_HOME = "regular_fundus_images"
+_IMAGES = "regular_fundus_images"
 _LEARNED = {"train": "training", "val": "validation"}
 _EVALUATION = "Online-Challenge1&2-Evaluation"
 
 
 def find_deepdrid(folder: Path) -> Path | None:
     """Return the folder that holds the three parts."""
-    for source in (folder, folder / _HOME, folder / "DeepDRiD" / _HOME):
+    for source in (folder, folder / _IMAGES, folder / "DeepDRiD" / _IMAGES):
         if (source / "regular-fundus-training" / "regular-fundus-training.csv").is_file():
             return source
     return None
@@ -120,23 +120,23 @@ def find_deepdrid(folder: Path) -> Path | None:
 def deepdrid_parts(folder: Path) -> list[tuple[list[Label], Path, str]]:
     """Return labels and images of training, validation and evaluation, as far as they are present."""
     parts: list[tuple[list[Label], Path, str]] = []
-    for part, name in _LEARNED.items():
-        home = folder / f"regular-fundus-{name}"
-        table = home / f"regular-fundus-{name}.csv"
+    for subset, name in _LEARNED.items():
+        source = folder / f"regular-fundus-{name}"
+        table = source / f"regular-fundus-{name}.csv"
         if table.is_file():
-            sites = _sites(home / f"regular-fundus-source-{name}.csv")
-            labels = [_learned(record, part, sites) for record in read_records(table)]
-            parts.append((labels, _images(home), ""))
-    home = folder / _EVALUATION
-    grades, quality = _evaluation_table(home, "Challenge1"), _evaluation_table(home, "Challenge2")
+            sites = _sites(source / f"regular-fundus-source-{name}.csv")
+            labels = [_learned(record, subset, sites) for record in read_records(table)]
+            parts.append((labels, _images(source), ""))
+    source = folder / _EVALUATION
+    grades, quality = _evaluation_table(source, "Challenge1"), _evaluation_table(source, "Challenge2")
     if grades is not None:
         judged = {column(item, "image_id"): column(item, "overall quality") for item in quality or ()}
-        parts.append(([_evaluated(record, judged) for record in grades], _images(home), ""))
+        parts.append(([_evaluated(record, judged) for record in grades], _images(source), ""))
     return parts
 
 
-def _images(home: Path) -> Path:
-    return home / "Images" if (home / "Images").is_dir() else home
+def _images(folder: Path) -> Path:
+    return folder / "Images" if (folder / "Images").is_dir() else folder
 
 
 def _sites(path: Path) -> dict[str, str]:
@@ -145,18 +145,18 @@ def _sites(path: Path) -> dict[str, str]:
     return {column(record, "image_id"): column(record, "source") for record in read_records(path)}
 
 
-def _learned(record: Record, part: str, sites: dict[str, str]) -> Label:
+def _learned(record: Record, subset: str, sites: dict[str, str]) -> Label:
     """Read the grade of the row's eye; the file's name is not trusted for the side (56_r3 is a left eye)."""
     image = column(record, "image_id")
     grade = column(record, "left_eye_dr_level") or column(record, "right_eye_dr_level")
     quality = column(record, "overall quality")
-    return Label(image, grade, column(record, "patient_id"), sites.get(image, ""), quality, part)
+    return Label(image, grade, column(record, "patient_id"), sites.get(image, ""), quality, subset)
 
 
-def _evaluation_table(home: Path, name: str) -> list[Record] | None:
+def _evaluation_table(folder: Path, name: str) -> list[Record] | None:
     """Return the published labels of a challenge; its upload form has none."""
     for ending in (".csv", ".xlsx"):
-        path = home / f"{name}_labels{ending}"
+        path = folder / f"{name}_labels{ending}"
         if path.is_file():
             return read_records(path)
     return None
@@ -178,14 +178,14 @@ class Layout:
 
     Attributes:
         name: The name of a data set of this layout in reports.
-        looks: The names of its files, for a reader who places them.
+        files: The names of its files, for a reader who places them.
         card: Source card.
         find: Returns the path inside a folder that ``read`` takes, or None.
         read: Returns labels and images of each part.
     """
 
     name: str
-    looks: str
+    files: str
     card: SourceCard
     find: Callable[[Path], Path | None]
     read: Callable[[Path], Parts]
@@ -201,17 +201,17 @@ def _with_file(*names: str) -> Callable[[Path], Path | None]:
 def _eyepacs_parts(folder: Path) -> Parts:
     """``trainLabels.csv``, and ``retinopathy_solution.csv`` with the test grades where it is there."""
     parts: Parts = []
-    for file, images, part in (("trainLabels.csv", "train", "train"), ("retinopathy_solution.csv", "test", "test")):
+    for file, images, subset in (("trainLabels.csv", "train", "train"), ("retinopathy_solution.csv", "test", "test")):
         if (folder / file).is_file():
             source = folder / images if (folder / images).is_dir() else folder
-            parts.append(([_eye(record, part) for record in read_records(folder / file)], source, ""))
+            parts.append(([_eye(record, subset) for record in read_records(folder / file)], source, ""))
     # one part alone is no split: the test patients are then cut out of it
-    return parts if len(parts) > 1 else [([replace(item, part="") for item in parts[0][0]], *parts[0][1:])]
+    return parts if len(parts) > 1 else [([replace(item, subset="") for item in parts[0][0]], *parts[0][1:])]
 
 
-def _eye(record: dict[str, str], part: str) -> Label:
+def _eye(record: dict[str, str], subset: str) -> Label:
     image = column(record, "image")
-    return Label(image, column(record, "level"), patient=re.sub(r"_(left|right)$", "", image), part=part)
+    return Label(image, column(record, "level"), patient=re.sub(r"_(left|right)$", "", image), subset=subset)
 
 
 def _aptos_parts(folder: Path) -> Parts:
@@ -253,15 +253,17 @@ def _idrid_parts(folder: Path) -> Parts:
     """Two parts that number their images alike; the part is put before the id."""
     parts: Parts = []
     for which, table in _idrid_tables(folder).items():
-        home = table.parent if table.parent == folder else table.parent.parent
-        places = [path for path in sorted(home.rglob("*")) if path.is_dir() and which in path.name.lower()]
+        parent = table.parent if table.parent == folder else table.parent.parent
+        places = [path for path in sorted(parent.rglob("*")) if path.is_dir() and which in path.name.lower()]
         if not places:
             raise BadFile(
                 f"data {str(folder)!r}: IDRiD's folder of {which} images ('… {which.title()} Set') is missing."
             )
-        part = {"training": "train", "testing": "test"}[which]
+        subset = {"training": "train", "testing": "test"}[which]
         records = read_records(table)
-        labels = [Label(column(item, "image name"), column(item, "retinopathy grade"), part=part) for item in records]
+        labels = [
+            Label(column(item, "image name"), column(item, "retinopathy grade"), subset=subset) for item in records
+        ]
         parts.append((labels, places[0], f"{which}/"))
     return parts
 
@@ -346,7 +348,7 @@ def read_collection(path: Path) -> Collection:
     """
     detected = layout_of(path)
     if detected is None:
-        layouts = "; ".join(f"{layout.name}: {layout.looks}" for layout in (*LAYOUTS, TABLE))
+        layouts = "; ".join(f"{layout.name}: {layout.files}" for layout in (*LAYOUTS, TABLE))
         raise BadFile(f"data {str(path)!r} has no layout that dubio reads. {layouts}.")
     layout, source = detected
     photographs, problems = [], []

@@ -34,7 +34,7 @@ ARRAY_NAMES: dict[str, tuple[str, ...]] = {
     "patient": ("patient",),
     "site": ("source", "site"),
     "quality": ("quality",),
-    "part": ("split", "part"),
+    "subset": ("split", "part"),
     "id": ("id",),
 }
 """Names that an array of an npz may have; the first that is present counts."""
@@ -54,7 +54,7 @@ class PhotographSet:
         ids: Unique ``[N]``.
         patient: The patient ``[N]``.
         site: Hospital, project or camera; empty where unknown ``[N]``.
-        part: The part that the data set names; empty where it names none ``[N]``.
+        subset: The part that the data set names; empty where it names none ``[N]``.
         problems: The preprocessing report.
         card: Source card.
         notes: Notes for the reader.
@@ -67,7 +67,7 @@ class PhotographSet:
     ids: StrArray
     patient: StrArray
     site: StrArray
-    part: StrArray
+    subset: StrArray
     problems: tuple[Problem, ...]
     card: SourceCard
     notes: tuple[str, ...]
@@ -167,7 +167,7 @@ class _Selection:
             ids=texts("id"),
             patient=texts("patient"),
             site=texts("site"),
-            part=texts("part"),
+            subset=texts("subset"),
             problems=tuple(self.problems),
             card=card,
             notes=notes,
@@ -199,8 +199,8 @@ def _resized(path: Path, arrays: Mapping[str, NDArray[Any]], size: int) -> NDArr
     """
     x = arrays.get("x")
     if x is None or x.dtype != np.uint8 or x.ndim not in (3, 4) or (x.ndim == 4 and x.shape[3] not in (1, 3)):
-        given = "none" if x is None else f"{x.dtype} of shape {x.shape}"
-        raise BadFile(f"data {str(path)!r}: x must be uint8 images [N, H, W] or [N, H, W, 3]; given {given}.")
+        description = "none" if x is None else f"{x.dtype} of shape {x.shape}"
+        raise BadFile(f"data {str(path)!r}: x must be uint8 images [N, H, W] or [N, H, W, 3]; given {description}.")
     if min(x.shape[1:3]) < size:
         raise UserError(f"size {size} is larger than the images of {path.name}, {x.shape[1]}×{x.shape[2]} pixels.")
     colour = np.repeat(x.reshape(*x.shape[:3], 1), 3, axis=3) if x.ndim == 3 or x.shape[3] == 1 else x
@@ -230,7 +230,7 @@ def _side_columns(path: Path, arrays: Mapping[str, NDArray[Any]], count: int) ->
         name = values["id"] or str(row)
         quality = read_quality(values["quality"], f"row {row} of {path.name}")
         patient = values["patient"] or name
-        photographs.append(Photograph(name, path, grade, patient, values["site"], quality, values["part"]))
+        photographs.append(Photograph(name, path, grade, patient, values["site"], quality, values["subset"]))
     repeated = [name for name, times in Counter(item.id for item in photographs).items() if times > 1]
     if repeated:
         raise BadFile(f"data {str(path)!r}: the id {repeated[0]!r} occurs more than once.")

@@ -74,7 +74,7 @@ def find_data(data: str | None, data_dir: str | None, size: int) -> Path:
 
 
 def _placing_advice() -> str:
-    layouts = "; ".join(f"{layout.name}: {layout.looks}" for layout in (*LAYOUTS, TABLE))
+    layouts = "; ".join(f"{layout.name}: {layout.files}" for layout in (*LAYOUTS, TABLE))
     return (
         f"Name a folder, a table of labels beside its images, or an npz with --data or the argument data; or place a "
         f"public data set in a folder named by --data-dir or {DATA_VARIABLE}. Known layouts: {layouts}."
@@ -88,7 +88,7 @@ def list_copies(data_dir: str | None = None) -> dict[str, Any]:
         "here": _copies(data_dir),
         "folders": [str(folder) for folder in data_folders(data_dir)],
         "cache": str(cache_dir() / "retina"),
-        "sources": [{"name": layout.name, "source": layout.card.source, "looks": layout.looks} for layout in LAYOUTS],
+        "sources": [{"name": layout.name, "source": layout.card.source, "looks": layout.files} for layout in LAYOUTS],
         "by_hand": _placing_advice(),
     }
 

@@ -192,18 +192,18 @@ def other_data_split(data: PhotographSet, options: RetinaOptions) -> tuple[Split
 
 def _named_parts(data: PhotographSet) -> tuple[IntArray, dict[str, BoolArray]]:
     """Return the part of each photograph as far as the data names it, else training; and named shift and ood splits."""
-    if not (data.part != "").any():
+    if not (data.subset != "").any():
         return np.full(len(data), TRAIN, dtype=np.int64), {}
     parts_of: dict[str, set[str]] = defaultdict(set)
-    for patient, part in zip(data.patient.tolist(), data.part.tolist(), strict=True):
-        parts_of[patient].add(part)
+    for patient, subset in zip(data.patient.tolist(), data.subset.tolist(), strict=True):
+        parts_of[patient].add(subset)
     divided = [f"{patient} ({', '.join(sorted(parts))})" for patient, parts in parts_of.items() if len(parts) > 1]
     if divided:
         raise UserError(
             f"{data.name} puts {len(divided):,} patients into more than one part, so that their eyes would be both "
             f"learned from and tested on: {listing(divided)}. Put every patient into one part."
         )
-    named = read_parts(data.part, [f"photograph {name}" for name in data.ids.tolist()])
+    named = read_parts(data.subset, [f"photograph {name}" for name in data.ids.tolist()])
     return named.parts, {name: mask for name, (_, mask) in named.shifts.items()}
 
 

@@ -58,7 +58,7 @@ FASHION_CLASSES = (
 )
 
 
-HOME = "https://www.cs.toronto.edu/~kriz"
+SITE = "https://www.cs.toronto.edu/~kriz"
 _CITATION = "A. Krizhevsky (2009), Learning Multiple Layers of Features from Tiny Images, University of Toronto"
 _LICENCE = "none stated; the authors ask to be cited"
 
@@ -120,8 +120,8 @@ class ImageSet:
 
 def _archives(stem: str, python: str, binary: str) -> tuple[Original, Original]:
     return (
-        Original(f"{HOME}/{stem}-python.tar.gz", f"{stem}-python.tar.gz", sha256=python),
-        Original(f"{HOME}/{stem}-binary.tar.gz", f"{stem}-binary.tar.gz", sha256=binary),
+        Original(f"{SITE}/{stem}-python.tar.gz", f"{stem}-python.tar.gz", sha256=python),
+        Original(f"{SITE}/{stem}-binary.tar.gz", f"{stem}-binary.tar.gz", sha256=binary),
     )
 
 
@@ -140,7 +140,7 @@ _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 CIFAR10 = _image_set(
     "cifar10",
     SourceCard(
-        source=f"{HOME}/cifar.html, CIFAR-10",
+        source=f"{SITE}/cifar.html, CIFAR-10",
         revision="50,000 training and 10,000 test images",
         licence=_LICENCE,
         citation=_CITATION,
@@ -168,7 +168,7 @@ CIFAR10 = _image_set(
 CIFAR100 = _image_set(
     "cifar100",
     SourceCard(
-        source=f"{HOME}/cifar.html, CIFAR-100",
+        source=f"{SITE}/cifar.html, CIFAR-100",
         revision="50,000 training and 10,000 test images",
         licence=_LICENCE,
         citation=_CITATION,

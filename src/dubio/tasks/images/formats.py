@@ -57,34 +57,34 @@ class Format:
 
         def documents(path: Path) -> list[Document]:
             return [
-                Document(part, "", (str(label),))
-                for part, images in self.read(path).items()
+                Document(subset, "", (str(label),))
+                for subset, images in self.read(path).items()
                 for label in images.labels.tolist()
             ]
 
         return Layout(self.name, self.files, self.find, documents, counts, partial=self.partial)
 
 
-def _numbered(part: str, images: NDArray[np.uint8], labels: Any, classes: int, source: str) -> Examples:
+def _numbered(subset: str, images: NDArray[np.uint8], labels: Any, classes: int, source: str) -> Examples:
     """Return images whose ids are their positions in a part.
 
     Raises:
         BadFile: When images and labels do not match, or a label is not a class index.
     """
-    invalid = f"{source}: the labels of {part} must be integers from 0 to {classes - 1}."
+    invalid = f"{source}: the labels of {subset} must be integers from 0 to {classes - 1}."
     if isinstance(labels, list) and any(type(label) is not int for label in labels):
         raise BadFile(invalid)
     numbers = np.asarray(labels)
     if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE, 3) or numbers.shape != (len(images),):
-        raise BadFile(f"{source}: {part} has {images.dtype} images {images.shape} and labels {numbers.shape}.")
+        raise BadFile(f"{source}: {subset} has {images.dtype} images {images.shape} and labels {numbers.shape}.")
     if numbers.dtype.kind not in "iu" or (len(numbers) and not 0 <= numbers.min() <= numbers.max() < classes):
         raise BadFile(invalid)
-    return Examples(images, numbers.astype(np.int64), position_ids(part, len(images)))
+    return Examples(images, numbers.astype(np.int64), position_ids(subset, len(images)))
 
 
-def position_ids(part: str, count: int) -> NDArray[np.str_]:
+def position_ids(subset: str, count: int) -> NDArray[np.str_]:
     """Return the ids ``PART/0``, ``PART/1`` and so on."""
-    return np.char.add(f"{part}/", np.arange(count).astype(np.str_))
+    return np.char.add(f"{subset}/", np.arange(count).astype(np.str_))
 
 
 def _from_planes(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -106,11 +106,11 @@ def python_format(folder: str, files: Mapping[str, tuple[str, ...]], label: str,
 
     def read(source: Path) -> Parts:
         parts = {}
-        for part, names in files.items():
+        for subset, names in files.items():
             batches = [read_batch(source / name) for name in names]
             images = np.concatenate([images for images, _ in batches])
             labels = [value for _, values in batches for value in values]
-            parts[part] = _numbered(part, images, labels, classes, source.name)
+            parts[subset] = _numbered(subset, images, labels, classes, source.name)
         return parts
 
     return _format_of_files("the authors' python files", folder, files, read)
@@ -122,13 +122,13 @@ def binary_format(folder: str, files: Mapping[str, tuple[str, ...]], label_bytes
 
     def read(source: Path) -> Parts:
         parts = {}
-        for part, names in files.items():
+        for subset, names in files.items():
             raw = np.concatenate([np.fromfile(source / name, dtype=np.uint8) for name in names])
             if len(raw) == 0 or len(raw) % length:
                 raise BadFile(f"{source.name}: {', '.join(names)} must have {length} bytes per image.")
             rows = raw.reshape(-1, length)
             images = _from_planes(rows[:, label_bytes:])
-            parts[part] = _numbered(part, images, rows[:, label_bytes - 1], classes, source.name)
+            parts[subset] = _numbered(subset, images, rows[:, label_bytes - 1], classes, source.name)
         return parts
 
     return _format_of_files("the authors' binary files", folder, files, read)
@@ -152,22 +152,22 @@ def folder_format(classes: tuple[str, ...]) -> Format:
     """Return the format of class folders in ``train`` and ``test``; images are resized to 32×32 where they are not."""
 
     def find(parent: Path) -> Path | None:
-        complete = all((parent / part / name).is_dir() for part in ("train", "test") for name in classes)
+        complete = all((parent / subset / name).is_dir() for subset in ("train", "test") for name in classes)
         return parent if complete else None
 
     def read(source: Path) -> Parts:
         parts = {}
-        for part in ("train", "test"):
-            folders = {name: paths for name, paths in class_folders(source / part).items() if paths}
+        for subset in ("train", "test"):
+            folders = {name: paths for name, paths in class_folders(source / subset).items() if paths}
             if unknown := sorted(set(folders) - set(classes)):
-                raise BadFile(f"{source.name}/{part}: the folder {unknown[0]!r} is none of the {len(classes)} classes.")
+                raise BadFile(f"{source.name}/{subset}: folder {unknown[0]!r} is none of the {len(classes)} classes.")
             files = [(path, name) for name, paths in folders.items() for path in paths]
             if not files:
-                raise BadFile(f"{source.name}/{part}: no images.")
+                raise BadFile(f"{source.name}/{subset}: no images.")
             images = load_images([path for path, _ in files], SIDE)
             labels = np.array([classes.index(name) for _, name in files], dtype=np.int64)
-            ids = np.array([f"{part}/{path.relative_to(source / part).as_posix()}" for path, _ in files], dtype=np.str_)
-            parts[part] = Examples(np.ascontiguousarray(np.broadcast_to(images, (*images.shape[:3], 3))), labels, ids)
+            ids = np.array([path.relative_to(source).as_posix() for path, _ in files], dtype=np.str_)
+            parts[subset] = Examples(np.ascontiguousarray(np.broadcast_to(images, (*images.shape[:3], 3))), labels, ids)
         return parts
 
     return Format("folders of images", f"train/CLASS/*.png and test/CLASS/*.png ({classes[0]}, …)", find, read)
@@ -187,7 +187,8 @@ def read_npz(path: Path, classes: int) -> Parts:
         if name not in arrays:
             raise BadFile(f"{path.name} has no array {name!r}; it has {', '.join(arrays) or 'none'}.")
     return {
-        part: _numbered(part, arrays[x], arrays[y].reshape(-1), classes, path.name) for part, (x, y) in names.items()
+        subset: _numbered(subset, arrays[x], arrays[y].reshape(-1), classes, path.name)
+        for subset, (x, y) in names.items()
     }
 
 

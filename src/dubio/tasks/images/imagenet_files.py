@@ -118,8 +118,8 @@ def _scanned(root: Path, folder: str) -> Iterator[tuple[str, int, int]]:
         yield f"{folder}/{entry.name}", status.st_size, status.st_mtime_ns
 
 
-def _by_class(root: Path, part: str, classes: tuple[str, ...]) -> PhotographFiles:
-    return _files([(*item, k) for k, name in enumerate(classes) for item in _scanned(root, f"{part}/{name}")])
+def _by_class(root: Path, subset: str, classes: tuple[str, ...]) -> PhotographFiles:
+    return _files([(*item, k) for k, name in enumerate(classes) for item in _scanned(root, f"{subset}/{name}")])
 
 
 def _flat(root: Path, named: Path, classes: tuple[str, ...]) -> PhotographFiles:
@@ -183,13 +183,13 @@ def find_unreadable(root: Path, parts: Sequence[PhotographFiles], *, verify: boo
         verify: Decode every file.
     """
     digest = hashlib.sha256(str(root.resolve()).encode())
-    for part in parts:
-        digest.update("\n".join(part.names.tolist()).encode())
-        digest.update(part.sizes.tobytes() + part.changed.tobytes())
+    for files in parts:
+        digest.update("\n".join(files.names.tolist()).encode())
+        digest.update(files.sizes.tobytes() + files.changed.tobytes())
     path = survey_cache() / f"{digest.hexdigest()[:32]}.json"
     survey = _read_survey(path)
     if survey is None or (verify and not survey["verified"]):
-        names = [name for part in parts for name in part.names.tolist()]
+        names = [name for files in parts for name in files.names.tolist()]
         survey = {"schema": 1, "verified": verify, "unreadable": _faults(root, names, verify)}
         _write_survey(path, survey)
     return [Problem("unreadable", name, fault) for name, fault in sorted(survey["unreadable"].items())]
@@ -272,7 +272,7 @@ def open_imagenet(data: str | None, data_dir: str | None, *, verify: bool = Fals
     classes, train, test = read_folders(root, folder)
     problems = find_unreadable(root, (train, test), verify=verify)
     bad = np.array([problem.id for problem in problems], dtype=np.str_)
-    train, test = (part.take(np.flatnonzero(~np.isin(part.names, bad))) for part in (train, test))
+    train, test = (files.take(np.flatnonzero(~np.isin(files.names, bad))) for files in (train, test))
     if len(test) == 0 or np.bincount(train.labels, minlength=len(classes)).min() == 0:
         raise BadFile(f"{root}: once the {len(bad):,} unreadable files are left out, a class or val has no photograph.")
     return ImageNetCopy(root, classes, train, test, tuple(problems))

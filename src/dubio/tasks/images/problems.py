@@ -75,12 +75,12 @@ def progress_on_screen(action: str) -> Callable[[int, int], None] | None:
         return None
     last = [0.0]
 
-    def show(done: int, total: int) -> None:
+    def show(count: int, total: int) -> None:
         now = time.monotonic()
-        if done < total and now - last[0] < _SECONDS:
+        if count < total and now - last[0] < _SECONDS:
             return
         last[0] = now
-        sys.stderr.write(f"\r{action}: {done:,} of {total:,}" + ("\n" if done == total else ""))
+        sys.stderr.write(f"\r{action}: {count:,} of {total:,}" + ("\n" if count == total else ""))
         sys.stderr.flush()
 
     return show

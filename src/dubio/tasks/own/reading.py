@@ -162,9 +162,9 @@ def rows_of_folder(folder: Path, *, size: int) -> Rows:
     inside = visible_folders(folder)
     by_part = bool(inside) and all(path.name.lower() in PART_ALIASES for path in inside)
     files = [
-        (path, name, part.name if by_part else "")
-        for part in (inside if by_part else [folder])
-        for name, paths in class_folders(part).items()
+        (path, name, parent.name if by_part else "")
+        for parent in (inside if by_part else [folder])
+        for name, paths in class_folders(parent).items()
         for path in paths
     ]
     if not files:
@@ -178,7 +178,7 @@ def rows_of_folder(folder: Path, *, size: int) -> Rows:
         listed=False,
         references=ids,
         ids=np.array(ids, dtype=np.str_),
-        split=np.array([part for _, _, part in files], dtype=np.str_) if by_part else None,
+        split=np.array([subset for _, _, subset in files], dtype=np.str_) if by_part else None,
         notes=(_describe(images),),
     )
 

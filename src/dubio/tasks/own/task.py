@@ -185,9 +185,9 @@ class Division:
     def add(self, name: str, kind: Kind, rows: Rows, mask: BoolArray) -> None:
         """Add a split that is not trained on, without the groups that are."""
         learned = np.zeros(len(rows), dtype=bool)
-        for part in (PARTS[index] for index in LEARNED):
-            if part in self.splits:
-                learned[self.splits[part][1]] = True
+        for subset in (PARTS[index] for index in LEARNED):
+            if subset in self.splits:
+                learned[self.splits[subset][1]] = True
         chosen, lost = rows_of_new_groups(mask, rows.group, learned)
         if lost:
             self.notes.append(f"Left out of {name}, because train, val or cal has their group: {lost:,} rows.")

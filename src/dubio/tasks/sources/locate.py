@@ -29,7 +29,7 @@ class Document:
     """One text of a corpus.
 
     Attributes:
-        part: ``train``, ``val``, ``test``, ``novel``, or empty where the corpus names no parts; any other name is
+        subset: ``train``, ``val``, ``test``, ``novel``, or empty where the corpus names no parts; any other name is
             counted and not used.
         text: The text.
         labels: Its labels, by name.
@@ -37,7 +37,7 @@ class Document:
         domain: The domain, or empty.
     """
 
-    part: str
+    subset: str
     text: str
     labels: tuple[str, ...]
     id: str = ""
@@ -50,7 +50,7 @@ class Layout:
 
     Attributes:
         name: Its name.
-        looks: The names of its files, for a reader who places them.
+        files: The names of its files, for a reader who places them.
         find: Returns the file or folder of this format inside a folder, or None.
         read: Reads its documents.
         counts: Expected number of documents of each part, and of classes.
@@ -58,7 +58,7 @@ class Layout:
     """
 
     name: str
-    looks: str
+    files: str
     find: Callable[[Path], Path | None]
     read: Callable[[Path], list[Document]]
     counts: Mapping[str, int] = field(default_factory=lambda: NO_COUNTS)
@@ -266,7 +266,7 @@ def placing_advice(corpus: Corpus) -> str:
 
 def expected_files(corpus: Corpus) -> str:
     """Name the files that are looked for."""
-    formats = "; or ".join(layout.looks for layout in corpus.layouts if not layout.partial)
+    formats = "; or ".join(layout.files for layout in corpus.layouts if not layout.partial)
     archives = [original.file for original in corpus.originals if original.is_archive]
     return formats + (f"; or {' or '.join(archives)} as it is" if archives else "")
 
@@ -277,24 +277,24 @@ class Count:
 
     Attributes:
         what: A part's name, ``documents`` or ``classes``.
-        found: The number in this copy.
+        count: The number in this copy.
         published: The published number, or None.
         by: Who published it.
     """
 
     what: str
-    found: int
+    count: int
     published: int | None
     by: str
 
     @property
     def differs(self) -> bool:
         """Whether the numbers differ."""
-        return self.published is not None and self.found != self.published
+        return self.published is not None and self.count != self.published
 
     def sentence(self) -> str:
         """Return the difference, for the notes of a task."""
-        return f"{self.what}: {self.found:,}, published {self.published:,} ({self.by})."
+        return f"{self.what}: {self.count:,}, published {self.published:,} ({self.by})."
 
 
 def count_documents(documents: Iterable[Document]) -> dict[str, int]:
@@ -305,10 +305,10 @@ def count_documents(documents: Iterable[Document]) -> dict[str, int]:
     sizes: Counter[str] = Counter()
     classes: set[str] = set()
     for document in documents:
-        sizes[document.part or "uncut"] += 1
-        if document.part in ("", "train", "val", "test"):
+        sizes[document.subset or "uncut"] += 1
+        if document.subset in ("", "train", "val", "test"):
             classes.update(document.labels)
-    total = sum(sizes[part] for part in ("uncut", "train", "val", "test"))
+    total = sum(sizes[subset] for subset in ("uncut", "train", "val", "test"))
     return {**sizes, "documents": total, "classes": len(classes)}
 
 
@@ -350,7 +350,7 @@ def corpus_facts(corpus: Corpus, data_dir: str | None = None) -> dict[str, Any]:
 def count_facts(copy: LocalCopy) -> dict[str, Any]:
     """Return a copy with its counts beside the published ones."""
     counts = [
-        {"what": c.what, "found": c.found, "published": c.published, "by": c.by, "differs": c.differs}
+        {"what": c.what, "found": c.count, "published": c.published, "by": c.by, "differs": c.differs}
         for c in compare_counts(copy, copy.documents())
     ]
     return {"corpus": copy.corpus.name, "here": copy_facts(copy), "counts": counts}
