@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check
 # Byte code is written once, into the environment, whatever the shell says: nothing is compiled again at every start.
 unexport PYTHONDONTWRITEBYTECODE
 
-# A stamp a set of extras, newer than what decides about it: the second call of any target installs nothing.
+# One stamp per set of extras, newer than the files it depends on: the second call of any target installs nothing.
 BASE := $(VENV)/.stamp-base
 TRAIN := $(VENV)/.stamp-train
 DEV := $(VENV)/.stamp-dev

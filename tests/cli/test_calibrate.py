@@ -61,7 +61,7 @@ def test_one_of_several_systems_is_recalibrated(files):
     test = document["pairs"]["metrics"]["brier"][0]
     assert test["better"] == "b"
     assert test["difference"] > test["resolves"] > 0
-    with pytest.raises(UserError, match="say whose it is"):
+    with pytest.raises(UserError, match="NAME=PATH"):
         run("evaluate", f"a={files / 'test.npz'}", f"b={files / 'test.npz'}", "--calibration", files / "v.json")
     with pytest.raises(UnknownName, match="system in --calibration 'c'"):
         run("evaluate", f"a={files / 'test.npz'}", "--calibration", f"c={files / 'v.json'}")

@@ -128,7 +128,7 @@ def test_mistakes_are_named(files):
         run(a, a)
     with pytest.raises(UserError, match="one has 60 rows and the other 25"):
         run(a, far)
-    with pytest.raises(UserError, match="say whose it is with NAME=PATH"):
+    with pytest.raises(UserError, match="NAME=PATH"):
         run(a, b, "--ood", far)
     with pytest.raises(UserError, match="files given are a: 1, b: 0"):
         run(a, b, "--ood", f"a={far}")

@@ -175,7 +175,7 @@ def test_data_without_severe_grades_leaves_that_task_out(tmp_path):
 
 
 def test_what_no_task_is_told_is_refused():
-    with pytest.raises(UserError, match="one of the two"):
+    with pytest.raises(UserError, match="--data"):
         told(load_benchmark("quick"), data="mine.csv")
     with pytest.raises(UserError, match="no task of benchmark 'retina' has an argument 'label'; they have data, size"):
         told(load_benchmark("retina"), label="class")

@@ -109,7 +109,7 @@ def fit_recalibration(predictions: Predictions, method: RecalibrationMethod = "t
 
 
 def apply_recalibration(recalibration: Recalibration, predictions: Predictions) -> Predictions:
-    """Recalibrated predictions: tempered samples, or one pooled sample after vector scaling or isotonic maps.
+    """Return recalibrated predictions: tempered samples, or one pooled sample after vector scaling or isotonic maps.
 
     Raises:
         UserError: When target, number or names of classes differ from what it was fitted for.
@@ -139,7 +139,7 @@ def fitted_on(recalibration: Recalibration, predictions: Predictions) -> bool:
 
 
 def fingerprint(predictions: Predictions) -> str:
-    """SHA-256 of the pooled probabilities to six digits and the labels, whatever the order of rows."""
+    """Return the SHA-256 of the pooled probabilities to six digits and the labels, whatever the order of rows."""
     rows = np.concatenate(
         [np.round(predictions.probs, 6) + 0.0, predictions.labels.reshape(len(predictions), -1)], axis=1
     ).astype("<f8")

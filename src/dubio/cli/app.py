@@ -58,7 +58,7 @@ def _top(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of ``dubio`` itself."""
+    """Handle the options of ``dubio`` itself."""
 
 
 def main() -> None:

@@ -123,7 +123,7 @@ def show_task(
     task = _registry(plugin).make(name, **dict(_setting(item) for item in set or ()))
     # where looking at every row takes hours, nobody waits for it here
     costly = any(getattr(split.data.inputs, "costly", False) for split in task.splits)
-    shared = ["Rows that two splits share were not looked for: it would take hours."] if costly else []
+    shared = ["Not checked for rows that two splits share: it would take hours."] if costly else []
     shared += [] if costly else [pair.sentence() for pair in shared_rows(task.splits, task.inputs)]
     _print_task(task, [*dict.fromkeys([*task.notes, *shared])], json)
 
@@ -198,7 +198,7 @@ def _sized(report: Any) -> bool:
 
 
 def _progress() -> Callable[[int, int | None], None] | None:
-    """Shows how far a download is, on a screen only."""
+    """Show the progress of a download, on a terminal only."""
     import sys
 
     if not sys.stderr.isatty():
@@ -232,12 +232,12 @@ _MANY_CLASSES = 20
 
 
 def _copy_line(copy: dict[str, Any]) -> str:
-    """Where a copy is, in which form, and whether it is whole."""
+    """Return where a copy is, in which format, and whether it is complete."""
     return f"{copy['path']} ({copy['form']}; {copy['way']}){'' if copy['whole'] else ', NOT WHOLE'}"
 
 
 def _print_ways(way: dict[str, Any]) -> None:
-    """Every way to a corpus, numbered in the order in which they are tried."""
+    """Print every source of a corpus, in the order in which they are tried."""
     typer.echo(f"{way['corpus']}: {_copy_line(way['here']) if way['here'] else 'not here'}")
     if way["archive"]:
         typer.echo(f"    unopened archive: {way['archive']}")
@@ -251,7 +251,7 @@ def _print_ways(way: dict[str, Any]) -> None:
 
 
 def _print_photographs(ways: dict[str, Any]) -> None:
-    """Where photographs are, and where more can be had."""
+    """Print where photographs are, and where to get more."""
     for copy in ways["here"]:
         typer.echo(f"{ways['corpus']}: {_copy_line(copy)}")
     if not ways["here"]:
@@ -264,7 +264,7 @@ def _print_photographs(ways: dict[str, Any]) -> None:
 
 
 def _print_report(report: dict[str, Any], as_json: bool) -> None:
-    """The preprocessing report of a data set of photographs."""
+    """Print the preprocessing report of a data set of photographs."""
     if as_json:
         print_json(report)
         return
@@ -279,7 +279,7 @@ def _print_report(report: dict[str, Any], as_json: bool) -> None:
 
 
 def _print_copy_counts(copy: dict[str, Any]) -> None:
-    """The numbers of a copy beside the published ones."""
+    """Print the counts of a copy beside the published ones."""
     typer.echo(f"{copy['corpus']}: {_copy_line(copy['here'])}")
     for count in copy["counts"]:
         should = "" if count["published"] is None else f"  published {count['published']:>9,} ({count['by']})"
@@ -287,14 +287,14 @@ def _print_copy_counts(copy: dict[str, Any]) -> None:
 
 
 def _card_fields(card: SourceCard | None) -> dict[str, str] | None:
-    """A source card as JSON takes it."""
+    """Return a source card as plain values."""
     import dataclasses
 
     return None if card is None else dataclasses.asdict(card)
 
 
 def _counts(task: Task) -> dict[str, list[int]]:
-    """Rows of each class, by split."""
+    """Count the rows of each class, by split."""
     import numpy as np
 
     counts = {}
@@ -308,7 +308,7 @@ def _counts(task: Task) -> dict[str, list[int]]:
 
 
 def _print_task(task: Task, notes: list[str], as_json: bool) -> None:
-    """A task's splits, the rows of each class, and its notes."""
+    """Print a task's splits, the rows of each class, and its notes."""
     counts = _counts(task)
     if as_json:
         splits = [
@@ -337,7 +337,7 @@ def _print_task(task: Task, notes: list[str], as_json: bool) -> None:
 
 
 def _spread(task: Task, counts: list[int]) -> str:
-    """Class counts in full where they are few, else their range."""
+    """Return the class counts if they are few, else their range."""
     if not any(counts):
         return "none of the classes"
     if len(counts) <= _MANY_CLASSES:

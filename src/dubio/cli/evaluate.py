@@ -27,7 +27,7 @@ def evaluate(
     ] = None,
     values: Annotated[
         Literal["probs", "log_probs", "logits"] | None,
-        typer.Option(help="What the numbers are, if their names in the file do not tell."),
+        typer.Option(help="Kind of numbers in the file, if their names do not show it."),
     ] = None,
     labels: Annotated[
         Path | None, typer.Option(help="A file of labels, if the files of predictions have none.")
@@ -195,7 +195,7 @@ def _whose(text: str, systems: Mapping[str, Any], option: str) -> tuple[str, str
     name, equals, path = text.partition("=")
     if not equals or Path(text).exists():
         if len(systems) > 1:
-            raise UserError(f"{option} {text!r}: with several systems, say whose it is with NAME=PATH.")
+            raise UserError(f"{option} {text!r}: with several systems, name one of them: NAME=PATH.")
         return next(iter(systems)), text
     if name not in systems:
         raise UnknownName(f"system in {option}", name, systems)

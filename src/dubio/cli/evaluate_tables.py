@@ -17,7 +17,7 @@ SAME = "not distinguishable"
 
 
 def print_scores(results: dict[str, Evaluation]) -> None:
-    """Every metric of every system, with intervals; the best of those that may rank is bold."""
+    """Print every metric of every system, with intervals; the best value of a metric that may rank is bold."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -39,7 +39,7 @@ def print_scores(results: dict[str, Evaluation]) -> None:
 
 
 def print_pairs(results: dict[str, Evaluation], pairs: SideBySide | None) -> None:
-    """Every pair of systems under every metric that ranks: difference, interval, p, what is resolved, verdict."""
+    """Print every pair of systems by every metric that ranks: difference, interval, p, resolution, verdict."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.markup import escape
@@ -75,7 +75,7 @@ def _with_best(metric: str, verdicts: tuple[Verdict, ...], results: dict[str, Ev
 
 
 def pairs_as_json(pairs: SideBySide | None) -> dict[str, Any] | None:
-    """The comparison as plain values."""
+    """Return the comparison as plain values."""
     if pairs is None:
         return None
     return {
@@ -91,7 +91,7 @@ def pairs_as_json(pairs: SideBySide | None) -> dict[str, Any] | None:
 
 
 def print_detection(results: dict[str, Evaluation]) -> None:
-    """Every quantity as a detector of out-of-distribution rows, one table a system."""
+    """Print how well every quantity detects out-of-distribution rows, one table per system."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -99,7 +99,7 @@ def print_detection(results: dict[str, Evaluation]) -> None:
     for name, result in results.items():
         if not result.detection:
             continue
-        table = Table(title=f"{escape(name)}: telling out-of-distribution rows by each quantity")
+        table = Table(title=f"{escape(name)}: detection of out-of-distribution rows by quantity")
         table.add_column("quantity", no_wrap=True)
         for heading in ("AUROC ↑", "AUPR ood ↑", "AUPR id ↑", "FPR95 ↓", "corr."):
             table.add_column(heading, justify="right")
@@ -110,7 +110,7 @@ def print_detection(results: dict[str, Evaluation]) -> None:
 
 
 def _best(scores: list[Score]) -> float | None:
-    """The best value of a metric that ranks, where it differs between systems."""
+    """Return the best value of a metric that ranks, if it differs between systems."""
     values = {score.value for score in scores if not math.isnan(score.value)}
     if len(values) < 2 or not scores[0].comparable:
         return None
@@ -129,12 +129,12 @@ def _cell(score: Score | None, best: float | None) -> str:
 
 
 def _number(value: float) -> str:
-    """Four decimals, or three digits of a small number."""
+    """Return four decimals, or three digits of a small number."""
     return f"{value:.4f}" if abs(value) >= 0.01 or value == 0 else f"{value:.3g}"
 
 
 def notes_on(results: dict[str, Evaluation], pairs: SideBySide | None) -> list[str]:
-    """One sentence a reason for what is not ranked, and what the figures were made from."""
+    """Return one sentence for each reason not to rank a metric, and how the numbers were computed."""
     first = next(iter(results.values()))
     notes = []
     if first.unlabelled:

@@ -25,7 +25,7 @@ STORE = Path("dubio-store")
 
 ValuesOption = Annotated[
     Literal["probs", "log_probs", "logits"] | None,
-    typer.Option(help="What the numbers are, if their names in the file do not tell."),
+    typer.Option(help="Kind of numbers in the file, if their names do not show it."),
 ]
 LabelsOption = Annotated[Path | None, typer.Option(help="A file of labels, if the file of predictions has none.")]
 TargetOption = Annotated[
@@ -43,7 +43,7 @@ Command = Callable[..., Any]
 
 
 def with_data_options(panel: str | None = None) -> Callable[[Command], Command]:
-    """Decorator: give a command an option for each field of :class:`DataOptions`.
+    """Give a command an option for each field of :class:`DataOptions`.
 
     The command has a parameter ``data_options``, a mapping; None stands for an option that was not given.
 

@@ -184,7 +184,7 @@ def _print_forecast(prepared: PreparedBenchmark, path: Path, jobs: int, device: 
     typer.echo(f"trainings     {forecast.trainings} ({forecast.asked} without sharing, {shared} shared)")
     if forecast.trials:
         trials = _counted(forecast.trials, "trial")
-        typer.echo(f"tuning        {trials}; the first values stand for the chosen ones here")
+        typer.echo(f"tuning        {trials}; costs are those of the first values")
     typer.echo(f"predictions   {forecast.predictions}")
     trainings, predictions = forecast.trainings_left, forecast.predictions_left
     typer.echo(f"to be made    {_counted(trainings, 'training')}, {_counted(predictions, 'prediction')}")

@@ -45,7 +45,7 @@ class Weights:
         return cls(np.ones((rows, 1), dtype=np.uint8), each_once=True)
 
     def __len__(self) -> int:
-        """R, the number of replicates."""
+        """Return R, the number of replicates."""
         return int(self.counts.shape[1])
 
     @cached_property

@@ -49,7 +49,7 @@ _PREPARED: ContextVar[dict[Any, tuple[Predictions, Any]] | None] = ContextVar("p
 
 @contextmanager
 def preparing_once() -> Iterator[None]:
-    """Within this, what metrics prepare of the same predictions (an order of rows, say) is computed once and held."""
+    """Compute once, within the block, what metrics prepare of the same predictions, such as an order of rows."""
     memory = _PREPARED.get()
     token = _PREPARED.set({} if memory is None else memory)
     try:

@@ -299,7 +299,7 @@ def _check_own_data(options: Mapping[str, Any], **benchmark_options: Any) -> Non
     """Refuse arguments that do not go together: a benchmark, or the user's own data."""
     if "data" not in options:
         names = ", ".join(benchmark_files())
-        raise UserError(f"name a benchmark ({names}, or a TOML file) or give --data, one of the two.")
+        raise UserError(f"give either a benchmark ({names}, or a TOML file) or --data.")
     benchmark_options |= {name: options.get(name) for name in BENCHMARK_ONLY}
     for name, value in benchmark_options.items():
         if value is not None:

@@ -358,8 +358,8 @@ def _check_data_option(benchmark: Benchmark, name: str) -> None:
     options = {key: None for entry in benchmark.tasks for key in _data_options(entry)}
     if not options:
         raise UserError(
-            f"{option} is an option for your own data, but benchmark {benchmark.name!r} has its own: name a benchmark "
-            "or give --data, one of the two."
+            f"{option} is an option for your own data, but benchmark {benchmark.name!r} has its own: give either a "
+            "benchmark or --data."
         )
     raise UserError(
         f"{option}: no task of benchmark {benchmark.name!r} has an argument {name!r}; they have {', '.join(options)}."

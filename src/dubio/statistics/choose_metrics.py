@@ -35,7 +35,7 @@ class Chosen:
 
 
 def known_metric(name: str) -> Metric | None:
-    """The registered metric a table's name means, or None when there is none."""
+    """Return the registered metric that a name in a table refers to, or None."""
     head, bracket, arguments = name.strip().partition("(")
     plain = head.strip().lower().replace("-", "_").replace(" ", "_")
     plain = SPELLINGS.get(plain, plain)
@@ -75,7 +75,7 @@ def choose(
         if aimless:
             raise UserError(_unknown_direction(aimless[0]))
         return Chosen({name: better[name] for name in names}, reasons, {})
-    left_out = dict.fromkeys(aimless, "Which way is better is not known; say it with --better.") | reasons
+    left_out = dict.fromkeys(aimless, "Its direction is not known; give it with --better.") | reasons
     metrics = {name: better[name] for name in names if name not in left_out}
     if not metrics:
         sentences = " ".join(f"{name}: {reason}" for name, reason in left_out.items())
@@ -84,7 +84,7 @@ def choose(
 
 
 def parse_direction(text: str) -> tuple[str, Direction]:
-    """``NLL=lower`` to a pair.
+    """Parse ``METRIC=lower`` or ``METRIC=higher`` into a pair.
 
     Raises:
         UserError: For another form or direction.
@@ -99,4 +99,4 @@ def parse_direction(text: str) -> tuple[str, Direction]:
 def _unknown_direction(name: str) -> str:
     like = nearest(name, METRICS.names())
     hint = f" (the nearest metric dubio knows is {like!r})" if like else ""
-    return f"metric {name!r}: which way is better is not known{hint}; say --better {name}=higher or {name}=lower."
+    return f"metric {name!r}: its direction is not known{hint}; give --better {name}=higher or {name}=lower."

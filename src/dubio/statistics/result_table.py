@@ -43,7 +43,7 @@ class Columns:
     seed: str | None = None
 
     def needed(self) -> dict[str, str]:
-        """Option to column name, of the columns that must be there."""
+        """Return option → column name of the required columns."""
         named = {
             "--dataset-col": self.dataset,
             "--method-col": self.method,
@@ -65,7 +65,7 @@ class ResultTable:
         return tuple(dict.fromkeys(result.metric for result in self.results))
 
     def means(self, metric: str) -> dict[tuple[str, str], Fraction]:
-        """(dataset, method) to the exact mean over all its rows of that metric.
+        """Return (dataset, method) → the exact mean over all its rows of that metric.
 
         Raises:
             UnknownName: When the table has no such metric.
@@ -99,7 +99,7 @@ class Grid:
 
 
 def exact(value: Any) -> Fraction:
-    """The exact value of a number or of its decimal text; a float counts as the shortest text that reads back to it.
+    """Return the exact value of a number or of its decimal text; a float is read by its shortest decimal text.
 
     Raises:
         ValueError: For what is no finite number.
@@ -119,7 +119,7 @@ def rounded(value: Fraction, digits: int | None) -> Fraction:
 
 
 def grid(table: ResultTable, metric: str, better: Direction, *, digits: int | None = None) -> Grid:
-    """Every method on every dataset: rows averaged, then rounded.
+    """Return the value of every method on every dataset: rows averaged, then rounded.
 
     Args:
         table: Long results.
@@ -144,7 +144,7 @@ def grid(table: ResultTable, metric: str, better: Direction, *, digits: int | No
 
 
 def table_of(rows: Iterable[Mapping[str, Any]]) -> ResultTable:
-    """A table from our own scores: mappings with dataset, method, metric, value and, where there is one, seed."""
+    """Return a table of scores computed by dubio: mappings with dataset, method, metric, value and optionally seed."""
     return ResultTable(tuple(
         Result(str(row["dataset"]), str(row["method"]), str(row["metric"]), exact(row["value"]),
                None if row.get("seed") is None else str(row["seed"]))

@@ -172,7 +172,7 @@ def sweep(parent: Path) -> list[Path]:
         if directory.exists():
             shutil.rmtree(directory, ignore_errors=True)
             removed.append(directory)
-        # Unlinked while held: whoever waits for this file sees that it is gone and makes a new one.
+        # Unlinked while held: a process that waits for this file sees that it is gone and creates a new one.
         lock_file.unlink(missing_ok=True)
         lock.release()
     return removed

@@ -50,7 +50,7 @@ _FILES = [f"{name}/{side}.review" for name in _FOLDERS.values() for side in CLAS
 
 
 def _read_reviews(folder: Path) -> list[Document]:
-    """The labelled reviews; a byte that is not UTF-8 becomes the replacement character."""
+    """Read the labelled reviews; a byte that is not UTF-8 becomes the replacement character."""
     documents = []
     for domain, name in _FOLDERS.items():
         for side in CLASSES:

@@ -76,7 +76,7 @@ class DataOptions:
 
 
 def takes_options(options: type[Any]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:
-    """Decorator: turn a function of an options dataclass into one with a keyword argument for each field."""
+    """Turn a function of an options dataclass into one with a keyword argument for each field."""
     hints = typing.get_type_hints(options)
     required = inspect.Parameter.empty
     parameters = [

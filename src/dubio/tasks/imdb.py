@@ -78,7 +78,7 @@ def _read_reviews(folder: Path) -> list[Document]:
 
 
 def _plain(text: str) -> str:
-    """Line breaks written as tags become line breaks."""
+    """Replace line breaks written as tags."""
     return text.replace("<br />", "\n").replace("<br/>", "\n").replace("<br>", "\n")
 
 

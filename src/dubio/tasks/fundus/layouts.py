@@ -130,8 +130,8 @@ def deepdrid_parts(folder: Path) -> list[tuple[list[Label], Path, str]]:
     source = folder / _EVALUATION
     grades, quality = _evaluation_table(source, "Challenge1"), _evaluation_table(source, "Challenge2")
     if grades is not None:
-        judged = {column(item, "image_id"): column(item, "overall quality") for item in quality or ()}
-        parts.append(([_evaluated(record, judged) for record in grades], _images(source), ""))
+        qualities = {column(item, "image_id"): column(item, "overall quality") for item in quality or ()}
+        parts.append(([_evaluated(record, qualities) for record in grades], _images(source), ""))
     return parts
 
 
@@ -162,10 +162,10 @@ def _evaluation_table(folder: Path, name: str) -> list[Record] | None:
     return None
 
 
-def _evaluated(record: Record, judged: dict[str, str]) -> Label:
+def _evaluated(record: Record, qualities: dict[str, str]) -> Label:
     image = column(record, "image_id")
     grade = column(record, "dr_levels", "dr_level")
-    return Label(image, grade, image.partition("_")[0], "", judged.get(image, ""), "test")
+    return Label(image, grade, image.partition("_")[0], "", qualities.get(image, ""), "test")
 
 
 Parts = list[tuple[list[Label], Path, str]]
@@ -199,7 +199,7 @@ def _with_file(*names: str) -> Callable[[Path], Path | None]:
 
 
 def _eyepacs_parts(folder: Path) -> Parts:
-    """``trainLabels.csv``, and ``retinopathy_solution.csv`` with the test grades where it is there."""
+    """Read ``trainLabels.csv``, and the test grades in ``retinopathy_solution.csv`` if it exists."""
     parts: Parts = []
     for file, images, subset in (("trainLabels.csv", "train", "train"), ("retinopathy_solution.csv", "test", "test")):
         if (folder / file).is_file():
@@ -250,7 +250,7 @@ def _find_idrid(folder: Path) -> Path | None:
 
 
 def _idrid_parts(folder: Path) -> Parts:
-    """Two parts that number their images alike; the part is put before the id."""
+    """Read the two parts, which number their images alike; ids begin with the part's name."""
     parts: Parts = []
     for which, table in _idrid_tables(folder).items():
         parent = table.parent if table.parent == folder else table.parent.parent
@@ -269,7 +269,7 @@ def _idrid_parts(folder: Path) -> Parts:
 
 
 def _messidor_parts(folder: Path) -> Parts:
-    """The adjudicated grades; the two eyes of an examination are paired by ``messidor-2.csv`` where it is there."""
+    """Read the adjudicated grades; ``messidor-2.csv``, if it exists, pairs the two eyes of an examination."""
     pairs: dict[str, str] = {}
     if (folder / "messidor-2.csv").is_file():
         for number, record in enumerate(read_records(folder / "messidor-2.csv"), start=1):

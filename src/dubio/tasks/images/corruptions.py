@@ -193,7 +193,7 @@ CORRUPTIONS: dict[str, Corruption] = {
 
 
 def corruption(name: str) -> Corruption:
-    """The corruption of that name.
+    """Return the corruption of that name.
 
     Raises:
         UnknownName: When there is none.

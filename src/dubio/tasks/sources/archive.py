@@ -73,7 +73,7 @@ Members = Iterator[tuple[str, IO[bytes] | None]]
 
 @contextmanager
 def _members(archive: Path) -> Iterator[Members]:
-    """Names and contents, one after the other; None for a folder."""
+    """Yield the names and contents of the members; None for a folder."""
     if archive.name.endswith((".zip", ".whl")):
         with zipfile.ZipFile(archive) as packed:
             yield _zip_members(packed)
