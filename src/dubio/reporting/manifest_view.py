@@ -250,7 +250,7 @@ class TaskView:
         return len(self.classes) == 2 and self.target != "multilabel"
 
     @property
-    def screened(self) -> bool:
+    def has_positive_side(self) -> bool:
         """Whether it has two sides, so that a ROC curve is defined: two classes, or grades that are referred or not."""
         return self.binary or (self.target == "ordinal" and len(self.classes) > 2)
 

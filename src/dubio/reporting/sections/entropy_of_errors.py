@@ -49,7 +49,7 @@ class EntropyOfErrors(Section):
     def visit(self, item: Visit) -> None:
         """Store the binned entropy of a run; of a corruption, at the worst severity alone."""
         shown = item.is_in_domain_test or item.split in item.task.farthest
-        if shown and item.task.screened and (item.predictions.labels >= 0).any():
+        if shown and item.task.has_positive_side and (item.predictions.labels >= 0).any():
             key = item.task.key, item.split.name, item.run.method
             self.bins.setdefault(key, []).append(binned_entropy(item.predictions.labelled))
 

@@ -70,7 +70,7 @@ class Referral(Section):
         """Add the scores at the fractions of the tables, and store the curves of the in-domain test set."""
         if item.split.kind == "id":
             curves = curves_of(item.predictions)
-            if not item.task.screened:
+            if not item.task.has_positive_side:
                 item.values |= values_at_fractions(curves.accuracy, None)
             if item.is_in_domain_test:
                 self.curves.setdefault((item.task.key, item.run.method), []).append(curves)
@@ -97,7 +97,7 @@ class Referral(Section):
             "Refer the most uncertain examples to a person and answer the others: how accurate are the retained ones? "
             "Random referral changes nothing; a useful uncertainty lies above it."
         )
-        if not task.screened:
+        if not task.has_positive_side:
             yield referral_table(run, task)
             yield self._referral(run, task)
         draw = partial(rejection_figure, self._series(run, task, "rejection", REJECTED))

@@ -129,7 +129,7 @@ class TwoClassReferral(Section):
         """
         task, split = item.task, item.split
         shown = item.is_in_domain_test or split in task.farthest
-        if not task.screened or not (shown or split.kind == "id") or not (item.predictions.labels >= 0).any():
+        if not task.has_positive_side or not (shown or split.kind == "id") or not (item.predictions.labels >= 0).any():
             return
         labelled = item.predictions.labelled
         curve = referral_curve(labelled, quantity=REFERRED_BY, fractions=tuple(RETAINED))
