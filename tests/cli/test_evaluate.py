@@ -81,7 +81,7 @@ def test_pairs_on_the_same_examples_are_tested(files):
         assert test["resolves"] > 0
     assert pairs["mcnemar"][0]["first"] == "good"
     printed = run(files / "a.npz", f"twin={files / 'a.npz'}", "--replicates", 30, "--metric", "brier")
-    assert "not distinguishable" in " ".join(printed.output.split())
+    assert "not significant" in " ".join(printed.output.split())
 
 
 def test_verdicts_are_whole_in_a_terminal_of_eighty_columns(files, monkeypatch):
@@ -89,7 +89,7 @@ def test_verdicts_are_whole_in_a_terminal_of_eighty_columns(files, monkeypatch):
     metrics = ("--metric", "calibrated_brier", "--metric", "class_auroc")
     printed = run(f"one={files / 'a.npz'}", f"two={files / 'a.npz'}", "--replicates", 30, *metrics)
     table = printed.output.partition("In brackets")[0]
-    assert table.count("distinguishable") == 2
+    assert table.count("significant") == 2
     assert "McNemar" in printed.output
     none = run(files / "a.npz", f"twin={files / 'a.npz'}", "--replicates", 0, "--json")
     assert json.loads(none.stdout)["pairs"] is None

@@ -15,7 +15,7 @@ from dubio.core.errors import UnknownName, UserError
 from dubio.estimators import EstimatorBenchmark, RandomReferral
 from dubio.evaluation import evaluate
 from dubio.metrics.selective import au_arc
-from dubio.statistics.paired import holm, side_by_side
+from dubio.statistics.paired import compare_systems, holm
 from tests.estimators.helpers import make_task, softmax
 
 
@@ -39,9 +39,9 @@ def test_a_comparison_tests_every_pair_and_everyone_against_chance(cancer, logis
     weak = make_pipeline(StandardScaler(), LogisticRegression(C=1e-3)).fit(*cancer.train)
     found = cancer.compare({"mine": logistic, "weak": weak, **cancer.baselines()}, replicates=100, seed=2)
     systems = {name: found.scores[name].predictions["test"] for name in ("mine", "weak", "class prior")}
-    wanted = side_by_side(systems, [dubio.metrics.metric.metric_named("accuracy")], replicates=100, seed=2)
-    assert found.verdicts["test"]["accuracy"] == wanted.verdicts["accuracy"]
-    assert {verdict.better for verdict in found.verdicts["test"]["accuracy"]} <= {"mine", "weak", None}
+    wanted = compare_systems(systems, [dubio.metrics.metric.metric_named("accuracy")], replicates=100, seed=2)
+    assert found.tests["test"]["accuracy"] == wanted.tests["accuracy"]
+    assert {test.better for test in found.tests["test"]["accuracy"]} <= {"mine", "weak", None}
     pairs = [row for row in found.pairs if row["metric"] == 'au_arc(quantity="own")']
     assert [(row["first"], row["second"]) for row in pairs] == [
         ("mine", "weak"), ("mine", "class prior"), ("weak", "class prior"),
@@ -64,7 +64,7 @@ def test_two_equal_systems_do_not_differ_significantly():
     bench = EstimatorBenchmark(make_task(3, group=True))
     both = bench.compare({"one": softmax, "two": lambda x: x}, values={"two": "logits"}, replicates=40)
     assert {row["better"] for row in both.pairs} == {None}
-    assert 'ood_auroc(quantity="own")' in both.verdicts["far"]
+    assert 'ood_auroc(quantity="own")' in both.tests["far"]
     assert "far" not in both.gains
     with pytest.raises(UnknownName, match="Did you mean 'two'"):
         bench.compare({"one": softmax, "two": softmax}, values={"tvo": "logits"})

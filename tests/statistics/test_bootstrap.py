@@ -24,7 +24,6 @@ from dubio.statistics.bootstrap import (
     metric_statistic,
     percentile_interval,
     replicate,
-    resolvable,
     units_of,
 )
 
@@ -119,10 +118,9 @@ def test_interval_holds_most_replicates_and_the_value(seed):
     assert found.low <= found.value <= found.high
 
 
-def test_refusals_and_the_resolvable_difference():
-    assert resolvable(0.5) == pytest.approx(1.959964 * 0.5, abs=1e-6)
+def test_refusals():
     with pytest.raises(UserError, match="level"):
-        resolvable(1.0, level=95)
+        bootstrap({"a": metric_named("brier")}, made(), replicates=10, level=95)
     with pytest.raises(UserError, match="replicates"):
         bootstrap({"a": metric_named("brier")}, made(), replicates=1)
     with pytest.raises(UserError, match="NaN"):

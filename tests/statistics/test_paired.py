@@ -1,5 +1,7 @@
 """Paired tests against statsmodels and simulation."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +13,8 @@ from statsmodels.stats.multitest import multipletests
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, join
 from dubio.metrics.metric import metric_named
-from dubio.statistics.paired import bootstrap_p, holm, mcnemar, paired_tests_by, side_by_side
+from dubio.statistics.paired import compare_systems, holm, holm_levels, mcnemar, paired_tests_by
+from dubio.statistics.verdicts import Losses, pair_verdict, paired_variance, two_sided_p
 
 
 def made(seed, labels, strength=1.0, **more):
@@ -55,7 +58,7 @@ def test_mcnemar_refuses_groups():
         mcnemar(made(1, LABELS, group=group), made(2, LABELS, group=group))
 
 
-def test_paired_bootstrap_agrees_with_the_paired_normal_test():
+def test_a_mean_is_compared_as_by_the_paired_normal_test():
     systems = {"good": made(1, LABELS, 1.6), "bad": made(2, LABELS, 1.0)}
     found = pair_tests(systems, metric_named("brier"))[0]
     losses = [metric_named("brier").per_example(each) for each in systems.values()]
@@ -69,11 +72,15 @@ def test_paired_bootstrap_agrees_with_the_paired_normal_test():
 
 def test_false_alarms_stay_at_their_rate():
     rng = np.random.default_rng(7)
-    alarms = sum(
-        bootstrap_p(np.array([rng.choice(gaps, 80).mean() for _ in range(199)])) <= 0.1
-        for gaps in rng.normal(size=(200, 80))
-    )
-    assert stats.binomtest(alarms, 200, 0.11).pvalue > 0.001
+    alarms = sum(two_sided_p(gaps.mean(), [paired_variance(gaps, None)]) <= 0.1 for gaps in rng.normal(size=(200, 80)))
+    assert stats.binomtest(alarms, 200, 0.1).pvalue > 0.001
+
+
+def test_p_equals_that_of_scipy():
+    systems = {"a": made(1, LABELS, 1.1), "b": made(2, LABELS, 1.0)}
+    test = pair_tests(systems, metric_named("brier"), replicates=20)[0]
+    one, two = (metric_named("brier").per_example(each) for each in systems.values())
+    assert test.p == pytest.approx(stats.ttest_rel(one, two).pvalue)
 
 
 def test_all_pairs_are_corrected_together():
@@ -83,7 +90,7 @@ def test_all_pairs_are_corrected_together():
     assert tuple(test.adjusted_p for test in tests) == holm([test.p for test in tests])
 
 
-def test_a_system_against_itself_is_not_distinguishable():
+def test_a_system_does_not_differ_from_itself():
     one = made(1, LABELS)
     found = pair_tests({"a": one, "b": one}, metric_named("nll"), replicates=50)[0]
     assert (found.difference, found.low, found.high, found.p) == (0.0, 0.0, 0.0, 1.0)
@@ -129,72 +136,110 @@ def metrics(*names):
     return [metric_named(name) for name in names]
 
 
-def test_a_better_system_is_named_and_twins_are_not_told_apart():
+def test_a_better_system_is_named_and_twins_do_not_differ_significantly():
     systems = {"good": skilled(1, 3.0), "bad": skilled(2, 0.5), "twin": skilled(3, 3.0)}
-    found = side_by_side(systems, metrics("accuracy", "brier", "aurc"), replicates=100)
-    for verdicts in found.verdicts.values():
-        told = {(each.test.first, each.test.second): each.better for each in verdicts}
-        assert told == {("good", "bad"): "good", ("good", "twin"): None, ("bad", "twin"): "twin"}
+    found = compare_systems(systems, metrics("accuracy", "brier", "aurc"), replicates=100)
+    for tests in found.tests.values():
+        better = {(test.first, test.second): test.better for test in tests}
+        assert better == {("good", "bad"): "good", ("good", "twin"): None, ("bad", "twin"): "twin"}
     assert found.mcnemar["good", "bad"] == mcnemar(systems["good"], systems["bad"])
 
 
-def test_the_tests_are_the_paired_tests_and_the_verdict_needs_both():
-    systems = {"a": skilled(1, 1.0), "b": skilled(2, 1.2), "c": skilled(4, 1.1)}
-    found = side_by_side(systems, metrics("brier"), replicates=50).verdicts["brier"]
-    assert tuple(each.test for each in found) == pair_tests(systems, metric_named("brier"), replicates=2000)
-    for each in found:
-        told = each.test.adjusted_p <= 0.05 and abs(each.test.difference) >= each.test.resolves
-        assert (each.better is not None) == told
+def test_the_verdict_follows_from_p_and_from_the_smallest_significant_difference():
+    systems = {"a": skilled(1, 1.0), "b": skilled(2, 1.2), "c": skilled(4, 1.1), "d": skilled(5, 2.0)}
+    for name in ("brier", "aurc"):
+        tests = compare_systems(systems, metrics(name), replicates=50).tests[name]
+        assert {test.better for test in tests} > {None}
+        for test in tests:
+            assert (test.better is not None) == (test.adjusted_p <= 0.05) == (abs(test.difference) > test.resolves)
+    assert tests == pair_tests(systems, metric_named("aurc"), replicates=480)  # four for each of 6 pairs and 1/0.05
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_a_p_value_is_rejected_at_its_own_level_exactly_when_holm_rejects_it(p):
+    rejected = np.asarray(p) <= np.asarray(holm_levels(p, 0.05)) * (1 + 1e-12)
+    assert (rejected == multipletests(p, alpha=0.05, method="holm")[0]).all()
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_one_run_per_system_has_the_verdict_and_the_smallest_difference_of_the_report(grouped):
+    group = np.repeat([f"g{i}" for i in range(60)], 5) if grouped else None
+    for seed in range(8):
+        systems = {"a": skilled(seed, 1.0, group=group), "b": skilled(100 + seed, 1.3, group=group)}
+        for metric in metrics("accuracy", "brier"):
+            (test,) = compare_systems(systems, [metric], replicates=20).tests[metric.name]
+            cells = {name: Runs(metric.compute(each)) for name, each in systems.items()}
+            losses = {name: Losses(metric.per_example(each), group) for name, each in systems.items()}
+            verdict = pair_verdict(cells, metric.better, ("a", "b"), losses)
+            assert verdict.resolves == pytest.approx(test.resolves)
+            assert verdict.place == {"a": "best", "b": "behind", None: "tied"}[test.better]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One run."""
+
+    mean: float
+    n: int = 1
+    std: float | None = None
 
 
 def test_what_may_not_rank_or_does_not_apply_is_left_out():
-    found = side_by_side(
+    found = compare_systems(
         {"a": skilled(1, 1.0), "b": skilled(2, 1.0)},
         metrics("ece", "nll", "rps", "ood_auroc", "accuracy"),
         replicates=50,
     )
-    assert list(found.verdicts) == ["accuracy"]
+    assert list(found.tests) == ["accuracy"]
     certain = np.full((1, 300, 3), -np.inf, np.float32)
     certain[0, :, 0] = 0.0
     infinite = Predictions(certain, FEWER)
     odd = [metric_named("nll").__class__(**{**vars(metric_named("nll")), "comparable": True, "why_not": ""})]
-    assert side_by_side({"a": skilled(1, 1.0), "b": infinite}, odd, replicates=50).verdicts == {}
+    assert compare_systems({"a": skilled(1, 1.0), "b": infinite}, odd, replicates=50).tests == {}
     with pytest.raises(UserError, match="at least two systems"):
-        side_by_side({"a": skilled(1, 1.0)}, metrics("accuracy"), replicates=50)
+        compare_systems({"a": skilled(1, 1.0)}, metrics("accuracy"), replicates=50)
 
 
-def test_strange_rows_serve_detection_only():
-    strange = np.full(100, -1)
+def test_ood_rows_serve_detection_only():
+    ood_labels = np.full(100, -1)
     systems = {
-        name: join([skilled(seed, 2.0), skilled(seed + 5, 0.0, strange, ood=np.ones(100, dtype=bool))])
+        name: join([skilled(seed, 2.0), skilled(seed + 5, 0.0, ood_labels, ood=np.ones(100, dtype=bool))])
         for name, seed in (("a", 1), ("b", 2))
     }
-    found = side_by_side(systems, metrics("accuracy", "ood_auroc"), replicates=50)
-    alone = side_by_side({"a": skilled(1, 2.0), "b": skilled(2, 2.0)}, metrics("accuracy"), replicates=50)
-    assert found.verdicts["accuracy"] == alone.verdicts["accuracy"]
-    assert set(found.verdicts) == {"accuracy", "ood_auroc"}
+    found = compare_systems(systems, metrics("accuracy", "ood_auroc"), replicates=50)
+    alone = compare_systems({"a": skilled(1, 2.0), "b": skilled(2, 2.0)}, metrics("accuracy"), replicates=50)
+    assert found.tests["accuracy"] == alone.tests["accuracy"]
+    assert set(found.tests) == {"accuracy", "ood_auroc"}
 
 
 def test_groups_are_resampled_and_not_tested_by_mcnemar():
     group = np.repeat([f"g{i}" for i in range(30)], 10)
     systems = {"a": skilled(1, 1.0, group=group), "b": skilled(2, 1.0, group=group)}
-    found = side_by_side(systems, metrics("accuracy"), replicates=50)
+    found = compare_systems(systems, metrics("accuracy"), replicates=50)
     assert found.mcnemar == {}
-    assert found.verdicts["accuracy"][0].test == pair_tests(systems, metric_named("accuracy"))[0]
+    assert found.tests["accuracy"][0] == pair_tests(systems, metric_named("accuracy"))[0]
 
 
-def test_equal_systems_are_rarely_told_apart():
+def test_nothing_is_significant_on_a_single_group():
+    group = np.full(300, "one patient")
+    systems = {"a": skilled(1, 3.0, group=group), "b": skilled(2, 0.5, group=group)}
+    for (test,) in compare_systems(systems, metrics("brier", "aurc"), replicates=50).tests.values():
+        assert (test.p, test.resolves, test.better) == (1.0, np.inf, None)
+
+
+def test_equal_systems_rarely_differ_significantly():
     alarms = 0
     for seed in range(60):
         labels = np.random.default_rng(seed).integers(0, 3, 120)
         systems = {name: skilled(1000 * place + seed, 1.0, labels) for place, name in enumerate("abc")}
-        verdicts = side_by_side(systems, metrics("brier"), replicates=50).verdicts["brier"]
+        verdicts = compare_systems(systems, metrics("brier"), replicates=50).tests["brier"]
         alarms += any(each.better is not None for each in verdicts)
     assert alarms <= 8  # 3 expected of 60 at 5 %; the chance of more than 8 is below 0.5 %
 
 
-def test_many_systems_can_still_be_told_apart_by_metrics_that_are_no_means():
+def test_many_systems_can_differ_significantly_by_metrics_that_are_not_means():
     labels = np.random.default_rng(0).integers(0, 3, 200)
     systems = {f"s{k}": skilled(k, 3.0 if k == 0 else 0.5, labels) for k in range(5)}
-    verdicts = side_by_side(systems, metrics("aurc"), replicates=50).verdicts["aurc"]
-    assert [each.better for each in verdicts if each.test.first == "s0"] == ["s0"] * 4
+    verdicts = compare_systems(systems, metrics("aurc"), replicates=50).tests["aurc"]
+    assert [each.better for each in verdicts if each.first == "s0"] == ["s0"] * 4

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
     from dubio.core.types import Metric
     from dubio.evaluation import Evaluation
-    from dubio.statistics.paired import SideBySide
+    from dubio.statistics.paired import SystemComparison
 
 
 def evaluate(
@@ -116,16 +116,16 @@ def evaluate(
 
 def _compared(
     systems: dict[str, Predictions], results: dict[str, Evaluation], replicates: int, seed: int, level: float
-) -> SideBySide:
+) -> SystemComparison:
     """Compare every pair of systems by the metrics that were computed for all of them."""
     from dubio.calibration.thresholds import TUNED
     from dubio.metrics.metric import metric_named
-    from dubio.statistics.paired import side_by_side
+    from dubio.statistics.paired import compare_systems
 
     first, *others = results.values()
     shared = [name for name in first.scores if all(name in result.scores for result in others)]
     chosen = [metric_named(name) for name in shared if not name.endswith(TUNED)]
-    return side_by_side(systems, chosen, replicates=replicates, seed=seed, level=level)
+    return compare_systems(systems, chosen, replicates=replicates, seed=seed, level=level)
 
 
 def _validation(options: list[str], systems: dict[str, str]) -> dict[str, str]:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dubio.evaluation import Evaluation, Score
-    from dubio.statistics.paired import SideBySide, Verdict
+    from dubio.statistics.paired import PairedTest, SystemComparison
 
 FEW = 3
 """Up to this many systems every pair is printed; of more, those with the best one of each metric."""
 
-SAME = "not distinguishable"
+SAME = "not significant"
 
 
 def print_scores(results: dict[str, Evaluation]) -> None:
@@ -38,14 +38,14 @@ def print_scores(results: dict[str, Evaluation]) -> None:
     Console().print(table)
 
 
-def print_pairs(results: dict[str, Evaluation], pairs: SideBySide | None) -> None:
+def print_pairs(results: dict[str, Evaluation], pairs: SystemComparison | None) -> None:
     """Print every pair of systems by every metric that ranks: difference, interval, p, resolution, verdict."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    if pairs is None or not pairs.verdicts:
+    if pairs is None or not pairs.tests:
         return
     title = "Pairs of systems on the same examples: first − second"
     table = Table(title=title, box=SIMPLE, pad_edge=False, collapse_padding=True)
@@ -54,35 +54,33 @@ def print_pairs(results: dict[str, Evaluation], pairs: SideBySide | None) -> Non
     for heading in ("difference", "p (Holm)", "resolves"):
         table.add_column(heading, justify="right")
     table.add_column("verdict", min_width=max(map(len, SAME.split())))
-    for metric, verdicts in pairs.verdicts.items():
-        for verdict in verdicts if len(results) <= FEW else _with_best(metric, verdicts, results):
-            test = verdict.test
+    for metric, tests in pairs.tests.items():
+        for test in tests if len(results) <= FEW else _with_best(metric, tests, results):
             table.add_row(
                 metric,
                 escape(f"{test.first} − {test.second}"),
                 f"{test.difference:+.4f} [dim]({_number(test.low)}, {_number(test.high)})[/dim]",
                 f"{test.adjusted_p:.3g}",
                 _number(test.resolves),
-                escape(f"{verdict.better} is better") if verdict.better else SAME,
+                escape(f"{test.better} is better") if test.better else SAME,
             )
     Console().print(table)
 
 
-def _with_best(metric: str, verdicts: tuple[Verdict, ...], results: dict[str, Evaluation]) -> list[Verdict]:
+def _with_best(metric: str, tests: tuple[PairedTest, ...], results: dict[str, Evaluation]) -> list[PairedTest]:
     best = _best([result.scores[metric] for result in results.values()])
     names = {name for name, result in results.items() if result.scores[metric].value == best}
-    return [verdict for verdict in verdicts if {verdict.test.first, verdict.test.second} & names]
+    return [test for test in tests if {test.first, test.second} & names]
 
 
-def pairs_as_json(pairs: SideBySide | None) -> dict[str, Any] | None:
+def pairs_as_json(pairs: SystemComparison | None) -> dict[str, Any] | None:
     """Return the comparison as plain values."""
     if pairs is None:
         return None
     return {
         "level": pairs.level,
         "metrics": {
-            metric: [asdict(verdict.test) | {"better": verdict.better} for verdict in verdicts]
-            for metric, verdicts in pairs.verdicts.items()
+            metric: [asdict(test) for test in tests] for metric, tests in pairs.tests.items()
         },
         "mcnemar": [
             {"first": pair[0], "second": pair[1], **asdict(test)} for pair, test in pairs.mcnemar.items()
@@ -133,7 +131,7 @@ def _number(value: float) -> str:
     return f"{value:.4f}" if abs(value) >= 0.01 or value == 0 else f"{value:.3g}"
 
 
-def notes_on(results: dict[str, Evaluation], pairs: SideBySide | None) -> list[str]:
+def notes_on(results: dict[str, Evaluation], pairs: SystemComparison | None) -> list[str]:
     """Return one sentence for each reason not to rank a metric, and how the numbers were computed."""
     first = next(iter(results.values()))
     notes = []
@@ -149,7 +147,7 @@ def notes_on(results: dict[str, Evaluation], pairs: SideBySide | None) -> list[s
         )
     if len(results) > 1:
         notes.append("Bold: the best value. It need not be better than the others by more than chance.")
-    if pairs is not None and pairs.verdicts:
+    if pairs is not None and pairs.tests:
         notes.extend(_notes_on_pairs(pairs, len(results)))
     reasons: dict[str, list[str]] = {}
     for name, score in first.scores.items():
@@ -159,10 +157,11 @@ def notes_on(results: dict[str, Evaluation], pairs: SideBySide | None) -> list[s
     return notes
 
 
-def _notes_on_pairs(pairs: SideBySide, systems: int) -> list[str]:
+def _notes_on_pairs(pairs: SystemComparison, systems: int) -> list[str]:
     notes = [
-        f"Pairs: paired bootstrap on the same examples, p corrected after Holm over the pairs of a metric; "
-        f"not distinguishable: p above {1 - pairs.level:.2g}, or a difference smaller than these examples resolve."
+        f"Pairs: paired t-tests on the same examples, p after Holm's correction over the pairs of a metric; a "
+        f"difference is significant where it exceeds the smallest significant one (resolves), which is where p is at "
+        f"most {1 - pairs.level:.2g}."
     ]
     if systems > FEW:
         notes.append("Only pairs with the best system of each metric are printed; --json has all.")

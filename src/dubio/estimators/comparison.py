@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -25,7 +24,8 @@ from dubio.evaluation import with_ood
 from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import uncertainty
 from dubio.statistics.bootstrap import metric_statistic, percentile_interval, replicate, units_of
-from dubio.statistics.paired import Verdict, bootstrap_p, holm, side_by_side
+from dubio.statistics.paired import PairedTest, compare_systems, enough_replicates, holm, replicate_variance
+from dubio.statistics.verdicts import two_sided_p
 
 OWN = "own"
 """Each system's own quantity: the uncertainty it returns, else its predictive entropy."""
@@ -53,7 +53,7 @@ class Gain:
         value: Mean accuracy of the retained over all coverages, less the accuracy of all.
         low: Lower end of its interval.
         high: Upper end.
-        adjusted_p: Two-sided bootstrap p of no gain, after Holm's correction over the systems.
+        adjusted_p: Two-sided p of no gain, after Holm's correction over the systems.
         significant: Whether it differs significantly from zero.
     """
 
@@ -70,13 +70,13 @@ class EstimatorComparison:
 
     Attributes:
         scores: System to its scores.
-        verdicts: Split to metric to every pair of systems; the controls are not among them.
+        tests: Split to metric to every pair of systems; the controls are not among them.
         gains: Split to system to its gain over random referral.
         level: Confidence level.
     """
 
     scores: Mapping[str, EstimatorScores]
-    verdicts: Mapping[str, Mapping[str, tuple[Verdict, ...]]]
+    tests: Mapping[str, Mapping[str, tuple[PairedTest, ...]]]
     gains: Mapping[str, Mapping[str, Gain]]
     level: float
 
@@ -89,10 +89,10 @@ class EstimatorComparison:
     def pairs(self) -> list[dict[str, Any]]:
         """One row per split, metric and pair: the paired test, and the better system or None."""
         return [
-            {"split": split, "metric": metric, **asdict(verdict.test), "better": verdict.better}
-            for split, metrics in self.verdicts.items()
-            for metric, verdicts in metrics.items()
-            for verdict in verdicts
+            {"split": split, "metric": metric, **asdict(test)}
+            for split, metrics in self.tests.items()
+            for metric, tests in metrics.items()
+            for test in tests
         ]
 
     def to_json(self) -> str:
@@ -139,9 +139,9 @@ class EstimatorComparison:
 
     def _remarks(self) -> list[str]:
         return [
-            f"Pairs: paired bootstrap on the same examples, p after Holm's correction over the pairs of a metric. A "
-            f"difference is significant where p is at most {1 - self.level:.2g} and the difference is at least the "
-            f"smallest detectable one.",
+            f"Pairs: paired t-tests on the same examples, p after Holm's correction over the pairs of a metric; a "
+            f"difference is significant where it exceeds the smallest detectable one, which is where p is at most "
+            f"{1 - self.level:.2g}.",
             f"{len(self._printed())} of {len(self.pairs)} tests are printed; .pairs has all.",
             f"quantity={OWN!r}: the uncertainty a system returns, else its predictive entropy.",
         ]
@@ -155,14 +155,10 @@ def compare_scores(
     Args:
         scores: System to its scores, all on the same splits.
         controls: Systems that are referred at random: shown, and not among the pairs.
-        bootstrap: Level, seed and replicates; more are drawn where the correction for the number of pairs needs them.
+        bootstrap: Replicates, level and seed.
     """
     systems = {name: own.predictions for name, own in scores.items() if name not in controls}
-    # the smallest p of r replicates is 2/(1 + r), and Holm multiplies it by the number of tests
-    tests = max(math.comb(len(systems), 2), len(systems))
-    draws = max(bootstrap.replicates, math.ceil(4 * tests / (1 - bootstrap.level)))
-    options = BootstrapOptions(draws, bootstrap.level, bootstrap.seed)
-    verdicts: dict[str, dict[str, tuple[Verdict, ...]]] = {}
+    tests: dict[str, dict[str, tuple[PairedTest, ...]]] = {}
     gains: dict[str, dict[str, Gain]] = {}
     first = next(iter(scores.values()))
     in_domain = {name: _with_own(own[first.on().name]) for name, own in systems.items()}
@@ -170,10 +166,10 @@ def compare_scores(
         predictions = {name: _with_own(own[split.name]) for name, own in systems.items()}
         if len(systems) > 1:
             away = split.kind in ("shift", "ood")
-            verdicts[split.name] = _pairs(predictions, in_domain if away else None, options)
+            tests[split.name] = _pairs(predictions, in_domain if away else None, bootstrap)
         if has_labels(next(iter(predictions.values()))):
-            gains[split.name] = _gains(predictions, options)
-    return EstimatorComparison(scores, verdicts, gains, bootstrap.level)
+            gains[split.name] = _gains(predictions, bootstrap)
+    return EstimatorComparison(scores, tests, gains, bootstrap.level)
 
 
 def _with_own(predictions: Predictions) -> Predictions:
@@ -184,23 +180,23 @@ def _with_own(predictions: Predictions) -> Predictions:
 
 def _pairs(
     systems: Mapping[str, Predictions], in_domain: Mapping[str, Predictions] | None, options: BootstrapOptions
-) -> dict[str, tuple[Verdict, ...]]:
-    """Return metric → the verdicts on every pair.
+) -> dict[str, tuple[PairedTest, ...]]:
+    """Return metric → the tests of every pair.
 
     Args:
         systems: System to its predictions on one split.
         in_domain: The same on the in-distribution test split, where the split is another one.
         options: Of the bootstrap.
     """
-    verdicts: dict[str, tuple[Verdict, ...]] = {}
+    tests: dict[str, tuple[PairedTest, ...]] = {}
     first = next(iter(systems.values()))
     if has_labels(first):
         metrics = [*map(metric_named, COMPARED), *referral_metrics(first, OWN, RETAINED)]
-        verdicts |= side_by_side(systems, metrics, **asdict(options)).verdicts
+        tests |= compare_systems(systems, metrics, **asdict(options)).tests
     if in_domain is not None:
         both = {name: with_ood(in_domain[name], predictions) for name, predictions in systems.items()}
-        verdicts |= side_by_side(both, [metric_by("ood_auroc", OWN)], **asdict(options)).verdicts
-    return verdicts
+        tests |= compare_systems(both, [metric_by("ood_auroc", OWN)], **asdict(options)).tests
+    return tests
 
 
 def _gains(systems: Mapping[str, Predictions], options: BootstrapOptions) -> dict[str, Gain]:
@@ -209,10 +205,17 @@ def _gains(systems: Mapping[str, Predictions], options: BootstrapOptions) -> dic
     labelled = {name: predictions.labelled for name, predictions in systems.items()}
     forms = {name: metric_statistic(metric, rows) for name, rows in labelled.items()}
     units = units_of(next(iter(labelled.values())))
-    draws = replicate(forms, units, replicates=options.replicates, seed=options.seed)
-    adjusted = holm([bootstrap_p(draws[name]) for name in systems])
-    gains = {}
-    for (name, rows), p in zip(labelled.items(), adjusted, strict=True):
-        gain = percentile_interval(metric.compute(rows), draws[name], level=options.level)
-        gains[name] = Gain(gain.value, gain.low, gain.high, p, p <= 1 - options.level and gain.value != 0)
-    return gains
+    count = enough_replicates(options.replicates, len(systems), options.level)
+    draws = replicate(forms, units, replicates=count, seed=options.seed)
+    intervals = {
+        name: percentile_interval(metric.compute(rows), draws[name], level=options.level)
+        for name, rows in labelled.items()
+    }
+    p_values = [
+        1.0 if (term := replicate_variance(draws[name], rows)) is None else two_sided_p(intervals[name].value, [term])
+        for name, rows in labelled.items()
+    ]
+    return {
+        name: Gain(gain.value, gain.low, gain.high, p, p <= 1 - options.level)
+        for (name, gain), p in zip(intervals.items(), holm(p_values), strict=True)
+    }

@@ -131,7 +131,7 @@ class EstimatorBenchmark:
             batch: As for :meth:`evaluate`.
             splits: As for :meth:`evaluate`.
             metrics: As for :meth:`evaluate`.
-            replicates: As for :meth:`evaluate`; tests draw more where their correction needs them.
+            replicates: As for :meth:`evaluate`, and at least 2.
             level: Confidence level of intervals and tests.
             seed: Of the bootstrap.
 

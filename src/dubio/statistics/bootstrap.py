@@ -264,12 +264,6 @@ def guarded(metric: Metric) -> Metric:
     return replace(metric, compute=compute)
 
 
-def resolvable(error: float, *, level: float = 0.95) -> float:
-    """Return the smallest significant difference of data with this standard error of a difference: z·error."""
-    check_level(level)
-    return float(stats.norm.ppf((1 + level) / 2)) * error
-
-
 def check_level(level: float) -> None:
     """Refuse a confidence level outside (0, 1)."""
     if not 0.0 < level < 1.0:

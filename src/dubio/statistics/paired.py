@@ -1,20 +1,25 @@
-"""Systems on the same examples: every pair tested under several metrics, and the smallest significant difference.
+"""Systems on the same examples: every pair compared under several metrics, and the smallest significant difference.
 
-Paired bootstrap: the same resampled examples (groups, where given) for both; the two-sided p is twice the smaller share
-of replicates of the difference on one side of zero, with one added above and below so that it is never zero.
-McNemar: of the b + c examples on which exactly one system is right, the split is Binomial(b + c, 1/2) if neither is
-better; the two-sided exact p. It assumes independent examples, so it is refused where they come in groups.
-Holm: with p₍₁₎ ≤ … ≤ p₍ₘ₎ the adjusted values are max_{j ≤ i} min(1, (m − j + 1) p₍ⱼ₎).
+Each metric that may rank models is one question. The difference D of two systems has the variance v of
+:mod:`dubio.statistics.verdicts` without its terms over runs: there is one run per system. For a metric that is a mean,
+v is that of the mean of the paired differences over examples (groups, where given); for any other it is the variance of
+the difference over bootstrap replicates, the same resampled examples for both. p is two-sided, of t = D/√v with the
+number of examples or groups (of replicates, where they are fewer) less one degrees of freedom.
 
-Each metric that may rank models is one question. Two systems differ significantly only where the corrected p is at most
-1 − level *and* their difference is at least the smallest significant one.
+Holm: with p₍₁₎ ≤ … ≤ p₍ₘ₎ the adjusted values are max_{j ≤ i} min(1, (m − j + 1) p₍ⱼ₎). The procedure tests p₍ᵢ₎ at
+α/(m − i + 1), and stops at the first that is not significant, so that all later ones are tested at that level; the
+smallest significant difference of a pair is t·√v at its level.
+
+McNemar: of the b + c examples on which exactly one system is right, the number right for the first is
+Binomial(b + c, 1/2) if neither is better; the two-sided exact p. It assumes independent examples, so it is refused
+where they come in groups.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -22,7 +27,7 @@ from scipy import stats
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import Direction, FloatArray, Metric, StrArray
+from dubio.core.types import FloatArray, Metric, StrArray
 from dubio.metrics.decisions import correct
 from dubio.metrics.requirements import labelled, lacking, why_not_applicable
 from dubio.statistics.bootstrap import (
@@ -31,9 +36,9 @@ from dubio.statistics.bootstrap import (
     metric_statistic,
     percentile_interval,
     replicate,
-    resolvable,
     units_of,
 )
+from dubio.statistics.verdicts import VarianceTerm, paired_variance, smallest_difference, two_sided_p
 
 
 @dataclass(frozen=True)
@@ -46,9 +51,10 @@ class PairedTest:
         difference: Value of the first less value of the second.
         low: Lower end of its confidence interval.
         high: Upper end.
-        p: Two-sided p-value.
+        p: Two-sided p-value; 1 where there is no spread to judge by.
         adjusted_p: The same after Holm's correction over the pairs tested together.
-        resolves: The smallest significant difference on these examples.
+        resolves: The smallest significant difference on these examples; infinite where there is no spread.
+        better: The name of the better system, or None where they do not differ significantly.
     """
 
     first: str
@@ -59,6 +65,7 @@ class PairedTest:
     p: float
     adjusted_p: float
     resolves: float
+    better: str | None
 
 
 @dataclass(frozen=True)
@@ -130,7 +137,7 @@ def paired_tests_by(
     seed: int = 0,
     level: float = 0.95,
 ) -> dict[str, tuple[PairedTest, ...]]:
-    """Test every pair of systems by the paired bootstrap under several metrics, from shared replicates.
+    """Test every pair of systems under several metrics; intervals come from shared bootstrap replicates.
 
     Holm's correction is over the pairs of each metric.
 
@@ -160,35 +167,70 @@ def paired_tests_by(
         }
         draws = replicate(forms, units_of(next(iter(bases.values()))), replicates=replicates, seed=seed)
         for number, metric in enumerate(chosen):
-            values = {name: float(metric.compute(each)) for name, each in bases.items()}
             own = {name: draws[f"{number} {name}"] for name in bases}
-            tests[metric.name] = pairs_of_draws(values, own, level)
+            tests[metric.name] = _pairs(metric, bases, own, level)
     return {metric.name: tests[metric.name] for metric in metrics}
 
 
-def pairs_of_draws(
-    values: Mapping[str, float], draws: Mapping[str, FloatArray], level: float
+def _pairs(
+    metric: Metric, systems: Mapping[str, Predictions], draws: Mapping[str, FloatArray], level: float
 ) -> tuple[PairedTest, ...]:
-    """Test every pair of systems from values and replicates on the same resampled examples, corrected together."""
-    tests = [_test(one, two, values, draws, level) for one, two in combinations(values, 2)]
-    adjusted = holm([test.p for test in tests])
-    return tuple(replace(test, adjusted_p=p) for test, p in zip(tests, adjusted, strict=True))
+    """Test every pair of systems under one metric, corrected together.
 
-
-def _test(one: str, two: str, values: Mapping[str, float], draws: Mapping[str, FloatArray], level: float) -> PairedTest:
+    Args:
+        metric: The metric.
+        systems: Name to predictions, the rows the metric is computed on.
+        draws: Name to its values on the same bootstrap replicates.
+        level: Confidence level.
+    """
+    values = {name: float(metric.compute(each)) for name, each in systems.items()}
+    losses = {} if metric.per_example is None else {name: metric.per_example(each) for name, each in systems.items()}
+    rows = next(iter(systems.values()))
+    pairs = list(combinations(values, 2))
     with np.errstate(invalid="ignore"):
-        gaps = draws[one] - draws[two]
-        interval = percentile_interval(values[one] - values[two], gaps, level=level)
-    p = bootstrap_p(gaps)
-    resolves = resolvable(interval.error, level=level)
-    return PairedTest(one, two, interval.value, interval.low, interval.high, p, p, resolves)
+        gaps = [draws[one] - draws[two] for one, two in pairs]
+        terms = [
+            paired_variance(losses[one] - losses[two], rows.group) if losses else replicate_variance(gap, rows)
+            for (one, two), gap in zip(pairs, gaps, strict=True)
+        ]
+    differences = [values[one] - values[two] for one, two in pairs]
+    p_values = [_p(difference, term) for difference, term in zip(differences, terms, strict=True)]
+    adjusted, levels = holm(p_values), holm_levels(p_values, 1.0 - level)
+    tests = []
+    for index, (one, two) in enumerate(pairs):
+        interval = percentile_interval(differences[index], gaps[index], level=level)
+        resolves = smallest_difference(None, _finite(terms[index]), level=levels[index])
+        winner = one if (differences[index] > 0) == (metric.better == "higher") else two
+        tests.append(
+            PairedTest(
+                one,
+                two,
+                interval.value,
+                interval.low,
+                interval.high,
+                p_values[index],
+                adjusted[index],
+                math.inf if resolves is None else resolves,
+                winner if adjusted[index] <= 1.0 - level else None,
+            )
+        )
+    return tuple(tests)
 
 
-def bootstrap_p(gaps: FloatArray) -> float:
-    """Return the two-sided p of a difference: 2 · (1 + the fewer replicates on one side of zero) / (1 + replicates)."""
-    defined = gaps[~np.isnan(gaps)]
-    fewer = min(int((defined <= 0).sum()), int((defined >= 0).sum()))
-    return min(1.0, 2.0 * (1 + fewer) / (1 + len(defined)))
+def replicate_variance(draws: FloatArray, rows: Predictions) -> VarianceTerm | None:
+    """Return the variance of a statistic over bootstrap replicates of these rows; None for a single unit."""
+    defined = draws[~np.isnan(draws)]
+    freedom = min(units_of(rows).count, len(defined)) - 1
+    return (float(defined.var(ddof=1)), freedom) if freedom > 0 else None
+
+
+def _finite(term: VarianceTerm | None) -> VarianceTerm | None:
+    return term if term is not None and math.isfinite(term[0]) else None
+
+
+def _p(difference: float, term: VarianceTerm | None) -> float:
+    finite = _finite(term)
+    return 1.0 if finite is None or not math.isfinite(difference) else two_sided_p(difference, [finite])
 
 
 def mcnemar(first: Predictions, second: Predictions) -> McNemar:
@@ -200,7 +242,7 @@ def mcnemar(first: Predictions, second: Predictions) -> McNemar:
     pair = align({"first": first, "second": second})
     if first.group is not None or second.group is not None:
         raise UserError("McNemar's test takes examples as independent, and these come in groups: "
-                        "use the paired bootstrap, which resamples groups.")
+                        "use the paired t-test, which compares groups.")
     one, two = (correct(labelled(each, "McNemar's test")) for each in pair.values())
     b, c = int((one & ~two).sum()), int((two & ~one).sum())
     return McNemar(b, c, float(stats.binomtest(b, b + c, 0.5).pvalue) if b + c else 1.0)
@@ -218,53 +260,58 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
     return tuple(float(value) for value in adjusted)
 
 
+def holm_levels(p_values: Sequence[float], alpha: float) -> tuple[float, ...]:
+    """Return the level at which Holm's procedure tests each p-value, in the order given."""
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    steps = alpha / np.arange(len(p), 0, -1)
+    failures = np.flatnonzero(p[order] > steps)
+    levels = np.empty_like(p)
+    levels[order] = np.minimum(steps, steps[failures[0]]) if len(failures) else steps
+    return tuple(float(value) for value in levels)
+
+
+def enough_replicates(replicates: int, tests: int, level: float) -> int:
+    """Return the number of bootstrap replicates for tests that are corrected together.
+
+    The more tests, the farther in the tail each is decided, and the more precisely its variance must be known.
+    """
+    return max(replicates, math.ceil(4 * tests / (1 - level)))
+
+
 REPLICATES = 2000
 """Replicates of a metric that is a mean, where they cost nothing."""
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """One pair of systems under one metric.
-
-    Attributes:
-        test: The paired test, first minus second.
-        better: The name of the better system, or None where they do not differ significantly.
-    """
-
-    test: PairedTest
-    better: str | None
-
-
-@dataclass(frozen=True)
-class SideBySide:
+class SystemComparison:
     """Every pair of systems under every metric that may rank them.
 
     Attributes:
-        verdicts: Metric to its pairs.
+        tests: Metric to its pairs.
         mcnemar: Pair to McNemar's exact test of accuracy; empty where examples come in groups or have no labels.
         level: Confidence level.
     """
 
-    verdicts: dict[str, tuple[Verdict, ...]]
+    tests: dict[str, tuple[PairedTest, ...]]
     mcnemar: dict[tuple[str, str], McNemar]
     level: float
 
 
-def side_by_side(
+def compare_systems(
     systems: Mapping[str, Predictions],
     metrics: Sequence[Metric],
     *,
     replicates: int,
     seed: int = 0,
     level: float = 0.95,
-) -> SideBySide:
+) -> SystemComparison:
     """Test every pair of systems under every metric that may rank models and applies to all of them.
 
     Args:
         systems: Name to predictions on the same examples in the same order; rows flagged ``ood`` serve detection alone.
         metrics: Those that may not rank models are left out.
-        replicates: Bootstrap replicates; more are drawn where the smallest p they allow would not survive the
-            correction for this many pairs, and at least 2000 for metrics that are means.
+        replicates: Bootstrap replicates; more are drawn for many pairs, and at least 2000 for metrics that are means.
         seed: Of the bootstrap.
         level: Confidence level.
 
@@ -275,8 +322,7 @@ def side_by_side(
         raise UserError(f"a comparison needs at least two systems; given {len(systems)}.")
     check_level(level)
     in_domain = {name: _in_domain(system) for name, system in systems.items()}
-    # the smallest p of r replicates is 2/(1 + r), and Holm multiplies it by the number of pairs
-    enough = max(replicates, math.ceil(4 * math.comb(len(systems), 2) / (1 - level)))
+    enough = enough_replicates(replicates, math.comb(len(systems), 2), level)
     tests: dict[str, tuple[PairedTest, ...]] = {}
     for ood, rows in ((False, in_domain), (True, systems)):
         ranking = [m for m in metrics if ("ood" in m.needs) == ood and _ranks(m, rows.values())]
@@ -284,12 +330,8 @@ def side_by_side(
             chosen = [guarded(m) for m in ranking if (m.per_example is not None) == mean]
             if chosen:
                 tests |= paired_tests_by(rows, chosen, replicates=count, seed=seed, level=level)
-    verdicts = {
-        metric.name: tuple(Verdict(test, better_of(test, metric.better, level)) for test in tests[metric.name])
-        for metric in metrics
-        if metric.name in tests
-    }
-    return SideBySide(verdicts, _mcnemar(in_domain), level)
+    ordered = {metric.name: tests[metric.name] for metric in metrics if metric.name in tests}
+    return SystemComparison(ordered, _mcnemar(in_domain), level)
 
 
 def _in_domain(predictions: Predictions) -> Predictions:
@@ -310,13 +352,6 @@ def _defined(metric: Metric, predictions: Predictions) -> bool:
         return math.isfinite(metric.compute(predictions))
     except UserError:
         return False
-
-
-def better_of(test: PairedTest, direction: Direction, level: float) -> str | None:
-    """Return the better of two systems, or None where they do not differ significantly."""
-    if not test.adjusted_p <= 1.0 - level or not abs(test.difference) >= test.resolves or test.difference == 0:
-        return None
-    return test.first if (test.difference > 0) == (direction == "higher") else test.second
 
 
 def _mcnemar(systems: Mapping[str, Predictions]) -> dict[tuple[str, str], McNemar]:

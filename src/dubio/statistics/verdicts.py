@@ -20,12 +20,15 @@ of them below it, ties counting one half) and every in-distribution example its 
 
 average to θ, and the variance of their mean is DeLong, DeLong and Clarke-Pearson's (1988) up to n/(n − 1) and
 m/(m − 1); differences of two methods on the same examples are paired by it.
+
+:mod:`dubio.statistics.paired` compares systems of one run each by the same p and the same smallest significant
+difference, with v = v_examples.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -182,12 +185,24 @@ def smallest_difference(
     """
     if runs is None and examples is None:
         return None
-    terms = [*(runs or ()), *([examples] if examples is not None else ())]
+    variance, freedom = _total([*(runs or ()), *([examples] if examples is not None else ())])
+    return 0.0 if variance == 0.0 else float(stats.t.ppf(1 - level / 2, freedom)) * math.sqrt(variance)
+
+
+def two_sided_p(difference: float, terms: Sequence[VarianceTerm]) -> float:
+    """Return the two-sided p of a difference of two means, whose variance has these terms."""
+    variance, freedom = _total(terms)
+    if variance == 0.0:
+        return 1.0 if difference == 0.0 else 0.0
+    return 2.0 * float(stats.t.sf(abs(difference) / math.sqrt(variance), freedom))
+
+
+def _total(terms: Sequence[VarianceTerm]) -> tuple[float, float]:
+    """Return the sum of the terms of a variance, and Satterthwaite's degrees of freedom."""
     variance = sum(term for term, _ in terms)
     if variance == 0.0:
-        return 0.0
-    freedom = variance**2 / sum(term**2 / degrees for term, degrees in terms)
-    return float(stats.t.ppf(1 - level / 2, freedom)) * math.sqrt(variance)
+        return 0.0, math.inf
+    return variance, variance**2 / sum(term**2 / degrees for term, degrees in terms)
 
 
 def paired_variance(difference: FloatArray, group: StrArray | None) -> VarianceTerm | None:
