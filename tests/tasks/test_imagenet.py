@@ -256,5 +256,5 @@ def test_the_command_line_knows_it(home: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "1,281,167 (DIFFERS)" in said["check imagenet"].output
     assert f"{WNIDS[1]}_2.JPEG: unreadable: the file is empty (left out)" in said["check imagenet --verify"].output
     assert str(home) in said["where imagenet"].output
-    assert "not looked for" in said["show imagenet --set val=0.2"].output
+    assert "rows that two splits share" in said["show imagenet --set val=0.2"].output
     assert runner.invoke(app, ["check", "imagenet", "--size", "64"]).exit_code != 0
