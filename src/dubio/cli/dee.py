@@ -25,7 +25,7 @@ def dee(
     ] = None,
     ensemble: Annotated[
         Path | None,
-        typer.Option(help="A deep ensemble on the same examples: [members, examples, classes], or with 'member'."),
+        typer.Option(help="A deep ensemble on the same examples: members × examples × classes, or with 'member'."),
     ] = None,
     store: Annotated[
         Path | None, typer.Option(help="A store instead of files: methods are compared with its deep ensembles.")
