@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dubio.reporting.aggregate import Score
-from dubio.reporting.cost import Cost
 from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
 from dubio.reporting.measures import RANKED_BY, detection_name
-from dubio.reporting.run_view import RunView
-from dubio.reporting.score_table import ScoreTable
+from dubio.reporting.run_view import Cost, RunView
+from dubio.reporting.score_table import Score, ScoreTable
 from tests.reporting.world import FakeStore
 
 TITLES = {

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from dubio.reporting.aggregate import Score
 from dubio.reporting.build import Report
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
-from dubio.reporting.score_table import ScoreTable
+from dubio.reporting.score_table import Score, ScoreTable
 from dubio.reporting.section import Block, Cards, Figure, Text
 
 Kind = TypeVar("Kind")

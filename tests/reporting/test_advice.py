@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dubio.reporting.aggregate import Cell
 from dubio.reporting.leaderboard import compared, in_domain_leaderboard
 from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.score_table import Cell
 from dubio.reporting.sections.advice import Advice, advice, conclusion
 from dubio.statistics.verdicts import Losses, against_best, pair_verdict
 from tests.reporting.advice_world import AUROC, ENTROPY, made, task

@@ -16,10 +16,10 @@ from rich.console import Console
 from dubio.core.errors import UnknownName
 from dubio.core.types import families_by_name
 from dubio.reporting import terminal_table, write_figures
-from dubio.reporting.aggregate import Score
 from dubio.reporting.build import Report
 from dubio.reporting.canvas import Series
 from dubio.reporting.manifest_view import SplitView, TaskView
+from dubio.reporting.score_table import Score
 from dubio.reporting.sections.in_domain import variance_parts
 from dubio.reporting.style import ENSEMBLING, FAMILIES, OUTLINES, SPARE, styles_of
 from dubio.reporting.terminal import results_csv

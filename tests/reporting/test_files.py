@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dubio.reporting.files import file_name
+from dubio.reporting.wording import file_name
 
 
 def test_a_file_name_has_one_dash_for_everything_that_is_no_letter_or_digit() -> None:

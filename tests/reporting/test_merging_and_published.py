@@ -16,10 +16,10 @@ from dubio.metrics.areas import auroc
 from dubio.metrics.as_published import mirrored_rows, ood_auroc_as_published
 from dubio.metrics.calibration_error import ece
 from dubio.reporting import build_report
-from dubio.reporting.aggregate import Score, aggregate
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.merging import merge
 from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import Score, aggregate
 from dubio.reporting.wording import draws
 from dubio.studies.published_numbers import published_numbers
 from dubio.studies.text.as_published import (

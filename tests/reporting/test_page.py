@@ -15,9 +15,8 @@ from dubio.core.files import write_file
 from dubio.reporting import write_report
 from dubio.reporting.build import Report, build_report
 from dubio.reporting.manifest_view import read_manifest
-from dubio.reporting.page import render
+from dubio.reporting.page import for_page, render
 from dubio.reporting.sections.setup import card_rows
-from dubio.reporting.svg import for_page
 from tests.reporting.helpers import with_manifest
 from tests.reporting.world import FakeStore, make_world
 

@@ -11,11 +11,11 @@ from dubio.calibration.cross_validation import calibrated_nll
 from dubio.core.errors import BadFile
 from dubio.core.predictions import Predictions, join
 from dubio.core.registry import METRICS
-from dubio.reporting.aggregate import Cell, Score, aggregate, average_over, cell_text, decimals
 from dubio.reporting.build import Report, build_report
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.measures import detection_name, referral_name
 from dubio.reporting.page import render
+from dubio.reporting.score_table import Cell, Score, aggregate, average_over, cell_text, decimals
 from dubio.reporting.wording import RANDOM
 from tests.reporting.world import SEEDS, FakeStore, make_world
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dubio.reporting.aggregate import Cell
+from dubio.reporting.score_table import Cell
 from dubio.statistics.verdicts import Losses, against_best, pair_verdict, paired_variance
 
 

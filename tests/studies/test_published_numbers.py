@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dubio.reporting.aggregate import Cell
+from dubio.reporting.score_table import Cell
 from dubio.studies.published_numbers import Agreement, PublishedNumber, published_numbers
 
 

@@ -100,7 +100,7 @@ def _draw(curves: EnsembleCurves, metric: EquivalentMetric, path: Path) -> None:
 
     try:
         from dubio.reporting.canvas import save
-        from dubio.reporting.equivalent_curves import EquivalentSeries, equivalents_figure, styles_by_name
+        from dubio.reporting.ensemble_curves import EquivalentSeries, equivalents_figure, styles_by_name
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] == "matplotlib":
             raise MissingExtra("drawing a figure", "report") from missing

@@ -72,7 +72,7 @@ def write_figures(report: Report, out_dir: Path, formats: Sequence[str] = ("png"
     _need("matplotlib", "drawing figures")
     from dubio.core.files import write_file
     from dubio.reporting.canvas import FORMATS, save
-    from dubio.reporting.files import file_name
+    from dubio.reporting.wording import file_name
 
     kinds = [one_of("format", kind, FORMATS) for kind in formats]
     written = []

@@ -1,4 +1,8 @@
-"""Build a report: read every stored prediction once, score it, and show it to every section."""
+"""Build a report: read every stored prediction once, score it, and show it to every section.
+
+The table stores one loss per test example and method for paired comparisons; nothing else of a prediction stays in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,31 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from dubio.calibration.cross_validation import cross_validate
 from dubio.core.errors import DubioError
 from dubio.core.predictions import Predictions
-from dubio.reporting.aggregate import Score
-from dubio.reporting.manifest_view import Failure, MethodRun, Source, TaskView, read_manifest
+from dubio.reporting.manifest_view import Failure, Manifest, MethodRun, Source, TaskView, read_manifest
+from dubio.reporting.measures import (
+    GAP,
+    HEADLINE,
+    RANKED_BY,
+    SHIFTED,
+    at_thresholds,
+    corrupted_values,
+    detection,
+    detection_name,
+    directions,
+    in_domain_metrics,
+    measure,
+    metrics_for,
+)
 from dubio.reporting.run_view import RunView
-from dubio.reporting.scoring import Scorer, empty_table
+from dubio.reporting.score_table import Score, ScoreTable, TemperatureFits
 from dubio.reporting.section import SECTIONS, Block, Figure, InDomain, Part, Section, Visit
 from dubio.reporting.worth import growth_of, networks_of
+from dubio.statistics.verdicts import placements
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,3 +182,55 @@ def _visit_run(
             in_domain = InDomain(item.uncertainties, dict(item.values), item.temperature, grouped)
             if method_run.id in single:
                 networks.append(predictions)
+
+
+def empty_table(manifest: Manifest) -> ScoreTable:
+    """Return a table that knows the direction of every metric, and which ones must not rank."""
+    metrics = in_domain_metrics()
+    not_ranked = {m.name: m.why_not for m in (*metrics, *metrics_for((GAP,))) if not m.comparable}
+    return ScoreTable(manifest, directions(metrics), not_ranked)
+
+
+class Scorer:
+    """Scores every visit; one of them serves a whole report."""
+
+    def __init__(self) -> None:
+        """Make the metrics once."""
+        self.metrics, self.shifted = in_domain_metrics(), metrics_for(SHIFTED)
+
+    def score(self, item: Visit) -> None:
+        """Add the scores of a visit to its values, and its losses to the table."""
+        if item.split.kind == "id":
+            self._score_in_domain(item)
+        else:
+            self._score_away(item)
+
+    def _score_in_domain(self, item: Visit) -> None:
+        measured = measure(self.metrics, item.predictions)
+        item.values |= measured.values
+        item.values |= at_thresholds(item.report.source, item.task, item.run, item.predictions)
+        if item.is_in_domain_test:
+            table, group = item.report.scores, item.predictions.labelled.group
+            table.add_losses(item.task, item.split, item.run, measured.losses, group)
+            if RANKED_BY in measured.losses:
+                fitted = cross_validate(item.predictions)
+                fits = table.temperatures.setdefault((item.task.key, item.run.method), TemperatureFits())
+                fits.values.extend(fitted.temperatures)
+                fits.at_bound += fitted.bound_hits
+                item.temperature = float(np.median(fitted.temperatures))
+
+    def _score_away(self, item: Visit) -> None:
+        before, table = item.in_domain or InDomain(), item.report.scores
+        measured, losses = measure(self.shifted, item.predictions), {}
+        item.values |= measured.values
+        item.values |= corrupted_values(item.task, item.split, item.predictions, before.temperature)
+        item.values |= detection(before.uncertainties, item.uncertainties)
+        if "accuracy" in measured.losses:
+            losses["accuracy"] = measured.losses["accuracy"]
+        if HEADLINE in before.uncertainties and not before.grouped:
+            placed = placements(before.uncertainties[HEADLINE], item.uncertainties[HEADLINE])
+            losses[detection_name("ood_auroc", HEADLINE)] = placed
+        if item.predictions.group is None:
+            table.add_losses(item.task, item.split, item.run, losses, None)
+        if item.split.kind == "shift" and "accuracy" in before.values and "accuracy" in item.values:
+            item.values[GAP] = before.values["accuracy"] - item.values["accuracy"]

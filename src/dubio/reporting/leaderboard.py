@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from dubio.reporting.aggregate import Cell, cell_text, decimals
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import Cell, cell_text, decimals
 from dubio.reporting.wording import enough_digits, term
 from dubio.statistics.verdicts import Losses, Verdict, against_best, pair_verdict
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dubio.reporting.aggregate import Cell, decimals
 from dubio.reporting.manifest_view import MethodView
+from dubio.reporting.score_table import Cell, decimals
 from dubio.reporting.style import Style
 from dubio.statistics.verdicts import Place, Verdict
 

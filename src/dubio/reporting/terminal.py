@@ -13,8 +13,8 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from dubio.reporting.aggregate import Score
 from dubio.reporting.build import Report
+from dubio.reporting.score_table import Score
 from dubio.reporting.section import Block, Card, Cards
 from dubio.reporting.tables import Column, Table, TableCell
 

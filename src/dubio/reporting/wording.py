@@ -1,4 +1,4 @@
-"""What the report calls things: methods in a sentence each, metrics in a few words."""
+"""Name metrics, methods, numbers and files in the words of the report."""
 
 from __future__ import annotations
 
@@ -123,3 +123,11 @@ def split_role(split: SplitView) -> str:
         "shift": "shifted test",
         "ood": "OOD test",
     }[split.kind]
+
+
+_OTHER = re.compile(r"[^A-Za-z0-9_.]+")
+
+
+def file_name(text: str) -> str:
+    """Return a text as a part of a file name: its letters, digits and dots, with one dash for everything between."""
+    return _OTHER.sub("-", text).strip("-.") or "unnamed"

@@ -8,8 +8,8 @@ import numpy as np
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, pool_members
-from dubio.reporting.aggregate import Cell
 from dubio.reporting.manifest_view import Manifest, TaskView
+from dubio.reporting.score_table import Cell
 from dubio.statistics.ensemble_equivalent import EquivalentRange, GrowthCurve, equivalent_range, growth_curve
 
 NETWORK = "deterministic"

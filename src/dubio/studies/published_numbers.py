@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 
 from dubio.core.types import Direction
-from dubio.reporting.aggregate import Cell
+from dubio.reporting.score_table import Cell
 from dubio.reporting.tables import TableCell
 
 

@@ -16,11 +16,11 @@ from typing import Literal
 
 import numpy as np
 
-from dubio.reporting.aggregate import Cell
 from dubio.reporting.cd_diagram import draw_cd_diagram
 from dubio.reporting.manifest_view import MethodView, TaskView
 from dubio.reporting.measures import GAP, HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Figure, Headline, Section, Text, section
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, TableCell, folded, method_table, score_column
 from dubio.reporting.wording import counted, listed, number, term

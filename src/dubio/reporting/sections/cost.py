@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dubio.core.types import FloatArray
-from dubio.reporting.aggregate import Cell
 from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Figure, Section, section
 from dubio.reporting.style import Style
 from dubio.reporting.tables import Column, FilledColumn, Table, TableCell, method_table

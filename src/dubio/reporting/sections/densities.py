@@ -18,12 +18,12 @@ from dubio.core.types import FloatArray
 from dubio.metrics.decisions import correct
 from dubio.metrics.decomposition import decompose
 from dubio.reporting.canvas import WIDTH, blank, label_rows, panel_title, small_multiples, styled
-from dubio.reporting.files import file_name
 from dubio.reporting.manifest_view import TaskView, TestSet
 from dubio.reporting.measures import detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Section, Visit, section
 from dubio.reporting.style import INK, INSIDE, MODEL, MUTED, NOISE, OUTSIDE, Style
+from dubio.reporting.wording import file_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,11 +13,11 @@ from dubio.core.types import FloatArray
 from dubio.metrics.decisions import REFERABLE, binary_problems, correct
 from dubio.metrics.quantities import predictive_entropy
 from dubio.reporting.canvas import panel_title, small_multiples, styled
-from dubio.reporting.files import file_name
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Section, Visit, section
 from dubio.reporting.style import INSIDE, MUTED, OUTSIDE, Style
+from dubio.reporting.wording import file_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dubio.reporting.aggregate import cell_text, decimals
 from dubio.reporting.leaderboard import leader
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name, referral_name
 from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import cell_text, decimals
 from dubio.reporting.section import Block, Card, Cards, Section, Text, section
 from dubio.reporting.wording import counted, enough_digits, listed, number
 from dubio.statistics.verdicts import Verdict

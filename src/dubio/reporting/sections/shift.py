@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dubio.reporting.aggregate import Cell
 from dubio.reporting.canvas import WIDTH, Series, blank, legend_height, method_legend, small_multiples, styled
 from dubio.reporting.manifest_view import TaskView, TestSet
 from dubio.reporting.measures import AT_IN_DOMAIN_TEMPERATURE, DETECTED_BY, GAP, HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Figure, Section, Text, section
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, folded, method_table, score_column
 from dubio.reporting.wording import term

@@ -37,7 +37,6 @@ from dubio.reporting.canvas import (
     method_legend,
     styled,
 )
-from dubio.reporting.files import file_name
 from dubio.reporting.manifest_view import MethodView, TaskView
 from dubio.reporting.measures import REFERRED_BY, RETAINED, UNDERPOWERED, values_at_fractions
 from dubio.reporting.retention import (
@@ -53,7 +52,7 @@ from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Headline, Json, Section, Text, Visit, section
 from dubio.reporting.style import CONTROL, INK, RULE
 from dubio.reporting.tables import Column, FilledColumn, Table, TableCell, method_table
-from dubio.reporting.wording import listed, term
+from dubio.reporting.wording import file_name, listed, term
 from dubio.statistics.bootstrap import Interval, RunIntervals, Statistic, replicates_for
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from itertools import combinations
 
 import numpy as np
 
-from dubio.reporting.aggregate import Cell, cell_text, decimals
 from dubio.reporting.claims import Claim, Evidence, Outcome, outcome_of
 from dubio.reporting.leaderboard import verdict_phrase
 from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.score_table import Cell, cell_text, decimals
 from dubio.statistics.ensemble_equivalent import equivalent_range
 from dubio.statistics.verdicts import ALPHA, VarianceTerm, pair_verdict, shared_variances, smallest_difference
 from dubio.studies.ensembles.curve_figures import signed

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dubio.reporting.aggregate import Cell, decimals
 from dubio.reporting.claims import claim_blocks
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import Cell, decimals
 from dubio.reporting.section import Block, Figure, Headline, Section, Text, Visit, section
 from dubio.reporting.tables import EMPTY, Column, Row, Table, TableCell, folded
 from dubio.reporting.wording import counted

@@ -13,9 +13,9 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dubio.reporting.aggregate import Cell
-from dubio.reporting.files import file_name
+from dubio.reporting.score_table import Cell
 from dubio.reporting.tables import EMPTY, Column, Row, Table, TableCell
+from dubio.reporting.wording import file_name
 from dubio.statistics.sample_curves import MEASURES, SIZES
 from dubio.studies.ensembles.study import SCORED, TACE_SETTINGS, SampleCurve, Study
 

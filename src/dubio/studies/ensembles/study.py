@@ -21,10 +21,10 @@ from dubio.core.predictions import Predictions, pool_members
 from dubio.core.types import FloatArray
 from dubio.metrics.calibration_error import tace
 from dubio.metrics.requirements import labelled
-from dubio.reporting.aggregate import Cell
 from dubio.reporting.manifest_view import Manifest, MethodView, TaskView, tta_pairs
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Visit
 from dubio.reporting.worth import NETWORK, ORDERS, networks_of
 from dubio.statistics.ensemble_equivalent import EquivalentRange, GrowthCurve, Score, equivalent_range, random_orders

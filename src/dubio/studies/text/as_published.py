@@ -22,10 +22,10 @@ from dubio.metrics.as_published import MethodKind
 from dubio.metrics.metric import PUBLISHED, metric_named
 from dubio.metrics.referral_curve import FRACTIONS
 from dubio.metrics.requirements import why_not_applicable
-from dubio.reporting.aggregate import Cell, Score, aggregate
 from dubio.reporting.manifest_view import MethodRun, TaskView
 from dubio.reporting.measures import REFERRED_BY
 from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import Cell, Score, aggregate
 from dubio.reporting.section import Block, Headline, Section, Text, Visit, section
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, method_table, score_column
 

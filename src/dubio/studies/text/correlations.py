@@ -15,12 +15,12 @@ from dubio.reporting.canvas import (
     blank,
     styled,
 )
-from dubio.reporting.files import file_name
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import DETECTED_BY, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Section, section
 from dubio.reporting.style import INK, INSIDE, MUTED, OUTSIDE
+from dubio.reporting.wording import file_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

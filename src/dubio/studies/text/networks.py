@@ -16,13 +16,12 @@ from dubio.reporting.canvas import (
     label_rows,
     styled,
 )
-from dubio.reporting.files import file_name
 from dubio.reporting.manifest_view import MethodView, TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Section, section
 from dubio.reporting.style import MUTED, PAPER, Style
-from dubio.reporting.wording import listed, term
+from dubio.reporting.wording import file_name, listed, term
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

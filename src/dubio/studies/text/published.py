@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dubio.core.types import Direction
-from dubio.reporting.aggregate import aggregate
 from dubio.reporting.claims import claim_blocks
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, detection_name
 from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import aggregate
 from dubio.reporting.section import Block, Headline, Section, Text, section
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, method_table, score_column
 from dubio.reporting.wording import counted, listed, term
