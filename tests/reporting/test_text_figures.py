@@ -17,7 +17,7 @@ from dubio.reporting.run_view import RunView
 from dubio.reporting.sections.densities import CORRECT, INCORRECT, Densities, shares
 from dubio.studies.text.correlations import correlations_across, correlations_of, correlations_reading
 from dubio.studies.text.networks import architectures_of, architectures_reading
-from dubio.studies.text.scatter import diversity_of, diversity_reading, likelihoods_of, mean_of, transfer_of
+from dubio.studies.text.scatter import diversity_of, diversity_reading, likelihoods_of, transfer_of
 from dubio.studies.text.training import (
     epochs_of,
     epochs_reading,
@@ -128,9 +128,9 @@ def test_diversity_is_drawn_against_accuracy_where_something_is_pooled(text_run:
     assert "Deterministic" not in {point.style.title for point in cloud.points}
     for point in cloud.points:
         name = titles[point.style.title]
-        assert mean_of(point.x) == pytest.approx(text_run.scores.cells["digits", "test", name, "diversity"].mean)
-        assert mean_of(point.y) == pytest.approx(text_run.scores.cells["digits", "test", name, "accuracy"].mean)
-    expected = spearmanr([mean_of(p.x) for p in cloud.points], [mean_of(p.y) for p in cloud.points]).statistic
+        assert point.x.mean == pytest.approx(text_run.scores.cells["digits", "test", name, "diversity"].mean)
+        assert point.y.mean == pytest.approx(text_run.scores.cells["digits", "test", name, "accuracy"].mean)
+    expected = spearmanr([p.x.mean for p in cloud.points], [p.y.mean for p in cloud.points]).statistic
     assert f"{expected:+.2f}".replace("-", "−") in diversity_reading(cloud)
 
 
@@ -146,18 +146,17 @@ def test_detection_is_drawn_against_accuracy_only_where_shifted_data_have_labels
         sk.roc_auc_score(np.repeat([0, 1], [len(a), len(b)]), -np.concatenate([a.probs.max(1), b.probs.max(1)]))
         for a, b in zip(home, away, strict=True)
     ]
-    assert point.y == pytest.approx(areas, abs=1e-4)  # confidences that round to one are tied in 1 − max p
-    assert point.x == pytest.approx([(p.probs.argmax(axis=1) == p.labels).mean() for p in away])
+    assert point.y.values == pytest.approx(areas, abs=1e-4)  # confidences that round to one are tied in 1 − max p
+    assert point.x.values == pytest.approx([(p.probs.argmax(axis=1) == p.labels).mean() for p in away])
 
 
 def test_likelihoods_are_those_of_the_table(text_run: RunView) -> None:
     cloud = likelihoods_of(text_run, task_of(text_run, "screening"))
-    assert cloud is not None
     names = {m.title: m.name for m in text_run.methods}
     for point in cloud.points:
         name = names[point.style.title]
         cells = [text_run.scores.cells["screening", "test", name, m] for m in ("nll", "calibrated_nll")]
-        assert (mean_of(point.x), mean_of(point.y)) == pytest.approx([cell.mean for cell in cells])
+        assert (point.x.mean, point.y.mean) == pytest.approx([cell.mean for cell in cells])
 
 
 # --- correlations ----------------------------------------------------------------------------------------------------
@@ -237,16 +236,16 @@ def test_epochs_are_those_of_the_records_every_fit_once(text_world: World, text_
 
 
 def test_the_multiplier_is_that_of_the_recipe_not_of_the_name(text_world: World, text_run: RunView) -> None:
-    panels = {panel.title: panel for panel in multiplied_of(text_run, task_of(text_run, "reviews (textcnn)"))}
+    panels = multiplied_of(text_run, task_of(text_run, "reviews (textcnn)"))
     assert set(panels) == {"AUROC, elsewhere", "Accuracy", "Calibrated NLL"}
-    (line,) = panels["Accuracy"].lines
-    assert tuple(line.s) == MULTIPLIERS
+    (line,) = panels["Accuracy"]
+    assert line.s == MULTIPLIERS
     assert line.style.title == "bounded"
-    for name, values in zip(("bounded-a", "bounded-b", "bounded-c"), line.runs, strict=True):
+    for name, cell in zip(("bounded-a", "bounded-b", "bounded-c"), line.scores, strict=True):
         right = [(p.probs.argmax(axis=1) == p.labels).mean() for p in stored(text_world, "reviews", name, "test")]
-        assert values == pytest.approx(right)
-    best = max(range(3), key=lambda place: panels["AUROC, elsewhere"].lines[0].runs[place].mean())
-    assert f"best at s = {MULTIPLIERS[best]:g}" in multiplied_reading(list(panels.values()))
+        assert cell.values == pytest.approx(right)
+    best = max(range(3), key=lambda place: panels["AUROC, elsewhere"][0].scores[place].mean)
+    assert f"best at s = {MULTIPLIERS[best]:g}" in multiplied_reading(panels)
 
 
 # --- networks and ranks ----------------------------------------------------------------------------------------------

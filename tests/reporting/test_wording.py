@@ -21,7 +21,7 @@ from dubio.reporting.style import SPARE, Style
 from dubio.reporting.wording import enough_digits
 from dubio.statistics.verdicts import Verdict
 from dubio.store import Store
-from dubio.studies.text.training import SPECTRAL_CAPTION, Rates, rates_reading
+from dubio.studies.text.training import SPECTRAL_CAPTION, Panel, rates_reading
 from tests.reporting.world import FakeStore
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -59,7 +59,7 @@ def test_nothing_spreads_over_one_seed(run: RunView) -> None:
 @pytest.mark.parametrize(("count", "words"), [(1, "In one training the"), (3, "Over three trainings the")])
 def test_one_training_is_one(count: int, words: str) -> None:
     rates = np.tile([0.1, 0.2], (count, 1))
-    panel = Rates("a", ("K1", "K2"), ((Style("Concrete", *SPARE[0], False), rates),))
+    panel = Panel("a", ((Style("Concrete", *SPARE[0], False), rates),), ("K1", "K2"))
     assert rates_reading([panel]).startswith(words)
 
 

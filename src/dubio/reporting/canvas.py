@@ -126,16 +126,24 @@ def small_multiples(
     return figure, panels[:count]
 
 
-def label_below(axes: Sequence[Axes], columns: int, words: str) -> None:
-    """Name the horizontal axis under the lowest panel of every column; a legend below leaves no room for a common name.
+def panel_grid(count: int, *, panel_height: float, extra: float, xlabel: str) -> tuple[Figure, list[Axes]]:
+    """Return a figure of the text's width with panels on scales of their own, at most three in a row.
 
     Args:
-        axes: The panels that are used, row by row.
-        columns: How many there are in a row.
-        words: What the axis is.
+        count: The number of panels.
+        panel_height: Inches of a row.
+        extra: Inches for a legend below.
+        xlabel: The label of the horizontal axis, below the lowest panel of every column.
     """
-    for axis in axes[-columns:]:
-        axis.set_xlabel(words)
+    columns = min(3, count)
+    rows = math.ceil(count / columns)
+    figure = blank(WIDTH, panel_height * rows + extra)
+    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for unused in panels[count:]:
+        unused.remove()
+    for lowest in panels[:count][-columns:]:  # a legend below leaves no space for a common label
+        lowest.set_xlabel(xlabel)
+    return figure, panels[:count]
 
 
 def label_rows(axis: Axes, styles: Sequence[Style]) -> None:

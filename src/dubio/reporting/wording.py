@@ -99,6 +99,11 @@ def counted(value: int, noun: str) -> str:
     return f"{number(value)} {noun}" if value == 1 else f"{number(value)} {noun}s"
 
 
+def signed(value: float, places: int = 3) -> str:
+    """Return a change with its sign."""
+    return f"{value:+.{places}f}".replace("-", "−")
+
+
 def enough_digits(first: float, second: float) -> tuple[str, str]:
     """Return two numbers with the fewest digits, from two to seven, that show which is larger."""
     for digits in range(2, 8):

@@ -1,15 +1,20 @@
-"""Published numbers that come with a study, and their agreement with ours."""
+"""Numbers and claims of a study's paper, read from the data files in its folder, and their agreement with ours."""
 
 from __future__ import annotations
 
 import csv
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from dubio.core.types import Direction
+from dubio.reporting.claims import Claim, Evidence
 from dubio.reporting.score_table import Cell
 from dubio.reporting.tables import TableCell
+from dubio.reporting.wording import signed
 
 
 @dataclass(frozen=True)
@@ -34,11 +39,41 @@ class PublishedNumber:
     method: str
     metric: str
     value: float
-    std: float | None
+    std: float | None = None
     setting: str = ""
     classes: int = 0
     samples: int = 0
     runs: int = 0
+
+
+NUMBERS: Mapping[str, type] = {"value": float, "std": float, "classes": int, "samples": int, "runs": int}
+"""Columns that are not text, with their types."""
+
+
+@cache
+def published_numbers(study: str) -> tuple[PublishedNumber, ...]:
+    """Return every published number of a study, from its ``published.csv``."""
+    rows = csv.DictReader(line for line in _lines(study, "published.csv") if not line.startswith("#"))
+    typed = ({name: NUMBERS.get(name, str)(text) for name, text in row.items() if text} for row in rows)
+    return tuple(PublishedNumber(**row) for row in typed)
+
+
+def claims_of(
+    study: str, test: Callable[[Mapping[str, Any]], Iterable[Evidence]], unit: str = "test set"
+) -> tuple[Claim, ...]:
+    """Return every claim of a study with its evidence, from its ``claims.toml``.
+
+    Args:
+        study: The study.
+        test: Yields the evidence for one entry of the file, which names the kind of test and its arguments.
+        unit: What one piece of evidence is about.
+    """
+    claims = tomllib.loads("\n".join(_lines(study, "claims.toml")))["claim"]
+    return tuple(Claim(claim["statement"], claim["where"], tuple(test(claim)), unit) for claim in claims)
+
+
+def _lines(study: str, name: str) -> list[str]:
+    return (files(f"dubio.studies.{study}") / name).read_text(encoding="utf-8").splitlines()
 
 
 @dataclass(frozen=True)
@@ -78,31 +113,8 @@ class Agreement:
         """
         value, std, difference = self.published.value, self.published.std, self.difference
         spread = "" if std is None else f"± {factor * std:.{places}f}"
-        shown = f"{factor * difference:+.{places}f}".replace("-", "−")
-        verdict = "tied" if self.outcome == "within" else ""
+        agrees = "tied" if self.outcome == "within" else ""
         return (
             TableCell(f"{factor * value:.{places}f}", spread, f"{value}", "unranked"),
-            TableCell(shown, self.outcome, f"{difference:.9g}", verdict),
+            TableCell(signed(factor * difference, places), self.outcome, f"{difference:.9g}", agrees),
         )
-
-
-@cache
-def published_numbers(study: str) -> tuple[PublishedNumber, ...]:
-    """Return every published number of a study, from the ``published.csv`` in its folder."""
-    text = (files(f"dubio.studies.{study}") / "published.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
-    return tuple(
-        PublishedNumber(
-            task=row["task"],
-            network=row["network"],
-            method=row["method"],
-            metric=row["metric"],
-            value=float(row["value"]),
-            std=float(row["std"]) if row["std"] else None,
-            setting=row.get("setting", ""),
-            classes=int(row.get("classes") or 0),
-            samples=int(row.get("samples") or 0),
-            runs=int(row.get("runs") or 0),
-        )
-        for row in rows
-    )

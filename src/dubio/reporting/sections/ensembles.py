@@ -26,10 +26,10 @@ from dubio.reporting.canvas import (
     WIDTH,
     Series,
     blank,
-    label_below,
     label_rows,
     legend_height,
     method_legend,
+    panel_grid,
     styled,
 )
 from dubio.reporting.manifest_view import MethodRun, TaskView
@@ -37,7 +37,7 @@ from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Section, Visit, section
 from dubio.reporting.style import INK, MUTED, Style
-from dubio.reporting.wording import number
+from dubio.reporting.wording import number, signed
 from dubio.reporting.worth import equivalents
 from dubio.statistics.ensemble_equivalent import EquivalentRange
 
@@ -271,20 +271,15 @@ def size_figure(panels: Mapping[str, Sequence[Series]]) -> Drawing:
     from matplotlib.ticker import MaxNLocator
 
     styles = [series.style for series in next(iter(panels.values()))]
-    columns = min(3, len(panels))
-    rows = math.ceil(len(panels) / columns)
-    figure = blank(WIDTH, 2.3 * rows + legend_height(len(styles), 3) + 0.15)
-    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for unused in axes[len(panels) :]:
-        unused.remove()
-    for axis, (title, lines) in zip(axes[: len(panels)], panels.items(), strict=True):
+    extra = legend_height(len(styles), 3) + 0.15
+    figure, axes = panel_grid(len(panels), panel_height=2.3, extra=extra, xlabel="members")
+    for axis, (title, lines) in zip(axes, panels.items(), strict=True):
         for series in lines:
             axis.fill_between(series.x, series.mean - series.std, series.mean + series.std, color=series.style.colour,
                               alpha=0.10, linewidth=0)  # fmt: skip
             axis.plot(series.x, series.mean, **{**series.style.line, "linewidth": 1.4, "markersize": 4.2})
         axis.set_title(title)
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    label_below(axes[: len(panels)], columns, "members")
     method_legend(figure, styles, columns=3)
     return figure
 
@@ -305,5 +300,5 @@ def size_reading(panels: Mapping[str, Sequence[Series]]) -> str:
 
 
 def _span(values: Sequence[float]) -> str:
-    low, high = (f"{value:+.3f}".replace("-", "−") for value in (min(values), max(values)))
+    low, high = map(signed, (min(values), max(values)))
     return low if low == high else f"{low} to {high}"

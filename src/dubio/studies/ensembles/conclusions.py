@@ -29,9 +29,9 @@ from dubio.reporting.claims import Claim, Evidence, Outcome, outcome_of
 from dubio.reporting.leaderboard import verdict_phrase
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.score_table import Cell, cell_text, decimals
+from dubio.reporting.wording import signed
 from dubio.statistics.ensemble_equivalent import equivalent_range
 from dubio.statistics.verdicts import ALPHA, VarianceTerm, pair_verdict, shared_variances, smallest_difference
-from dubio.studies.ensembles.curve_figures import signed
 from dubio.studies.ensembles.equivalents import Slope, equivalent_phrase, slope_of
 from dubio.studies.ensembles.rank_agreement import tau_phrase, temperature_agreement
 from dubio.studies.ensembles.score_correlations import CorrelationChange, correlation_change, score_pairs

@@ -16,7 +16,7 @@ from dubio.reporting.canvas import WIDTH, blank, finite_limits, legend_height, m
 from dubio.reporting.manifest_view import MethodView
 from dubio.reporting.section import Figure
 from dubio.reporting.style import CONTROL, INK, MUTED, Style, styles_of
-from dubio.reporting.wording import counted
+from dubio.reporting.wording import counted, signed
 from dubio.statistics.sample_curves import SIZES
 from dubio.studies.ensembles.study import SampleCurve, Study
 
@@ -84,11 +84,6 @@ def temperature_reading(study: Study, curves: Sequence[SampleCurve]) -> str:
             (low, first), (high, last) = min(means), max(means)
             ranges.append(f"with {counted(size, 'sample')} from {low:.2f} ({first}) to {high:.2f} ({last})")
     return f"Optimal temperature: {' and '.join(ranges)}." if ranges else ""
-
-
-def signed(value: float, places: int = 3) -> str:
-    """Return a change with its sign."""
-    return f"{value:+.{places}f}".replace("-", "−")
 
 
 @styled

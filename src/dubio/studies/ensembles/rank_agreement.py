@@ -20,8 +20,8 @@ from dubio.core.types import FloatArray
 from dubio.reporting.canvas import WIDTH, blank, legend_height, styled
 from dubio.reporting.section import Figure
 from dubio.reporting.style import INK, MUTED
-from dubio.reporting.wording import counted, listed
-from dubio.studies.ensembles.curve_figures import Styles, legend_entries, number_ticks, signed, study_legend
+from dubio.reporting.wording import counted, listed, signed
+from dubio.studies.ensembles.curve_figures import Styles, legend_entries, number_ticks, study_legend
 from dubio.studies.ensembles.study import BINS, TACE_SETTINGS, THRESHOLDS, SampleCurve, Study
 
 if TYPE_CHECKING:

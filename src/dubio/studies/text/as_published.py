@@ -8,8 +8,10 @@ in-domain and the other rows number one common list, that is their order, else t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,37 +30,31 @@ from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Cell, Score, aggregate
 from dubio.reporting.section import Block, Headline, Section, Text, Visit, section
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, method_table, score_column
+from dubio.reporting.wording import signed
 
-IN_DOMAIN_PAIRS = {
-    f"nll{PUBLISHED}": "nll",
-    f"ece{PUBLISHED}": "ece",
-    f"brier{PUBLISHED}": "brier",
-    f"tace{PUBLISHED}": "tace",
-    f"aurc{PUBLISHED}": "aurc",
-    **{
-        f"referral_{metric}{PUBLISHED}(quantity={REFERRED_BY}, retained={fraction})": (
-            f"referral_{metric}(quantity={REFERRED_BY}, retained={fraction})"
-        )
-        for metric in ("accuracy", "auc")
-        for fraction in (FRACTIONS[1], FRACTIONS[3])
-    },
-}
-"""Published name → correct name, of the metrics of an in-domain test set."""
+IN_DOMAIN = (
+    "nll", "ece", "brier", "tace", "aurc",
+    *(f"referral_{metric}(quantity={REFERRED_BY}, retained={fraction})"
+      for metric in ("accuracy", "auc") for fraction in (FRACTIONS[1], FRACTIONS[3])),
+)  # fmt: skip
+"""Metrics of an in-domain test set whose published form has the same arguments."""
 
-DETECTION_PAIRS = {f"ood_auroc{PUBLISHED}": "ood_auroc", f"ood_aupr{PUBLISHED}": "ood_aupr"}
+DETECTION = ("ood_auroc", "ood_aupr")
 
 CORRELATED = {"confidence": "confidence", "entropy": "predictive_entropy", "mutual_information": "mutual_information",
               "model_uncertainty": "model_uncertainty"}  # fmt: skip
 """T's name of a quantity → ours."""
 
+SAMPLED = ("mutual_information", "model_uncertainty")
+"""Quantities that need several samples."""
+
 NUMBERED = re.compile(r"(.*?)(\d+)")
-
-MODEL = f"mean_model_uncertainty{PUBLISHED}"
-CORRELATION = f"ood_correlation{PUBLISHED}"
-
 
 OPTION = "as-published"
 """The name under which the section is requested."""
+
+Pairs = list[tuple[str, str]]
+"""Names of a published definition and of the correct one."""
 
 
 @section("as-published", part="closing", order=30)
@@ -81,8 +77,8 @@ class AsPublished(Section):
             values = in_domain_values(item.predictions)
         elif self._inside is not None and self._inside[0] == item.run and item.split in item.task.farthest:
             values = detection_values(self._inside[1], item.predictions)
-        place = item.task.key, item.split.name, item.split.kind, item.run.method, item.run.seed, item.run.member
-        item.report.extra_scores.extend(Score(*place, metric, float(value)) for metric, value in values.items())
+        key = item.task.key, item.split.name, item.split.kind, item.run.method, item.run.seed, item.run.member
+        item.report.extra_scores.extend(Score(*key, metric, float(value)) for metric, value in values.items())
 
     def finish(self, run: RunView, task: TaskView) -> None:
         """Forget the predictions of the last run."""
@@ -90,20 +86,17 @@ class AsPublished(Section):
 
     def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
         """Yield both values side by side, and how the order of methods changes."""
-        found = {each.key: pairs for each in run.tasks if (pairs := corrections(run, each))}
-        if found:
+        if run.extra_scores:
             yield Text(
                 "Some published definitions, or the code behind them, are mistaken. Each is computed here beside the "
                 "correct one, so that published numbers can be traced. Nothing in this section ranks methods."
             )
-        for each in run.tasks:
-            if each.key in found:
-                yield Headline(each.key)
-                tables = [
-                    correction_table(run, each, split) for split in dict.fromkeys(p.split for p in found[each.key])
-                ]
+        for scored, pairs in ((task, corrections(run, task)) for task in run.tasks):
+            if pairs:
+                yield Headline(scored.key)
+                tables = [correction_table(run, scored, split) for split in dict.fromkeys(pair.split for pair in pairs)]
                 yield from (table for table in tables if table is not None)
-                sentences = tuple(text for pair in found[each.key] if (text := correction_sentence(run, pair)))
+                sentences = tuple(text for pair in pairs if (text := correction_sentence(run, pair)))
                 yield Text(sentences, "small", title="Effect of the corrections")
 
     def document(self, run: RunView) -> dict[str, Any]:
@@ -111,25 +104,35 @@ class AsPublished(Section):
         return {"as_published": [vars(score) for score in run.extra_scores]}
 
 
+def in_domain_pairs(kind: MethodKind) -> Pairs:
+    """Return the definitions that are compared on an in-domain test set, for one of T's kinds of methods."""
+    return [*_renamed(IN_DOMAIN), (f"mean_model_uncertainty{PUBLISHED}(kind={kind})", "mean_sample_variance")]
+
+
+def detection_pairs(kind: MethodKind) -> Pairs:
+    """Return the definitions that are compared on a shifted or OOD split."""
+    return [
+        *_renamed(DETECTION),
+        *((f"ood_correlation{PUBLISHED}(quantity={theirs}, kind={kind})", f"ood_correlation(quantity={ours})")
+          for theirs, ours in CORRELATED.items()),
+    ]  # fmt: skip
+
+
+def _renamed(names: Sequence[str]) -> Pairs:
+    """Return pairs whose published name is the correct one with a suffix."""
+    return [(re.sub(r"^\w+", rf"\g<0>{PUBLISHED}", name), name) for name in names]
+
+
 def in_domain_values(predictions: Predictions) -> dict[str, float]:
     """Return published and correct values on an in-domain test set."""
-    values = _pairs(predictions, IN_DOMAIN_PAIRS)
-    if predictions.samples > 1:
-        values |= _pairs(predictions, {f"{MODEL}(kind={kind_of(predictions)})": "mean_sample_variance"})
-    return values
+    return _values(predictions, in_domain_pairs(kind_of(predictions)))
 
 
 def detection_values(inside: Predictions, outside: Predictions) -> dict[str, float]:
     """Return published and correct values of detecting a shifted or OOD split."""
     both = in_tested_order(inside, outside)
-    kind = kind_of(both)
-    values = _pairs(both, DETECTION_PAIRS)
-    for published, plain in CORRELATED.items():
-        if published in ("model_uncertainty", "mutual_information") and both.samples < 2:
-            continue
-        name = f"{CORRELATION}(quantity={published}, kind={kind})"
-        values |= _pairs(both, {name: f"ood_correlation(quantity={plain})"})
-    return values
+    pairs = detection_pairs(kind_of(both))
+    return _values(both, [pair for pair in pairs if both.samples > 1 or not any(name in pair[1] for name in SAMPLED)])
 
 
 def in_tested_order(inside: Predictions, outside: Predictions) -> Predictions:
@@ -151,23 +154,27 @@ def kind_of(predictions: Predictions) -> MethodKind:
     return "dropout" if predictions.data_variance is None else "heteroscedastic"
 
 
-def _pairs(predictions: Predictions, pairs: Mapping[str, str]) -> dict[str, float]:
+def _values(predictions: Predictions, pairs: Pairs) -> dict[str, float]:
+    """Return score name → value, for the pairs whose published definition applies."""
     values: dict[str, float] = {}
-    for published, plain in pairs.items():
-        for name in (published, plain):
-            metric = metric_named(name)
-            if why_not_applicable(metric_named(published), predictions) is None:
-                try:
-                    values[_bare(metric.name)] = metric.compute(predictions)
-                except UserError:  # too few rows for that definition: no value, and the table shows none
-                    continue
+    for pair in pairs:
+        metrics = [metric_named(name) for name in pair]
+        for metric in metrics if why_not_applicable(metrics[0], predictions) is None else ():
+            with suppress(UserError):  # too few rows for that definition: no value, and the table shows none
+                values[score_name(metric.name)] = metric.compute(predictions)
     return values
 
 
-def _bare(name: str) -> str:
+def score_name(metric: str) -> str:
     """Return a metric's name without the kind of method, which differs within one column."""
-    bare = re.sub(r',? ?kind="\w+"', "", name)
-    return bare.replace("(, ", "(").removesuffix("()")
+    return re.sub(r',? ?kind="\w+"', "", metric).replace("(, ", "(").removesuffix("()")
+
+
+@cache
+def correct_names() -> dict[str, str]:
+    """Return the name of every published score → that of the correct one."""
+    pairs = (*in_domain_pairs("dropout"), *detection_pairs("dropout"))
+    return {score_name(metric_named(one).name): score_name(metric_named(other).name) for one, other in pairs}
 
 
 @dataclass(frozen=True)
@@ -214,43 +221,28 @@ class Correction:
 
 def corrections(run: RunView, task: TaskView) -> tuple[Correction, ...]:
     """Return every pair of definitions that was scored on a task, in order."""
-    cells = aggregate(run.extra_scores)
-    present = dict.fromkeys((s.split, s.metric) for s in run.extra_scores if s.task == task.key)
-    found = []
+    cells, names = aggregate(run.extra_scores), correct_names()
+    present = dict.fromkeys((s.split, s.metric) for s in run.extra_scores if s.task == task.key and s.metric in names)
+    pairs = []
     for split, metric in present:
-        if PUBLISHED not in metric:
-            continue
-        plain = plain_name(metric)
-        theirs, ours = ({m.name: c for m in run.methods_of(task)
-                         if (c := cells.get((task.key, split, m.name, name))) is not None and c.n}
-                        for name in (metric, plain))  # fmt: skip
-        ways = metric_named(metric).better, metric_named(plain).better
-        found.append(Correction(split, metric, plain, ways, theirs, ours))
-    return tuple(found)
-
-
-def plain_name(published: str) -> str:
-    """Return the correct metric's name for a published one."""
-    if published == MODEL:
-        return "mean_sample_variance"
-    if published.startswith(CORRELATION):
-        quantity = published.partition('"')[2].partition('"')[0] or "entropy"
-        return metric_named(f"ood_correlation(quantity={CORRELATED[quantity]})").name
-    return published.replace(PUBLISHED, "")
+        sides = metric, names[metric]
+        theirs, ours = ({m.name: cell for m in run.methods_of(task)
+                         if (cell := cells.get((task.key, split, m.name, name))) is not None and cell.n}
+                        for name in sides)  # fmt: skip
+        better = metric_named(sides[0]).better, metric_named(sides[1]).better
+        pairs.append(Correction(split, *sides, better, theirs, ours))
+    return tuple(pairs)
 
 
 def correction_table(run: RunView, task: TaskView, split: str) -> Table | None:
     """Return the correct and the published value of every metric on one test set."""
     columns: list[FilledColumn] = []
-    for pair in corrections(run, task):
-        if pair.split == split:
-            title, (theirs, ours) = _title(pair.plain), (ARROWS[way] for way in pair.better)
-            columns.append(score_column(Column(title, "correct", ours, unranked=True), pair.ours, places=3))
-            columns.append(score_column(Column(title, "as published", theirs, unranked=True), pair.theirs, places=3))
-    if not columns:
-        return None
+    for pair in (pair for pair in corrections(run, task) if pair.split == split):
+        title, (theirs, ours) = _title(pair.plain), (ARROWS[way] for way in pair.better)
+        columns.append(score_column(Column(title, "correct", ours, unranked=True), pair.ours, places=3))
+        columns.append(score_column(Column(title, "as published", theirs, unranked=True), pair.theirs, places=3))
     caption = f"“{split}”: correct and published definitions; they do not rank methods"
-    return method_table(run.methods_of(task), columns, run.styles, caption=caption)
+    return method_table(run.methods_of(task), columns, run.styles, caption=caption) if columns else None
 
 
 def correction_sentence(run: RunView, pair: Correction) -> str:
@@ -258,17 +250,11 @@ def correction_sentence(run: RunView, pair: Correction) -> str:
     tau, names = pair.agreement, pair.names
     if tau is None:
         return ""
-    was, now = (names[int(np.argmin(values))] for values in pair.losses)
-    shift = float(np.mean([pair.ours[name].mean - pair.theirs[name].mean for name in names]))
-    lead = (
-        f"{run.title(now)} leads under both"
-        if was == now
-        else f"{run.title(was)} would lead as published, {run.title(now)} leads now"
-    )
-    moved = f"{shift:+.3f}".replace("-", "−")
-    return (
-        f"{_title(pair.plain)} on “{pair.split}”: Kendall’s τ of the two orders {tau:.2f}; {lead}; mean change {moved}."
-    )
+    was, now = (run.title(names[int(np.argmin(values))]) for values in pair.losses)
+    lead = f"{now} leads under both" if was == now else f"{was} would lead as published, {now} leads now"
+    change = signed(float(np.mean([pair.ours[name].mean - pair.theirs[name].mean for name in names])))
+    orders = f"Kendall’s τ of the two orders {tau:.2f}"
+    return f"{_title(pair.plain)} on “{pair.split}”: {orders}; {lead}; mean change {change}."
 
 
 def _title(metric: str) -> str:

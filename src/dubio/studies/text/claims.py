@@ -1,8 +1,9 @@
-"""The conclusions of T, tested with these results. Statements are ours, in our words; each names where T says it."""
+"""The conclusions of T (``claims.toml``), tested with these results: one function per kind of claim."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from dubio.reporting.claims import Claim, Evidence, Outcome, outcome_of
 from dubio.reporting.leaderboard import (
@@ -18,6 +19,7 @@ from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.statistics.verdicts import pair_verdict
+from dubio.studies.published_numbers import claims_of
 
 RANDOM_RANGE = (0.50, 0.54)
 """The range of T's cross-domain AUROCs (§IV-B)."""
@@ -25,103 +27,79 @@ RANDOM_RANGE = (0.50, 0.54)
 MANY = 20
 """A task with at least this number of classes has many."""
 
+Boards = Sequence[Leaderboard]
+
 
 def claims(run: RunView) -> tuple[Claim, ...]:
     """Return every claim, those without data last."""
     auroc = detection_name("ood_auroc", HEADLINE)
-    inside = _in_domain(run)
-    novel, shifted = shifted_leaderboards(run, "ood", auroc), shifted_leaderboards(run, "shift", auroc)
-    several = _in_domain(run, lambda task: task.target == "multilabel")
-    many = _in_domain(run, lambda task: task.target != "multilabel" and len(task.classes) >= MANY)
-    found = (
-        Claim("In-domain, a deep ensemble scores better than one network.", "T Table 3, §V",
-              _pair(run, inside, "deep-ensemble", "deterministic")),
-        Claim("Ensembling brings more than sampling: an ensemble of regularised networks beats MC dropout.", "T §V, A",
-              _pair(run, inside, "deep-ensemble-regularised", "mc-dropout")),
-        Claim("Learning the dropout rate helps: MC concrete dropout beats MC dropout at a fixed rate.", "T §V, C",
-              _pair(run, inside, "mc-concrete-dropout", "mc-dropout")),
-        Claim("With many classes, predicting the noise of the logits helps a single network.", "T §V, take-homes",
-              _pair(run, many, "heteroscedastic", "regularised")),
-        Claim("With several labels per example, any ensembling helps.", "T §V, take-homes", _ensembling(run, several)),
-        Claim("For novel classes an MC concrete dropout ensemble beats a deep ensemble.", "T Table 9, §V",
-              _pair(run, novel, "mc-concrete-dropout-ensemble", "deep-ensemble")),
-        Claim("For novel classes MC dropout at a fixed rate is worse than one plain network.", "T Table 9, §V",
-              _pair(run, novel, "deterministic", "mc-dropout")),
-        Claim("Under domain shift, networks without regularisation stay more accurate.", "T Fig. 5, §IV-B",
-              _pair(run, shifted_leaderboards(run, "shift", "accuracy"), "deterministic", "regularised")),
-        Claim("Other domains are detected hardly better than by chance (AUROC 0.50 to 0.54).", "T Fig. 6, §IV-B",
-              _near_chance(run, shifted)),
-        Claim("TextCNN detects novel classes better than BERT.", "T Figs 13 and 14, §V", _networks(run, auroc)),
-    )  # fmt: skip
-    return tuple(sorted(found, key=lambda claim: not claim.evidence))
+    boards = {
+        "in-domain": _in_domain(run, lambda task: True),
+        "several labels": _in_domain(run, lambda task: task.target == "multilabel"),
+        "many classes": _in_domain(run, lambda task: task.target != "multilabel" and len(task.classes) >= MANY),
+        "novel classes": shifted_leaderboards(run, "ood", auroc),
+        "shift detection": shifted_leaderboards(run, "shift", auroc),
+        "accuracy under shift": shifted_leaderboards(run, "shift", "accuracy"),
+    }
+    tested = claims_of("text", lambda claim: KINDS[claim["kind"]](run, boards[claim["on"]], claim))
+    return tuple(sorted(tested, key=lambda claim: not claim.evidence))
 
 
-def _in_domain(run: RunView, chosen: Callable[[TaskView], bool] = lambda _: True) -> list[Leaderboard]:
+def _in_domain(run: RunView, chosen: Callable[[TaskView], bool]) -> Boards:
     tasks = [task for task in run.tasks if run.methods_of(task) and chosen(task)]
     return [board for task in tasks if (board := in_domain_leaderboard(run, task, RANKED_BY)) is not None]
 
 
-def _pair(run: RunView, boards: Iterable[Leaderboard], better: str, worse: str) -> tuple[Evidence, ...]:
+def _pair(run: RunView, boards: Boards, claim: Mapping[str, Any]) -> Iterator[Evidence]:
     """Compare two methods on every test set that has both."""
-    evidence = []
+    pair = claim["better"], claim["worse"]
     for board in boards:
-        verdict = compared(run, board, (better, worse))
+        verdict = compared(run, board, pair)
         if verdict is not None:
-            numbers = " against ".join(f"{board.value(name)} ({run.title(name)})" for name in (better, worse))
+            numbers = " against ".join(f"{board.value(name)} ({run.title(name)})" for name in pair)
             text = f"{board.test_set}, {metric_phrase(board.metric)}: {numbers}; {verdict_phrase(verdict)}."
-            evidence.append(Evidence(outcome_of(verdict), text))
-    return tuple(evidence)
+            yield Evidence(outcome_of(verdict), text)
 
 
-def _ensembling(run: RunView, boards: Sequence[Leaderboard]) -> tuple[Evidence, ...]:
+def _ensembling(run: RunView, boards: Boards, claim: Mapping[str, Any]) -> Iterator[Evidence]:
     """Compare every ensemble with the single method it is made of."""
-    pairs = [(method.name, method.family) for method in run.methods if method.ensemble]
-    return tuple(each for pair in pairs for each in _pair(run, boards, *pair))
+    for method in run.methods:
+        if method.ensemble:
+            yield from _pair(run, boards, {"better": method.name, "worse": method.family})
 
 
-def _near_chance(run: RunView, boards: Sequence[Leaderboard]) -> tuple[Evidence, ...]:
+def _near_chance(run: RunView, boards: Boards, claim: Mapping[str, Any]) -> Iterator[Evidence]:
     """Test whether even the best method stays in T's range; decided where two standard errors are enough."""
-    evidence = []
     for board in boards:
         best, last = board.order[0], board.order[-1]
         cell, top = board.cells[best], RANDOM_RANGE[1]
-        doubt = 2 * (cell.std or 0.0) / cell.n**0.5
         outcome: Outcome = "undecided"
-        if cell.std is not None and abs(cell.mean - top) > doubt:
+        if cell.std is not None and abs(cell.mean - top) > 2 * cell.std / cell.n**0.5:
             outcome = "contradicts" if cell.mean > top else "supports"
-        text = (
-            f"{board.test_set}: AUROC from {board.value(last)} ({run.title(last)}) to {board.value(best)} "
-            f"({run.title(best)})."
-        )
-        evidence.append(Evidence(outcome, text))
-    return tuple(evidence)
+        low, high = (f"{board.value(name)} ({run.title(name)})" for name in (last, best))
+        yield Evidence(outcome, f"{board.test_set}: AUROC from {low} to {high}.")
 
 
-def _networks(run: RunView, metric: str) -> tuple[Evidence, ...]:
+def _networks(run: RunView, boards: Boards, claim: Mapping[str, Any]) -> Iterator[Evidence]:
     """Compare every method with both networks on the same OOD split."""
-    evidence: list[Evidence] = []
+    metric = detection_name("ood_auroc", HEADLINE)
     tasks = {(task.name, task.network): task for task in run.tasks}
-    for (name, network), one in tasks.items():
-        other = tasks.get((name, "bert"))
-        if network != "textcnn" or other is None:
+    for one in run.tasks:
+        other = tasks.get((one.name, "bert"))
+        if one.network != "textcnn" or other is None:
             continue
         for split in one.of_kind("ood"):
-            evidence += _two_networks(run, one, other, split.name, metric)
-    return tuple(evidence)
+            sides = [leaderboard(run, task, (split.name,), metric, test_set=task.key) for task in (one, other)]
+            textcnn, bert = sides
+            if textcnn is None or bert is None:
+                continue
+            for method in (name for name in textcnn.order if name in bert.cells):
+                cells = {"textcnn": textcnn.cells[method], "bert": bert.cells[method]}
+                verdict = pair_verdict(cells, run.scores.better[metric], ("textcnn", "bert"))
+                numbers = f"{textcnn.value(method)} (TextCNN) against {bert.value(method)} (BERT)"
+                text = f"{one.name} → {split.name}, {run.title(method)}: {numbers}; {verdict_phrase(verdict)}."
+                yield Evidence(outcome_of(verdict), text)
 
 
-def _two_networks(run: RunView, one: TaskView, other: TaskView, split: str, metric: str) -> list[Evidence]:
-    evidence = []
-    sides = [leaderboard(run, task, (split,), metric, test_set=task.key) for task in (one, other)]
-    if sides[0] is None or sides[1] is None:
-        return []
-    for method in sides[0].order:
-        if method in sides[1].cells:
-            cells = {"textcnn": sides[0].cells[method], "bert": sides[1].cells[method]}
-            verdict = pair_verdict(cells, run.scores.better[metric], ("textcnn", "bert"))
-            text = (
-                f"{one.name} → {split}, {run.title(method)}: {sides[0].value(method)} (TextCNN) against "
-                f"{sides[1].value(method)} (BERT); {verdict_phrase(verdict)}."
-            )
-            evidence.append(Evidence(outcome_of(verdict), text))
-    return evidence
+KINDS = {"pair": _pair, "ensembling": _ensembling, "near_chance": _near_chance, "networks": _networks}
+"""Kind of claim → the test that yields evidence."""

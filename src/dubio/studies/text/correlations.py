@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,23 +11,20 @@ import numpy as np
 
 from dubio.core.types import FloatArray
 from dubio.metrics.quantities import QUANTITIES
-from dubio.reporting.canvas import (
-    blank,
-    styled,
-)
+from dubio.reporting.canvas import blank, styled
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import DETECTED_BY, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Section, section
 from dubio.reporting.style import INK, INSIDE, MUTED, OUTSIDE
-from dubio.reporting.wording import file_name
+from dubio.reporting.wording import file_name, signed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
 CAPTION = (
-    "Point-biserial correlation of each quantity with the flag in-domain / {place}; mean over runs. Uncertainties "
+    "Point-biserial correlation of each quantity with the flag in-domain / {split}; mean over runs. Uncertainties "
     "should be positive (orange) and confidence negative (blue). A dash: the method has no such quantity."
 )
 ACROSS = (
@@ -46,29 +43,25 @@ class UncertaintyCorrelations(Section):
 
     def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
         """Yield the correlations of a task's novel classes (or shifted test sets), or of all test sets."""
+        title = "Uncertainties and distribution shift"
         if task is None:
             table = correlations_across(run)
-            several = len([each for each in run.tasks if run.methods_of(each)]) > 1
+            several = sum(bool(run.methods_of(scored)) for scored in run.tasks) > 1
             if several and table is not None and len(table.rows) > 1:
-                title, draw = "Uncertainties and distribution shift, all test sets", partial(correlation_figure, table)
-                yield Figure("correlation", title, ACROSS, draw, reading=correlations_reading(table))
+                draw, reading = partial(correlation_figure, table), correlations_reading(table)
+                yield Figure("correlation", f"{title}, all test sets", ACROSS, draw, reading=reading)
             return
-        for place, split in enumerate(task.of_kind("ood") or task.farthest):
+        for index, split in enumerate(task.of_kind("ood") or task.farthest):
             table = correlations_of(run, task, split.name)
             if table is not None:
-                yield Figure(
-                    f"correlation-{file_name(split.name)}",
-                    f"Uncertainties and distribution shift: {split.name}",
-                    CAPTION.format(place=split.name),
-                    partial(correlation_figure, table),
-                    folded=place > 0,
-                    reading=correlations_reading(table),
-                )
+                name, caption = f"correlation-{file_name(split.name)}", CAPTION.format(split=split.name)
+                draw, reading = partial(correlation_figure, table), correlations_reading(table)
+                yield Figure(name, f"{title}: {split.name}", caption, draw, folded=index > 0, reading=reading)
 
 
 @dataclass(frozen=True)
 class Correlations:
-    """Rows × quantities with ``[rows, quantities]`` values, NaN where there is none."""
+    """Rows × quantities with ``[rows, quantities]`` values, NaN where there is none; no row or column is empty."""
 
     rows: tuple[str, ...]
     quantities: tuple[str, ...]
@@ -77,37 +70,34 @@ class Correlations:
 
 def correlations_of(run: RunView, task: TaskView, split: str) -> Correlations | None:
     """Return methods × quantities on one split; None where there are no correlations."""
-    values = np.full((len(run.methods_of(task)), len(DETECTED_BY)), np.nan)
-    for column, quantity in enumerate(DETECTED_BY):
-        cells = run.scores.row(task, split, detection_name("ood_correlation", quantity))
-        for row, method in enumerate(run.methods_of(task)):
-            if method.name in cells and cells[method.name].n:
-                values[row, column] = cells[method.name].mean
-    return _trimmed(tuple(method.title for method in run.methods_of(task)), values)
+    names = [detection_name("ood_correlation", quantity) for quantity in DETECTED_BY]
+    columns = [run.scores.row(task, split, name) for name in names]
+    methods = run.methods_of(task)
+    values = [[cells[m.name].mean if m.name in cells else np.nan for cells in columns] for m in methods]
+    return _trimmed([method.title for method in methods], values)
 
 
 def correlations_across(run: RunView) -> Correlations | None:
     """Return test sets × quantities, each the mean over methods."""
     rows, values = [], []
-    for task in (each for each in run.tasks if run.methods_of(each)):
+    for task in (task for task in run.tasks if run.methods_of(task)):
         for split in task.farthest:
             table = correlations_of(run, task, split.name)
             if table is not None:
-                by_quantity = {
-                    name: _mean(column) for name, column in zip(table.quantities, table.values.T, strict=True)
-                }
+                means = dict(zip(table.quantities, np.nanmean(table.values, axis=0), strict=True))
                 rows.append(f"{task.key} → {split.name}")
-                values.append([by_quantity.get(name, np.nan) for name in DETECTED_BY])
-    return _trimmed(tuple(rows), np.array(values)) if rows else None
+                values.append([float(means.get(name, np.nan)) for name in DETECTED_BY])
+    return _trimmed(rows, values)
 
 
-def _trimmed(rows: tuple[str, ...], table: FloatArray) -> Correlations | None:
-    known = np.isfinite(table)
-    if not known.any():
+def _trimmed(rows: Sequence[str], values: Sequence[Sequence[float]]) -> Correlations | None:
+    """Return a table over :data:`DETECTED_BY` without its empty rows and columns."""
+    table = np.array(values, dtype=float).reshape(len(rows), len(DETECTED_BY))
+    filled, columns = (np.flatnonzero(np.isfinite(table).any(axis=axis)).tolist() for axis in (1, 0))
+    if not filled:
         return None
-    kept, columns = np.flatnonzero(known.any(axis=1)), np.flatnonzero(known.any(axis=0))
     names = tuple(DETECTED_BY[column] for column in columns)
-    return Correlations(tuple(rows[row] for row in kept), names, table[np.ix_(kept, columns)])
+    return Correlations(tuple(rows[row] for row in filled), names, table[np.ix_(filled, columns)])
 
 
 @styled
@@ -125,8 +115,7 @@ def correlation_figure(table: Correlations) -> Drawing:
     axis.set_yticks(range(len(table.rows)), table.rows)
     axis.tick_params(length=0, labelcolor=INK, top=True, labeltop=True, bottom=False, labelbottom=False)
     axis.grid(visible=False)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
+    axis.spines[:].set_visible(False)
     handles = [Patch(color=OUTSIDE, alpha=DEEPEST, label="higher when shifted or OOD"),
                Patch(color=INSIDE, alpha=DEEPEST, label="lower when shifted or OOD")]  # fmt: skip
     figure.legend(handles=handles, loc="outside lower center", ncols=2, handlelength=1.2)
@@ -136,30 +125,21 @@ def correlation_figure(table: Correlations) -> Drawing:
 def _cell(axis: Axes, row: int, column: int, value: float) -> None:
     from matplotlib.patches import Rectangle
 
-    if not np.isfinite(value):
-        axis.text(column, row, "–", ha="center", va="center", fontsize=7.2, color=MUTED)
-        return
-    colour = OUTSIDE if value > 0 else INSIDE
-    axis.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, facecolor=colour, linewidth=0,
-                             alpha=DEEPEST * min(1.0, abs(value))))  # fmt: skip
-    axis.text(column, row, f"{value:+.2f}".replace("-", "−"), ha="center", va="center", fontsize=7.2, color=INK)
+    text, colour = ("–", MUTED) if np.isnan(value) else (signed(value, 2), INK)
+    if not np.isnan(value):
+        axis.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, facecolor=OUTSIDE if value > 0 else INSIDE,
+                                 linewidth=0, alpha=DEEPEST * min(1.0, abs(value))))  # fmt: skip
+    axis.text(column, row, text, ha="center", va="center", fontsize=7.2, color=colour)
 
 
 def correlations_reading(table: Correlations) -> str:
     """Return the quantities that correlate most and least, in the right direction, and the strongest cell."""
-    turned = table.values * [1.0 if QUANTITIES[name].higher_is_more_uncertain else -1.0 for name in table.quantities]
-    means = [_mean(column) for column in turned.T]
-    most, least = int(np.argmax(means)), int(np.argmin(means))
-    place = np.unravel_index(int(np.nanargmax(turned)), turned.shape)
-    strongest = float(table.values[place])
-    names = [name.replace("_", " ") for name in table.quantities]
-    best, worst = (f"{names[place]} ({_mean(table.values[:, place]):+.2f})" for place in (most, least))
+    sign = [1.0 if QUANTITIES[name].higher_is_more_uncertain else -1.0 for name in table.quantities]
+    names, means = [name.replace("_", " ") for name in table.quantities], np.nanmean(table.values, axis=0)
+    ends = int(np.argmax(sign * means)), int(np.argmin(sign * means))
+    best, worst = (f"{names[column]} ({signed(means[column], 2)})" for column in ends)
+    row, column = np.unravel_index(int(np.nanargmax(table.values * sign)), table.values.shape)
     return (
         f"Averaged over rows, {best} correlates most with being shifted or OOD and {worst} least; the strongest is "
-        f"{names[place[1]]} of {table.rows[place[0]]} ({strongest:+.2f})."
-    ).replace("(-", "(−")
-
-
-def _mean(values: FloatArray) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if known.size else float("nan")
+        f"{names[column]} of {table.rows[row]} ({signed(table.values[row, column], 2)})."
+    )

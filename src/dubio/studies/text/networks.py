@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dubio.core.types import Direction
-from dubio.reporting.canvas import (
-    WIDTH,
-    blank,
-    label_rows,
-    styled,
-)
-from dubio.reporting.manifest_view import MethodView, TaskView
+from dubio.reporting.canvas import WIDTH, blank, label_rows, styled
+from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Section, section
 from dubio.reporting.style import MUTED, PAPER, Style
-from dubio.reporting.wording import file_name, listed, term
+from dubio.reporting.tables import ARROWS
+from dubio.reporting.wording import file_name, listed, signed, term
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -40,9 +36,9 @@ class Networks(Section):
 
     def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
         """Yield one figure per task that several networks learned."""
-        for each in architectures_of(run) if task is None else ():
-            title, name = f"{each.task}: {' against '.join(each.networks)}", f"networks-{file_name(each.task)}"
-            draw, reading = partial(architectures_figure, each), architectures_reading(each)
+        for learned in architectures_of(run) if task is None else ():
+            title, name = f"{learned.task}: {' against '.join(learned.networks)}", f"networks-{file_name(learned.task)}"
+            draw, reading = partial(architectures_figure, learned), architectures_reading(learned)
             yield Figure(name, title, CAPTION, draw, reading=reading)
 
 
@@ -72,79 +68,64 @@ def architectures_of(run: RunView) -> list[Architectures]:
         if run.methods_of(task):
             by_name.setdefault(task.name, []).append(task)
     compared = [_compared(run, tasks) for tasks in by_name.values() if len(tasks) > 1]
-    return [each for each in compared if each is not None]
+    return [learned for learned in compared if learned.styles]
 
 
-def _compared(run: RunView, tasks: Sequence[TaskView]) -> Architectures | None:
-    names = [{method.name for method in run.methods_of(task)} for task in tasks]
-    shared = [m for m in run.methods if sum(m.name in some for some in names) > 1]
-    if not shared:
-        return None
-    inside, area = tasks[0].in_domain.name, detection_name("ood_auroc", HEADLINE)
-    panels = [_panel(run, tasks, shared, metric, inside, term(metric).title) for metric in ("accuracy", RANKED_BY)]
-    panels += [_panel(run, tasks, shared, area, s.name, f"AUROC, {s.name}") for s in tasks[0].farthest]
-    return Architectures(
-        tasks[0].name,
-        tuple(task.network for task in tasks),
-        tuple(run.styles[method.name] for method in shared),
-        tuple(panel for panel in panels if any(panel.values)),
-    )
-
-
-def _panel(
-    run: RunView, tasks: Sequence[TaskView], methods: Sequence[MethodView], metric: str, split: str, title: str
-) -> ScorePanel:
-    values: list[dict[str, float]] = [{} for _ in methods]
-    for task in tasks:
-        cells = run.scores.row(task, split, metric)
-        for place, method in enumerate(methods):
-            if method.name in cells and np.isfinite(cells[method.name].mean):
-                values[place][task.network] = cells[method.name].mean
-    return ScorePanel(title, run.scores.better[metric], tuple(values))
+def _compared(run: RunView, tasks: Sequence[TaskView]) -> Architectures:
+    present = [{method.name for method in run.methods_of(task)} for task in tasks]
+    shared = [method.name for method in run.methods if sum(method.name in names for names in present) > 1]
+    area = detection_name("ood_auroc", HEADLINE)
+    scores = [(term(metric).title, tasks[0].in_domain.name, metric) for metric in ("accuracy", RANKED_BY)]
+    scores += [(f"AUROC, {split.name}", split.name, area) for split in tasks[0].farthest]
+    panels = []
+    for title, split, metric in scores:
+        rows = {task.network: run.scores.row(task, split, metric) for task in tasks}
+        values = tuple(
+            {net: row[name].mean for net, row in rows.items() if name in row and np.isfinite(row[name].mean)}
+            for name in shared
+        )
+        if any(values):
+            panels.append(ScorePanel(title, run.scores.better[metric], values))
+    styles = tuple(run.styles[name] for name in shared)
+    return Architectures(tasks[0].name, tuple(task.network for task in tasks), styles, tuple(panels))
 
 
 @styled
-def architectures_figure(task_networks: Architectures) -> Drawing:
+def architectures_figure(learned: Architectures) -> Drawing:
     """Draw one panel per score."""
     from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator
 
-    figure = blank(WIDTH, 0.25 * len(task_networks.styles) + 1.15)
-    axes = figure.subplots(1, len(task_networks.panels), sharey=True, squeeze=False)[0]
-    drawn = dict(zip(task_networks.networks, MARKERS * len(task_networks.networks), strict=False))
-    for axis, column in zip(axes, task_networks.panels, strict=True):
-        for place, values in enumerate(column.values):
+    figure = blank(WIDTH, 0.25 * len(learned.styles) + 1.15)
+    axes = figure.subplots(1, len(learned.panels), sharey=True, squeeze=False)[0]
+    markers: dict[str, dict[str, Any]] = {
+        network: {"marker": marker, "linestyle": "none", "markeredgecolor": colour,
+                  "markerfacecolor": PAPER if network == learned.networks[0] else colour}
+        for network, (marker, colour) in zip(learned.networks, MARKERS * len(learned.networks), strict=False)
+    }  # fmt: skip
+    for axis, panel in zip(axes, learned.panels, strict=True):
+        for row, values in enumerate(panel.values):
             if len(values) > 1:
-                axis.hlines(place, min(values.values()), max(values.values()), color=MUTED, linewidth=1.0, zorder=1)
+                axis.hlines(row, min(values.values()), max(values.values()), color=MUTED, linewidth=1.0, zorder=1)
             for network, value in values.items():
-                marker, colour = drawn[network]
-                face = PAPER if network == task_networks.networks[0] else colour
-                axis.plot([value], [place], marker=marker, markersize=5.2, linestyle="none", markeredgecolor=colour,
-                          markerfacecolor=face, markeredgewidth=1.2, zorder=3)  # fmt: skip
-        label_rows(axis, task_networks.styles)
+                axis.plot([value], [row], markersize=5.2, markeredgewidth=1.2, zorder=3, **markers[network])
+        label_rows(axis, learned.styles)
         axis.xaxis.set_major_locator(MaxNLocator(4))
-        axis.set_title(f"{column.title} {'↑' if column.better == 'higher' else '↓'}")
-    handles = [
-        Line2D([], [], marker=marker, linestyle="none", markersize=5.5, markeredgecolor=colour, label=network,
-               markerfacecolor=PAPER if network == task_networks.networks[0] else colour)
-        for network, (marker, colour) in drawn.items()
-    ]  # fmt: skip
+        axis.set_title(f"{panel.title} {ARROWS[panel.better]}")
+    handles = [Line2D([], [], markersize=5.5, label=network, **marker) for network, marker in markers.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure
 
 
-def architectures_reading(task_networks: Architectures) -> str:
+def architectures_reading(learned: Architectures) -> str:
     """Return for how many methods each score is better with the last network than with the first, and by how much."""
-    first, last = task_networks.networks[0], task_networks.networks[-1]
-    parts = []
-    for column in task_networks.panels:
-        pairs = [(values[first], values[last]) for values in column.values if first in values and last in values]
-        if pairs:
-            sign = 1.0 if column.better == "higher" else -1.0
-            gains = [sign * (after - before) for before, after in pairs]
-            title = column.title[:1].lower() + column.title[1:] if not column.title[:2].isupper() else column.title
-            mean = float(np.mean([after - before for before, after in pairs]))
-            change = f"{mean:+.3f}".replace("-", "−")
-            won = sum(gain > 0 for gain in gains)
-            parts.append(f"{title} for {won} of {len(gains)} methods (mean change {change})")
-    return f"{last} is better than {first} in {listed(parts)}." if parts else ""
+    first, last = learned.networks[0], learned.networks[-1]
+    texts = []
+    for panel in learned.panels:
+        changes = [values[last] - values[first] for values in panel.values if first in values and last in values]
+        if changes:
+            title = panel.title if panel.title[:2].isupper() else panel.title[:1].lower() + panel.title[1:]
+            won = sum(change > 0 if panel.better == "higher" else change < 0 for change in changes)
+            mean = signed(float(np.mean(changes)))
+            texts.append(f"{title} for {won} of {len(changes)} methods (mean change {mean})")
+    return f"{last} is better than {first} in {listed(texts)}." if texts else ""

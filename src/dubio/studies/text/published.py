@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from dubio.core.types import Direction
+from dubio.metrics.metric import PUBLISHED, metric_named
 from dubio.reporting.claims import claim_blocks
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, detection_name
@@ -31,6 +31,7 @@ SOURCE = (
 )
 
 METRICS = ("accuracy", "ood_auroc", "nll", "brier", "ece")
+SIDES = ("ours", "published")
 
 
 @section("paper", part="closing", order=20)
@@ -41,16 +42,16 @@ class Paper(Section):
 
     def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
         """Yield numbers and claims; nothing without a text task."""
-        tasks = tuple(each for each in run.tasks if each.inputs == "text" and run.methods_of(each))
+        tasks = tuple(task for task in run.tasks if task.inputs == "text" and run.methods_of(task))
         if not tasks:
             return
         yield Text(f"{SOURCE}.", "small")
-        for each in tasks:
-            table = agreement_table(run, each)
+        for text_task in tasks:
+            table = agreement_table(run, text_task)
             if table is not None:
-                yield Headline(f"{each.key}: ours and published")
+                yield Headline(f"{text_task.key}: ours and published")
                 yield table
-                yield Text(agreement_sentence(run, each), "small")
+                yield Text(agreement_sentence(run, text_task), "small")
         texts = replace(run, manifest=replace(run.manifest, tasks=tasks))
         yield from claim_blocks(claims(texts), "Its conclusions, tested here")
 
@@ -58,57 +59,50 @@ class Paper(Section):
 def agreements(run: RunView, task: TaskView) -> tuple[Agreement, ...]:
     """Return the published numbers of a task that can be compared, each with ours."""
     cells = {**run.scores.cells, **aggregate(run.extra_scores)}
-    found = []
-    for number in published_numbers("text"):
-        key = number.task, number.network, number.classes
-        if key != (task.name, task.network, len(task.classes)):
-            continue
-        for split, metric in _ours(task, number):
-            cell = cells.get((task.key, split, number.method, metric))
-            if cell is not None and cell.n:
-                better: Direction = "higher" if number.metric in ("accuracy", "ood_auroc") else "lower"
-                found.append(Agreement(number, cell, CLOSE, better))
-    return tuple(found)
+    return tuple(
+        Agreement(number, cell, CLOSE, metric_named(number.metric).better)
+        for number in published_numbers("text")
+        if (number.task, number.network, number.classes) == (task.name, task.network, len(task.classes))
+        for split, metric in _ours(task, number)
+        if (cell := cells.get((task.key, split, number.method, metric))) is not None and cell.n
+    )
 
 
 def _ours(task: TaskView, number: PublishedNumber) -> list[tuple[str, str]]:
     """Return (split, metric) of ours that a published number is compared with."""
     if number.setting == "novelty":
         return [(split.name, detection_name("ood_auroc", HEADLINE)) for split in task.of_kind("ood")]
-    inside, several = task.in_domain.name, task.target == "multilabel"
+    several = task.target == "multilabel"
     if number.metric == "brier" and several:
         return []
     renamed = number.metric == "ece" or (number.metric == "nll" and several)
-    return [(inside, f"{number.metric}_as_published" if renamed else number.metric)]
+    return [(task.in_domain.name, f"{number.metric}{PUBLISHED}" if renamed else number.metric)]
+
+
+def _by_metric(run: RunView, task: TaskView) -> dict[str, dict[str, Agreement]]:
+    """Return metric → method → agreement, for the metrics that have any."""
+    every = agreements(run, task)
+    grouped = {metric: {a.published.method: a for a in every if a.published.metric == metric} for metric in METRICS}
+    return {metric: compared for metric, compared in grouped.items() if compared}
 
 
 def agreement_table(run: RunView, task: TaskView) -> Table | None:
     """Return ours, the published value and the difference, metric by metric; None where nothing matches."""
-    found = agreements(run, task)
-    if not found:
-        return None
-    columns = []
-    for metric in METRICS:
-        some = {each.published.method: each for each in found if each.published.metric == metric}
-        if some:
-            columns += _columns(metric, some)
-    methods = [m for m in run.methods_of(task) if any(each.published.method == m.name for each in found)]
+    by_metric = _by_metric(run, task)
+    columns = [column for metric, compared in by_metric.items() for column in _columns(metric, compared)]
+    methods = [m for m in run.methods_of(task) if any(m.name in compared for compared in by_metric.values())]
     caption = f"Difference: ours minus published; shaded: at most {CLOSE} apart"
-    return method_table(methods, columns, run.styles, caption=caption)
+    return method_table(methods, columns, run.styles, caption=caption) if columns else None
 
 
-def _columns(metric: str, found: dict[str, Agreement]) -> list[FilledColumn]:
+def _columns(metric: str, compared: dict[str, Agreement]) -> list[FilledColumn]:
     # T counts in 100 bins, the other tables here in 15: the same name must not stand for both
     title = "ECE, 100 bins" if metric == "ece" else term(metric).title
-    arrow = ARROWS[next(iter(found.values())).better]
-    beside = {name: each.cells(3) for name, each in found.items()}
+    ours, published = (Column(title, sub, ARROWS[metric_named(metric).better], unranked=True) for sub in SIDES)
+    beside = {name: agreement.cells(3) for name, agreement in compared.items()}
     return [
-        score_column(
-            Column(title, "ours", arrow, unranked=True), {name: each.ours for name, each in found.items()}, places=3
-        ),
-        FilledColumn(
-            Column(title, "published", arrow, unranked=True), {name: pair[0] for name, pair in beside.items()}
-        ),
+        score_column(ours, {name: agreement.ours for name, agreement in compared.items()}, places=3),
+        FilledColumn(published, {name: pair[0] for name, pair in beside.items()}),
         FilledColumn(Column(title, "difference"), {name: pair[1] for name, pair in beside.items()}),
     ]
 
@@ -116,15 +110,11 @@ def _columns(metric: str, found: dict[str, Agreement]) -> list[FilledColumn]:
 def agreement_sentence(run: RunView, task: TaskView) -> str:
     """Return how many numbers agree, one sentence per metric."""
     sentences = []
-    found = agreements(run, task)
-    for metric in METRICS:
-        some = [each for each in found if each.published.metric == metric]
-        if not some:
-            continue
-        near = sum(each.outcome == "within" for each in some)
-        text = f"{term(metric).title}: {near} of {counted(len(some), 'method')} within {CLOSE}"
+    for metric, compared in _by_metric(run, task).items():
+        near = sum(agreement.outcome == "within" for agreement in compared.values())
+        text = f"{term(metric).title}: {near} of {counted(len(compared), 'method')} within {CLOSE}"
         for outcome in ("better", "worse"):
-            names = [run.title(each.published.method) for each in some if each.outcome == outcome]
+            names = [run.title(name) for name, agreement in compared.items() if agreement.outcome == outcome]
             text += f", {outcome} with {listed(names)}" if names else ""
         sentences.append(f"{text}.")
     return " ".join(sentences)
