@@ -21,11 +21,7 @@ CARD = SourceCard(
 
 
 @task("breast-cancer", source=DataSource(CARD))
-def breast_cancer(
-    *,
-    fractions: tuple[float, ...] = (0.35, 0.1, 0.15, 0.4),
-    split_seed: int = 0,
-) -> Task:
+def breast_cancer(*, fractions: tuple[float, ...] = (0.35, 0.1, 0.15, 0.4), split_seed: int = 0) -> Task:
     """Breast cancer screening from 30 measurements: benign or malignant (class 1).
 
     Splits: train, val, cal, test. Calibration is large for its task, because referral thresholds with a guarantee are

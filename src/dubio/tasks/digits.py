@@ -25,10 +25,7 @@ CARD = SourceCard(
 
 @task("digits", source=DataSource(CARD))
 def digits(
-    *,
-    novel: tuple[str, ...] = ("8", "9"),
-    fractions: tuple[float, ...] = (0.5, 0.1, 0.15, 0.25),
-    split_seed: int = 0,
+    *, novel: tuple[str, ...] = ("8", "9"), fractions: tuple[float, ...] = (0.5, 0.1, 0.15, 0.25), split_seed: int = 0
 ) -> Task:
     """Handwritten digits, 8×8: in-domain, novel digits, and 15 corruptions of the test images.
 

@@ -35,13 +35,7 @@ Review = tuple[str, str, int]
 
 @task("movie-reviews", source=DataSource(CARD))
 def movie_reviews(
-    *,
-    train: int = 2000,
-    val: int = 500,
-    cal: int = 500,
-    test: int = 1000,
-    shift: int = 1000,
-    split_seed: int = 0,
+    *, train: int = 2000, val: int = 500, cal: int = 500, test: int = 1000, shift: int = 1000, split_seed: int = 0
 ) -> Task:
     """Sentiment of film reviews: in-domain imdb, shift to rotten tomatoes.
 

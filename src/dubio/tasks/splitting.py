@@ -95,11 +95,7 @@ def check_training_shares(val: float, cal: float) -> None:
 
 
 def assign_parts(
-    labels: IntArray,
-    options: SplitOptions,
-    *,
-    group: StrArray | None = None,
-    time: NDArray[np.float64] | None = None,
+    labels: IntArray, options: SplitOptions, *, group: StrArray | None = None, time: NDArray[np.float64] | None = None
 ) -> IntArray:
     """Return the part of each row: by time where times are given, else at random and stratified by label."""
     if time is not None:

@@ -19,16 +19,7 @@ from dubio.core.errors import BadFile, UserError
 from dubio.core.types import BoolArray, Examples, IntArray, SourceCard, Split, StrArray, Target, Task
 from dubio.tasks.shift import Novelty, hold_out, novel_names
 from dubio.tasks.sources.locate import NO_COUNTS, DataMissing, Document, Layout, LocalCopy, compare_counts
-from dubio.tasks.splitting import (
-    PARTS,
-    TEST,
-    TRAIN,
-    UNASSIGNED,
-    VAL,
-    SplitOptions,
-    fill_parts,
-    part_splits,
-)
+from dubio.tasks.splitting import PARTS, TEST, TRAIN, UNASSIGNED, VAL, SplitOptions, fill_parts, part_splits
 
 Setting = Literal["in-domain", "novelty"]
 

@@ -94,7 +94,7 @@ PACKAGES = {
             sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
         ),
         encoder="sha256:39519e7d3ab1378a7700005f25897ae34250eb2877d8fe8419712a3ecd95dfee",
-    ),
+    )
 }
 
 

@@ -297,11 +297,7 @@ LAYOUTS = (
         deepdrid_parts,
     ),
     Layout(
-        "idrid",
-        "'1. Original Images' and '2. Groundtruths' of 'B. Disease Grading'",
-        IDRID,
-        _find_idrid,
-        _idrid_parts,
+        "idrid", "'1. Original Images' and '2. Groundtruths' of 'B. Disease Grading'", IDRID, _find_idrid, _idrid_parts
     ),
     Layout(
         "messidor-2",
@@ -322,11 +318,7 @@ LAYOUTS = (
 """The public data sets."""
 
 TABLE = Layout(
-    "own",
-    "one CSV with the columns image and grade (patient, site, quality, split)",
-    OWN,
-    find_table,
-    table_parts,
+    "own", "one CSV with the columns image and grade (patient, site, quality, split)", OWN, find_table, table_parts
 )
 """Any folder with a table of labels."""
 

@@ -74,9 +74,7 @@ SHIFTS: dict[str, Shift] = {
     "quality": Shift("bad-quality", lambda data: data.quality == 0, "names no photograph of bad quality"),
     "severity": Shift("severe", lambda data: data.grade >= SEVERE, "has no severe or proliferative grade"),
     "site": Shift(
-        "other-sites",
-        lambda data: (data.site != "") & (data.site != main_site(data)),
-        "does not name two sites",
+        "other-sites", lambda data: (data.site != "") & (data.site != main_site(data)), "does not name two sites"
     ),
 }
 """By the value of the argument ``shift``."""

@@ -355,5 +355,3 @@ def read_pickle(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise BadFile(f"{path.name}: expected a dict with names as keys.")
     return {key: value.array if isinstance(value, _ArrayState) else value for key, value in content.items()}
-
-

@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import Inputs, IntArray, Modality, StrArray
 from dubio.tasks.data_options import DataOptions
-from dubio.tasks.images.files import (
-    ENDINGS,
-    class_folders,
-    load_images,
-    read_arrays,
-    resize_images,
-    visible_folders,
-)
+from dubio.tasks.images.files import ENDINGS, class_folders, load_images, read_arrays, resize_images, visible_folders
 from dubio.tasks.own.tables import Labels, Table
 from dubio.tasks.splitting import PART_ALIASES
 
@@ -108,9 +101,7 @@ def _side_columns(table: Table, options: DataOptions) -> dict[str, Any]:
         argument: None if column is None else table.names(column, argument)
         for argument, column in (("group", options.group), ("domain", options.domain), ("split", options.split))
     }
-    columns["ids"] = (
-        np.array(table.numbers).astype(np.str_) if options.id is None else table.unique_names(options.id)
-    )
+    columns["ids"] = np.array(table.numbers).astype(np.str_) if options.id is None else table.unique_names(options.id)
     columns["time"] = None if options.time is None else table.times(options.time)
     return columns
 

@@ -257,9 +257,7 @@ def _named_parts(rows: Rows, in_domain: BoolArray) -> tuple[IntArray, dict[str, 
     return named.parts, {name: (kind, mask & in_domain) for name, (kind, mask) in named.shifts.items()}
 
 
-def _fill(
-    parts: IntArray, rows: Rows, encoded: EncodedLabels, pool: IntArray, options: DataOptions
-) -> tuple[str, ...]:
+def _fill(parts: IntArray, rows: Rows, encoded: EncodedLabels, pool: IntArray, options: DataOptions) -> tuple[str, ...]:
     """Give every row of the pool its part, in place; return notes."""
     shares = SplitOptions(options.fractions, options.split_seed)
     by_time = rows.time is not None
