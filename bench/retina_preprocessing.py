@@ -12,8 +12,7 @@ import numpy as np
 from PIL import Image
 
 from bench.timing import in_turns, line
-from dubio.tasks.fundus.cache import file_hashes, prepare_files
-from dubio.tasks.fundus.pool import cores
+from dubio.tasks.fundus.cache import cores, file_hashes, prepare_files
 
 COUNT, DIFFERENT, FRAME, SIZES = 160, 8, (2592, 1944), (64, 512)
 

@@ -38,9 +38,9 @@ ALLOWED = {
     ("src/dubio/referral/policy.py", "seen"): "a key of policy files",
     ("src/dubio/runner/costs.py", "asked"): "a key of `dubio run --dry-run --json`",
     ("src/dubio/store/maintenance.py", "room"): "a key of `dubio store verify --json`",
-    ("src/dubio/tasks/fundus/pool.py", "sort"): "a key of the cache of prepared photographs",
-    ("src/dubio/tasks/fundus/pool.py", "words"): "a key of the cache of prepared photographs",
-    ("src/dubio/tasks/images/datasets.py", "plate"): "a class of CIFAR-100",
+    ("src/dubio/tasks/fundus/cache.py", "sort"): "a key of the cache of prepared photographs",
+    ("src/dubio/tasks/fundus/cache.py", "words"): "a key of the cache of prepared photographs",
+    ("src/dubio/tasks/sources/catalogue.toml", "plate"): "a class of CIFAR-100",
     ("src/dubio/training/schedules.py", "whole"): "a field that is part of identities",
 }
 """(file, word) → the reason why the word stays there."""

@@ -68,10 +68,7 @@ def _homes() -> dict[str, str]:
     tree = ast.parse(inspect.getsource(sys.modules[__name__]))
     listed = next(node for node in tree.body if isinstance(node, ast.If))
     return {
-        alias.name: str(node.module)
-        for node in listed.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
+        alias.name: str(node.module) for node in listed.body if isinstance(node, ast.ImportFrom) for alias in node.names
     }
 
 

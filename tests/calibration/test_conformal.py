@@ -64,9 +64,7 @@ def test_cumulative_sets_equal_a_plain_loop(score, penalty, free):
 
     calibration, test = made(seed=1, rows=99), made(seed=2, rows=40)
     threshold = sorted(scored(row, y) for row, y in zip(calibration.probs, calibration.labels, strict=True))[89]
-    sets = prediction_sets(
-        fit_conformal(calibration, alpha=0.1, score=score, penalty=penalty, free_rank=free), test
-    )
+    sets = prediction_sets(fit_conformal(calibration, alpha=0.1, score=score, penalty=penalty, free_rank=free), test)
     for row, chosen in zip(test.probs, sets, strict=True):
         assert chosen.tolist() == [scored(row, k) <= threshold + 1e-12 for k in range(6)]
 

@@ -40,7 +40,9 @@ def test_optimum_equals_scipy(scale, samples):
     predictions = sampled(scale=scale, samples=samples)
     found = fit_temperature(predictions)
     best = optimize.minimize_scalar(
-        lambda log_t: reference_nll(predictions, np.exp(log_t)), bounds=(-4, 4), method="bounded",
+        lambda log_t: reference_nll(predictions, np.exp(log_t)),
+        bounds=(-4, 4),
+        method="bounded",
         options={"xatol": 1e-10},
     )
     assert found.temperature == pytest.approx(np.exp(best.x), rel=1e-5)
@@ -57,7 +59,9 @@ def test_multilabel_optimum_equals_scipy():
     predictions = Predictions(logits.astype(np.float32), labels, target="multilabel")
     found = fit_temperature(predictions)
     best = optimize.minimize_scalar(
-        lambda log_t: reference_nll(predictions, np.exp(log_t)), bounds=(-4, 4), method="bounded",
+        lambda log_t: reference_nll(predictions, np.exp(log_t)),
+        bounds=(-4, 4),
+        method="bounded",
         options={"xatol": 1e-10},
     )
     assert found.temperature == pytest.approx(np.exp(best.x), rel=1e-5)
@@ -134,7 +138,8 @@ def test_temperatures_multiply():
 
 
 finite_logits = hnp.arrays(
-    np.float32, st.tuples(st.integers(1, 3), st.integers(1, 12), st.integers(2, 5)),
+    np.float32,
+    st.tuples(st.integers(1, 3), st.integers(1, 12), st.integers(2, 5)),
     elements=st.floats(-50, 50, width=32),
 )
 

@@ -204,9 +204,7 @@ def test_columns_and_scores_from_arrays_and_tables(tmp_path):
 @pytest.mark.parametrize("target", ["multiclass", "multilabel"])
 def test_a_verified_file_reads_the_same_without_checks(tmp_path, target):
     path = tmp_path / "x.safetensors"
-    predictions = replace(
-        full(target=target), columns={"site": np.array(list("aabbcc"))}, scores={"u": np.arange(6.0)}
-    )
+    predictions = replace(full(target=target), columns={"site": np.array(list("aabbcc"))}, scores={"u": np.arange(6.0)})
     write_predictions(path, predictions)
     one, other = read_predictions(path), read_verified(path)
     for name in FIELDS:

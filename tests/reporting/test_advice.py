@@ -74,9 +74,7 @@ def test_classes_labels_and_places_decide_the_circumstance() -> None:
     assert "Inputs may shift: detect it" not in circumstances
 
 
-@pytest.mark.parametrize(
-    ("names", "share"), [(("one",), "the only test set"), (("one", "two"), "2 of 2 test sets")]
-)
+@pytest.mark.parametrize(("names", "share"), [(("one",), "the only test set"), (("one", "two"), "2 of 2 test sets")])
 def test_the_uncertainty_to_look_at_is_counted_over_test_sets(names: tuple[str, ...], share: str) -> None:
     tasks = [task(name, 5, away=(("novel", "ood"),)) for name in names]
     values = {

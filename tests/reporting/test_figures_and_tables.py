@@ -87,8 +87,7 @@ def test_figures_are_written_in_every_format_and_show_something(world: World, re
 def test_the_same_figures_come_out_the_same(world: World, report: Report, tmp_path: Path) -> None:
     small = _only(report, "screening")
     first, second = (
-        [path.read_bytes() for path in write_figures(small, tmp_path / name, ("svg",))]
-        for name in ("a", "b")
+        [path.read_bytes() for path in write_figures(small, tmp_path / name, ("svg",))] for name in ("a", "b")
     )
     assert first == second
 

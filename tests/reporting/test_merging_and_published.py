@@ -122,9 +122,7 @@ def as_clinc(run: RunView, shifted: float) -> RunView:
         if (n.task, n.method, n.metric) == ("clinc", "deterministic", "accuracy")
     )
     scores = [s for s in run.scores.scores if not (s.metric == "accuracy" and s.split == "test")]
-    scores += [
-        Score(task.key, "test", "id", "deterministic", seed, 0, "accuracy", value + shifted) for seed in (0, 1)
-    ]
+    scores += [Score(task.key, "test", "id", "deterministic", seed, 0, "accuracy", value + shifted) for seed in (0, 1)]
     return with_scores(on_tasks(run, (task,)), scores)
 
 

@@ -169,9 +169,7 @@ def _perhaps_fail(recipe: FakeRecipe, seed: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def predictor(
-    spec: Any, prediction: Any, tensors: Any, encoder: Any, *, device: str
-) -> Callable[[Split], Predictions]:
+def predictor(spec: Any, prediction: Any, tensors: Any, encoder: Any, *, device: str) -> Callable[[Split], Predictions]:
     print("a stray word on standard output must not harm the protocol")
     assert encoder == {"encoder": "fake"}
     samples = max(1, prediction["samples"])

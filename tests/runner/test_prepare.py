@@ -95,9 +95,7 @@ def test_a_mistake_is_no_reason_to_go_on(world, benchmark):
     with pytest.raises(UserError, match="cal must be a share"):
         prepare_available(replace(wanted, tasks=(*wanted.tasks, TaskEntry("broken", "toy-net"))))
     with pytest.raises(UnknownName, match="Did you mean 'setting'"):
-        prepare_available(
-            replace(wanted, tasks=(TaskEntry("far-away", "toy-net", arguments={"seting": "novelty"}),))
-        )
+        prepare_available(replace(wanted, tasks=(TaskEntry("far-away", "toy-net", arguments={"seting": "novelty"}),)))
     assert world.reads == []  # arguments are checked before anything is read
 
 

@@ -105,8 +105,9 @@ def test_infinite_contributions_give_an_infinite_end():
 
 def test_unlabelled_rows_are_left_out_where_labels_are_needed():
     plain = made(rows=50)
-    padded = Predictions(np.concatenate([plain.logits, plain.logits[:, :9]], axis=1),
-                         np.concatenate([plain.labels, np.full(9, -1)]))
+    padded = Predictions(
+        np.concatenate([plain.logits, plain.logits[:, :9]], axis=1), np.concatenate([plain.labels, np.full(9, -1)])
+    )
     one, two = (bootstrap({"nll": metric_named("nll")}, each, replicates=30)["nll"] for each in (plain, padded))
     assert one == two
 

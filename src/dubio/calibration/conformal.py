@@ -111,8 +111,10 @@ def fit_conformal(
     if penalty < 0 or free_rank < 0:
         raise UserError(f"penalty and free_rank must not be negative; given {penalty} and {free_rank}.")
     if calibration.kind in ("train", "val") and not allow_selected:
-        raise UserError(f"conformal sets need a split that training and selection have not seen; this one is "
-                        f"{calibration.kind!r}. Use a 'cal' split, or allow_selected=True without the guarantee.")
+        raise UserError(
+            f"conformal sets need a split that training and selection have not seen; this one is "
+            f"{calibration.kind!r}. Use a 'cal' split, or allow_selected=True without the guarantee."
+        )
     rows = one_per_group(labelled(calibration, "a conformal threshold"), seed)
     shape = (penalty, free_rank) if score == "raps" else (0.0, 0)
     scores = np.take_along_axis(conformity(rows, score, *shape), rows.labels[:, None], axis=1)[:, 0]
@@ -143,8 +145,9 @@ def summarise_sets(sets: BoolArray, labels: IntArray) -> SetSummary:
     covered = np.take_along_axis(sets, labels[:, None], axis=1)[:, 0]
     of_size = {int(size): covered[sizes == size] for size in np.unique(sizes)}
     by_size = {size: (float(hits.mean()), len(hits)) for size, hits in of_size.items()}
-    return SetSummary(float(covered.mean()), float(sizes.mean()), float((sizes == 0).mean()),
-                      float((sizes == 1).mean()), by_size)
+    return SetSummary(
+        float(covered.mean()), float(sizes.mean()), float((sizes == 0).mean()), float((sizes == 1).mean()), by_size
+    )
 
 
 def conformity(predictions: Predictions, score: ScoreName, penalty: float = 0.0, free_rank: int = 0) -> FloatArray:

@@ -75,8 +75,10 @@ def apply_isotonic(isotonic: Isotonic, predictions: Predictions) -> Predictions:
         UserError: When the number of classes differs.
     """
     if predictions.class_count != len(isotonic.maps):
-        raise UserError(f"this recalibration was fitted for {len(isotonic.maps)} classes; "
-                        f"the predictions have {predictions.class_count}.")
+        raise UserError(
+            f"this recalibration was fitted for {len(isotonic.maps)} classes; "
+            f"the predictions have {predictions.class_count}."
+        )
     pairs = zip(isotonic.maps, predictions.probs.T, strict=True)
     mapped = np.stack([monotone(column) for monotone, column in pairs], axis=1)
     with np.errstate(divide="ignore"):

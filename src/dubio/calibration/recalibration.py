@@ -220,9 +220,7 @@ def recalibration_to_json(recalibration: Recalibration) -> dict[str, Any]:
         parameters = _Maps(tuple(_Map(tuple(item.knots.tolist()), tuple(item.values.tolist())) for item in fit.maps))
     else:
         parameters = _Temperature(fit)
-    source = _FittedOn(
-        recalibration.rows, recalibration.fingerprint, recalibration.nll_before, recalibration.nll_after
-    )
+    source = _FittedOn(recalibration.rows, recalibration.fingerprint, recalibration.nll_before, recalibration.nll_after)
     plain: dict[str, Any] = encode(
         RecalibrationDocument(
             recalibration.method,

@@ -109,9 +109,7 @@ class Evidence:
         count = len(self)
         result = Scores(np.empty(count), np.empty(count), np.empty(count))
         for rows in row_blocks(1, count, self.margins.shape[1], block_bytes=BLOCK_BYTES):
-            result.nll[rows], result.brier[rows], result.doubt[rows] = compute(
-                self.margins[rows], self.labels[rows], b
-            )
+            result.nll[rows], result.brier[rows], result.doubt[rows] = compute(self.margins[rows], self.labels[rows], b)
         return result
 
 

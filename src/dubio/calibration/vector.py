@@ -57,7 +57,12 @@ def fit_vector(predictions: Predictions) -> VectorScaling:
     start = np.concatenate([np.ones(classes), np.zeros(classes)])
     bounds = [WEIGHT_RANGE] * classes + [BIAS_RANGE] * classes
     optimum = optimize.minimize(
-        loss, start, args=(features, rows.labels), jac=True, method="L-BFGS-B", bounds=bounds,
+        loss,
+        start,
+        args=(features, rows.labels),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
         options={"maxiter": 500, "ftol": 1e-12, "gtol": 1e-7},
     )
     before = float(loss(start, features, rows.labels)[0])
@@ -80,8 +85,10 @@ def apply_vector(scaling: VectorScaling, predictions: Predictions) -> Prediction
         UserError: When the number of classes differs.
     """
     if predictions.class_count != len(scaling.weights):
-        raise UserError(f"this scaling was fitted for {len(scaling.weights)} classes; "
-                        f"the predictions have {predictions.class_count}.")
+        raise UserError(
+            f"this scaling was fitted for {len(scaling.weights)} classes; "
+            f"the predictions have {predictions.class_count}."
+        )
     logits = scaling.weights * _features(predictions) + scaling.biases
     return pooled_as(predictions, logits)
 
@@ -89,8 +96,12 @@ def apply_vector(scaling: VectorScaling, predictions: Predictions) -> Prediction
 def pooled_as(predictions: Predictions, logits: FloatArray) -> Predictions:
     """Return the same examples with one sample of other logits ``[N, K]``."""
     return replace(
-        predictions, logits=logits[None].astype(np.float32), member=np.zeros(1, dtype=np.int64), temperature=1.0,
-        data_variance=None, model_variance=None,
+        predictions,
+        logits=logits[None].astype(np.float32),
+        member=np.zeros(1, dtype=np.int64),
+        temperature=1.0,
+        data_variance=None,
+        model_variance=None,
     )
 
 

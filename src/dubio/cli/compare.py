@@ -22,8 +22,10 @@ def compare(
     store: Annotated[Path | None, typer.Option(help="A dubio store, instead of a table.")] = None,
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="A metric to compare by; may be repeated. If omitted: of a table all that may rank, of a "
-                     "store calibrated_nll (shift: accuracy, ood: ood_auroc)."),
+        typer.Option(
+            help="A metric to compare by; may be repeated. If omitted: of a table all that may rank, of a "
+            "store calibrated_nll (shift: accuracy, ood: ood_auroc)."
+        ),
     ] = None,
     better: Annotated[
         list[str] | None, typer.Option(help="METRIC=lower or METRIC=higher, for metrics dubio does not know.")

@@ -79,12 +79,8 @@ def pairs_as_json(pairs: SystemComparison | None) -> dict[str, Any] | None:
         return None
     return {
         "level": pairs.level,
-        "metrics": {
-            metric: [asdict(test) for test in tests] for metric, tests in pairs.tests.items()
-        },
-        "mcnemar": [
-            {"first": pair[0], "second": pair[1], **asdict(test)} for pair, test in pairs.mcnemar.items()
-        ],
+        "metrics": {metric: [asdict(test) for test in tests] for metric, tests in pairs.tests.items()},
+        "mcnemar": [{"first": pair[0], "second": pair[1], **asdict(test)} for pair, test in pairs.mcnemar.items()],
     }
 
 

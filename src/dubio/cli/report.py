@@ -20,9 +20,7 @@ def report(
     ] = None,
     store: StoreOption = STORE,
     out: Annotated[Path, typer.Option(help="Folder for report.html and results.csv.")] = Path("dubio-report"),
-    figures: Annotated[
-        Path | None, typer.Option(help="Also write every figure into this folder, for papers.")
-    ] = None,
+    figures: Annotated[Path | None, typer.Option(help="Also write every figure into this folder, for papers.")] = None,
     format: Annotated[str, typer.Option(help="Formats of the figures, among png, svg and pdf.")] = "png,svg,pdf",
     plugin: PluginOption = None,
     as_published: Annotated[

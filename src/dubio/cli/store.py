@@ -16,7 +16,6 @@ app = typer.Typer(help="List, verify, clean and export a store.", no_args_is_hel
 MEGABYTE = 1e6
 
 
-
 @app.command("ls")
 def ls(store: StoreOption = STORE, json: JsonOption = False) -> None:
     """List benchmark runs and the size of the store; exit code 1 if a run's manifest is damaged."""
@@ -28,13 +27,15 @@ def ls(store: StoreOption = STORE, json: JsonOption = False) -> None:
     runs: list[dict[str, Any]] = []
     for name in sorted({*opened.manifests()} - {row.id for row in damaged}):
         manifest = opened.manifest(name)
-        runs.append({
-            "run": name,
-            "tasks": [task["name"] for task in manifest["tasks"]],
-            "methods": [method["name"] for method in manifest["methods"]],
-            "runs": len(manifest["runs"]),
-            "failures": len(manifest["failures"]),
-        })
+        runs.append(
+            {
+                "run": name,
+                "tasks": [task["name"] for task in manifest["tasks"]],
+                "methods": [method["name"] for method in manifest["methods"]],
+                "runs": len(manifest["runs"]),
+                "failures": len(manifest["failures"]),
+            }
+        )
     fits, predictions = len(opened.ids("fits")), len(opened.ids("predictions"))
     size = sum(path.stat().st_size for path in opened.path.rglob("*") if path.is_file())
     if json:
@@ -45,8 +46,10 @@ def ls(store: StoreOption = STORE, json: JsonOption = False) -> None:
     else:
         for run in runs:
             failed = f", {run['failures']} failed" if run["failures"] else ""
-            typer.echo(f"{run['run']}: {run['runs']} runs of {len(run['methods'])} methods on "
-                       f"{', '.join(run['tasks'])}{failed}")
+            typer.echo(
+                f"{run['run']}: {run['runs']} runs of {len(run['methods'])} methods on "
+                f"{', '.join(run['tasks'])}{failed}"
+            )
         for row in damaged:
             typer.echo(f"damaged: {row.error}")
         typer.echo(f"{fits} fits, {predictions} predictions, {size / MEGABYTE:.1f} MB")
@@ -68,8 +71,10 @@ def verify(store: StoreOption = STORE, json: JsonOption = False) -> None:
         for row in damaged:
             typer.echo(f"damaged: {row.kind} {row.id}: {row.error}")
         count = len(opened.ids("fits")) + len(opened.ids("predictions"))
-        typer.echo(f"{count} fits and predictions, {len(damaged)} damaged"
-                   + ("; the next run makes those it needs again" if damaged else ""))
+        typer.echo(
+            f"{count} fits and predictions, {len(damaged)} damaged"
+            + ("; the next run makes those it needs again" if damaged else "")
+        )
     if damaged:
         raise typer.Exit(1)
 

@@ -13,10 +13,9 @@ from typing import Any, cast
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.registry import Entry
 from dubio.core.types import Examples
-from dubio.encoders.image import ImageEncoder, ImageEncoding
+from dubio.encoders.arrays import ImageEncoder, ImageEncoding, TableEncoder, TableEncoding
 from dubio.encoders.pretrained import encoder_argument
 from dubio.encoders.rows import ArrayRows, Encoded, Encoder, Encoding, ImageRows, TokenRows
-from dubio.encoders.table import TableEncoder, TableEncoding
 from dubio.encoders.text import PAD, UNK, TextEncoder, TextEncoding
 from dubio.encoders.wordpieces import WordPieceEncoder, WordPieceEncoding
 
@@ -29,27 +28,10 @@ _KINDS: dict[str, tuple[type[Any], type[Any]]] = {
 """The encoding and the encoder of each kind."""
 
 __all__ = [
-    "PAD",
-    "UNK",
-    "ArrayRows",
-    "Encoded",
-    "Encoder",
-    "Encoding",
-    "ImageEncoder",
-    "ImageEncoding",
-    "ImageRows",
-    "TableEncoder",
-    "TableEncoding",
-    "TextEncoder",
-    "TextEncoding",
-    "TokenRows",
-    "WordPieceEncoder",
-    "WordPieceEncoding",
-    "encoder_from_json",
-    "encoding_for",
-    "encoding_of",
-    "fit_encoder",
-]
+    "PAD", "UNK", "ArrayRows", "Encoded", "Encoder", "Encoding", "ImageEncoder", "ImageEncoding", "ImageRows",
+    "TableEncoder", "TableEncoding", "TextEncoder", "TextEncoding", "TokenRows", "WordPieceEncoder",
+    "WordPieceEncoding", "encoder_from_json", "encoding_for", "encoding_of", "fit_encoder",
+]  # fmt: skip
 
 
 def encoding_for(modality: str, arguments: Mapping[str, Any]) -> Encoding:

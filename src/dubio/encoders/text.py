@@ -1,4 +1,4 @@
-"""The one tokeniser: every text that dubio turns into tokens goes through here.
+"""Text to token indices, by the one tokeniser and a vocabulary from the training split.
 
 A text is brought to Unicode's composed form (NFC) and lower case, then cut into
 
@@ -7,11 +7,8 @@ A text is brought to Unicode's composed form (NFC) and lower case, then cut into
 * single Han, Hiragana and Katakana characters, because those scripts put no spaces between words,
 * every other visible character by itself (``!``, ``<``, ``_``).
 
-White space separates and is never a token.
-
-Which words a text encoder knows: the most frequent ones of the training split, and of nothing else.
-
-Text to token indices: a vocabulary from the training split.
+White space separates and is never a token. The vocabulary holds the most frequent words of the training split, and of
+nothing else.
 """
 
 from __future__ import annotations
@@ -60,9 +57,7 @@ def most_frequent(texts: Iterable[list[str]], *, limit: int, min_frequency: int)
         limit: Largest number of words, without PAD and UNK.
         min_frequency: Smallest number of occurrences of a word in the training texts.
     """
-    counts: Counter[str] = Counter()
-    for tokens in texts:
-        counts.update(tokens)
+    counts = Counter(token for tokens in texts for token in tokens)
     frequent = [(-count, word) for word, count in counts.items() if count >= min_frequency]
     return tuple(word for _, word in sorted(frequent)[:limit])
 

@@ -14,8 +14,16 @@ import numpy as np
 from dubio.core.errors import BadFile, UserError
 from dubio.core.specs import describe, part, restore
 from dubio.core.types import Examples
-from dubio.encoders.pretrained import ENCODER, folder_of, load_library, source_of
-from dubio.encoders.pretrained.cache import TOKENISER, TOKENISER_CONFIG, VOCABULARY, read_config
+from dubio.encoders.pretrained import (
+    ENCODER,
+    TOKENISER,
+    TOKENISER_CONFIG,
+    VOCABULARY,
+    folder_of,
+    load_library,
+    read_config,
+    source_of,
+)
 from dubio.encoders.rows import Encoding, TokenRows
 from dubio.encoders.text import texts_of
 

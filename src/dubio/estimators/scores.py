@@ -138,9 +138,7 @@ def score_split(
     return SplitScores(split.name, split.kind, split.fingerprint, len(split), resampled, referred_by, scores, reasons)
 
 
-def referral_metrics(
-    predictions: Predictions, quantity: str, fractions: Sequence[float] = FRACTIONS
-) -> list[Metric]:
+def referral_metrics(predictions: Predictions, quantity: str, fractions: Sequence[float] = FRACTIONS) -> list[Metric]:
     """Return the metrics of referral by one quantity: at every fraction retained, and over all.
 
     The AUC of the retained is among them where the task is one binary problem.

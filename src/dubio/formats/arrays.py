@@ -171,8 +171,7 @@ def as_labels(labels: Any, rows: int, classes: int, target: Target, names: Seque
     if array.shape != shape:
         hint = " For several labels per row, say target (--target) multilabel." if array.ndim == 2 and rows else ""
         raise UserError(
-            f"labels must have shape {shape} beside {rows} predictions of {classes} classes; "
-            f"given {array.shape}.{hint}"
+            f"labels must have shape {shape} beside {rows} predictions of {classes} classes; given {array.shape}.{hint}"
         )
     if array.dtype.kind in "US" and target != "multilabel":
         return _named_labels(as_texts(array, "labels"), names)

@@ -103,9 +103,7 @@ def brier_as_published(p: Predictions) -> FloatArray:
 
 
 @_of_classes("tace_as_published", better="lower", interval="centred", summary="As P eq. 2: averaged over bins twice.")
-def tace_as_published(
-    p: Predictions, *, bins: int = 15, threshold: float = 1e-3, weights: Weights = ONCE
-) -> Values:
+def tace_as_published(p: Predictions, *, bins: int = 15, threshold: float = 1e-3, weights: Weights = ONCE) -> Values:
     """Thresholded adaptive calibration error divided by the number of bins once more (P eq. 2)."""
     return np.asarray(tace(p, bins=bins, threshold=threshold, weights=weights)) / bins
 
@@ -183,9 +181,7 @@ def model_uncertainty_as_published(predictions: Predictions, *, kind: MethodKind
     return values
 
 
-@_of_ood(
-    "ood_correlation_as_published", summary="As T's code: absolute, with its own entropy and model uncertainty."
-)
+@_of_ood("ood_correlation_as_published", summary="As T's code: absolute, with its own entropy and model uncertainty.")
 def ood_correlation_as_published(
     p: Predictions, *, quantity: PublishedQuantity = "entropy", kind: MethodKind = "dropout"
 ) -> float:
@@ -234,9 +230,7 @@ def pooled_weights(predictions: Predictions, *, quantity: Quantity, retained: fl
 
 
 @_of_classes("referral_accuracy_as_published", better="higher", summary="As R's code: pooled with smaller fractions.")
-def referral_accuracy_as_published(
-    p: Predictions, *, quantity: Quantity = CONFIDENCE, retained: float = 0.8
-) -> float:
+def referral_accuracy_as_published(p: Predictions, *, quantity: Quantity = CONFIDENCE, retained: float = 0.8) -> float:
     """Accuracy of all rows retained at this or a smaller fraction, each as often as it was retained (R's code)."""
     weights = pooled_weights(p, quantity=quantity, retained=retained, name="referral_accuracy_as_published")
     return float(weights @ correct(p) / weights.sum())

@@ -89,9 +89,7 @@ def mean_within_members(p: Predictions) -> FloatArray:
     return decompose(p).within_members
 
 
-def _by_rows(
-    predictions: Predictions, measure: Callable[[list[FloatArray], FloatArray], FloatArray]
-) -> FloatArray:
+def _by_rows(predictions: Predictions, measure: Callable[[list[FloatArray], FloatArray], FloatArray]) -> FloatArray:
     values = np.empty(len(predictions))
     for rows, sides, weights in _units(predictions):
         values[rows] = measure(sides, weights)

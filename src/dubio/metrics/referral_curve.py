@@ -188,9 +188,7 @@ def referral_auc(
     return np.asarray(np.mean([roc_area(ranks, share) for ranks in _ranks(p)], axis=0))
 
 
-def _over_problems(
-    p: Predictions, figure: Callable[[RocCurve], float], quantity: Quantity, retained: float
-) -> float:
+def _over_problems(p: Predictions, figure: Callable[[RocCurve], float], quantity: Quantity, retained: float) -> float:
     """Return the mean figure over the binary problems on the rows retained; NaN where those of one lie on one side."""
     problems = binary_problems(p)
     weights = _retained(ordered(uncertainty(p, quantity)), Weights.once(len(p)), retained).counts[:, 0]

@@ -94,9 +94,7 @@ class PreparedBenchmark:
             device: Where fits are measured.
         """
         trial_plan, trials, plan = self._plans()
-        return forecast(
-            plan, trial_plan, len(trials), self.tasks, self.trainer, store=store, jobs=jobs, device=device
-        )
+        return forecast(plan, trial_plan, len(trials), self.tasks, self.trainer, store=store, jobs=jobs, device=device)
 
     def run(self, store: Store, jobs: int, executor: str, orders: WorkerOrders, *, show: bool = True) -> RunOutcome:
         """Make everything that is not in the store, and write the manifest and the index.
@@ -124,9 +122,7 @@ class PreparedBenchmark:
             workers.close()
             sweep(store.layout.scratch)
         failures = {**tuned.failures, **tuning_failures(trials, choices), **outcome.failures}
-        outcome = Outcome(
-            tuned.stored + outcome.stored, tuned.completed + outcome.completed, failures, outcome.blocked
-        )
+        outcome = Outcome(tuned.stored + outcome.stored, tuned.completed + outcome.completed, failures, outcome.blocked)
         manifest = make_manifest(
             self.benchmark, self.tasks, plan, choices.values(), outcome, skipped=self.skipped, warnings=self.warnings
         )

@@ -29,7 +29,6 @@ SIDE = 64
 """Largest side of a thumbnail in pixels; smaller images keep their size."""
 
 
-
 def store_thumbnails(store: Store, tasks: Iterable[PreparedTask], runs: Sequence[Mapping[str, Any]]) -> None:
     """Store thumbnails of the images that the runs were most and least certain about.
 

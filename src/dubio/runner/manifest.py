@@ -179,9 +179,7 @@ def _searches(store: Store, fits: Iterable[str]) -> dict[str, Mapping[str, Any]]
     return searches
 
 
-def _bound_sentences(
-    searches: Mapping[str, Mapping[str, Any]], methods: Mapping[str, Sequence[str]]
-) -> Iterator[str]:
+def _bound_sentences(searches: Mapping[str, Mapping[str, Any]], methods: Mapping[str, Sequence[str]]) -> Iterator[str]:
     names = dict.fromkeys(
         key.removesuffix(AT_BOUND) for values in searches.values() for key in values if key.endswith(AT_BOUND)
     )

@@ -207,8 +207,7 @@ def _without_argument(benchmark: Benchmark, methods: Iterable[str], key: str) ->
 
 def _without(tables: Mapping[str, Mapping[str, Any]], names: set[str], key: str) -> dict[str, Mapping[str, Any]]:
     return {
-        name: {k: v for k, v in table.items() if k != key} if name in names else table
-        for name, table in tables.items()
+        name: {k: v for k, v in table.items() if k != key} if name in names else table for name, table in tables.items()
     }
 
 

@@ -121,9 +121,7 @@ def tuning_failures(trials: Iterable[Trial], choices: Mapping[tuple[int, str], C
     return failures
 
 
-def _trial(
-    benchmark: Benchmark, task: PreparedTask, name: str, values: dict[str, Any], planner: SeedPlanner
-) -> Trial:
+def _trial(benchmark: Benchmark, task: PreparedTask, name: str, values: dict[str, Any], planner: SeedPlanner) -> Trial:
     method = make_method(benchmark, name, task.method_arguments[name], values)
     if not is_recipe(method):
         raise UserError(f"[tune.{name}]: only methods that are recipes can be tuned; {name!r} is not one.")

@@ -241,8 +241,10 @@ def mcnemar(first: Predictions, second: Predictions) -> McNemar:
     """
     pair = align({"first": first, "second": second})
     if first.group is not None or second.group is not None:
-        raise UserError("McNemar's test takes examples as independent, and these come in groups: "
-                        "use the paired t-test, which compares groups.")
+        raise UserError(
+            "McNemar's test takes examples as independent, and these come in groups: "
+            "use the paired t-test, which compares groups."
+        )
     one, two = (correct(labelled(each, "McNemar's test")) for each in pair.values())
     b, c = int((one & ~two).sum()), int((two & ~one).sum())
     return McNemar(b, c, float(stats.binomtest(b, b + c, 0.5).pvalue) if b + c else 1.0)

@@ -94,8 +94,10 @@ def rank(grids: Sequence[Grid]) -> Ranks:
     for other in grids[1:]:
         if set(other.methods) != set(first.methods) or set(other.datasets) != set(first.datasets):
             unmatched = sorted((set(other.methods) ^ set(first.methods)) | (set(other.datasets) ^ set(first.datasets)))
-            raise UserError(f"{first.metric} and {other.metric} are not given for the same methods and datasets: "
-                            f"{unmatched[0]!r} is in one of them only.")
+            raise UserError(
+                f"{first.metric} and {other.metric} are not given for the same methods and datasets: "
+                f"{unmatched[0]!r} is in one of them only."
+            )
     values = np.mean([_ranked(table, first) for table in grids], axis=0)
     return Ranks(first.methods, first.datasets, values)
 
@@ -131,8 +133,10 @@ def friedman(ranks: Ranks) -> Friedman:
     if methods < 2:
         raise UserError(f"comparing needs at least two methods; given one, {ranks.methods[0]!r}.")
     if blocks < 2:
-        raise UserError(f"comparing by ranks needs at least two datasets; given one, {ranks.datasets[0]!r}. "
-                        "On one dataset, compare two systems on the same examples: dubio evaluate a=FILE b=FILE.")
+        raise UserError(
+            f"comparing by ranks needs at least two datasets; given one, {ranks.datasets[0]!r}. "
+            "On one dataset, compare two systems on the same examples: dubio evaluate a=FILE b=FILE."
+        )
     between = float(np.square(values.sum(axis=0) - blocks * (methods + 1) / 2).sum())
     within = float(np.square(values).sum()) - blocks * methods * (methods + 1) ** 2 / 4
     chi2 = (methods - 1) * between / within if within > 1e-12 else 0.0

@@ -137,19 +137,27 @@ def grid(table: ResultTable, metric: str, better: Direction, *, digits: int | No
     if missing:
         method, dataset = missing[0]
         more = f" ({len(missing) - 1} more such gaps)" if len(missing) > 1 else ""
-        raise UserError(f"method {method!r} has no {metric} on dataset {dataset!r}{more}; "
-                        "ranks need every method on every dataset.")
+        raise UserError(
+            f"method {method!r} has no {metric} on dataset {dataset!r}{more}; ranks need every method on every dataset."
+        )
     values = tuple(tuple(rounded(means[dataset, method], digits) for method in methods) for dataset in datasets)
     return Grid(metric, better, datasets, methods, values)
 
 
 def table_of(rows: Iterable[Mapping[str, Any]]) -> ResultTable:
     """Return a table of scores computed by dubio: mappings with dataset, method, metric, value and optionally seed."""
-    return ResultTable(tuple(
-        Result(str(row["dataset"]), str(row["method"]), str(row["metric"]), exact(row["value"]),
-               None if row.get("seed") is None else str(row["seed"]))
-        for row in rows
-    ))
+    return ResultTable(
+        tuple(
+            Result(
+                str(row["dataset"]),
+                str(row["method"]),
+                str(row["metric"]),
+                exact(row["value"]),
+                None if row.get("seed") is None else str(row["seed"]),
+            )
+            for row in rows
+        )
+    )
 
 
 def read_results(path: Path, columns: Columns | None = None) -> ResultTable:

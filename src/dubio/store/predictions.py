@@ -90,13 +90,15 @@ class PredictionWriter:
 
     def _record(self, stored: Mapping[str, Any]) -> bytes:
         files = {**stored, **self._files}
-        return seal({
-            "files": files,
-            "bytes": sum(int(facts["bytes"]) for facts in files.values()),
-            "seconds": sum(float(facts["seconds"]) for facts in files.values()),
-            "examples": sum(int(facts["examples"]) for facts in files.values()),
-            "environment": self._environment,
-        })
+        return seal(
+            {
+                "files": files,
+                "bytes": sum(int(facts["bytes"]) for facts in files.values()),
+                "seconds": sum(float(facts["seconds"]) for facts in files.values()),
+                "examples": sum(int(facts["examples"]) for facts in files.values()),
+                "environment": self._environment,
+            }
+        )
 
 
 def write_ensemble(layout: Layout, scratch: ScratchDirectory, spec: Mapping[str, Any]) -> str:

@@ -6,19 +6,10 @@ from pathlib import Path
 
 from dubio.core.errors import BadFile
 from dubio.core.registry import task
-from dubio.core.types import SourceCard, Task
+from dubio.core.types import Task
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, find_files, jsonl_layout
-
-CARD = SourceCard(
-    source="https://github.com/lancopku/SGM (AAPD: text_train, label_train and so on)",
-    revision="2018",
-    licence="the abstracts are their authors'; research use",
-    citation="P. Yang et al. (2018), SGM: Sequence Generation Model for Multi-label Classification, COLING",
-    description="Abstracts of computer science papers and their subjects, 54 of them, several per paper. Novelty: "
-    "papers on information theory are never trained on.",
-)
+from dubio.tasks.sources.locate import DataSource, Document, Layout, find_folder, public_corpus
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_layout
 
 NOVEL = "cs.it"
 COUNTS = {"train": 53840, "val": 1000, "test": 1000, "classes": 54}
@@ -28,46 +19,35 @@ _PARTS = ("train", "val", "test")
 def _read_lines(folder: Path) -> list[Document]:
     documents = []
     for subset in _PARTS:
-        texts, labels = (
-            (folder / f"{what}_{subset}").read_text(encoding="utf-8").splitlines() for what in ("text", "label")
-        )
+        texts, labels = ((folder / f"{what}_{subset}").read_text("utf-8").splitlines() for what in ("text", "label"))
         if len(texts) != len(labels):
             raise BadFile(f"text_{subset} has {len(texts):,} lines, label_{subset} {len(labels):,}; they go together.")
-        documents += [
-            Document(subset, text.strip(), tuple(name.lower() for name in names.split()))
-            for text, names in zip(texts, labels, strict=True)
-        ]
+        pairs = zip(texts, labels, strict=True)
+        documents += [Document(subset, text.strip(), tuple(names.lower().split())) for text, names in pairs]
     return documents
 
 
-CORPUS = Corpus(
-    name="aapd",
-    card=CARD,
-    layouts=(
-        Layout(
-            "the authors' lines",
-            "text_train, label_train, text_val, label_val, text_test and label_test",
-            find_files([f"{what}_{name}" for what in ("text", "label") for name in _PARTS], "AAPD"),
-            _read_lines,
-            COUNTS,
-        ),
-        jsonl_layout("aapd.jsonl", COUNTS, label=str.lower),
-        jsonl_layout(
-            "aapd_val_test.jsonl",
-            {"val": 1000, "test": 1000, "classes": 54},
-            name="validation and test texts without the training texts",
-            label=str.lower,
-            partial=True,
-        ),
+CORPUS = public_corpus(
+    "aapd",
+    Layout(
+        "the authors' lines",
+        "text_train, label_train, text_val, label_val, text_test and label_test",
+        find_folder([f"{what}_{name}" for what in ("text", "label") for name in _PARTS], "AAPD"),
+        _read_lines,
+        COUNTS,
     ),
-    originals=(Original("https://git.uwaterloo.ca/jimmylin/Castor-data/tree/master/datasets/AAPD", "text_train"),),
-    published={"documents": 55840, "classes": 54},
-    advice="The six files are on the page of the paper's code, https://github.com/lancopku/SGM, and in the repository "
-    "https://git.uwaterloo.ca/jimmylin/Castor-data under datasets/AAPD.",
+    jsonl_layout("aapd.jsonl", COUNTS, label=str.lower),
+    jsonl_layout(
+        "aapd_val_test.jsonl",
+        {"val": 1000, "test": 1000, "classes": 54},
+        name="validation and test texts without the training texts",
+        label=str.lower,
+        partial=True,
+    ),
 )
 
 
-@task("aapd", source=DataSource(CARD, (CORPUS,)))
+@task("aapd", source=DataSource(CORPUS.card, (CORPUS,)))
 def aapd(
     *, setting: Setting = "in-domain", data_dir: str | None = None, split_seed: int = 42, cal: float = 0.0
 ) -> Task:
@@ -84,6 +64,5 @@ def aapd(
         split_seed: Seed of the split of ``cal``.
         cal: Share of training that becomes the split ``cal``.
     """
-    name = "aapd" if setting == "in-domain" else "aapd-novelty"
-    options = CorpusOptions(name, "multilabel", setting, lambda classes: (NOVEL,), split_seed, cal)
+    options = CorpusOptions("aapd", "multilabel", setting, split_seed, cal, novel=lambda classes: (NOVEL,))
     return corpus_task(obtain(CORPUS, data_dir), options)

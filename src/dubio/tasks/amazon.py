@@ -10,29 +10,19 @@ import numpy as np
 
 from dubio.core.errors import BadFile, UserError
 from dubio.core.registry import task
-from dubio.core.types import SourceCard, Split, Task
+from dubio.core.types import Split, Task
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original, compare_counts
+from dubio.tasks.sources.locate import DataSource, Document, Layout, count_notes, find_folder, public_corpus
 from dubio.tasks.splitting import UNASSIGNED, SplitOptions, assign_parts, part_splits
 from dubio.tasks.text_corpora import (
     VAL_SHARE,
     check_cal,
     copy_card,
     document_examples,
-    find_files,
     jsonl_layout,
     label_array,
     shared_text_notes,
     text_groups,
-)
-
-CARD = SourceCard(
-    source="https://www.cs.jhu.edu/~mdredze/datasets/sentiment/ (domain_sentiment_data.tar.gz)",
-    revision="2007",
-    licence="the reviews are their authors'; research use",
-    citation="J. Blitzer, M. Dredze and F. Pereira (2007), Biographies, Bollywood, Boom-boxes and Blenders: Domain "
-    "Adaptation for Sentiment Classification, ACL",
-    description="Is a review of a product positive? Trained on one of four kinds of products, shifted to the others.",
 )
 
 Domain = Literal["books", "dvd", "electronics", "kitchen"]
@@ -43,10 +33,8 @@ TEST_REVIEWS = 400
 """Number of test reviews of the source (T, Section III-B)."""
 
 _FOLDERS = {"books": "books", "dvd": "dvd", "electronics": "electronics", "kitchen": "kitchen_&_housewares"}
-_REVIEW = re.compile(r"<review>(.*?)</review>", re.DOTALL)
-
-
 _FILES = [f"{name}/{side}.review" for name in _FOLDERS.values() for side in CLASSES]
+_REVIEW = re.compile(r"<review>(.*?)</review>", re.DOTALL)
 
 
 def _read_reviews(folder: Path) -> list[Document]:
@@ -69,32 +57,20 @@ def _field(review: str, name: str) -> str:
     return match[1].strip() if match is not None else ""
 
 
-CORPUS = Corpus(
-    name="amazon",
-    card=CARD,
-    layouts=(
-        Layout(
-            "the authors' files",
-            "the folder sorted_data_acl with positive.review and negative.review for each kind of product",
-            find_files(_FILES, "sorted_data_acl", "sorted_data"),
-            _read_reviews,
-            COUNTS,
-        ),
-        jsonl_layout("amazon.jsonl", COUNTS, parts={"all": ""}),
+CORPUS = public_corpus(
+    "amazon",
+    Layout(
+        "the authors' files",
+        "the folder sorted_data_acl with positive.review and negative.review for each kind of product",
+        find_folder(_FILES, "sorted_data_acl", "sorted_data"),
+        _read_reviews,
+        COUNTS,
     ),
-    originals=(
-        Original(
-            url="https://www.cs.jhu.edu/~mdredze/datasets/sentiment/domain_sentiment_data.tar.gz",
-            file="domain_sentiment_data.tar.gz",
-            keep=r"/(positive|negative)\.review$",
-        ),
-    ),
-    published=COUNTS,
-    advice="The authors' processed_acl.tar.gz will not do: it holds word counts, not texts.",
+    jsonl_layout("amazon.jsonl", COUNTS, parts={"all": ""}),
 )
 
 
-@task("amazon", source=DataSource(CARD, (CORPUS,)))
+@task("amazon", source=DataSource(CORPUS.card, (CORPUS,)))
 def amazon(
     *,
     source: Domain = "books",
@@ -119,7 +95,7 @@ def amazon(
     if source == target:
         raise UserError(f"amazon: target must be another domain than source; given {source!r} for both.")
     copy = obtain(CORPUS, data_dir)
-    documents = copy.documents()
+    documents = copy.read()
     domains = np.array([document.domain for document in documents], dtype=np.str_)
     for domain in DOMAINS:
         if not (domains == domain).any():
@@ -129,18 +105,13 @@ def amazon(
     rows = np.flatnonzero(domains == source)
     if len(rows) <= TEST_REVIEWS:
         raise BadFile(f"{copy.path.name} has {len(rows):,} reviews of {source}; {TEST_REVIEWS} are held out to test.")
-    options = SplitOptions(_fractions(TEST_REVIEWS / len(rows), check_cal(cal)), split_seed)
+    test, cal = TEST_REVIEWS / len(rows), check_cal(cal)
+    shares = ((1 - test) * (1 - VAL_SHARE - cal), (1 - test) * VAL_SHARE, (1 - test) * cal, test)
     parts = np.full(len(documents), UNASSIGNED, dtype=np.int64)
-    parts[rows] = assign_parts(labels[rows], options, group=text_groups(documents, rows)[rows])
+    parts[rows] = assign_parts(labels[rows], SplitOptions(shares, split_seed), group=text_groups(documents, rows)[rows])
     splits = part_splits(examples, parts)
     for domain in (other for other in DOMAINS if other != source and target in (other, "all")):
         splits.append(Split.of(domain, "shift", examples.take(np.flatnonzero(domains == domain))))
     name = f"amazon-{source}" if target == "all" else f"amazon-{source}-{target}"
-    counts = [count.sentence() for count in compare_counts(copy, documents) if count.differs]
-    notes = (*shared_text_notes(splits), *counts)
+    notes = (*shared_text_notes(splits), *count_notes(copy, documents))
     return Task(name, "text", "multiclass", CLASSES, tuple(splits), copy_card(copy, documents), notes)
-
-
-def _fractions(test: float, cal: float) -> tuple[float, ...]:
-    training = 1 - test
-    return (training * (1 - VAL_SHARE - cal), training * VAL_SHARE, training * cal, test)

@@ -6,8 +6,7 @@ import numpy as np
 
 from dubio.core.registry import task
 from dubio.core.types import Examples, SourceCard, Task
-from dubio.tasks.sources.locate import DataSource
-from dubio.tasks.sources.packages import scikit_learn_data
+from dubio.tasks.sources.locate import DataSource, scikit_learn_data
 from dubio.tasks.splitting import part_splits, stratified_parts
 
 CARD = SourceCard(

@@ -1,23 +1,44 @@
-"""CIFAR-10 and CIFAR-100, clean, corrupted, and with out-of-distribution images."""
+"""CIFAR-10 and CIFAR-100, clean, corrupted, and with out-of-distribution images (Fashion-MNIST, noise)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dubio.core.errors import UserError
+from dubio.core.errors import BadFile, UserError
 from dubio.core.lazy_rows import row_digests
 from dubio.core.registry import task
 from dubio.core.types import UNLABELLED, Examples, Split, Task
 from dubio.tasks.data_options import takes_options
-from dubio.tasks.images.corruptions import CORRUPTIONS, CorruptedRows, corruption
-from dubio.tasks.images.datasets import CIFAR10, CIFAR100, FASHION, ImageSet
-from dubio.tasks.images.files import to_levels
-from dubio.tasks.images.formats import SIDE, Parts
+from dubio.tasks.images.corruptions import CORRUPTIONS, CorruptedRows
+from dubio.tasks.images.files import read_arrays, to_levels
+from dubio.tasks.images.formats import (
+    SIDE,
+    Parts,
+    binary_format,
+    folder_format,
+    npz_formats,
+    position_ids,
+    python_format,
+    read_idx,
+    read_npz,
+)
 from dubio.tasks.shift import SEVERITIES, joined_names
-from dubio.tasks.sources.locate import DataSource
+from dubio.tasks.sources.fetch import obtain, open_archive
+from dubio.tasks.sources.locate import (
+    Corpus,
+    DataSource,
+    Layout,
+    catalogue,
+    find_copy,
+    find_file,
+    placing_advice,
+    public_corpus,
+)
 from dubio.tasks.splitting import (
     TRAIN,
     UNASSIGNED,
@@ -27,6 +48,129 @@ from dubio.tasks.splitting import (
     check_training_shares,
     part_splits,
     subset_rows,
+)
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """A data set of small images.
+
+    Attributes:
+        corpus: The ways to it, and the formats it is read in.
+        classes: In the order of the labels.
+    """
+
+    corpus: Corpus
+    classes: tuple[str, ...]
+
+    def training_and_test(self, data: str | None, data_dir: str | None) -> tuple[Parts, str]:
+        """Return training and test images, and the name of their source.
+
+        Args:
+            data: A folder, an original archive, or an npz; nothing else is searched.
+            data_dir: A folder to search first.
+
+        Raises:
+            DataMissing: When it is not on this machine and cannot be fetched.
+            BadFile: When ``data`` does not hold the data set.
+        """
+        if data is not None:
+            return self._read_path(Path(data).expanduser())
+        copy = obtain(self.corpus, data_dir)
+        return copy.read(), f"{copy.layout.name}, {copy.path.name}"
+
+    def test_images(self, data_dir: str | None) -> Examples:
+        """Return the test images, from any copy that has them."""
+        parts: Parts = (find_copy(self.corpus, data_dir) or obtain(self.corpus)).read()
+        return parts["test"]
+
+    def _read_path(self, path: Path) -> tuple[Parts, str]:
+        if path.suffix == ".npz" and path.is_file():
+            parts = read_npz(path, len(self.classes))
+            if "train" not in parts:
+                raise BadFile(f"data {str(path)!r} has no training images: x_train and y_train.")
+            return parts, f"arrays, {path.name}"
+        folders = [path] if path.is_dir() else []
+        for original in self.corpus.originals:
+            archive = path if path.name == original.file else path / original.file
+            if archive.is_file():
+                folders.append(open_archive(self.corpus, original, archive))
+        layouts = [layout for layout in self.corpus.layouts if not layout.partial]
+        for folder, layout in ((folder, layout) for folder in folders for layout in layouts):
+            if (inside := layout.find(folder)) is not None:
+                return layout.read(inside), f"{layout.name}, {inside.name}"
+        raise BadFile(f"data {str(path)!r} does not hold {self.corpus.name}. {placing_advice(self.corpus)}")
+
+
+def _cifar(name: str, *authors: Layout) -> ImageSet:
+    """Return a CIFAR in its authors' formats, as folders of images, or as arrays."""
+    classes = tuple(catalogue()[name]["classes"])
+    counts = {"test": 10_000, "classes": len(classes)}
+    layouts = [
+        replace(layout, counts=counts if layout.partial else {"train": 50_000, **counts})
+        for layout in (*authors, folder_format(classes), *npz_formats(name, len(classes)))
+    ]
+    return ImageSet(public_corpus(name, *layouts), classes)
+
+
+_BATCHES = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": ["test_batch"]}
+_BINARY_BATCHES = {subset: [f"{name}.bin" for name in names] for subset, names in _BATCHES.items()}
+
+CIFAR10 = _cifar(
+    "cifar10",
+    python_format("cifar-10-batches-py", _BATCHES, "labels", 10),
+    binary_format("cifar-10-batches-bin", _BINARY_BATCHES, 1, 10),
+)
+CIFAR100 = _cifar(
+    "cifar100",
+    python_format("cifar-100-python", {"train": ["train"], "test": ["test"]}, "fine_labels", 100),
+    binary_format("cifar-100-binary", {"train": ["train.bin"], "test": ["test.bin"]}, 2, 100),
+)
+
+_IDX = "t10k-images-idx3-ubyte.gz"
+
+
+def _find_idx(folder: Path) -> Path | None:
+    """Find the images in a folder that bears the data set's name: MNIST's files have the same names."""
+    inner = [_IDX] if "fashion" in folder.name.lower() else []
+    return find_file(*inner, f"fashion-mnist/{_IDX}", f"FashionMNIST/raw/{_IDX}")(folder)
+
+
+def _read_fashion_npz(path: Path) -> Parts:
+    arrays = read_arrays(path)
+    grey = next((arrays[name] for name in ("x_test", "x") if name in arrays), None)
+    if grey is None or grey.dtype != np.uint8 or grey.shape[1:] != (28, 28):
+        raise BadFile(f"{path.name}: expected x_test or x, uint8 images of 28×28 pixels.")
+    return _framed(grey)
+
+
+def _framed(grey: NDArray[np.uint8]) -> Parts:
+    """Return 28×28 grey as 32×32 colour: two black pixels on each side, the same level in every channel."""
+    wide = np.repeat(np.pad(grey, ((0, 0), (2, 2), (2, 2)))[..., None], 3, axis=3)
+    return {"test": Examples(wide, np.zeros(len(grey), dtype=np.int64), position_ids("test", len(grey)))}
+
+
+_FASHION_NPZ = ("fashion_mnist.npz", "fashion_mnist_*.npz")
+_FASHION_COUNTS = {"test": 10_000}
+FASHION = ImageSet(
+    public_corpus(
+        "fashion-mnist",
+        Layout(
+            "idx",
+            f"{_IDX} in a folder fashion-mnist",
+            _find_idx,
+            lambda path: _framed(read_idx(path, 28)),
+            _FASHION_COUNTS,
+        ),
+        Layout(
+            "arrays",
+            f"{' or '.join(_FASHION_NPZ)} with x",
+            find_file(*_FASHION_NPZ),
+            _read_fashion_npz,
+            _FASHION_COUNTS,
+        ),
+    ),
+    tuple(catalogue()["fashion-mnist"]["classes"]),
 )
 
 NOISE = "noise"
@@ -134,7 +278,7 @@ def corrupted_splits(test: Examples, names: Sequence[str], severities: Sequence[
     for kind in names:
         for severity in severities:
             name = f"{kind}-{severity}"
-            images = CorruptedRows(test.inputs, rows, digests, corruption(kind), severity, seed)
+            images = CorruptedRows(test.inputs, rows, digests, CORRUPTIONS[kind], severity, seed)
             # an id is unique within a data set: a corrupted image is another example than its original
             examples = Examples(images, test.labels, np.char.add(test.ids, f"/{name}"))
             splits.append(Split.of(name, "shift", examples, family=kind, severity=severity))

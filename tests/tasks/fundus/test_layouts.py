@@ -9,7 +9,7 @@ import pytest
 
 from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.tasks.fundus.layouts import read_collection
-from dubio.tasks.fundus.report import find_data
+from dubio.tasks.retina import find_data
 from dubio.tasks.sources.locate import DataMissing
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dubio.core.errors import UnknownName
 from dubio.core.lazy_rows import row_digests
-from dubio.tasks.images.corruptions import CORRUPTIONS, CorruptedRows, corruption, disc, line
+from dubio.tasks.images.corruptions import CORRUPTIONS, CorruptedRows, disc, line
 
 pytest.importorskip("PIL.Image")
 
@@ -37,7 +36,7 @@ def smooth(count: int = 24, side: int = 32) -> np.ndarray:
 
 
 def rows_of(images: np.ndarray, name: str, severity: int, seed: int = 0) -> CorruptedRows:
-    return CorruptedRows(images, np.arange(len(images)), row_digests(images), corruption(name), severity, seed)
+    return CorruptedRows(images, np.arange(len(images)), row_digests(images), CORRUPTIONS[name], severity, seed)
 
 
 def dice(count: int) -> list[np.random.Generator]:
@@ -51,7 +50,7 @@ def change(images: np.ndarray, made: np.ndarray) -> float:
 @pytest.mark.parametrize("name", NEUTRAL)
 def test_no_strength_no_change(name: str) -> None:
     images = smooth(3)
-    np.testing.assert_array_equal(corruption(name).apply(images, NEUTRAL[name], dice(3)), images)
+    np.testing.assert_array_equal(CORRUPTIONS[name].apply(images, NEUTRAL[name], dice(3)), images)
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
@@ -76,7 +75,7 @@ def test_gaussian_noise_has_the_stated_deviation() -> None:
     grey = np.full((20, 32, 32, 3), 128, np.uint8)
     made = rows_of(grey, "gaussian-noise", 3)  # equal images have equal dice: ask each image's own
     sigma = 255 * 0.08
-    noise = corruption("gaussian-noise").apply(grey, 0.08, dice(20)).astype(float) - 128
+    noise = CORRUPTIONS["gaussian-noise"].apply(grey, 0.08, dice(20)).astype(float) - 128
     # the variance of n normal draws has a standard error of σ²·√(2/n); rounding adds 1/12
     assert noise.var() == pytest.approx(sigma**2 + 1 / 12, rel=4 * math.sqrt(2 / noise.size))
     assert abs(noise.mean()) < 4 * sigma / math.sqrt(noise.size)
@@ -85,7 +84,7 @@ def test_gaussian_noise_has_the_stated_deviation() -> None:
 
 def test_shot_noise_has_the_variance_of_counts() -> None:
     grey = np.full((20, 32, 32, 3), 102, np.uint8)
-    made = corruption("shot-noise").apply(grey, 120, dice(20)).astype(float)
+    made = CORRUPTIONS["shot-noise"].apply(grey, 120, dice(20)).astype(float)
     # Var(255·Poisson(n·x/255)/n) = 255·x/n
     assert made.mean() == pytest.approx(102, abs=0.3)
     assert made.var() == pytest.approx(255 * 102 / 120 + 1 / 12, rel=0.03)
@@ -93,7 +92,7 @@ def test_shot_noise_has_the_variance_of_counts() -> None:
 
 def test_impulse_noise_hits_the_stated_share() -> None:
     grey = np.full((20, 32, 32, 3), 100, np.uint8)
-    made = corruption("impulse-noise").apply(grey, 0.11, dice(20))
+    made = CORRUPTIONS["impulse-noise"].apply(grey, 0.11, dice(20))
     error = math.sqrt(0.055 / made.size)
     assert set(np.unique(made)) == {0, 100, 255}
     for level in (0, 255):
@@ -113,10 +112,10 @@ def test_blur_keeps_the_mean(name: str, severity: int) -> None:
 def test_blur_of_a_point_is_its_kernel() -> None:
     point = np.zeros((1, 33, 33, 1), np.uint8)
     point[0, 16, 16] = 255
-    made = corruption("defocus-blur").apply(point, 3 / 33, dice(1))[0, :, :, 0]
+    made = CORRUPTIONS["defocus-blur"].apply(point, 3 / 33, dice(1))[0, :, :, 0]
     np.testing.assert_allclose(made[13:20, 13:20], 255 * disc(3.0), atol=0.5)
     sigma = 0.05 * 33
-    made = corruption("gaussian-blur").apply(point, 0.05, dice(1))[0, :, :, 0]
+    made = CORRUPTIONS["gaussian-blur"].apply(point, 0.05, dice(1))[0, :, :, 0]
     distance = np.arange(-5, 6)
     weights = np.exp(-0.5 * (distance / sigma) ** 2) / np.exp(-0.5 * (np.arange(-7, 8) / sigma) ** 2).sum()
     np.testing.assert_allclose(made[11:22, 11:22], 255 * np.outer(weights, weights), atol=1)
@@ -147,19 +146,19 @@ def test_a_line_has_its_direction_and_length(angle: float) -> None:
 
 def test_contrast_brightness_and_fog_are_their_formulas() -> None:
     images = smooth(4)
-    low = corruption("contrast").apply(images, 0.4, dice(4)).astype(float)
+    low = CORRUPTIONS["contrast"].apply(images, 0.4, dice(4)).astype(float)
     assert low.mean() == pytest.approx(images.mean(), abs=0.1)
     np.testing.assert_allclose(low.std(axis=(1, 2, 3)), 0.4 * images.std(axis=(1, 2, 3)), rtol=0.02)
-    light = corruption("brightness").apply(images, 0.12, dice(4)).astype(float)
+    light = CORRUPTIONS["brightness"].apply(images, 0.12, dice(4)).astype(float)
     np.testing.assert_allclose(light, np.minimum(255, images + 30.6), atol=0.5)
-    foggy = corruption("fog").apply(images, 1.0, dice(4))
+    foggy = CORRUPTIONS["fog"].apply(images, 1.0, dice(4))
     assert foggy.min() >= 153  # 0.6 of the range: nothing but haze
     np.testing.assert_array_equal(foggy[..., 0], foggy[..., 2])
 
 
 def test_pixelate_leaves_blocks_of_means() -> None:
     images = smooth(2)
-    made = corruption("pixelate").apply(images, 0.5, dice(2)).astype(float)
+    made = CORRUPTIONS["pixelate"].apply(images, 0.5, dice(2)).astype(float)
     blocks = images.reshape(2, 16, 2, 16, 2, 3).mean(axis=(2, 4))
     np.testing.assert_allclose(made[:, ::2, ::2], blocks, atol=1.0)  # rounded down the columns, and along the rows
     np.testing.assert_array_equal(made[:, ::2, ::2], made[:, 1::2, 1::2])
@@ -200,8 +199,3 @@ def test_the_documentation_has_these_strengths() -> None:
     rows = [cells for cells in lines if len(cells) == 8 and "`" in cells[1]]
     told = {cells[1].strip("`"): (cells[0], *map(float, cells[3:])) for cells in rows}
     assert told == {made.name: (made.family, *made.strengths) for made in CORRUPTIONS.values()}
-
-
-def test_an_unknown_corruption_is_named() -> None:
-    with pytest.raises(UnknownName, match="jpeg"):
-        corruption("jpg")

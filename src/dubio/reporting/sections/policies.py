@@ -313,9 +313,7 @@ def fit_capacity(first: FirstRun, in_domain: str) -> CapacityPolicy | None:
     return CapacityPolicy(first.run, policy, tuple(results))
 
 
-def missing_policies(
-    task: TaskView, risk: Mapping[str, RiskPolicy], capacity: Mapping[str, CapacityPolicy]
-) -> str:
+def missing_policies(task: TaskView, risk: Mapping[str, RiskPolicy], capacity: Mapping[str, CapacityPolicy]) -> str:
     """Say why there is no risk policy, or no policy at all; empty where there is one."""
     if risk:
         return ""
@@ -637,9 +635,7 @@ def _share(result: CapacityResult) -> TableCell:
 
 
 def _warning(observation: Observation) -> TableCell:
-    return TableCell(
-        "warns" if observation.warned else "no warning", _p_value(observation), f"{observation.shift:.9g}"
-    )
+    return TableCell("warns" if observation.warned else "no warning", _p_value(observation), f"{observation.shift:.9g}")
 
 
 def capacity_sentence(policies: Mapping[str, CapacityPolicy], split: str) -> str:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.tasks.images.files import pillow
-from dubio.tasks.images.problems import ProblemKind
+from dubio.tasks.images.files import ProblemKind, pillow
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture

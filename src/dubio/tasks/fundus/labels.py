@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import SourceCard
-from dubio.tasks.images.problems import Problem
+from dubio.tasks.images.files import Problem
 
 Record = dict[str, str]
 """A row by the column's name in lower case, every value a text without white space around it."""

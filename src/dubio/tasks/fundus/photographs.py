@@ -18,12 +18,10 @@ from numpy.typing import NDArray
 from dubio.core.errors import BadFile, UserError
 from dubio.core.lazy_rows import MappedRows
 from dubio.core.types import IntArray, SourceCard, StrArray
-from dubio.tasks.fundus.cache import file_hashes, prepare_files
+from dubio.tasks.fundus.cache import Outcome, digest_of, file_hashes, prepare_files
 from dubio.tasks.fundus.labels import UNKNOWN, Collection, Photograph, read_grade, read_quality
 from dubio.tasks.fundus.layouts import DEEPDRID, OWN, read_collection
-from dubio.tasks.fundus.pool import Outcome, digest_of
-from dubio.tasks.images.files import read_arrays, resize_images
-from dubio.tasks.images.problems import Problem, progress_on_screen
+from dubio.tasks.images.files import Problem, progress_on_screen, read_arrays, resize_images
 from dubio.tasks.own.tables import plain_name
 
 SIZES = (64, 128, 256, 512)

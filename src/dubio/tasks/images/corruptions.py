@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.core.errors import UnknownName
 from dubio.core.lazy_rows import MappedRows, row_digests
 from dubio.tasks.images.files import pillow, to_levels
 
@@ -190,17 +189,6 @@ CORRUPTIONS: dict[str, Corruption] = {
     )
 }
 """By name."""
-
-
-def corruption(name: str) -> Corruption:
-    """Return the corruption of that name.
-
-    Raises:
-        UnknownName: When there is none.
-    """
-    if name not in CORRUPTIONS:
-        raise UnknownName("corruption", name, CORRUPTIONS)
-    return CORRUPTIONS[name]
 
 
 _BLOCK = 512

@@ -13,8 +13,7 @@ import math
 import pickle
 import pickletools
 import zlib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 from dubio.core.errors import BadFile
 from dubio.core.types import Examples
 from dubio.tasks.images.files import array_names, class_folders, load_images, read_arrays
-from dubio.tasks.sources.locate import Document, Layout
+from dubio.tasks.sources.locate import Layout, find_folder
 
 SIDE = 32
 _PIXELS = 3 * SIDE * SIDE
@@ -33,36 +32,8 @@ _ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 Parts = Mapping[str, Examples]
 """Images by part: ``train`` and ``test``; uint8 ``[N, 32, 32, 3]``, class indices, and ids that are unique."""
 
-
-@dataclass(frozen=True)
-class Format:
-    """A format in which a data set may lie in a folder.
-
-    Attributes:
-        name: Its name.
-        files: The names of its files, for a reader who places them.
-        find: Returns its file or folder inside a folder, or None.
-        read: Reads its images.
-        partial: Whether it has no training images.
-    """
-
-    name: str
-    files: str
-    find: Callable[[Path], Path | None]
-    read: Callable[[Path], Parts]
-    partial: bool = False
-
-    def layout(self, counts: Mapping[str, int]) -> Layout:
-        """Return the format as a layout of a corpus; an image is counted like a document."""
-
-        def documents(path: Path) -> list[Document]:
-            return [
-                Document(subset, "", (str(label),))
-                for subset, images in self.read(path).items()
-                for label in images.labels.tolist()
-            ]
-
-        return Layout(self.name, self.files, self.find, documents, counts, partial=self.partial)
+Batch = tuple[NDArray[np.uint8], list[Any]]
+"""Rows of pixels ``[N, 3072]`` and their labels."""
 
 
 def _numbered(subset: str, images: NDArray[np.uint8], labels: Any, classes: int, source: str) -> Examples:
@@ -87,73 +58,55 @@ def position_ids(subset: str, count: int) -> NDArray[np.str_]:
     return np.char.add(f"{subset}/", np.arange(count).astype(np.str_))
 
 
-def _from_planes(rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return rows of a red, a green and a blue plane ``[N, 3072]`` as images."""
-    return np.ascontiguousarray(rows.reshape(len(rows), 3, SIDE, SIDE).transpose(0, 2, 3, 1))
-
-
-def python_format(folder: str, files: Mapping[str, tuple[str, ...]], label: str, classes: int) -> Format:
+def python_format(folder: str, files: Mapping[str, Sequence[str]], label: str, classes: int) -> Layout:
     """Return the format of the authors' python files: ``data`` and labels in each, read without executing them."""
 
-    def read_batch(path: Path) -> tuple[NDArray[np.uint8], list[Any]]:
+    def read(path: Path) -> Batch:
         batch = read_pickle(path)
         rows, labels = batch.get("data"), batch.get(label)
         if not isinstance(rows, np.ndarray) or rows.ndim != 2 or rows.shape[1] != _PIXELS:
             raise BadFile(f"{path.name}: expected 'data', an array of {_PIXELS} bytes per row.")
         if not isinstance(labels, list):
             raise BadFile(f"{path.name}: expected {label!r}, a list of numbers.")
-        return _from_planes(rows), labels
+        return rows, labels
+
+    return _batch_format("the authors' python files", folder, files, read, classes)
+
+
+def binary_format(folder: str, files: Mapping[str, Sequence[str]], label_bytes: int, classes: int) -> Layout:
+    """Return the format of the authors' binary files: label bytes (the last one counts), then 3,072 bytes per image."""
+
+    def read(path: Path) -> Batch:
+        raw = np.fromfile(path, dtype=np.uint8)
+        if len(raw) == 0 or len(raw) % (label_bytes + _PIXELS):
+            raise BadFile(f"{path.name} must have {label_bytes + _PIXELS} bytes per image.")
+        rows = raw.reshape(-1, label_bytes + _PIXELS)
+        return rows[:, label_bytes:], rows[:, label_bytes - 1].tolist()
+
+    return _batch_format("the authors' binary files", folder, files, read, classes)
+
+
+def _batch_format(
+    name: str, folder: str, files: Mapping[str, Sequence[str]], read_batch: Callable[[Path], Batch], classes: int
+) -> Layout:
+    """Return a format of files that each hold a batch of one part; a row is a red, a green and a blue plane."""
 
     def read(source: Path) -> Parts:
         parts = {}
         for subset, names in files.items():
             batches = [read_batch(source / name) for name in names]
-            images = np.concatenate([images for images, _ in batches])
-            labels = [value for _, values in batches for value in values]
+            planes = np.concatenate([rows for rows, _ in batches]).reshape(-1, 3, SIDE, SIDE)
+            labels = [label for _, labels in batches for label in labels]
+            images = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
             parts[subset] = _numbered(subset, images, labels, classes, source.name)
         return parts
 
-    return _format_of_files("the authors' python files", folder, files, read)
-
-
-def binary_format(folder: str, files: Mapping[str, tuple[str, ...]], label_bytes: int, classes: int) -> Format:
-    """Return the format of the authors' binary files: label bytes (the last one counts), then 3,072 bytes per image."""
-    length = label_bytes + _PIXELS
-
-    def read(source: Path) -> Parts:
-        parts = {}
-        for subset, names in files.items():
-            raw = np.concatenate([np.fromfile(source / name, dtype=np.uint8) for name in names])
-            if len(raw) == 0 or len(raw) % length:
-                raise BadFile(f"{source.name}: {', '.join(names)} must have {length} bytes per image.")
-            rows = raw.reshape(-1, length)
-            images = _from_planes(rows[:, label_bytes:])
-            parts[subset] = _numbered(subset, images, rows[:, label_bytes - 1], classes, source.name)
-        return parts
-
-    return _format_of_files("the authors' binary files", folder, files, read)
-
-
-def _format_of_files(
-    name: str, folder: str, files: Mapping[str, tuple[str, ...]], read: Callable[[Path], Parts]
-) -> Format:
     needed = [file for names in files.values() for file in names]
-
-    def find(parent: Path) -> Path | None:
-        for inner in (parent, parent / folder):
-            if all((inner / file).is_file() for file in needed):
-                return inner
-        return None
-
-    return Format(name, f"{folder} with {', '.join(needed)}", find, read)
+    return Layout(name, f"{folder} with {', '.join(needed)}", find_folder(needed, folder), read)
 
 
-def folder_format(classes: tuple[str, ...]) -> Format:
+def folder_format(classes: tuple[str, ...]) -> Layout:
     """Return the format of class folders in ``train`` and ``test``; images are resized to 32×32 where they are not."""
-
-    def find(parent: Path) -> Path | None:
-        complete = all((parent / subset / name).is_dir() for subset in ("train", "test") for name in classes)
-        return parent if complete else None
 
     def read(source: Path) -> Parts:
         parts = {}
@@ -170,7 +123,8 @@ def folder_format(classes: tuple[str, ...]) -> Format:
             parts[subset] = Examples(np.ascontiguousarray(np.broadcast_to(images, (*images.shape[:3], 3))), labels, ids)
         return parts
 
-    return Format("folders of images", f"train/CLASS/*.png and test/CLASS/*.png ({classes[0]}, …)", find, read)
+    find = find_folder([f"{subset}/{name}" for subset in ("train", "test") for name in classes])
+    return Layout("folders of images", f"train/CLASS/*.png and test/CLASS/*.png ({classes[0]}, …)", find, read)
 
 
 def read_npz(path: Path, classes: int) -> Parts:
@@ -180,9 +134,8 @@ def read_npz(path: Path, classes: int) -> Parts:
         BadFile: When it has neither, or they do not match.
     """
     arrays = read_arrays(path)
-    names = {"train": ("x_train", "y_train"), "test": ("x_test", "y_test")}
-    if "x" in arrays and "x_test" not in arrays:
-        names = {"test": ("x", "y")}
+    only_test = "x" in arrays and "x_test" not in arrays
+    names = {"test": ("x", "y")} if only_test else {"train": _ARRAYS[:2], "test": _ARRAYS[2:]}
     for name in (name for pair in names.values() for name in pair):
         if name not in arrays:
             raise BadFile(f"{path.name} has no array {name!r}; it has {', '.join(arrays) or 'none'}.")
@@ -192,7 +145,7 @@ def read_npz(path: Path, classes: int) -> Parts:
     }
 
 
-def npz_formats(stem: str, classes: int) -> tuple[Format, Format]:
+def npz_formats(stem: str, classes: int) -> tuple[Layout, Layout]:
     """Return the formats of arrays in ``STEM.npz`` or ``STEM_*.npz``: train and test, or test alone.
 
     A damaged file, or one with only some of the arrays, is found too where no file has them all: reading it says what
@@ -200,7 +153,7 @@ def npz_formats(stem: str, classes: int) -> tuple[Format, Format]:
     """
 
     def candidates(parent: Path) -> dict[Path, frozenset[str]]:
-        paths = sorted([*parent.glob(f"{stem}.npz"), *parent.glob(f"{stem}_*.npz")])
+        paths = [*parent.glob(f"{stem}.npz"), *sorted(parent.glob(f"{stem}_*.npz"))]
         return {path: array_names(path) for path in paths}
 
     def find_complete(parent: Path) -> Path | None:
@@ -217,8 +170,8 @@ def npz_formats(stem: str, classes: int) -> tuple[Format, Format]:
 
     files = f"{stem}.npz or {stem}_*.npz with"
     return (
-        Format("arrays", f"{files} {', '.join(_ARRAYS)}", find_complete, read),
-        Format("arrays of test images alone", f"{files} x, y", find_test, read, partial=True),
+        Layout("arrays", f"{files} {', '.join(_ARRAYS)}", find_complete, read),
+        Layout("arrays of test images alone", f"{files} x, y", find_test, read, partial=True),
     )
 
 
@@ -230,32 +183,20 @@ def read_idx(path: Path, side: int) -> NDArray[np.uint8]:
     """
     try:
         with gzip.open(path) as file:
-            header = np.frombuffer(file.read(16), dtype=">u4").tolist()
-            if header[:1] != [0x803] or header[2:] != [side, side]:
-                raise BadFile(f"{path.name} is not an idx file of images of {side}×{side} pixels.")
-            expected = header[1] * side * side
-            pixels = np.frombuffer(file.read(expected), dtype=np.uint8)
-    except BadFile:
-        raise
-    except (OSError, EOFError, zlib.error, ValueError) as fault:
+            magic, count, *sides = np.frombuffer(file.read(16).ljust(16, b"\0"), dtype=">u4").tolist()
+            pixels = np.frombuffer(file.read(count * side * side), dtype=np.uint8)
+    except (OSError, EOFError, zlib.error) as fault:
         raise BadFile(f"{path.name} cannot be read: {fault}.") from fault
-    if len(pixels) != expected:
-        raise BadFile(f"{path.name} is truncated: {len(pixels):,} of {expected:,} bytes.")
+    if magic != 0x803 or sides != [side, side]:
+        raise BadFile(f"{path.name} is not an idx file of images of {side}×{side} pixels.")
+    if len(pixels) != count * side * side:
+        raise BadFile(f"{path.name} is truncated: {len(pixels):,} of {count * side * side:,} bytes.")
     return pixels.reshape(-1, side, side)
 
 
 _DAMAGED_PICKLE = (
-    *(pickle.UnpicklingError, EOFError, ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError),
-    MemoryError,
-)
-_NAMES = {
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("_codecs", "encode"),
-}
-_BYTE_TYPES = ("u1", "|u1", "uint8")
+    pickle.UnpicklingError, EOFError, ValueError, LookupError, TypeError, AttributeError, OverflowError, MemoryError,
+)  # fmt: skip
 _NDARRAY = object()
 
 
@@ -292,7 +233,7 @@ def _reconstruct(kind: object, *_: Any) -> _ArrayState:
 
 
 def _dtype(name: object, *_: Any) -> _ByteType:
-    if name not in _BYTE_TYPES:
+    if name not in ("u1", "|u1", "uint8"):
         raise _Refused("an array of another type than uint8")
     return _ByteType()
 
@@ -302,6 +243,14 @@ def _encode(text: str, encoding: str) -> bytes:
     if encoding != "latin1":
         raise _Refused(f"bytes encoded as {encoding!r}")
     return text.encode("latin-1")
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "numpy.core.multiarray._reconstruct": _reconstruct,
+    "numpy._core.multiarray._reconstruct": _reconstruct,
+    "numpy.dtype": _dtype,
+    "_codecs.encode": _encode,
+}
 
 
 class _Callable:
@@ -327,10 +276,12 @@ class _CifarUnpickler(pickle.Unpickler):
     """
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _NAMES:
-            raise _Refused(f"the name {f'{module}.{name}'!r}")
-        functions: dict[str, Callable[..., Any]] = {"_reconstruct": _reconstruct, "dtype": _dtype, "encode": _encode}
-        return _NDARRAY if name == "ndarray" else _Callable(functions[name])
+        full = f"{module}.{name}"
+        if full == "numpy.ndarray":
+            return _NDARRAY
+        if full not in _FUNCTIONS:
+            raise _Refused(f"the name {full!r}")
+        return _Callable(_FUNCTIONS[full])
 
 
 def read_pickle(path: Path) -> dict[str, Any]:

@@ -1,23 +1,28 @@
-"""Corpora and their copies on this machine: descriptions, folders, formats and counts; never touches the network."""
+"""Public data sets, their source cards and addresses, and their copies on this machine; never touches the network.
+
+Cards, addresses, hashes and published counts are declared in ``catalogue.toml``; a task's file adds the formats that it
+reads.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from dubio.core.errors import UserError
-from dubio.core.types import SourceCard
+from dubio.core.errors import MissingExtra, UserError
+from dubio.core.types import Examples, SourceCard
 
 DATA_VARIABLE = "DUBIO_DATA"
 CACHE_VARIABLE = "DUBIO_CACHE"
 PAPER = "T, Table 2"
-NO_COUNTS: Mapping[str, int] = MappingProxyType({})
 
 
 class DataMissing(UserError):
@@ -44,6 +49,10 @@ class Document:
     domain: str = ""
 
 
+Content = Sequence[Document] | Mapping[str, Examples]
+"""A corpus as it is read: documents, or images by part."""
+
+
 @dataclass(frozen=True)
 class Layout:
     """A format in which a corpus may lie in a folder.
@@ -52,7 +61,7 @@ class Layout:
         name: Its name.
         files: The names of its files, for a reader who places them.
         find: Returns the file or folder of this format inside a folder, or None.
-        read: Reads its documents.
+        read: Reads its documents or images.
         counts: Expected number of documents of each part, and of classes.
         partial: True when it lacks documents that a task needs.
     """
@@ -60,9 +69,29 @@ class Layout:
     name: str
     files: str
     find: Callable[[Path], Path | None]
-    read: Callable[[Path], list[Document]]
-    counts: Mapping[str, int] = field(default_factory=lambda: NO_COUNTS)
+    read: Callable[[Path], Any]
+    counts: Mapping[str, int] = field(default_factory=dict)
     partial: bool = False
+
+
+def find_folder(files: Sequence[str], *folders: str) -> Callable[[Path], Path | None]:
+    """Return a function that finds the first folder with all these files: the given folder, or one inside it."""
+
+    def find(folder: Path) -> Path | None:
+        candidates = (folder, *(folder / name for name in folders))
+        return next((path for path in candidates if all((path / file).exists() for file in files)), None)
+
+    return find
+
+
+def find_file(*patterns: str) -> Callable[[Path], Path | None]:
+    """Return a function that finds the first file of a folder by these names or patterns, the first pattern first."""
+
+    def find(folder: Path) -> Path | None:
+        paths = (path for pattern in patterns for path in sorted(folder.glob(pattern)))
+        return next((path for path in paths if path.is_file()), None)
+
+    return find
 
 
 @dataclass(frozen=True)
@@ -121,8 +150,28 @@ class Corpus:
     layouts: tuple[Layout, ...]
     originals: tuple[Original, ...] = ()
     wheel: Wheel | None = None
-    published: Mapping[str, int] = field(default_factory=lambda: NO_COUNTS)
+    published: Mapping[str, int] = field(default_factory=dict)
     advice: str = ""
+
+
+@cache
+def catalogue() -> dict[str, dict[str, Any]]:
+    """Return what ``catalogue.toml`` declares about each public data set, by its name."""
+    return tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text("utf-8"))
+
+
+def source_card(name: str) -> SourceCard:
+    """Return the card of a public data set, by its name in the catalogue."""
+    return SourceCard(**{item.name: catalogue()[name][item.name] for item in fields(SourceCard)})
+
+
+def public_corpus(name: str, *layouts: Layout) -> Corpus:
+    """Return a public data set with its addresses, by its name in the catalogue, and the formats it is read in."""
+    entry = catalogue()[name]
+    originals = tuple(Original(**original) for original in entry.get("originals", ()))
+    wheel = Wheel(**entry["wheel"]) if "wheel" in entry else None
+    published, advice = entry.get("published", {}), entry.get("advice", "")
+    return Corpus(name, source_card(name), layouts, originals, wheel, published, advice)
 
 
 @dataclass(frozen=True)
@@ -158,8 +207,8 @@ class LocalCopy:
     path: Path
     way: str
 
-    def documents(self) -> list[Document]:
-        """Read it."""
+    def read(self) -> Any:
+        """Read its documents or images."""
         return self.layout.read(self.path)
 
 
@@ -177,6 +226,21 @@ def cache_dir() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "dubio"
 
 
+def cache_folder(*names: str) -> Path:
+    """Return a folder in the cache, which is created where it does not exist.
+
+    Raises:
+        UserError: When it cannot be created.
+    """
+    folder = cache_dir().joinpath(*names)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        message = f"the cache {str(folder)!r} cannot be created: {fault.strerror}; set {CACHE_VARIABLE}."
+        raise UserError(message) from fault
+    return folder
+
+
 def data_folders(data_dir: str | None) -> tuple[Path, ...]:
     """Return the folders the user names, first the argument, then ``DUBIO_DATA``.
 
@@ -186,14 +250,12 @@ def data_folders(data_dir: str | None) -> tuple[Path, ...]:
     Raises:
         UserError: When one of them does not exist.
     """
-    folders = []
-    for argument, name in (("data_dir", data_dir), (DATA_VARIABLE, os.environ.get(DATA_VARIABLE))):
-        if name:
-            folder = Path(name).expanduser()
-            if not folder.is_dir():
-                raise UserError(f"{argument} must be a folder that exists; given {name!r}.")
-            folders.append(folder)
-    return tuple(dict.fromkeys(folders))
+    named = {"data_dir": data_dir, DATA_VARIABLE: os.environ.get(DATA_VARIABLE)}
+    folders = {argument: Path(name).expanduser() for argument, name in named.items() if name}
+    for argument, folder in folders.items():
+        if not folder.is_dir():
+            raise UserError(f"{argument} must be a folder that exists; given {named[argument]!r}.")
+    return tuple(dict.fromkeys(folders.values()))
 
 
 def corpus_cache(corpus: Corpus) -> Path:
@@ -236,15 +298,13 @@ def find_copy(corpus: Corpus, data_dir: str | None = None) -> LocalCopy | None:
         corpus: The corpus.
         data_dir: A folder the user names.
     """
-    partial: LocalCopy | None = None
-    for way, folder in candidate_folders(corpus, data_dir):
-        for layout in corpus.layouts:
-            path = layout.find(folder)
-            if path is not None and not layout.partial:
-                return LocalCopy(corpus, layout, path, way)
-            if path is not None and partial is None:
-                partial = LocalCopy(corpus, layout, path, way)
-    return partial
+    copies = [
+        LocalCopy(corpus, layout, path, way)
+        for way, folder in candidate_folders(corpus, data_dir)
+        for layout in corpus.layouts
+        if (path := layout.find(folder)) is not None
+    ]
+    return min(copies, key=lambda copy: copy.layout.partial, default=None)
 
 
 def find_archive(corpus: Corpus, data_dir: str | None = None) -> tuple[Original, Path] | None:
@@ -271,64 +331,52 @@ def expected_files(corpus: Corpus) -> str:
     return formats + (f"; or {' or '.join(archives)} as it is" if archives else "")
 
 
-@dataclass(frozen=True)
-class Count:
-    """A number of documents or classes beside the published one.
-
-    Attributes:
-        what: A part's name, ``documents`` or ``classes``.
-        count: The number in this copy.
-        published: The published number, or None.
-        by: Who published it.
-    """
-
-    what: str
-    count: int
-    published: int | None
-    by: str
-
-    @property
-    def differs(self) -> bool:
-        """Whether the numbers differ."""
-        return self.published is not None and self.count != self.published
-
-    def sentence(self) -> str:
-        """Return the difference, for the notes of a task."""
-        return f"{self.what}: {self.count:,}, published {self.published:,} ({self.by})."
-
-
-def count_documents(documents: Iterable[Document]) -> dict[str, int]:
-    """Count the documents of each part, and all documents and classes.
+def count_content(content: Content) -> dict[str, int]:
+    """Count the documents (or images) of each part, and all documents and classes.
 
     ``documents`` and ``classes`` are those of train, val and test: what a corpus adds beyond its classes is a part.
     """
     sizes: Counter[str] = Counter()
-    classes: set[str] = set()
-    for document in documents:
-        sizes[document.subset or "uncut"] += 1
-        if document.subset in ("", "train", "val", "test"):
-            classes.update(document.labels)
+    classes: set[Any] = set()
+    if isinstance(content, Mapping):
+        labelled = [(subset, [label]) for subset, images in content.items() for label in images.labels.tolist()]
+    else:
+        labelled = [(document.subset, list(document.labels)) for document in content]
+    for subset, labels in labelled:
+        sizes[subset or "uncut"] += 1
+        if subset in ("", "train", "val", "test"):
+            classes.update(labels)
     total = sum(sizes[subset] for subset in ("uncut", "train", "val", "test"))
     return {**sizes, "documents": total, "classes": len(classes)}
 
 
-def compare_counts(copy: LocalCopy, documents: Iterable[Document]) -> list[Count]:
-    """Compare every count of a copy with those that its format and the paper publish."""
-    numbers = count_documents(documents)
+def compare_counts(copy: LocalCopy, content: Content) -> list[dict[str, Any]]:
+    """Return every count of a copy beside those that its format and the paper publish, and whether they differ."""
+    numbers = count_content(content)
     of_format, of_paper = copy.layout.counts, copy.corpus.published
-    return [
-        *(Count(what, numbers.get(what, 0), n, f"this form: {copy.layout.name}") for what, n in of_format.items()),
-        *(Count(what, numbers.get(what, 0), n, PAPER) for what, n in of_paper.items()),
-        *(Count(what, n, None, "") for what, n in numbers.items() if what not in of_format and what not in of_paper),
+    published: list[tuple[str, int | None, str]] = [
+        *((what, number, f"this form: {copy.layout.name}") for what, number in of_format.items()),
+        *((what, number, PAPER) for what, number in of_paper.items()),
+        *((what, None, "") for what in numbers if what not in of_format and what not in of_paper),
     ]
+    return [
+        {"what": what, "found": count, "published": number, "by": by, "differs": number not in (None, count)}
+        for what, number, by in published
+        for count in [numbers.get(what, 0)]
+    ]
+
+
+def count_notes(copy: LocalCopy, content: Content) -> list[str]:
+    """Return a sentence for each count that differs from the published one, for the notes of a task."""
+    counts = [count for count in compare_counts(copy, content) if count["differs"]]
+    return [f"{c['what']}: {c['found']:,}, published {c['published']:,} ({c['by']})." for c in counts]
 
 
 def copy_facts(copy: LocalCopy | None) -> dict[str, Any] | None:
     """Return a copy as plain values for printing."""
     if copy is None:
         return None
-    facts = {"form": copy.layout.name, "path": str(copy.path), "way": copy.way}
-    return facts | {"whole": not copy.layout.partial}
+    return {"form": copy.layout.name, "path": str(copy.path), "way": copy.way, "whole": not copy.layout.partial}
 
 
 def corpus_facts(corpus: Corpus, data_dir: str | None = None) -> dict[str, Any]:
@@ -349,8 +397,30 @@ def corpus_facts(corpus: Corpus, data_dir: str | None = None) -> dict[str, Any]:
 
 def count_facts(copy: LocalCopy) -> dict[str, Any]:
     """Return a copy with its counts beside the published ones."""
-    counts = [
-        {"what": c.what, "found": c.count, "published": c.published, "by": c.by, "differs": c.differs}
-        for c in compare_counts(copy, copy.documents())
-    ]
-    return {"corpus": copy.corpus.name, "here": copy_facts(copy), "counts": counts}
+    return {"corpus": copy.corpus.name, "here": copy_facts(copy), "counts": compare_counts(copy, copy.read())}
+
+
+def package_version(package: str, use: str) -> str:
+    """Return the installed version of a package.
+
+    Raises:
+        MissingExtra: When it is not installed.
+    """
+    try:
+        return version(package)
+    except PackageNotFoundError as missing:
+        raise MissingExtra(use, "train") from missing
+
+
+def scikit_learn_data(name: str, use: str) -> Mapping[str, Any]:
+    """Return one of scikit-learn's bundled data sets, by the name of its loader.
+
+    Raises:
+        MissingExtra: When scikit-learn is not installed.
+    """
+    try:
+        from sklearn import datasets
+    except ModuleNotFoundError as missing:
+        raise MissingExtra(use, "train") from missing
+    bunch: Mapping[str, Any] = getattr(datasets, name)()
+    return bunch

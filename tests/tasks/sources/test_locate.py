@@ -7,7 +7,7 @@ import pytest
 
 from dubio.core.errors import MissingExtra
 from dubio.core.registry import TASKS
-from dubio.tasks.sources.packages import package_version
+from dubio.tasks.sources.locate import package_version
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

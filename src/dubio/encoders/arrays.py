@@ -1,4 +1,7 @@
-"""Images to standardised channels: mean and standard deviation of each channel over the training split."""
+"""Images to standardised channels, and table rows to standardised columns.
+
+Mean and standard deviation of each channel or column are those of the training split.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 from dubio.core.errors import UserError
 from dubio.core.lazy_rows import LazyRows, iterate_blocks
 from dubio.core.specs import part
-from dubio.core.types import Examples, Inputs
+from dubio.core.types import Examples, FloatArray, Inputs
 from dubio.encoders.rows import ArrayRows, Encoding, ImageRows, JsonFields, standardise
 
 EAGER_BYTES = 1 << 29
@@ -33,9 +36,11 @@ class ImageEncoding(Encoding):
         Sums are over integers, hence exact, whatever the order of the rows. A constant channel is only centred. Of
         images that are costly to read, :data:`SAMPLE` evenly spaced ones are used.
         """
-        images = _bounded(_images(train.inputs))
+        images = _images(train.inputs)
         if len(images) == 0:
             raise UserError("an image encoder needs at least one training image; given none.")
+        if isinstance(images, LazyRows) and images.costly and len(images) > SAMPLE:
+            images = images.take(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
         _, height, width, channels = images.shape
         counts = np.zeros((channels, 256), dtype=np.int64)
         for block in iterate_blocks(images):
@@ -87,19 +92,79 @@ class ImageEncoder(JsonFields):
         return ArrayRows(standardise(images[:], table))
 
 
-def _bounded(images: NDArray[np.uint8] | LazyRows) -> NDArray[np.uint8] | LazyRows:
-    """Return all images, or evenly spaced ones if they are costly to read."""
-    if not isinstance(images, LazyRows) or not images.costly or len(images) <= SAMPLE:
-        return images
-    return images.take(np.linspace(0, len(images) - 1, SAMPLE).astype(np.int64))
-
-
 def _images(inputs: Inputs) -> NDArray[np.uint8] | LazyRows:
     """Return uint8 ``[N, H, W, C]`` from either accepted form."""
     if isinstance(inputs, tuple):
         raise UserError("an image encoder needs images; given texts.")
     if inputs.dtype != np.uint8 or inputs.ndim not in (3, 4):
-        raise UserError(
-            f"images must be uint8 [N, H, W, C] or [N, H, W]; given {inputs.dtype} of shape {inputs.shape}."
-        )
+        raise UserError(f"images must be uint8 [N, H, W, C] or [N, H, W]; given {inputs.dtype} {inputs.shape}.")
     return inputs if inputs.ndim == 4 or isinstance(inputs, LazyRows) else inputs[..., None]
+
+
+@part("table-encoding")
+@dataclass(frozen=True)
+class TableEncoding(Encoding):
+    """Per-column standardisation: (value − mean) / deviation over the training values that are not missing.
+
+    A missing value (NaN) takes the training mean, hence encodes to 0. A column that never varies in training, or is
+    missing throughout, is centred and not scaled.
+    """
+
+    def fit(self, train: Examples) -> TableEncoder:
+        """Return the encoder with the column statistics of the examples."""
+        values = _values(train.inputs)
+        if len(values) == 0:
+            raise UserError("a table encoder needs at least one training row; given none.")
+        present = ~np.isnan(values)
+        count = np.maximum(present.sum(axis=0), 1)
+        mean = np.where(present, values, 0.0).sum(axis=0) / count
+        deviation = np.sqrt(np.square(np.where(present, values - mean, 0.0)).sum(axis=0) / count)
+        # a constant column leaves a rounding error of the size of its mean; dividing by that would invent a signal
+        varies = deviation > 1e-12 * np.maximum(np.abs(mean), 1e-300)
+        return TableEncoder(self, tuple(mean.tolist()), tuple(np.where(varies, deviation, 1.0).tolist()))
+
+
+@dataclass(frozen=True)
+class TableEncoder(JsonFields):
+    """Float ``[N, D]`` with NaN where missing to float32 ``[N, D]``.
+
+    Attributes:
+        encoding: The encoding that was fitted.
+        mean: Mean of each column.
+        deviation: Standard deviation of each column; 1 for a constant column.
+    """
+
+    kind: ClassVar[str] = "table"
+
+    encoding: TableEncoding
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(number of columns,)."""
+        return (len(self.mean),)
+
+    def encode(self, examples: Examples) -> ArrayRows:
+        """Return standardised columns, missing values at the training mean.
+
+        Raises:
+            UserError: For another number of columns than in training.
+        """
+        values = _values(examples.inputs)
+        if values.shape[1] != len(self.mean):
+            raise UserError(f"rows must have {len(self.mean)} columns, as in training; given {values.shape[1]}.")
+        standard = (values - np.array(self.mean)) / np.array(self.deviation)
+        return ArrayRows(np.where(np.isnan(standard), 0.0, standard).astype(np.float32))
+
+
+def _values(inputs: Inputs) -> FloatArray:
+    """Return float64 ``[N, D]``; NaN is allowed, infinity refused."""
+    if isinstance(inputs, tuple):
+        raise UserError("a table encoder needs numbers; given texts.")
+    if inputs.ndim != 2 or inputs.dtype.kind not in "fiub":
+        raise UserError(f"table rows must be numbers [N, D]; given {inputs.dtype} of shape {inputs.shape}.")
+    values: NDArray[np.float64] = np.asarray(inputs).astype(np.float64)
+    for row, column in np.argwhere(np.isinf(values)):
+        raise UserError(f"table values must be finite or missing; row {row}, column {column} is {values[row, column]}.")
+    return values

