@@ -67,7 +67,7 @@ def corpus_task(copy: LocalCopy, options: CorpusOptions) -> Task:
     names = {name for document in documents if document.subset != "novel" for name in document.labels}
     classes = tuple(sorted(names, key=options.order))
     labels = label_array(documents, classes, options.target)
-    name, held_out = options.name, ()
+    name, held_out = options.name, tuple[str, ...]()
     if options.setting == "novelty" and options.novel is not None:
         held_out = novel_names(classes, [0] * len(classes), options.novel(classes), seed=options.seed)
         name = f"{name}-novelty"
