@@ -105,10 +105,9 @@ def stored(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     from dubio.runner import benchmark_run as running
     from dubio.runner.benchmark_file import Benchmark, TaskEntry
-    from dubio.runner.executor import WorkerOrders
-    from dubio.runner.prepare import prepare
     from dubio.runner.trainer import load_trainer
     from dubio.store import Store
+    from tests.runner.helpers import prepare
 
     wanted = Benchmark(
         "tiny",
@@ -119,7 +118,7 @@ def stored(tmp_path, monkeypatch):
     with Store.open(tmp_path / "store") as store:
         monkeypatch.setitem(running.EXECUTORS, "here", lambda jobs, orders, logs: Here(store))
         run = running.PreparedBenchmark(wanted, prepare(wanted), load_trainer())
-        finish = run.run(store, 1, "here", WorkerOrders(store.path))
+        finish = run.run(store, 1, "here")
     assert not finish.outcome.failures
     return tmp_path / "store", finish.manifest
 

@@ -10,10 +10,9 @@ import pytest
 from dubio.core.registry import METHODS, NETWORKS, TASKS
 from dubio.runner.benchmark_file import Benchmark, TaskEntry
 from dubio.runner.benchmark_run import PreparedBenchmark, RunOutcome
-from dubio.runner.executor import WorkerOrders
-from dubio.runner.prepare import prepare
 from dubio.store import Store
 from tests.runner import fake_trainer
+from tests.runner.helpers import prepare
 
 
 class World:
@@ -36,8 +35,7 @@ class World:
         self, benchmark: Benchmark, store: str = "store", jobs: int = 1, checkpoint_seconds: float = 600
     ) -> RunOutcome:
         with Store.open(self.path / store) as opened:
-            orders = WorkerOrders(opened.path, (), checkpoint_seconds, trainer="tests.runner.fake_trainer")
-            return self.prepared(benchmark).run(opened, jobs, "local", orders)
+            return self.prepared(benchmark).run(opened, jobs, checkpoint_seconds=checkpoint_seconds)
 
     def store(self, name: str = "store") -> Store:
         return Store.open(self.path / name, create=False)

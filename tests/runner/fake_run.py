@@ -8,15 +8,14 @@ from pathlib import Path
 if __name__ == "__main__":
     from dubio.runner.benchmark_file import Benchmark, TaskEntry
     from dubio.runner.benchmark_run import PreparedBenchmark
-    from dubio.runner.executor import WorkerOrders
-    from dubio.runner.prepare import prepare
     from dubio.store import Store
     from tests.runner import fake_trainer
+    from tests.runner.helpers import prepare
 
     training = {"seconds": float(sys.argv[3])}
     methods = ("plain", "drop", "mc-drop", "plain-ensemble", "mc-drop-ensemble")
     wanted = Benchmark("toy-run", (TaskEntry("toy", "toy-net", training=training),), methods, (0, 1))
     with Store.open(Path(sys.argv[1])) as store:
-        orders = WorkerOrders(store.path, trainer="tests.runner.fake_trainer", checkpoint_seconds=0)
-        finish = PreparedBenchmark(wanted, prepare(wanted), fake_trainer).run(store, int(sys.argv[2]), "local", orders)
+        prepared = PreparedBenchmark(wanted, prepare(wanted), fake_trainer)
+        finish = prepared.run(store, int(sys.argv[2]), checkpoint_seconds=0)
     sys.exit(1 if finish.outcome.failures else 0)

@@ -101,7 +101,10 @@ def test_overrides(mine):
     assert changed.method_arguments == {"deep-ensemble": {"members": 2}, "mc-dropout": {"samples": 20}}
     assert changed.tune == {}
     (task,) = changed.tasks
-    assert task == TaskEntry("digits", "mlp", {"novel": "auto"}, {"width": [1, 2]}, {"size": 8}, {"epochs": 5})
+    assert task == TaskEntry(
+        "digits", "mlp", arguments={"novel": "auto"}, network_arguments={"width": [1, 2]}, encoding={"size": 8},
+        training={"epochs": 5},
+    )  # fmt: skip
     assert Overrides().apply(mine) == mine
 
 

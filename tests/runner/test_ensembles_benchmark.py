@@ -13,8 +13,9 @@ from dubio.runner.benchmark_file import Benchmark, TaskEntry, load_benchmark
 from dubio.runner.manifest import benchmark_warnings
 from dubio.runner.overrides import Overrides
 from dubio.runner.plan import make_plan
-from dubio.runner.prepare import make_method, method_arguments, prepare
+from dubio.runner.prepare import make_method, method_arguments
 from dubio.runner.trainer import load_trainer
+from tests.runner.helpers import prepare
 
 torch = pytest.importorskip("torch")
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from dubio.core.errors import DubioError, StoreError
 from dubio.core.predictions import pool_members
-from dubio.runner.executor import WorkerOrders
 from dubio.store import Store, index
+from tests.runner import fake_trainer
 
 ALL = ("plain", "drop", "mc-drop", "plain-ensemble", "mc-drop-ensemble")
 
@@ -125,7 +126,7 @@ def test_a_fit_damaged_while_running_is_made_anew(fake_world, benchmark):
     running.survey = damage_afterwards
     try:
         with Store.open(store.path) as opened:
-            finish = prepared.run(opened, 1, "local", WorkerOrders(store.path, trainer="tests.runner.fake_trainer"))
+            finish = prepared.run(opened)
     finally:
         running.survey = original
     assert not finish.outcome.failures
@@ -213,9 +214,10 @@ def test_a_full_disk_stops_the_run_with_a_reason(fake_world, benchmark):
 
 def test_a_worker_that_cannot_start_is_an_error(fake_world, benchmark):
     with Store.open(fake_world.path / "store") as store:
-        orders = WorkerOrders(store.path, trainer="no_such_module")
+        trainer = ModuleType("no_such_module")
+        vars(trainer).update({**vars(fake_trainer), "__name__": "no_such_module"})
         with pytest.raises(DubioError, match="no_such_module"):
-            fake_world.prepared(benchmark("plain")).run(store, 1, "local", orders)
+            replace(fake_world.prepared(benchmark("plain")), trainer=trainer).run(store)
 
 
 def test_a_checkpointed_fit_leaves_no_checkpoint_and_the_same_bits(fake_world, benchmark):

@@ -10,7 +10,7 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.metrics.quantities import extreme_rows
 from dubio.reporting.manifest_view import read_facts
-from dubio.runner.gallery import SHOWN, store_thumbnails, thumbnail
+from dubio.runner.benchmark_run import SHOWN, store_thumbnails, thumbnail
 from dubio.runner.manifest import subgroup_columns
 from dubio.tasks.fundus.layouts import OWN
 from dubio.tasks.fundus.photographs import PhotographSet

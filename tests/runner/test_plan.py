@@ -9,9 +9,9 @@ import pytest
 from dubio.core.errors import UnknownName, UserError
 from dubio.runner.benchmark_file import TaskEntry, parse_benchmark
 from dubio.runner.plan import default_title, make_plan, method_rows
-from dubio.runner.prepare import prepare
 from dubio.runner.tuning import combinations, plan_trials
 from tests.runner import fake_trainer
+from tests.runner.helpers import prepare
 
 ALL = ("plain", "drop", "mc-drop", "plain-ensemble", "mc-drop-ensemble")
 
@@ -65,11 +65,11 @@ def test_an_opaque_method_is_one_node(fake_world, benchmark):
 
 def test_family_is_the_single_method_an_ensemble_is_made_of(fake_world, benchmark):
     wanted = benchmark(*ALL)
-    rows = {row.name: row for row in method_rows(wanted, prepare(wanted), planned(wanted))}
-    assert rows["mc-drop-ensemble"].family == "mc-drop"
-    assert rows["plain-ensemble"].family == "plain"
-    assert rows["drop"].family == "drop"
-    assert (rows["mc-drop-ensemble"].members, rows["mc-drop-ensemble"].samples) == (3, 5)
+    rows = {row["name"]: row for row in method_rows(wanted, prepare(wanted), planned(wanted))}
+    assert rows["mc-drop-ensemble"]["family"] == "mc-drop"
+    assert rows["plain-ensemble"]["family"] == "plain"
+    assert rows["drop"]["family"] == "drop"
+    assert (rows["mc-drop-ensemble"]["members"], rows["mc-drop-ensemble"]["samples"]) == (3, 5)
 
 
 def test_titles():

@@ -12,10 +12,11 @@ from dubio.runner.benchmark_file import TaskEntry
 from dubio.runner.benchmark_run import PreparedBenchmark
 from dubio.runner.manifest import manifest_key
 from dubio.runner.overrides import Overrides
-from dubio.runner.prepare import prepare, prepare_available
+from dubio.runner.prepare import prepare_available
 from dubio.store import Store
 from dubio.tasks.sources.locate import DataMissing
 from tests.runner import fake_trainer
+from tests.runner.helpers import prepare
 
 
 @pytest.fixture
@@ -53,10 +54,8 @@ def test_what_is_not_here_is_left_out_and_recorded(world, benchmark):
     assert world.reads == ["in-domain", "novelty"]  # once for two networks
     assert [setting.index for setting in found.tasks] == [0]
     with Store.open(world.path / "store") as store:
-        from dubio.runner.executor import WorkerOrders
-
         run = PreparedBenchmark(wanted, found.tasks, fake_trainer, found.skipped)
-        finish = run.run(store, 1, "local", WorkerOrders(store.path, trainer="tests.runner.fake_trainer"))
+        finish = run.run(store)
     assert not finish.outcome.failures
     assert [(item["task"], item["network"]) for item in finish.manifest["skipped"]] == [
         ("far-away", "toy-net"), ("far-away", "other-net"), ("far-away-novelty", "toy-net"),

@@ -12,8 +12,8 @@ from dubio.runner.benchmark_file import parse_benchmark
 from dubio.runner.manifest import benchmark_warnings
 from dubio.runner.overrides import Overrides
 from dubio.runner.plan import make_plan, method_rows
-from dubio.runner.prepare import prepare
 from tests.runner import fake_trainer
+from tests.runner.helpers import prepare
 
 TEXT = """
 name = "both"
@@ -146,11 +146,11 @@ def test_rows_of_methods_that_only_some_tasks_have(table, world):
     paper = parse_benchmark(table, "paper")
     settings = prepare(paper)
     plan = make_plan(paper, settings, fake_trainer, {})
-    rows = {row.name: row for row in method_rows(paper, settings, plan)}
+    rows = {row["name"]: row for row in method_rows(paper, settings, plan)}
     assert list(rows) == ["plain", "plain-ensemble", "mc-drop", "drop-slow", "drop-fast"]
-    assert (rows["drop-slow"].method, rows["drop-slow"].arguments) == ("drop", {"lr": 0.01})
-    assert (rows["drop-slow"].title, rows["drop-fast"].title) == ("Drop, lr = 0.01", "Fast")
-    assert rows["plain-ensemble"].family == "plain"
+    assert (rows["drop-slow"]["method"], rows["drop-slow"]["arguments"]) == ("drop", {"lr": 0.01})
+    assert (rows["drop-slow"]["title"], rows["drop-fast"]["title"]) == ("Drop, lr = 0.01", "Fast")
+    assert rows["plain-ensemble"]["family"] == "plain"
     assert {run.method for run in plan.runs if run.network == "other-net"} == {"drop-slow", "drop-fast"}
     # five members, shared by plain but where its rate is its own, and mc-drop; two variants; two seeds
     assert len(plan.of_kind("fit")) == 2 * ((5 + 1) + (5 + 1 + 1) + 2)

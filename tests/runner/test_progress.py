@@ -9,11 +9,11 @@ from rich.console import Console
 
 from dubio.runner import progress
 from dubio.runner.plan import Node
-from dubio.runner.progress import Clock, LiveProgress, LogProgress, duration
+from dubio.runner.progress import LiveProgress, LogProgress, SilentProgress, duration
 
 
 def node(identifier: str, kind: str = "fit") -> Node:
-    return Node(identifier, kind, {}, (), ("toy", {}), "toy", (), f"toy/net: {identifier}", "plain", 0)  # type: ignore[arg-type]
+    return Node(identifier, kind, {}, (), None, "plain", f"toy/net: {identifier}")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(3.4, "3 s"), (89, "89 s"), (600, "10 min"), (9000, "2.5 h")])
@@ -24,17 +24,19 @@ def test_spoken(seconds, words):
 def test_the_clock_goes_by_the_estimate_first_and_then_by_experience(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    clock = Clock()
-    clock.begin(80.0)
-    assert clock.remaining(0.0, jobs=2) is None
+    clock = SilentProgress({"small": 10.0, "half": 20.0, "large": 70.0})
+    clock.begin(3, 0, 80.0, 2)
+    assert clock.remaining_seconds() is None
     now[0] += 2
-    assert clock.remaining(0.0, jobs=2) == 40.0
+    assert clock.remaining_seconds() == 40.0
     # a quarter of the work has taken 30 s, so three quarters take 90
     now[0] += 28
-    clock.finish(10.0)
-    assert clock.remaining(10.0, jobs=2) == pytest.approx(90.0)
-    clock.finish(70.0)
-    assert clock.remaining(0.0, jobs=2) == 0.0
+    clock.end(node("small"), "done", "")
+    clock.update(node("half"), 0.5, "")
+    assert clock.remaining_seconds() == pytest.approx(90.0)
+    clock.end(node("half"), "done", "")
+    clock.end(node("large"), "done", "")
+    assert clock.remaining_seconds() == 0.0
 
 
 def test_a_log_has_a_line_for_every_training_and_every_failure():

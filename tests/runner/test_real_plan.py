@@ -15,11 +15,10 @@ from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.runner.benchmark_file import Benchmark, TaskEntry, load_benchmark
 from dubio.runner.benchmark_run import PreparedBenchmark
 from dubio.runner.costs import check_fits, stored_samples
-from dubio.runner.executor import WorkerOrders
 from dubio.runner.plan import make_plan, method_rows
-from dubio.runner.prepare import prepare
 from dubio.runner.trainer import load_trainer
 from dubio.store import Store
+from tests.runner.helpers import prepare
 
 pytest.importorskip("torch")
 
@@ -58,7 +57,7 @@ def test_eighteen_set_ups_with_five_members_are_25_trainings(small_task):
     singles = [name for name in names if name not in ensembles]
     for name in singles:
         assert [run.member for run in plan.runs if run.method == name] == [0, 1, 2, 3, 4]
-    families = {row.name: row.family for row in method_rows(benchmark, settings, plan)}
+    families = {row["name"]: row["family"] for row in method_rows(benchmark, settings, plan)}
     assert families["deep-ensemble"] == "deterministic"
     assert families["mc-concrete-dropout-ensemble"] == "mc-concrete-dropout"
     assert None not in families.values()
@@ -113,7 +112,7 @@ def test_what_could_not_be_finished_is_refused_before_anything_is_trained(
         run.forecast(None, 1)
     with Store.open(tmp_path / "store") as store:
         with pytest.raises(UserError, match=refused):
-            run.run(store, 1, "local", WorkerOrders(store.path))
+            run.run(store)
         assert store.ids("fits") == ()
 
 
@@ -124,7 +123,7 @@ def test_a_network_with_a_bug_is_not_found_out_here(small_task):
     benchmark = Benchmark("broken", (TaskEntry("small", "mlp"),), ("laplace",), (0,), {})
     settings, left = prepare(benchmark), load_trainer()
     fits = make_plan(benchmark, settings, left, {}).of_kind("fit")
-    check_fits(fits, settings, SimpleNamespace(check=broken))
+    check_fits(fits, SimpleNamespace(check=broken))
 
 
 def test_the_quick_benchmark_names_what_exists():

@@ -13,12 +13,11 @@ import pytest
 
 from dubio.runner.benchmark_file import load_benchmark
 from dubio.runner.benchmark_run import PreparedBenchmark
-from dubio.runner.executor import WorkerOrders
 from dubio.runner.overrides import Overrides
-from dubio.runner.prepare import prepare
 from dubio.runner.trainer import load_trainer
 from dubio.store import Store, index
 from dubio.store.maintenance import verify
+from tests.runner.helpers import prepare
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -85,7 +84,7 @@ def test_batch_norm_and_augmentation_give_the_same_bits_whatever_the_jobs(tmp_pa
     for jobs in (1, 2):
         with Store.open(tmp_path / f"store{jobs}") as store:
             prepared = PreparedBenchmark(benchmark, settings, load_trainer())
-            finish = prepared.run(store, jobs, "local", WorkerOrders(store.path))
+            finish = prepared.run(store, jobs)
             assert finish.outcome.failures == {}
             assert verify(store) == ()
             found.append({key: bits(store.read_fit(key).tensors) for key in store.ids("fits")})

@@ -14,9 +14,10 @@ from dubio.runner.execute import Outcome
 from dubio.runner.manifest import benchmark_warnings, make_manifest
 from dubio.runner.overrides import Overrides, verified_tasks
 from dubio.runner.plan import make_plan, method_rows
-from dubio.runner.prepare import method_arguments, method_networks, prepare, prepare_available
+from dubio.runner.prepare import method_arguments, method_networks, prepare_available
 from dubio.runner.trainer import load_trainer
 from dubio.runner.tuning import plan_trials
+from tests.runner.helpers import prepare
 
 pytest.importorskip("torch")
 
@@ -100,8 +101,8 @@ def test_mc_dropout_and_the_ensembles_share_their_fits(eyes):
     assert fits["mc-concrete-dropout"] == fits["concrete-dropout"]
     bases = {node.method: node.spec["network"]["arguments"]["base"] for node in plan.of_kind("fit")}
     assert bases == {"regularised": 8, "mean-field-vi": 6, "concrete-dropout": 8}
-    rows = {row.name: row for row in method_rows(benchmark, settings, plan)}
-    assert (rows["mc-dropout-ensemble"].family, rows["mc-dropout"].samples) == ("mc-dropout", 100)
+    rows = {row["name"]: row for row in method_rows(benchmark, settings, plan)}
+    assert (rows["mc-dropout-ensemble"]["family"], rows["mc-dropout"]["samples"]) == ("mc-dropout", 100)
     manifest = make_manifest(benchmark, settings, plan, (), Outcome())
     (task,) = manifest["tasks"]
     assert (task["name"], task["network_arguments"]["base"]) == ("retina", 8)

@@ -10,8 +10,9 @@ from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.runner.benchmark_file import load_benchmark
 from dubio.runner.overrides import Overrides
 from dubio.runner.plan import make_plan, method_rows
-from dubio.runner.prepare import method_arguments, prepare
+from dubio.runner.prepare import method_arguments
 from dubio.runner.trainer import load_trainer
+from tests.runner.helpers import prepare
 
 pytest.importorskip("torch")
 
@@ -72,13 +73,13 @@ def test_the_textcnn_entries_are_planned(tiny_corpora, preset, base, sampled):
     plan = make_plan(benchmark, settings, load_trainer(), {})
     fits = {setting.name: 0 for setting in settings}
     for node in plan.of_kind("fit"):
-        fits[node.task_name] += 1
+        fits[node.task.name] += 1
     assert fits["clinc-novelty"] == base + sampled
     if preset == "paper":
         assert set(fits.values()) == {base + sampled}
         assert len(fits) == 13
-    rows = {row.name: row for row in method_rows(benchmark, settings, plan)}
-    assert rows["mc-concrete-dropout-ensemble"].family == "mc-concrete-dropout"
+    rows = {row["name"]: row for row in method_rows(benchmark, settings, plan)}
+    assert rows["mc-concrete-dropout-ensemble"]["family"] == "mc-concrete-dropout"
 
 
 @pytest.mark.parametrize(("preset", "fits"), [("paper", 42), ("small", 30)])
@@ -88,9 +89,9 @@ def test_sngp_shares_the_fits_of_s_15_with_its_ensembles(tiny_corpora, preset, f
     settings = prepare(chosen)
     plan = make_plan(chosen, settings, load_trainer(), {})
     assert len(plan.of_kind("fit")) == fits
-    rows = {row.name: row for row in method_rows(chosen, settings, plan)}
-    assert rows["sngp-ensemble"].family == "sngp-s15"
-    assert rows["mc-sngp-concrete-dropout-ensemble"].family == "mc-sngp-concrete-dropout-s15"
-    assert rows["sngp-s5"].title == "SNGP, spectral = 5"
+    rows = {row["name"]: row for row in method_rows(chosen, settings, plan)}
+    assert rows["sngp-ensemble"]["family"] == "sngp-s15"
+    assert rows["mc-sngp-concrete-dropout-ensemble"]["family"] == "mc-sngp-concrete-dropout-s15"
+    assert rows["sngp-s5"]["title"] == "SNGP, spectral = 5"
     only = Overrides(networks=["textcnn-v2"], tasks=["clinc"], methods=["sngp"]).apply(load_benchmark("text", preset))
     assert only.all_methods == ("sngp-s1", "sngp-s2", "sngp-s5", "sngp-s10", "sngp-s15")

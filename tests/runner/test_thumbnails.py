@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dubio.runner.gallery import thumbnail
+from dubio.runner.benchmark_run import thumbnail
 
 
 def decoded(png: bytes) -> np.ndarray:

@@ -119,33 +119,26 @@ def run(
 ) -> None:
     """Train and evaluate methods on tasks. Interrupt it at any time: the same command continues where it stopped."""
     from dubio.reporting.stored_run import Run
-    from dubio.runner.benchmark_run import check_devices, default_jobs, prepare_run, run_prepared
+    from dubio.runner.benchmark_run import prepare_run, workers_of
+    from dubio.runner.overrides import Overrides
+    from dubio.store import open_store
 
     try:
-        prepared = prepare_run(
-            benchmark,
-            tasks=task or (),
-            methods=method or (),
-            networks=[network] if network else (),
-            seeds=seeds or None,
-            preset=preset,
-            settings=set or (),
-            data_options=data_arguments({"data": data, **data_options, "shift": shift, "shift_data": shift_data}),
-            data_dir=data_dir,
-            plugins=plugin or (),
-            verify=verify,
-        )
+        options = data_arguments({"data": data, **data_options, "shift": shift, "shift_data": shift_data})
+        networks = [network] if network else ()
+        overrides = Overrides(task or (), method or (), networks, seeds or (), set or (), options, data_dir)
+        prepared = prepare_run(benchmark, overrides, preset=preset, plugins=plugin or (), verify=verify)
         for note in prepared.notes:
             say(note)
-        names, count = check_devices(devices), jobs or default_jobs(devices)
+        count, names = workers_of(jobs, devices)
         if dry_run:
             _print_forecast(prepared, store, count, names[0], as_json=json)
             return
         _make_folder(out)
-        outcome = run_prepared(
-            prepared, store=store, jobs=count, devices=names, executor=executor, plugins=plugin or (),
-            checkpoint_seconds=checkpoint_seconds,
-        )  # fmt: skip
+        with open_store(store, create=True) as opened:
+            outcome = prepared.run(
+                opened, count, executor, devices=names, plugins=plugin or (), checkpoint_seconds=checkpoint_seconds
+            )
         for damage in outcome.damaged:
             say(f"not used by this run, but damaged: {damage}")
         for warning in outcome.warnings:

@@ -87,7 +87,7 @@ TABLES = ("arguments", "network_arguments", "encoding", "training")
 METHOD_TABLES = ("method_arguments", "method_network")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _TaskTables:
     """The tables of a task: in its own entry, in the defaults of its network, and in the conditions of a preset."""
 
@@ -101,7 +101,7 @@ class _TaskTables:
 
 
 @dataclass(frozen=True)
-class TaskEntry:
+class TaskEntry(_TaskTables):
     """A task of a benchmark and the network trained on it.
 
     Attributes:
@@ -120,13 +120,7 @@ class TaskEntry:
 
     name: str
     network: str
-    arguments: Table = field(default_factory=dict)
-    network_arguments: Table = field(default_factory=dict)
-    encoding: Table = field(default_factory=dict)
-    training: Table = field(default_factory=dict)
-    methods: Annotated[Names, entries(1), DISTINCT] | None = None
-    method_arguments: Tables = field(default_factory=dict, metadata={"key": "method"})
-    method_network: Tables = field(default_factory=dict)
+    methods: Annotated[Names, entries(1), DISTINCT] | None = field(default=None, kw_only=True)
     called: Name = ""
     most_samples: Positive | None = None
 
@@ -217,11 +211,11 @@ class Benchmark:
                     raise UserError(f"benchmark {self.name!r}: {key} has {name!r} twice.")
         used = set(self.all_methods)
         with_bases = used | {self.base(name) for name in used}
-        _check_names("method in [method]", self.method_arguments, with_bases)
-        _check_names("method in [tune]", self.tune, used)
+        check_names("method in [method]", self.method_arguments, with_bases)
+        check_names("method in [tune]", self.tune, used)
         for task in self.tasks:
-            _check_names(f"method in task.method of {task.name}", task.method_arguments, with_bases)
-            _check_names(f"method in task.method_network of {task.name}", task.method_network, with_bases)
+            check_names(f"method in task.method of {task.name}", task.method_arguments, with_bases)
+            check_names(f"method in task.method_network of {task.name}", task.method_network, with_bases)
         for name in self.variants:
             if name not in used:
                 raise UserError(f"[variant.{name}] is not used; add {name!r} to methods = […].")
@@ -245,17 +239,9 @@ class Benchmark:
         Fields added after version 1 of the manifest are omitted at their defaults, so that keys of runs stay the same.
         """
         document = asdict(self)
-        for key in ("variants", "members", "samples", "preset"):
-            if not document[key]:
-                del document[key]
-        if self.thresholds == "half":
-            del document["thresholds"]
+        _drop(document, variants={}, members=None, samples=None, preset="", thresholds="half")
         for task in document["tasks"]:
-            if task["methods"] is None:
-                del task["methods"]
-            for key in ("method_arguments", "method_network", "called", "most_samples"):
-                if not task[key]:
-                    del task[key]
+            _drop(task, methods=None, method_arguments={}, method_network={}, called="", most_samples=None)
         return document
 
 
@@ -268,6 +254,13 @@ class _File:
     network: Mapping[str, _TaskTables] = field(default_factory=dict)
     preset: Mapping[str, _Preset] = field(default_factory=dict)
     default_preset: str = ""
+
+
+def _drop(document: dict[str, Any], **defaults: Any) -> None:
+    """Remove the keys that have these values."""
+    for key, default in defaults.items():
+        if document[key] == default:
+            del document[key]
 
 
 def benchmark_files() -> dict[str, Traversable]:
@@ -343,7 +336,7 @@ def _one_entry_per_network(table: Table) -> dict[str, Any]:
 
 def _with_network_defaults(tasks: Sequence[TaskEntry], defaults: Mapping[str, _TaskTables]) -> list[TaskEntry]:
     """Return the entries with ``[network.NAME]`` as defaults of every task with that network."""
-    _check_names("network in [network]", defaults, {entry.network for entry in tasks})
+    check_names("network in [network]", defaults, {entry.network for entry in tasks})
     merged = []
     for entry in tasks:
         default = defaults.get(entry.network, _TaskTables())
@@ -357,12 +350,12 @@ def _with_network_defaults(tasks: Sequence[TaskEntry], defaults: Mapping[str, _T
 def _chosen_preset(benchmark: str, file: _File, requested: str | None) -> str:
     """Return the name of the preset to apply; empty for none."""
     if file.default_preset:
-        _check_names("preset in default_preset", [file.default_preset], file.preset)
+        check_names("preset in default_preset", [file.default_preset], file.preset)
     if requested is None:
         return file.default_preset
     if not file.preset:
         raise UserError(f"benchmark {benchmark!r} has no presets; omit --preset {requested}.")
-    _check_names(f"preset of benchmark {benchmark}", [requested], file.preset)
+    check_names(f"preset of benchmark {benchmark}", [requested], file.preset)
     return requested
 
 
@@ -370,13 +363,13 @@ def _check_preset(benchmark: Benchmark, name: str, preset: _Preset) -> None:
     labels = {label for entry in benchmark.tasks for label in entry.labels}
     networks = {entry.network for entry in benchmark.tasks}
     methods = {*benchmark.all_methods, *benchmark.variants, *map(benchmark.base, benchmark.variants)}
-    _check_names(f"method in [preset.{name}]", preset.method_arguments, {*methods, *(preset.methods or ())})
+    check_names(f"method in [preset.{name}]", preset.method_arguments, {*methods, *(preset.methods or ())})
     for condition in preset.where:
         where = f"[[preset.{name}.where]]"
         for tables in (condition.method_arguments, condition.method_network):
-            _check_names(f"method in {where}", tables, {*methods, *(condition.methods or ())})
-        _check_names(f"task in {where}", condition.task or (), labels)
-        _check_names(f"network in {where}", condition.network or (), networks)
+            check_names(f"method in {where}", tables, {*methods, *(condition.methods or ())})
+        check_names(f"task in {where}", condition.task or (), labels)
+        check_names(f"network in {where}", condition.network or (), networks)
 
 
 def _with_preset(benchmark: Benchmark, name: str, preset: _Preset, requested: Iterable[str]) -> Benchmark:
@@ -393,27 +386,38 @@ def _with_preset(benchmark: Benchmark, name: str, preset: _Preset, requested: It
     used = {*methods, *(name for entry in tasks for name in entry.methods or ())}
     available = {*benchmark.all_methods, *benchmark.variants}
     methods += tuple(name for name in dict.fromkeys(requested) if name in available and name not in used)
-    used.update(methods)
-    variants = _only(benchmark.variants, used)
-    used.update(variant.method for variant in variants.values())
-    numbers = {key: getattr(preset, key) for key in ("seeds", "members", "samples")}
-    return replace(
+    numbers = {key: getattr(preset, key) for key in ("seeds", "members", "samples", "tune")}
+    return narrowed(
         benchmark,
-        tasks=tuple(
-            replace(
-                entry,
-                method_arguments=_only(entry.method_arguments, used),
-                method_network=_only(entry.method_network, used),
-            )
-            for entry in tasks
-        ),
-        methods=methods,
-        method_arguments=_only(_merged(benchmark.method_arguments, preset.method_arguments), used),
-        tune=_only(benchmark.tune if preset.tune is None else preset.tune, used),
-        variants=variants,
+        tasks,
+        methods,
+        method_arguments=_merged(benchmark.method_arguments, preset.method_arguments),
         preset=name,
         **{key: number for key, number in numbers.items() if number is not None},
     )
+
+
+def narrowed(benchmark: Benchmark, tasks: Iterable[TaskEntry], methods: Names, **changes: Any) -> Benchmark:
+    """Return the benchmark of these tasks and methods, without the tables of other methods.
+
+    Args:
+        benchmark: The benchmark.
+        tasks: The entries to keep.
+        methods: The methods of entries that have none of their own.
+        changes: Other fields that change.
+    """
+    tasks = tuple(tasks)
+    used = {*methods, *(name for entry in tasks for name in entry.methods or ())}
+    with_bases = used | {benchmark.base(name) for name in used}
+    fields: dict[str, Any] = {**vars(benchmark), **changes, "methods": methods}
+    fields["tasks"] = tuple(_narrowed_entry(entry, with_bases) for entry in tasks)
+    fields["method_arguments"] = _only(fields["method_arguments"], with_bases)
+    return Benchmark(**fields | {key: _only(fields[key], used) for key in ("tune", "variants")})
+
+
+def _narrowed_entry(entry: TaskEntry, methods: set[str]) -> TaskEntry:
+    tables: dict[str, Any] = {key: _only(getattr(entry, key), methods) for key in METHOD_TABLES}
+    return replace(entry, **tables)
 
 
 def _entry_with_preset(entry: TaskEntry, preset: _Preset) -> TaskEntry:
@@ -433,7 +437,8 @@ def _only(tables: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: table for name, table in tables.items() if name in names}
 
 
-def _check_names(where: str, names: Iterable[str], allowed: Iterable[str]) -> None:
+def check_names(where: str, names: Iterable[str], allowed: Iterable[str]) -> None:
+    """Raise UnknownName for the first name that is not allowed."""
     for name in names:
         if name not in allowed:
             raise UnknownName(where, name, allowed)

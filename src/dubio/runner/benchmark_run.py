@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dubio.core.errors import UserError, one_of
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.core.errors import DubioError, UserError, one_of
 from dubio.core.registry import load_entry_points, load_plugin
-from dubio.core.types import Task
+from dubio.core.types import IntArray, Split, Task
+from dubio.metrics.quantities import extreme_rows
 from dubio.reporting.stored_run import Run
 from dubio.runner.benchmark_file import Benchmark, benchmark_files, load_benchmark
 from dubio.runner.costs import Forecast, check_fits, forecast, measure_in_workers, missing_nodes
 from dubio.runner.execute import Outcome, execute, survey
 from dubio.runner.executor import CPU, Executor, WorkerOrders
-from dubio.runner.gallery import store_thumbnails
 from dubio.runner.local import LocalExecutor
 from dubio.runner.manifest import benchmark_warnings, fit_warnings, make_manifest, manifest_key
-from dubio.runner.overrides import Overrides, first_seeds, own_data_benchmark, parse_seeds, verified_tasks
+from dubio.runner.overrides import Overrides, own_data_benchmark, verified_tasks
 from dubio.runner.plan import Plan, make_plan
 from dubio.runner.prepare import PreparedTask, Skipped, prepare_available
 from dubio.runner.progress import make_progress
@@ -96,20 +100,26 @@ class PreparedBenchmark:
         trial_plan, trials, plan = self._plans()
         return forecast(plan, trial_plan, len(trials), self.tasks, self.trainer, store=store, jobs=jobs, device=device)
 
-    def run(self, store: Store, jobs: int, executor: str, orders: WorkerOrders, *, show: bool = True) -> RunOutcome:
+    def run(
+        self, store: Store, jobs: int = 1, executor: str = "local", *, devices: Sequence[str] = (CPU,),
+        plugins: Sequence[str | Path] = (), checkpoint_seconds: float = CHECKPOINT_SECONDS, show: bool = True,
+    ) -> RunOutcome:  # fmt: skip
         """Make everything that is not in the store, and write the manifest and the index.
 
         Args:
             store: Where results are written.
             jobs: Processes at a time.
             executor: Name of the executor.
-            orders: Configuration of the workers.
+            devices: Where trainings run; each worker uses one of them.
+            plugins: Files that every worker imports.
+            checkpoint_seconds: Interval at which a running fit is saved.
             show: Whether progress is shown on standard error.
         """
         trial_plan, trials, plan = self._plans()
-        check_fits(missing_nodes(store, [*trial_plan.nodes.values(), *plan.nodes.values()]), self.tasks, self.trainer)
+        check_fits(missing_nodes(store, [*trial_plan.nodes.values(), *plan.nodes.values()]), self.trainer)
         logs = store.scratch.new()
         logs.mkdir()
+        orders = WorkerOrders(store.path, tuple(map(Path, plugins)), checkpoint_seconds, self.trainer.__name__, devices)
         workers = EXECUTORS[one_of("--executor", executor, EXECUTORS)](jobs, orders, logs)
         try:
             tuned = self._execute(trial_plan, store, workers, show)
@@ -132,7 +142,7 @@ class PreparedBenchmark:
         store_thumbnails(store, self.tasks, manifest["runs"])
         return RunOutcome(manifest, path, outcome, damaged=rebuild(store), warnings=warnings)
 
-    def _plans(self) -> tuple[Plan, tuple[Trial, ...], Plan]:
+    def _plans(self) -> tuple[Plan, Sequence[Trial], Plan]:
         """Return the plan of the trials, the trials, and the plan with the first values of every ``[tune]`` table."""
         trial_plan, trials = plan_trials(self.benchmark, self.tasks, self.trainer)
         first = {
@@ -162,42 +172,36 @@ class PreparedBenchmark:
 
 
 def prepare_run(
-    benchmark: str | Path | Benchmark | None = None,
+    benchmark: str | Path | Benchmark | None,
+    overrides: Overrides,
     *,
-    tasks: Sequence[str] = (),
-    methods: Sequence[str] = (),
-    networks: Sequence[str] = (),
-    seeds: int | str | Sequence[int] | None = None,
     preset: str | None = None,
-    settings: Sequence[str] | Mapping[str, Any] = (),
-    data: str | Path | None = None,
-    data_options: Mapping[str, Any] | None = None,
-    data_dir: str | Path | None = None,
     plugins: Sequence[str | Path] = (),
     verify: bool = False,
 ) -> PreparedBenchmark:
-    """Read a benchmark, or a user's own data, with everything it names; arguments as of :func:`dubio.run`."""
-    options = {**({"data": str(data)} if data is not None else {}), **(data_options or {})}
+    """Read a benchmark, or a user's own data, with everything it names.
+
+    Args:
+        benchmark: As for :func:`dubio.run`; None for the data that ``overrides.data_options`` name.
+        overrides: Changes to the benchmark.
+        preset: As for :func:`dubio.run`, like the others.
+        plugins: Likewise.
+        verify: Likewise.
+    """
     if benchmark is None:
-        _check_own_data(options, preset=preset, data_dir=data_dir, verify=verify or None)
+        _check_own_data(overrides.data_options, preset=preset, data_dir=overrides.data_dir, verify=verify or None)
     load_entry_points()
     for path in plugins:
         load_plugin(Path(path))
     read: dict[int, Task] = {}
     if benchmark is None:
-        plain, read[0] = own_data_benchmark(options)
-        options = {}
+        plain, read[0] = own_data_benchmark(overrides.data_options)
+        overrides = replace(overrides, data_options={})
+    elif isinstance(benchmark, Benchmark):
+        plain = benchmark
     else:
-        plain = benchmark if isinstance(benchmark, Benchmark) else load_benchmark(str(benchmark), preset, methods)
-    changed = Overrides(
-        tasks=tasks,
-        methods=methods,
-        seeds=_seeds(seeds),
-        networks=networks,
-        settings=settings,
-        data_dir=None if data_dir is None else Path(data_dir),
-        data_options=options,
-    ).apply(plain)
+        plain = load_benchmark(str(benchmark), preset, overrides.methods)
+    changed = overrides.apply(plain)
     if changed.tasks[0].arguments != plain.tasks[0].arguments:
         read = {}
     prepared = prepare_available(changed, verified_tasks(changed) if verify else read)
@@ -254,33 +258,16 @@ def run(
     Raises:
         UserError: For an unknown name or argument, or if this machine lacks what every task needs.
     """
-    prepared = prepare_run(
-        benchmark, tasks=tasks, methods=methods, networks=networks, seeds=seeds, preset=preset, settings=settings,
-        data=data, data_options=data_options, data_dir=data_dir, plugins=plugins, verify=verify,
-    )  # fmt: skip
-    outcome = run_prepared(
-        prepared, store=store, jobs=jobs, devices=devices, executor=executor, plugins=plugins,
-        checkpoint_seconds=checkpoint_seconds, progress=progress,
-    )  # fmt: skip
-    return Run(outcome.path.stem, outcome.manifest, Path(store))
-
-
-def run_prepared(
-    prepared: PreparedBenchmark,
-    *,
-    store: str | Path,
-    jobs: int | None = None,
-    devices: str | Sequence[str] | None = None,
-    executor: str = "local",
-    plugins: Sequence[str | Path] = (),
-    checkpoint_seconds: float = CHECKPOINT_SECONDS,
-    progress: bool = True,
-) -> RunOutcome:
-    """Run a prepared benchmark; arguments as of :func:`dubio.run`."""
-    names = check_devices(devices)
+    options = {**({} if data is None else {"data": str(data)}), **(data_options or {})}
+    overrides = Overrides(tasks, methods, networks, () if seeds is None else seeds, settings, options, data_dir)
+    prepared = prepare_run(benchmark, overrides, preset=preset, plugins=plugins, verify=verify)
+    count, names = workers_of(jobs, devices)
     with Store.open(store) as opened:
-        orders = WorkerOrders(opened.path, [Path(path) for path in plugins], checkpoint_seconds, devices=names)
-        return prepared.run(opened, jobs or default_jobs(devices), executor, orders, show=progress)
+        outcome = prepared.run(
+            opened, count, executor, devices=names, plugins=plugins, checkpoint_seconds=checkpoint_seconds,
+            show=progress,
+        )  # fmt: skip
+    return Run(outcome.path.stem, outcome.manifest, Path(store))
 
 
 def skipped_sentences(skipped: Iterable[Mapping[str, str]]) -> list[str]:
@@ -303,33 +290,87 @@ def _check_own_data(options: Mapping[str, Any], **benchmark_options: Any) -> Non
             raise UserError(f"{option} is an option of a benchmark; it cannot be used with --data alone.")
 
 
-def _seeds(seeds: int | str | Sequence[int] | None) -> Sequence[int]:
-    if seeds is None:
-        return ()
-    if isinstance(seeds, int):
-        return first_seeds(seeds)
-    return parse_seeds(seeds) if isinstance(seeds, str) else seeds
-
-
-def check_devices(devices: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the devices, each of them available on this machine.
+def workers_of(jobs: int | None, devices: str | Sequence[str] | None) -> tuple[int, tuple[str, ...]]:
+    """Return the number of processes and the devices that they use.
 
     Args:
+        jobs: Number of processes; one per named device, or per core that this process may use, if omitted.
         devices: Names, or one text with commas; None for the CPU.
 
     Raises:
         UserError: For a device that cannot be used here.
     """
     if devices is None:
-        return (CPU,)
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return jobs or cores, (CPU,)
     from dubio.methods.fitting import check_device
 
-    names = devices.split(",") if isinstance(devices, str) else devices
-    return tuple(check_device(name.strip()) for name in names)
+    separate = devices.split(",") if isinstance(devices, str) else devices
+    names = tuple(check_device(name.strip()) for name in separate)
+    return jobs or len(names), names
 
 
-def default_jobs(devices: str | Sequence[str] | None) -> int:
-    """Return one job per named device, or per core that this process may use."""
-    if devices is not None:
-        return len(check_devices(devices))
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+# Thumbnails of the images that a report may show: the most and least certain ones of every method's first run. They are
+# chosen and stored while the data is in memory, so that a report that is written later, from the store alone, can show
+# them. Rows belong to a split's fingerprint, so that runs on the same data share their thumbnails.
+
+SHOWN = 6
+"""Examples of each kind: certain and right, certain and wrong, uncertain and right, uncertain and wrong."""
+
+MOST_THUMBNAILS = 400
+"""Largest number of thumbnails of a split."""
+
+LONGEST_SIDE = 64
+"""Largest side of a thumbnail in pixels; smaller images keep their size."""
+
+
+def store_thumbnails(store: Store, tasks: Iterable[PreparedTask], runs: Sequence[Mapping[str, Any]]) -> None:
+    """Store thumbnails of the images that the runs were most and least certain about.
+
+    Args:
+        store: Holds the predictions and receives the thumbnails.
+        tasks: The tasks that were run; those without images are passed over.
+        runs: The runs as the manifest lists them.
+    """
+    for task in tasks:
+        if task.task.inputs == "image":
+            first = _first_runs(runs, task)
+            for split in _shown_splits(task):
+                rows = _extreme_rows(store, split, first)
+                images = (np.asarray(split.data.take(np.array([row])).inputs)[0] for row in rows)
+                pictures = {int(row): thumbnail(image) for row, image in zip(rows, images, strict=True)}
+                store.write_pictures(split.fingerprint, pictures)
+
+
+def thumbnail(image: NDArray[np.uint8]) -> bytes:
+    """Return an image ``[H, W, C]`` of one or three channels as a small PNG; a pixel is the mean of a block."""
+    from PIL import Image
+
+    picture = Image.fromarray(image[:, :, 0] if image.shape[2] == 1 else image)
+    factor = -(-max(picture.size) // LONGEST_SIDE)
+    sink = io.BytesIO()
+    (picture.reduce(factor) if factor > 1 else picture).save(sink, "PNG", optimize=True)
+    return sink.getvalue()
+
+
+def _first_runs(runs: Sequence[Mapping[str, Any]], task: PreparedTask) -> list[str]:
+    """Return the prediction ids of each method's first run on a task."""
+    own = [run for run in runs if (run["task"], run["network"]) == (task.name, task.entry.network)]
+    return list({run["method"]: run["id"] for run in reversed(own)}.values())
+
+
+def _shown_splits(task: PreparedTask) -> list[Split]:
+    """Return the in-domain test split and the shifted ones, without severities of a corruption: the same images."""
+    shifted = [split for split in task.task.of_kind("shift") if split.severity is None]
+    return [*task.task.of_kind("id")[:1], *shifted]
+
+
+def _extreme_rows(store: Store, split: Split, predictions: Sequence[str]) -> IntArray:
+    """Return the extreme rows of these predictions; unreadable ones are passed over, the report will name them."""
+    rows: list[IntArray] = []
+    for pred_id in predictions:
+        try:
+            rows.append(extreme_rows(store.read_predictions(pred_id, split.name, split.fingerprint), count=SHOWN).rows)
+        except DubioError:
+            continue
+    return np.unique(np.concatenate(rows))[:MOST_THUMBNAILS] if rows else np.empty(0, dtype=np.int64)

@@ -61,7 +61,7 @@ class Forecast:
 
 
 def forecast(
-    plan: Plan, trial_plan: Plan, trials: int, tasks: Sequence[PreparedTask], trainer: Trainer,
+    plan: Plan, trial_plan: Plan, trials: int, tasks: Iterable[PreparedTask], trainer: Trainer,
     *, store: Store | None, jobs: int, device: str,
 ) -> Forecast:  # fmt: skip
     """Return the cost of a plan and of the trials of its tuning.
@@ -78,18 +78,16 @@ def forecast(
     """
     nodes = {**trial_plan.nodes, **plan.nodes}
     missing = missing_nodes(store, nodes.values())
-    check_fits(missing, tasks, trainer)
-    fits = [node for node in missing if node.kind == "fit"]
+    check_fits(missing, trainer)
     predictions = [node for node in missing if node.kind in ("predict", "method")]
-    costs = _measure(fits, tasks, trainer, device)
-    size = sum(cost["bytes"] for cost in costs.values())
-    size += sum(_prediction_bytes(node, nodes, tasks) for node in predictions)
+    costs = _measure([node for node in missing if node.kind == "fit"], trainer, device)
+    size = sum(cost["bytes"] for cost in costs.values()) + sum(_prediction_bytes(node, nodes) for node in predictions)
     return Forecast(
         trainings=len(plan.of_kind("fit")),
         asked=plan.unshared,
         trials=trials,
         predictions=len(plan.of_kind("predict", "method")),
-        trainings_left=len(fits),
+        trainings_left=len(costs),
         predictions_left=len(predictions),
         seconds=sum(cost["seconds"] for cost in costs.values()) / jobs,
         bytes=int(size),
@@ -98,17 +96,16 @@ def forecast(
 
 
 def _task_forecast(task: PreparedTask, nodes: Iterable[Node], costs: Mapping[str, Cost], jobs: int) -> TaskForecast:
-    own = [node.id for node in nodes if node.kind == "fit" and node.task_index == task.index]
-    missing = [fit_id for fit_id in own if fit_id in costs]
-    seconds = sum(costs[fit_id]["seconds"] for fit_id in missing) / jobs
-    return TaskForecast(task.name, task.entry.network, len(own), len(missing), seconds)
+    fits = [node.id for node in nodes if node.kind == "fit" and node.task is task]
+    missing = [costs[fit_id] for fit_id in fits if fit_id in costs]
+    seconds = sum(cost["seconds"] for cost in missing) / jobs
+    return TaskForecast(task.name, task.entry.network, len(fits), len(missing), seconds)
 
 
-def _prediction_bytes(node: Node, nodes: Mapping[str, Node], tasks: Sequence[PreparedTask]) -> int:
-    task = tasks[node.task_index]
-    rows = sum(len(split) for split in task.predicted)
+def _prediction_bytes(node: Node, nodes: Mapping[str, Node]) -> int:
+    rows = sum(len(split) for split in node.task.predicted)
     fit = nodes[node.spec["fit"]].spec if "fit" in node.spec else None
-    return FLOAT_BYTES * stored_samples(node.spec, fit) * rows * len(task.task.classes)
+    return FLOAT_BYTES * stored_samples(node.spec, fit) * rows * len(node.task.task.classes)
 
 
 def stored_samples(prediction: Mapping[str, Any], fit: Mapping[str, Any] | None) -> int:
@@ -125,29 +122,21 @@ def stored_samples(prediction: Mapping[str, Any], fit: Mapping[str, Any] | None)
 
 def missing_nodes(store: Store | None, nodes: Iterable[Node]) -> list[Node]:
     """Return the nodes that are not in the store."""
-
-    def exists(node: Node) -> bool:
-        folder = "fits" if node.kind == "fit" else "predictions"
-        return store is not None and store.layout.directory(folder, node.id).is_dir()  # type: ignore[arg-type]
-
-    return [node for node in nodes if not exists(node)]
+    return [node for node in nodes if store is None or not store.layout.directory(node.folder, node.id).is_dir()]
 
 
-def check_fits(nodes: Iterable[Node], tasks: Sequence[PreparedTask], trainer: Trainer) -> None:
+def check_fits(nodes: Iterable[Node], trainer: Trainer) -> None:
     """Refuse fits that are certain to fail before hours are spent on the trainings that they start from.
 
     Raises:
         UserError: Naming task, network and method.
     """
     for node in {_equal_cost(node.spec): node for node in nodes if node.kind == "fit"}.values():
-        task = tasks[node.task_index]
         try:
-            trainer.check(node.spec, task.task)
+            trainer.check(node.spec, node.task.task)
         except UserError as error:
-            raise UserError(
-                f"{task.name} with {task.entry.network}, method {node.method!r} (--set {node.method}.KEY=VALUE): "
-                f"{error}"
-            ) from error
+            name = f"{node.task.name} with {node.task.entry.network}, method {node.method!r}"
+            raise UserError(f"{name} (--set {node.method}.KEY=VALUE): {error}") from error
         except Exception:
             continue  # a bug in a network: its fits fail, are recorded, and do not stop the others
 
@@ -157,14 +146,14 @@ def _equal_cost(spec: Mapping[str, Any]) -> str:
     return identity({key: value for key, value in spec.items() if key not in ("seed", "member", "start")})
 
 
-def _measure(nodes: Iterable[Node], tasks: Sequence[PreparedTask], trainer: Trainer, device: str) -> dict[str, Cost]:
+def _measure(nodes: Iterable[Node], trainer: Trainer, device: str) -> dict[str, Cost]:
     """Return id → cost of these fits, measured in this process on a device."""
     measured: dict[str, Cost] = {}
     costs = {}
     for node in nodes:
         key = _equal_cost(node.spec)
         if key not in measured:
-            measured[key] = trainer.estimate(node.spec, tasks[node.task_index].task, device=device)
+            measured[key] = trainer.estimate(node.spec, node.task.task, device=device)
         costs[node.id] = measured[key]
     return costs
 
@@ -177,7 +166,7 @@ def measure_in_workers(nodes: Sequence[Node], executor: Executor) -> dict[str, C
     while len(measured) < count:
         while waiting and executor.free() > 0:
             key, node = waiting.popitem()
-            executor.submit({"kind": "estimate", "id": key, "spec": node.spec, "task": node.task, "splits": []})
+            executor.submit(node.job(kind="estimate", id=key, splits=[]))
         for event in executor.wait(1.0):
             if isinstance(event, Finished):
                 measured[event.id] = event.result.get("cost", UNKNOWN)

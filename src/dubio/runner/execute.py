@@ -11,44 +11,18 @@ import heapq
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from dubio.core.errors import CorruptFile, StoreError
 from dubio.runner.executor import Executor, Finished, Progressed
 from dubio.runner.plan import Node, Plan
+from dubio.runner.progress import SilentProgress, State
 from dubio.store import Store
-from dubio.store.records import EntryKind
-
-State = Literal["todo", "running", "other_process", "done", "failed", "blocked"]
 
 WAIT_SECONDS = 0.25
 POLL_SECONDS = 0.5
 MOST_ATTEMPTS = 3
 """Times a damaged fit is made again before it counts as failed: the disk may be faulty."""
-
-
-class ProgressDisplay(Protocol):
-    """Shows the progress of an execution."""
-
-    def begin(self, todo: int, stored: int, seconds: float, jobs: int) -> None:
-        """Show the numbers of planned and stored nodes, and the estimated seconds of work."""
-        ...
-
-    def start(self, node: Node) -> None:
-        """Show that work on a node has begun."""
-        ...
-
-    def update(self, node: Node, fraction: float, detail: str) -> None:
-        """Show that a fraction of a node is done."""
-        ...
-
-    def end(self, node: Node, state: State, reason: str) -> None:
-        """Show that a node has ended; ``reason`` is why it failed, or that another process made it."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Show a message."""
-        ...
 
 
 @dataclass
@@ -68,26 +42,30 @@ class Outcome:
     blocked: set[str] = field(default_factory=set)
 
 
-def survey(plan: Plan, store: Store, display: ProgressDisplay) -> set[str]:
+def failure_record(identifier: str, what: str, kind: str, task: str, method: str, error: str) -> dict[str, Any]:
+    """Return a failure as the store records it; a manifest adds what it ``blocked``."""
+    return {"id": identifier, "what": what, "kind": kind, "task": task, "method": method, "error": error}
+
+
+def survey(plan: Plan, store: Store, display: SilentProgress) -> set[str]:
     """Return the ids of the nodes that are complete in the store; damaged ones are reported and set aside."""
     complete: set[str] = set()
     for node in plan.nodes.values():
-        folder: EntryKind = "fits" if node.kind == "fit" else "predictions"
-        if not store.layout.directory(folder, node.id).is_dir():
+        if not store.layout.directory(node.folder, node.id).is_dir():
             continue
         try:
-            store.verify(folder, node.id)
-            if folder == "fits" or not store.missing_splits(node.id, node.splits):
+            store.verify(node.folder, node.id)
+            if node.kind == "fit" or not store.missing_splits(node.id, node.splits):
                 complete.add(node.id)
         except CorruptFile as error:
             display.note(f"damaged, will be made again: {error}")
-            store.set_aside(folder, node.id)
+            store.set_aside(node.folder, node.id)
     # An ensemble is complete if its members are.
     return {i for i in complete if plan.nodes[i].kind != "ensemble" or set(plan.nodes[i].needs) <= complete}
 
 
 def execute(
-    plan: Plan, store: Store, executor: Executor, display: ProgressDisplay, estimates: Mapping[str, float],
+    plan: Plan, store: Store, executor: Executor, display: SilentProgress, estimates: Mapping[str, float],
     complete: set[str],
 ) -> Outcome:  # fmt: skip
     """Make every node of the plan that is not complete in the store.
@@ -115,7 +93,7 @@ class _Execution:
     """The state of one execution; the cost of an event does not depend on the size of the plan."""
 
     def __init__(
-        self, plan: Plan, store: Store, executor: Executor, display: ProgressDisplay, estimates: Mapping[str, float],
+        self, plan: Plan, store: Store, executor: Executor, display: SilentProgress, estimates: Mapping[str, float],
         complete: set[str],
     ) -> None:  # fmt: skip
         self._plan, self._store, self._executor, self._display = plan, store, executor, display
@@ -169,9 +147,7 @@ class _Execution:
                 continue
             self._states[identifier] = "running"
             self._display.start(node)
-            self._executor.submit(
-                {"kind": node.kind, "id": node.id, "spec": node.spec, "task": node.task, "splits": node.splits}
-            )
+            self._executor.submit(node.job())
 
     def _process(self, node: Node, event: Finished) -> None:
         result = event.result
@@ -217,15 +193,17 @@ class _Execution:
     def _fail(self, node: Node, result: Mapping[str, Any]) -> None:
         self._states[node.id] = "failed"
         self._open -= 1
-        failure = self._describe(node, str(result["error"]))
-        recorded = {key: value for key, value in failure.items() if key != "blocked"}
-        self._store.write_failure(node.id, {**recorded, "traceback": result.get("traceback", "")})
-        self.outcome.failures[node.id] = failure
-        self._display.end(node, "failed", str(result["error"]))
-        self._block(node, failure)
+        failure = failure_record(node.id, str(node), node.kind, node.task.name, node.method, str(result["error"]))
+        self._store.write_failure(node.id, {**failure, "traceback": result.get("traceback", "")})
+        self._display.end(node, "failed", failure["error"])
+        self.outcome.failures[node.id] = {**failure, "blocked": self._block(node)}
 
-    def _block(self, cause: Node, failure: dict[str, Any]) -> None:
-        """Mark the nodes that need a failed one as blocked: consequences of that failure, not failures of their own."""
+    def _block(self, cause: Node) -> list[str]:
+        """Mark the nodes that need a failed one as blocked and return their names.
+
+        They are consequences of that failure, not failures of their own.
+        """
+        names = []
         for identifier in self._dependants[cause.id]:
             if self._states[identifier] != "todo":
                 continue
@@ -233,20 +211,9 @@ class _Execution:
             self._states[identifier] = "blocked"
             self._open -= 1
             self.outcome.blocked.add(identifier)
-            failure["blocked"].append(f"{node.kind} of {node.label}")
-            self._display.end(node, "blocked", f"not run, because this failed: {cause.kind} of {cause.label}.")
-            self._block(node, failure)
-
-    def _describe(self, node: Node, error: str) -> dict[str, Any]:
-        return {
-            "id": node.id,
-            "what": f"{node.kind} of {node.label}",
-            "kind": node.kind,
-            "task": node.task_name,
-            "method": node.method,
-            "error": error,
-            "blocked": [],
-        }
+            self._display.end(node, "blocked", f"not run, because this failed: {cause}.")
+            names += [str(node), *self._block(node)]
+        return names
 
     def _poll_other_processes(self) -> None:
         """Queue the nodes that other processes have finished, or abandoned."""

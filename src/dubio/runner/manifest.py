@@ -25,8 +25,10 @@ from dubio.store import Store
 
 SCHEMA = 1
 
+SPLIT_FACTS = ("name", "kind", "family", "severity", "fingerprint")
+
 RATE = "p"
-"""The argument that fixes a dropout rate."""
+"""The argument that fixes the rate of the noise that a method samples."""
 
 AT_BOUND = "_at_bound"
 """Suffix of the field of a fit's record that says at which end of its range a search ended."""
@@ -64,12 +66,12 @@ def make_manifest(
         "name": benchmark.name,
         "benchmark": benchmark.to_json(),
         "tasks": [_task(task, benchmark) for task in tasks],
-        "methods": [asdict(row) for row in method_rows(benchmark, tasks, plan)],
+        "methods": method_rows(benchmark, tasks, plan),
         "runs": [
             {**vars(run), "fits": list(run.fits), "spec": dict(run.spec)} for run in plan.runs if run.id not in lacking
         ],
         "tuning": [choice.to_json() for choice in choices],
-        "failures": [dict(failure) for failure in outcome.failures.values()],
+        "failures": list(outcome.failures.values()),
         "skipped": [item.to_json() for item in skipped],
         "advice": list(warnings),
     }
@@ -95,15 +97,7 @@ def _task(prepared: PreparedTask, benchmark: Benchmark) -> dict[str, Any]:
         "card": asdict(task.card),
         "notes": list(task.notes),
         "splits": [
-            {
-                "name": split.name,
-                "kind": split.kind,
-                "family": split.family,
-                "severity": split.severity,
-                "fingerprint": split.fingerprint,
-                "examples": len(split),
-            }
-            for split in task.splits
+            {key: getattr(split, key) for key in SPLIT_FACTS} | {"examples": len(split)} for split in task.splits
         ],
         **subgroup_columns(task),
     }
@@ -125,19 +119,19 @@ def subgroup_columns(task: Task) -> dict[str, Any]:
 
 def benchmark_warnings(benchmark: Benchmark) -> tuple[str, ...]:
     """Return one sentence for each thing in a benchmark that the papers advise against."""
-    untuned = [
-        name for name in benchmark.all_methods if any(_untuned(benchmark, task, name) for task in benchmark.tasks)
-    ]
+    tasks, names = benchmark.tasks, benchmark.all_methods
+    untuned = [name for name in names if any(_untuned(benchmark, task, name) for task in tasks)]
     if not untuned:
         return ()
     return (
-        f"MC dropout at a rate that was not tuned to the task often underestimates uncertainty: {', '.join(untuned)}. "
-        f"Tune it with [tune.METHOD] {RATE} = […], set {RATE} yourself, or prefer concrete dropout, which learns it.",
+        f"Sampling noise at a rate that was not tuned to the task often underestimates uncertainty: "
+        f"{', '.join(untuned)}. Tune it with [tune.METHOD] {RATE} = […], set {RATE} yourself, or prefer a method that "
+        "learns the rate.",
     )
 
 
 def _untuned(benchmark: Benchmark, task: TaskEntry, name: str) -> bool:
-    """Return whether a method samples dropout at a rate that nobody chose for the task."""
+    """Return whether a method samples noise at a rate that nobody chose for the task."""
     if name not in benchmark.methods_of(task) or RATE in benchmark.tune.get(name, {}):
         return False
     parameters = METHODS.entry(benchmark.base(name)).parameters()

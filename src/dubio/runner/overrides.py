@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dubio.core.errors import UnknownName, UserError
+from dubio.core.errors import UserError
 from dubio.core.registry import NETWORKS, TASKS
 from dubio.core.specs import canonical, describe
 from dubio.core.types import Task
-from dubio.runner.benchmark_file import Benchmark, TaskEntry, load_benchmark
+from dubio.runner.benchmark_file import Benchmark, Table, Tables, TaskEntry, check_names, load_benchmark, narrowed
 from dubio.runner.prepare import NOT_AVAILABLE
 
 RANGE = re.compile(r"(\d+)(?:-(\d+))?")
@@ -55,21 +55,21 @@ class Overrides:
             (``amazon-books``, ``20news-novelty``).
         methods: These methods instead. A method of the benchmark runs on the tasks that have it, and the name of a
             method with variants selects the variants; a new method runs on the tasks with the benchmark's own list.
-        seeds: These seeds instead.
         networks: For each of these, the entries with it if there are any, otherwise every task with it.
+        seeds: These seeds instead, as :func:`parse_seeds` reads them.
         settings: ``key=value`` for every method, ``network.key=value``, ``encoding.key=value``, ``task.key=value`` or
             ``<method>.key=value``, with values as in TOML; or the same as a mapping.
-        data_dir: Folder with the data, for every task that takes one.
         data_options: Arguments of the tasks that have an argument ``data``.
+        data_dir: Folder with the data, for every task that takes one.
     """
 
     tasks: Sequence[str] = ()
     methods: Sequence[str] = ()
-    seeds: Sequence[int] = ()
     networks: Sequence[str] = ()
+    seeds: int | str | Sequence[int] = ()
     settings: Sequence[str] | Mapping[str, Any] = ()
-    data_dir: Path | None = None
     data_options: Mapping[str, Any] = field(default_factory=dict)
+    data_dir: str | Path | None = None
 
     def apply(self, benchmark: Benchmark) -> Benchmark:
         """Return the changed benchmark.
@@ -80,8 +80,8 @@ class Overrides:
         tasks = _selected(benchmark, self.tasks)
         if self.networks:
             tasks = tuple(entry for network in self.networks for entry in _with_network(tasks, network))
-        methods, tasks = self._with_methods(benchmark, tasks)
-        changed = _narrowed(benchmark, tasks, methods, tuple(self.seeds) or benchmark.seeds)
+        methods, tasks = _with_methods(benchmark, tasks, self.methods) if self.methods else (benchmark.methods, tasks)
+        changed = narrowed(benchmark, tasks, methods, seeds=parse_seeds(self.seeds) or benchmark.seeds)
         changed = with_data_options(changed, self.data_options)
         if isinstance(self.settings, Mapping):
             settings = [(*_prefix_and_key(name), value) for name, value in self.settings.items()]
@@ -90,33 +90,33 @@ class Overrides:
         # A setting of one method wins over a setting of all methods, in whatever order they are given.
         for setting in sorted(settings, key=lambda setting: setting[0] != EVERY_METHOD):
             changed = _with_setting(changed, *setting)
-        return changed if self.data_dir is None else _with_data_dir(changed, self.data_dir)
+        return changed if self.data_dir is None else _with_data_dir(changed, Path(self.data_dir))
 
-    def _with_methods(self, benchmark: Benchmark, tasks: Entries) -> tuple[tuple[str, ...], Entries]:
-        """Return the benchmark's methods, and the tasks that run any of those requested."""
-        if not self.methods:
-            return benchmark.methods, tasks
-        requested = _bases_replaced_by_variants(benchmark, tasks, self.methods)
-        existing = {name for task in tasks for name in benchmark.methods_of(task)}
-        new = {name for name in requested if name not in existing}
-        # If every task has a list of its own, new methods run on all of them.
-        open_to_new = [task for task in tasks if task.methods is None] or list(tasks)
-        entries = []
-        for task in tasks:
-            allowed = {*benchmark.methods_of(task), *(new if task in open_to_new else ())}
-            methods = tuple(name for name in requested if name in allowed)
-            if methods:
-                entries.append(task if task.methods is None else replace(task, methods=methods))
-        shared = tuple(name for name in requested if name in benchmark.methods or name in new)
-        return shared or requested, tuple(entries)
+
+def _with_methods(benchmark: Benchmark, tasks: Entries, names: Iterable[str]) -> tuple[tuple[str, ...], Entries]:
+    """Return the requested methods, and the tasks that run any of them; a base without a row means its variants."""
+    existing = dict.fromkeys(name for task in tasks for name in benchmark.methods_of(task))
+    requested: dict[str, None] = {}
+    for name in names:
+        variants = [variant for variant in existing if variant != name and benchmark.base(variant) == name]
+        requested |= dict.fromkeys([name] if name in existing or not variants else variants)
+    new = {name for name in requested if name not in existing}
+    # If every task has a list of its own, new methods run on all of them.
+    open_to_new = [task for task in tasks if task.methods is None] or tasks
+    entries = []
+    for task in tasks:
+        allowed = {*benchmark.methods_of(task), *(new if task in open_to_new else ())}
+        methods = tuple(name for name in requested if name in allowed)
+        if methods:
+            entries.append(task if task.methods is None else replace(task, methods=methods))
+    shared = tuple(name for name in requested if name in benchmark.methods or name in new)
+    return shared or tuple(requested), tuple(entries)
 
 
 def _selected(benchmark: Benchmark, names: Iterable[str]) -> Entries:
-    labels = {label for task in benchmark.tasks for label in task.labels}
     selected = set(names)
-    for name in sorted(selected):
-        if name not in labels:
-            raise UnknownName(f"task of benchmark {benchmark.name}", name, labels)
+    labels = {label for task in benchmark.tasks for label in task.labels}
+    check_names(f"task of benchmark {benchmark.name}", sorted(selected), labels)
     return tuple(task for task in benchmark.tasks if not selected or selected & {*task.labels})
 
 
@@ -125,10 +125,8 @@ def _with_network(tasks: Entries, network: str) -> Entries:
     if having:
         return having
     # A task that several networks learn becomes one entry. The other network's arguments do not apply to this one.
-    unique: dict[tuple[str, str], TaskEntry] = {}
-    for task in tasks:
-        unique.setdefault((task.name, repr(task.arguments)), _trained_by(task, network))
-    return tuple(unique.values())
+    first = {(task.name, repr(task.arguments)): task for task in reversed(tasks)}
+    return tuple(_trained_by(task, network) for task in tasks if first[task.name, repr(task.arguments)] is task)
 
 
 def _trained_by(task: TaskEntry, network: str) -> TaskEntry:
@@ -136,41 +134,6 @@ def _trained_by(task: TaskEntry, network: str) -> TaskEntry:
     old, new = (NETWORKS.entry(name).facts.get("encoding") for name in (task.network, network))
     encoding = task.encoding if old == new else {}
     return replace(task, network=network, network_arguments={}, method_network={}, encoding=encoding)
-
-
-def _bases_replaced_by_variants(benchmark: Benchmark, tasks: Entries, requested: Iterable[str]) -> tuple[str, ...]:
-    existing = dict.fromkeys(name for task in tasks for name in benchmark.methods_of(task))
-    names: list[str] = []
-    for name in requested:
-        variants = [variant for variant in existing if variant != name and benchmark.base(variant) == name]
-        names += [name] if name in existing or not variants else variants
-    return tuple(dict.fromkeys(names))
-
-
-def _narrowed(benchmark: Benchmark, tasks: Entries, methods: tuple[str, ...], seeds: tuple[int, ...]) -> Benchmark:
-    """Return the benchmark of these tasks and methods, without the tables of others."""
-    used = {*methods, *(name for task in tasks for name in task.methods or ())}
-    with_bases = used | {benchmark.base(name) for name in used}
-    return replace(
-        benchmark,
-        tasks=tuple(
-            replace(
-                task,
-                method_arguments=_only(task.method_arguments, with_bases),
-                method_network=_only(task.method_network, with_bases),
-            )
-            for task in tasks
-        ),
-        methods=methods,
-        seeds=seeds,
-        method_arguments=_only(benchmark.method_arguments, with_bases),
-        tune=_only(benchmark.tune, used),
-        variants=_only(benchmark.variants, used),
-    )
-
-
-def _only(tables: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: table for name, table in tables.items() if name in names}
 
 
 # Settings.
@@ -185,38 +148,35 @@ def _with_setting(benchmark: Benchmark, prefix: str, key: str, value: Any) -> Be
         return replace(benchmark, tasks=tuple(_with(task, table, key, value) for task in benchmark.tasks))
     bases = {benchmark.base(name) for name in benchmark.all_methods}
     prefixes = (*TASK_TABLES, *dict.fromkeys((*benchmark.all_methods, *sorted(bases))))
-    if prefix not in prefixes:
-        raise UnknownName(f"prefix in --set {prefix}.{key}", prefix, prefixes)
-    benchmark = _without_argument(benchmark, [prefix], key)
+    check_names(f"prefix in --set {prefix}.{key}", [prefix], prefixes)
+    benchmark = _without_argument(benchmark, {prefix}, key)
     old = benchmark.method_arguments
     return replace(benchmark, method_arguments={**old, prefix: {**old.get(prefix, {}), key: value}})
 
 
-def _without_argument(benchmark: Benchmark, methods: Iterable[str], key: str) -> Benchmark:
+def _without_argument(benchmark: Benchmark, methods: set[str], key: str) -> Benchmark:
     """Remove an argument of these methods, and its tuning, wherever the benchmark states it."""
-    names = set(methods)
+
+    def without(tables: Tables) -> dict[str, Table]:
+        return {name: _others(table, key) if name in methods else table for name, table in tables.items()}
+
     return replace(
         benchmark,
-        tasks=tuple(
-            replace(task, method_arguments=_without(task.method_arguments, names, key)) for task in benchmark.tasks
-        ),
-        method_arguments=_without(benchmark.method_arguments, names, key),
-        tune={name: lists for name, lists in _without(benchmark.tune, names, key).items() if lists},
+        tasks=tuple(replace(task, method_arguments=without(task.method_arguments)) for task in benchmark.tasks),
+        method_arguments=without(benchmark.method_arguments),
+        tune={name: lists for name, lists in without(benchmark.tune).items() if lists},
     )
 
 
-def _without(tables: Mapping[str, Mapping[str, Any]], names: set[str], key: str) -> dict[str, Mapping[str, Any]]:
-    return {
-        name: {k: v for k, v in table.items() if k != key} if name in names else table for name, table in tables.items()
-    }
+def _others(table: Table, key: str) -> dict[str, Any]:
+    return {name: value for name, value in table.items() if name != key}
 
 
 def _with(task: TaskEntry, table: str, key: str, value: Any) -> TaskEntry:
-    old: Mapping[str, Any] = getattr(task, table)
-    changes: dict[str, Any] = {table: {**old, key: value}}
+    changes: dict[str, Any] = {table: {**getattr(task, table), key: value}}
     if table == "network_arguments":
-        single = {name: {k: v for k, v in own.items() if k != key} for name, own in task.method_network.items()}
-        changes["method_network"] = {name: own for name, own in single.items() if own}
+        tables = task.method_network.items()
+        changes["method_network"] = {name: others for name, own in tables if (others := _others(own, key))}
     return replace(task, **changes)
 
 
@@ -247,39 +207,36 @@ def _toml_value(text: str) -> Any:
         return text
 
 
-def parse_seeds(text: str) -> tuple[int, ...]:
+def parse_seeds(seeds: int | str | Sequence[int]) -> tuple[int, ...]:
     """Return the seeds of ``5`` (the seeds 0 to 4), ``0,1,2`` or ``0-4``; the seed 5 alone is ``5-5``.
 
-    Raises:
-        UserError: For anything else.
-    """
-    if text.strip().isdecimal():
-        return first_seeds(int(text))
-    seeds: list[int] = []
-    for piece in text.split(","):
-        match = RANGE.fullmatch(piece.strip())
-        if not match:
-            raise UserError(
-                f"--seeds must be a number of seeds (5), a list such as 0,1,2 or a range such as 0-4; given {text!r}."
-            )
-        first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first >= MOST_SEEDS:
-            raise UserError(f"--seeds: {piece.strip()!r} is not a range of 1 to {MOST_SEEDS} seeds.")
-        seeds += range(first, last + 1)
-    return tuple(dict.fromkeys(seeds))
-
-
-def first_seeds(count: int) -> tuple[int, ...]:
-    """Return the seeds 0, 1, … of a number of seeds.
+    Args:
+        seeds: A number of seeds, a text of these forms, or the seeds themselves.
 
     Raises:
-        UserError: For less than one, or very many.
+        UserError: For anything else, and for very many seeds.
     """
-    if not 1 <= count <= MOST_SEEDS:
+    if isinstance(seeds, str) and not seeds.strip().isdecimal():
+        return tuple(dict.fromkeys(seed for piece in seeds.split(",") for seed in _seed_range(piece.strip(), seeds)))
+    if not isinstance(seeds, str | int):
+        return tuple(seeds)
+    if not 1 <= (count := int(seeds)) <= MOST_SEEDS:
         raise UserError(
             f"--seeds {count} is a number of seeds; give 1 to {MOST_SEEDS}. The seed {count} alone is {count}-{count}."
         )
     return tuple(range(count))
+
+
+def _seed_range(piece: str, text: str) -> range:
+    match = RANGE.fullmatch(piece)
+    if not match:
+        raise UserError(
+            f"--seeds must be a number of seeds (5), a list such as 0,1,2 or a range such as 0-4; given {text!r}."
+        )
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first or last - first >= MOST_SEEDS:
+        raise UserError(f"--seeds: {piece!r} is not a range of 1 to {MOST_SEEDS} seeds.")
+    return range(first, last + 1)
 
 
 # Data.

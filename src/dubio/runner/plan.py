@@ -6,7 +6,7 @@ Monte Carlo sampling on or off is two predictions from one fit, and an ensemble 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -16,6 +16,7 @@ from dubio.core.specs import describe, identity
 from dubio.runner.benchmark_file import Benchmark
 from dubio.runner.prepare import PreparedTask, make_method
 from dubio.runner.trainer import Trainer
+from dubio.store.records import EntryKind
 
 NodeKind = Literal["fit", "predict", "ensemble", "method"]
 
@@ -31,24 +32,36 @@ class Node:
         kind: A fit, a prediction from a fit, an ensemble of predictions, or a complete method that is not a recipe.
         spec: What its id is the hash of.
         needs: Ids of the artefacts it is made from.
-        task: Registered name and arguments of the task, from which a worker reads it.
-        task_name: Name of the task in the results.
-        splits: Name and fingerprint of every split to predict.
-        label: Description in a few words.
+        task: The prepared task.
         method: The first method that uses it.
-        task_index: Index of its prepared task.
+        label: Description in a few words.
     """
 
     id: str
     kind: NodeKind
     spec: Mapping[str, Any]
     needs: tuple[str, ...]
-    task: tuple[str, Mapping[str, Any]]
-    task_name: str
-    splits: tuple[tuple[str, str], ...]
-    label: str
+    task: PreparedTask
     method: str
-    task_index: int
+    label: str
+
+    @property
+    def folder(self) -> EntryKind:
+        """The folder of the store that holds it."""
+        return "fits" if self.kind == "fit" else "predictions"
+
+    @property
+    def splits(self) -> tuple[tuple[str, str], ...]:
+        """Name and fingerprint of every split to predict."""
+        return () if self.kind == "fit" else tuple((split.name, split.fingerprint) for split in self.task.predicted)
+
+    def job(self, **changes: Any) -> dict[str, Any]:
+        """Return the job that makes it, as :mod:`dubio.runner.worker` describes it, with some keys changed."""
+        task = (self.task.entry.name, self.task.entry.arguments)
+        return {"kind": self.kind, "id": self.id, "spec": self.spec, "task": task, "splits": self.splits, **changes}
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.label}"
 
 
 @dataclass(frozen=True)
@@ -74,33 +87,6 @@ class PlannedRun:
     member: int | None
     fits: tuple[str, ...]
     spec: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class MethodRow:
-    """A method as the manifest lists it.
-
-    Attributes:
-        name: Its name in the benchmark.
-        title: Its name in a report.
-        summary: One line.
-        members: Independent fits, on the first task that has it.
-        samples: Samples, likewise.
-        family: The single-fit method an ensemble is made of.
-        method: Its registered name; differs from ``name`` for a variant.
-        arguments: The arguments of a variant; empty for others.
-        facts: What its registration declares, for reports: family, colour, origin of its samples, role.
-    """
-
-    name: str
-    title: str
-    summary: str
-    members: int
-    samples: int
-    family: str | None
-    method: str
-    arguments: Mapping[str, Any]
-    facts: Mapping[str, Any]
 
 
 @dataclass
@@ -158,37 +144,39 @@ def make_plan(
             if name not in benchmark.tune or (task.index, name) in chosen
         }
         for seed in benchmark.seeds:
-            SeedPlanner(plan, task, trainer, seed, benchmark.base).add_all(methods)
+            SeedPlanner(plan, task, trainer, seed, benchmark).add_all(methods)
     return plan
 
 
-def method_rows(benchmark: Benchmark, tasks: Iterable[PreparedTask], plan: Plan) -> tuple[MethodRow, ...]:
-    """Return a row for every method of the prepared tasks; an ensemble's family is the method of its first member."""
+def method_rows(benchmark: Benchmark, tasks: Iterable[PreparedTask], plan: Plan) -> list[dict[str, Any]]:
+    """Return the methods of the prepared tasks as the manifest lists them.
+
+    ``members`` and ``samples`` are those of the first task that has the method; ``family`` is the single-fit method
+    that an ensemble is made of; ``method`` is the registered name, and ``arguments`` are those of a variant; ``facts``
+    are what its registration declares for reports.
+    """
     first_runs = {run.method: run for run in reversed(plan.runs)}
     singles = {run.id: run.method for run in reversed(plan.runs) if run.member is not None}
-    first_tasks: dict[str, PreparedTask] = {}
+    first_arguments: dict[str, Mapping[str, Any]] = {}
     for task in tasks:
-        for name in task.methods:
-            first_tasks.setdefault(name, task)
+        first_arguments = {**task.method_arguments, **first_arguments}
     rows = []
-    for name in (name for name in benchmark.all_methods if name in first_tasks):
-        method = make_method(benchmark, name, first_tasks[name].method_arguments[name], {})
+    for name in (name for name in benchmark.all_methods if name in first_arguments):
+        method = make_method(benchmark, name, first_arguments[name], {})
         members = first_runs[name].spec.get("members", ()) if name in first_runs else ()
         entry = METHODS.entry(benchmark.base(name))
-        rows.append(
-            MethodRow(
-                name=name,
-                title=_title(benchmark, name, method),
-                summary=entry.summary,
-                members=int(getattr(method, "members", 1)),
-                samples=int(getattr(method, "pooled", getattr(method, "samples", 0))),
-                family=singles.get(members[0]) if members else name,
-                method=benchmark.base(name),
-                arguments=describe(benchmark.variants[name].arguments) if name in benchmark.variants else {},
-                facts=dict(entry.facts),
-            )
-        )
-    return tuple(rows)
+        rows.append({
+            "name": name,
+            "title": _title(benchmark, name, method),
+            "summary": entry.summary,
+            "members": int(getattr(method, "members", 1)),
+            "samples": int(getattr(method, "pooled", getattr(method, "samples", 0))),
+            "family": singles.get(members[0]) if members else name,
+            "method": entry.name,
+            "arguments": describe(benchmark.variants[name].arguments) if name in benchmark.variants else {},
+            "facts": dict(entry.facts),
+        })
+    return rows
 
 
 def _title(benchmark: Benchmark, name: str, method: Any) -> str:
@@ -201,7 +189,7 @@ def _title(benchmark: Benchmark, name: str, method: Any) -> str:
 
 
 def default_title(name: str) -> str:
-    """Return ``MC dropout ensemble`` for ``mc-dropout-ensemble``."""
+    """Return ``MC noise ensemble`` for ``mc-noise-ensemble``."""
     first, *others = ["MC" if piece == "mc" else piece for piece in name.split("-")]
     return " ".join([first[:1].upper() + first[1:], *others])
 
@@ -209,9 +197,7 @@ def default_title(name: str) -> str:
 class SeedPlanner:
     """Adds every method of one task and seed to a plan."""
 
-    def __init__(
-        self, plan: Plan, task: PreparedTask, trainer: Trainer, seed: int, registered: Callable[[str], str]
-    ) -> None:
+    def __init__(self, plan: Plan, task: PreparedTask, trainer: Trainer, seed: int, benchmark: Benchmark) -> None:
         """Make a planner.
 
         Args:
@@ -219,21 +205,18 @@ class SeedPlanner:
             task: The prepared task.
             trainer: Writes the specifications.
             seed: The seed.
-            registered: Returns the registered method behind a name of the benchmark.
+            benchmark: The benchmark that names the methods.
         """
-        self._plan, self._task, self._trainer, self._seed = plan, task, trainer, seed
-        self._registered = registered
+        self._plan, self._task, self._trainer, self._seed, self._benchmark = plan, task, trainer, seed, benchmark
 
     def add_all(self, methods: Mapping[str, Any]) -> None:
         """Add the methods in order; a single-fit method gets every member that is trained for some ensemble anyway."""
         ensembles = {name: method for name, method in methods.items() if is_recipe(method) and method.members > 1}
         most = max((recipe.members for recipe in ensembles.values()), default=1)
-        trained = {
-            self._fit_id(name, recipe, member) for name, recipe in ensembles.items() for member in range(recipe.members)
-        }
+        trained = {self._fit_id(name, recipe, k) for name, recipe in ensembles.items() for k in range(recipe.members)}
         for name, method in methods.items():
             self._plan.unshared += int(getattr(method, "members", 1)) * _trainings(method)
-            if is_recipe(method) and method.members > 1:
+            if name in ensembles:
                 self._plan.runs.append(self._ensemble(name, method))
             elif is_recipe(method):
                 members = [k for k in range(most) if k == 0 or self._fit_id(name, method, k) in trained]
@@ -279,34 +262,18 @@ class SeedPlanner:
     def _opaque(self, name: str, method: Any) -> PlannedRun:
         if not callable(getattr(method, "fit", None)):
             raise UserError(f"method {name!r} is not a recipe and has no fit(task, network, seed, context).")
-        spec = self._task.opaque_spec(name, self._registered(name), int(getattr(method, "version", 1)), self._seed)
+        base, version = self._benchmark.base(name), int(getattr(method, "version", 1))
+        spec = self._task.opaque_spec(name, base, version, self._seed)
         return self._run(name, self._add("method", spec, name, (), None), 0, ())
 
     def _add(
-        self,
-        kind: NodeKind,
-        spec: Mapping[str, Any],
-        name: str,
-        needs: tuple[str, ...],
-        member: int | None,
+        self, kind: NodeKind, spec: Mapping[str, Any], name: str, needs: tuple[str, ...], member: int | None,
         remark: str = "",
-    ) -> str:
+    ) -> str:  # fmt: skip
         task = self._task
         seed = f"seed {self._seed}" if member is None else f"seed {self._seed}, member {member}"
-        return self._plan.add(
-            Node(
-                id=identity(spec),
-                kind=kind,
-                spec=spec,
-                needs=needs,
-                task=(task.entry.name, task.entry.arguments),
-                task_name=task.name,
-                splits=() if kind == "fit" else task.split_keys,
-                label=f"{task.name}/{task.entry.network}: {name}{remark}, {seed}",
-                method=name,
-                task_index=task.index,
-            )
-        )
+        label = f"{task.name}/{task.entry.network}: {name}{remark}, {seed}"
+        return self._plan.add(Node(identity(spec), kind, spec, needs, task, name, label))
 
     def _run(self, name: str, pred_id: str, member: int | None, fits: tuple[str, ...]) -> PlannedRun:
         spec = self._plan.nodes[pred_id].spec

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dubio.core.errors import MissingExtra, UnknownName, UserError
@@ -65,11 +66,6 @@ class PreparedTask:
         """The splits that are predicted: all but the training split."""
         return tuple(split for split in self.task.splits if split.kind != "train")
 
-    @property
-    def split_keys(self) -> tuple[tuple[str, str], ...]:
-        """Name and fingerprint of each predicted split."""
-        return tuple((split.name, split.fingerprint) for split in self.predicted)
-
     def network_of(self, method: str) -> Mapping[str, Any]:
         """Return the network's arguments for a method."""
         return self.method_networks.get(method, self.network_arguments)
@@ -118,53 +114,44 @@ class Skipped:
         return {"task": _unread_name(self.entry), "network": self.entry.network, "reason": str(self.reason)}
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """The tasks of a benchmark that are ready, and those that were skipped."""
 
     tasks: tuple[PreparedTask, ...]
     skipped: tuple[Skipped, ...]
 
 
-def prepare(benchmark: Benchmark, read: Mapping[int, Task] | None = None) -> tuple[PreparedTask, ...]:
-    """Read every task of a benchmark and resolve the arguments of its methods and networks.
+def prepare_available(benchmark: Benchmark, read: Mapping[int, Task] = MappingProxyType({})) -> Prepared:
+    """Read the tasks of a benchmark and resolve all arguments; skip those whose data or packages are not available.
 
     Args:
         benchmark: The benchmark.
         read: Index → task, for tasks that have been read already.
 
     Raises:
-        UserError: For an unknown name or argument, a network that cannot read the task's inputs, two tasks of one
-            name, or data or a package that this machine lacks.
-    """
-    prepared = prepare_available(benchmark, read)
-    if prepared.skipped:
-        raise prepared.skipped[0].reason
-    return prepared.tasks
-
-
-def prepare_available(benchmark: Benchmark, read: Mapping[int, Task] | None = None) -> Prepared:
-    """Prepare the tasks whose data and packages are available, and skip the others.
-
-    Raises:
-        UserError: As :func:`prepare`, except for what is skipped; and if every task is skipped.
+        UserError: For an unknown name or argument, a network that cannot read the task's inputs, or two tasks of one
+            name; and if every task is skipped.
     """
     check_tuning(benchmark)
-    resolved = [_Resolved.of(benchmark, entry) for entry in benchmark.tasks]
-    tasks_read = dict(read or {})
+    # All that can be checked before any data is read.
+    resolved = [_resolved_arguments(benchmark, entry) for entry in benchmark.tasks]
     reader = _Reader()
-    tasks: list[PreparedTask] = []
+    tasks: dict[tuple[str, str], PreparedTask] = {}
     skipped: list[Skipped] = []
     for index, (entry, arguments) in enumerate(zip(benchmark.tasks, resolved, strict=True)):
         try:
-            task = tasks_read[index] if index in tasks_read else reader.read(entry)
-            tasks.append(_prepared(len(tasks), entry, task, arguments))
+            task = read[index] if index in read else reader.read(entry)
+            prepared = _prepared(len(tasks), entry, task, *arguments)
         except NOT_AVAILABLE as error:
             skipped.append(Skipped(entry, error))
+            continue
+        key = prepared.name, entry.network
+        if key in tasks:
+            raise UserError(f"task {key[0]!r} with network {key[1]!r} is named twice; give one of them another name.")
+        tasks[key] = prepared
     if not tasks:
         raise skipped[0].reason
-    _check_distinct(tasks)
-    return Prepared(tuple(tasks), tuple(skipped))
+    return Prepared(tuple(tasks.values()), tuple(skipped))
 
 
 class _Reader:
@@ -186,21 +173,22 @@ class _Reader:
         return task
 
 
-class _Resolved(NamedTuple):
-    """Arguments of the network and the methods: all that can be checked before any data is read."""
-
-    network: dict[str, Any]
-    methods: dict[str, dict[str, Any]]
-    method_networks: dict[str, dict[str, Any]]
-
-    @classmethod
-    def of(cls, benchmark: Benchmark, entry: TaskEntry) -> _Resolved:
-        network = NETWORKS.entry(entry.network).check(entry.network_arguments)
-        TASKS.entry(entry.name).check(entry.arguments)
-        return cls(network, method_arguments(benchmark, entry), method_networks(benchmark, entry))
+Arguments = dict[str, Any]
 
 
-def _prepared(index: int, entry: TaskEntry, task: Task, resolved: _Resolved) -> PreparedTask:
+def _resolved_arguments(
+    benchmark: Benchmark, entry: TaskEntry
+) -> tuple[Arguments, dict[str, Arguments], dict[str, Arguments]]:
+    """Return the arguments of the network, of the methods, and of the network for methods whose network differs."""
+    network = NETWORKS.entry(entry.network).check(entry.network_arguments)
+    TASKS.entry(entry.name).check(entry.arguments)
+    return network, method_arguments(benchmark, entry), method_networks(benchmark, entry)
+
+
+def _prepared(
+    index: int, entry: TaskEntry, task: Task, arguments: Arguments, methods: dict[str, Arguments],
+    method_networks: dict[str, Arguments],
+) -> PreparedTask:  # fmt: skip
     network = NETWORKS.entry(entry.network)
     inputs = network.facts.get("inputs")
     if inputs != task.inputs:
@@ -209,10 +197,10 @@ def _prepared(index: int, entry: TaskEntry, task: Task, resolved: _Resolved) -> 
             f"network {entry.network!r} reads {inputs}; task {entry.name!r} has {task.inputs}. "
             f"Networks for {task.inputs}: {', '.join(fitting) or '(none)'}."
         )
-    arguments = resolve_arguments(network, resolved.network)
+    arguments = resolve_arguments(network, arguments)
     encoding = encoding_of(network, arguments, entry.encoding)
-    networks = {name: resolve_arguments(network, own) for name, own in resolved.method_networks.items()}
-    return PreparedTask(index, entry, task, encoding, arguments, resolved.methods, networks)
+    networks = {name: resolve_arguments(network, own) for name, own in method_networks.items()}
+    return PreparedTask(index, entry, task, encoding, arguments, methods, networks)
 
 
 def _unread_name(entry: TaskEntry) -> str:
@@ -221,15 +209,6 @@ def _unread_name(entry: TaskEntry) -> str:
     texts = [value for key, value in entry.arguments.items() if isinstance(value, str) and value != defaults.get(key)]
     paths = {entry.arguments.get(key) for key in ("data", "shift_data", "data_dir")}
     return "-".join([entry.name, *(text for text in texts if text not in paths)])
-
-
-def _check_distinct(tasks: Iterable[PreparedTask]) -> None:
-    keys = set()
-    for task in tasks:
-        key = (task.name, task.entry.network)
-        if key in keys:
-            raise UserError(f"task {key[0]!r} with network {key[1]!r} is named twice; give one of them another name.")
-        keys.add(key)
 
 
 # Arguments.

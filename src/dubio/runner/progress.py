@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from datetime import datetime
-from typing import IO
+from typing import IO, Literal
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -13,8 +14,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from dubio.runner.execute import State
 from dubio.runner.plan import Node
+
+State = Literal["todo", "running", "other_process", "done", "failed", "blocked"]
 
 VERBS = {"fit": "training", "predict": "predicting", "ensemble": "pooling", "method": "running"}
 
@@ -28,54 +30,24 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-class Clock:
-    """Estimates the remaining time: first by the plan's estimate, then by the time the finished work has taken."""
+class SilentProgress:
+    """Counts nodes and estimates the remaining time: first by the plan's estimate, then by experience. Shows nothing.
 
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-        self._open = 0.0
-        self._total = 0.0
+    Args:
+        estimates: Id → estimated seconds; may be filled later.
+    """
 
-    def begin(self, seconds: float) -> None:
-        """Start with the estimated seconds of all work."""
-        self._started = time.monotonic()
-        self._open = self._total = seconds
-
-    def finish(self, seconds: float) -> None:
-        """Subtract finished work that was estimated at that many seconds."""
-        self._open = max(0.0, self._open - seconds)
-
-    def remaining(self, under_way: float, jobs: int) -> float | None:
-        """Return the remaining seconds; None before an estimate is possible.
-
-        Args:
-            under_way: Estimated seconds of work done on unfinished nodes.
-            jobs: Number of processes.
-        """
-        finished = self._total - self._open + under_way
-        elapsed = time.monotonic() - self._started
-        if self._total <= 0 or elapsed < 1:
-            return None
-        planned = (self._open - under_way) / jobs
-        if finished < 0.05 * self._total:
-            return planned
-        return max(0.0, elapsed * (self._total - finished) / finished)
-
-
-class _Counter:
-    """Counts what both displays show."""
-
-    def __init__(self, estimates: dict[str, float]) -> None:
+    def __init__(self, estimates: Mapping[str, float]) -> None:
         self._estimates = estimates
-        self._clock = Clock()
         self._running: dict[str, float] = {}
         self._todo = self._ended = self._failed = 0
+        self._started = self._open = self._total = 0.0
         self._jobs = 1
 
     def begin(self, todo: int, stored: int, seconds: float, jobs: int) -> None:
-        """Start counting."""
+        """Start with the numbers of planned and stored nodes, and the estimated seconds of all work."""
         self._todo, self._ended, self._failed, self._jobs = todo, 0, 0, jobs
-        self._clock.begin(seconds)
+        self._started, self._open, self._total = time.monotonic(), seconds, seconds
 
     def start(self, node: Node) -> None:
         """Count a node as running."""
@@ -86,33 +58,39 @@ class _Counter:
         self._running[node.id] = fraction
 
     def end(self, node: Node, state: State, reason: str) -> None:
-        """Count a node as ended."""
+        """Count a node as ended; ``reason`` is why it failed, or that another process made it."""
         self._running.pop(node.id, None)
-        self._clock.finish(self._estimates.get(node.id, 0.0))
+        self._open = max(0.0, self._open - self._estimates.get(node.id, 0.0))
         self._ended += 1
         self._failed += state == "failed"
 
+    def note(self, text: str) -> None:
+        """Show a message."""
+
+    def close(self) -> None:
+        """Restore what the display has changed."""
+
+    def remaining_seconds(self) -> float | None:
+        """Return the remaining seconds; None before an estimate is possible."""
+        elapsed = time.monotonic() - self._started
+        if self._total <= 0 or elapsed < 1:
+            return None
+        open_work = self._open - sum(self._estimates.get(i, 0.0) * share for i, share in self._running.items())
+        finished = self._total - open_work
+        if finished < 0.05 * self._total:
+            return open_work / self._jobs
+        return max(0.0, elapsed * open_work / finished)
+
     def remaining(self) -> str:
         """Return the remaining time as a text."""
-        under_way = sum(self._estimates.get(i, 0.0) * fraction for i, fraction in self._running.items())
-        seconds = self._clock.remaining(under_way, self._jobs)
+        seconds = self.remaining_seconds()
         return "" if seconds is None else f"about {duration(seconds)} left"
 
 
-class NoProgress(_Counter):
-    """Shows nothing."""
-
-    def note(self, text: str) -> None:
-        """Drop a message."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class LogProgress(_Counter):
+class LogProgress(SilentProgress):
     """Plain lines with the time of day, for logs and pipes."""
 
-    def __init__(self, estimates: dict[str, float], sink: IO[str] | None = None) -> None:
+    def __init__(self, estimates: Mapping[str, float], sink: IO[str] | None = None) -> None:
         super().__init__(estimates)
         self._sink = sink or sys.stderr
         self._since: dict[str, float] = {}
@@ -136,31 +114,27 @@ class LogProgress(_Counter):
             return  # one line per training is enough; a training has many of these
         if state == "done":
             tail = ", ".join(filter(None, [f"{self._ended}/{self._todo}", self.remaining()]))
-            self.note(f"{reason or f'done{elapsed}'}: {node.kind} of {node.label} ({tail})")
+            self.note(f"{reason or f'done{elapsed}'}: {node} ({tail})")
         else:
-            self.note(f"{state}: {node.kind} of {node.label}: {reason}")
+            self.note(f"{state}: {node}: {reason}")
 
     def note(self, text: str) -> None:
         """Log a message."""
         print(f"{datetime.now():%H:%M:%S} {text}", file=self._sink, flush=True)
 
-    def close(self) -> None:
-        """Do nothing: a log has nothing to restore."""
-
-
-class LiveProgress(_Counter):
+class LiveProgress(SilentProgress):
     """One bar for all nodes and one for each running node, redrawn in place."""
 
-    def __init__(self, estimates: dict[str, float], console: Console | None = None) -> None:
+    def __init__(self, estimates: Mapping[str, float], console: Console | None = None) -> None:
         super().__init__(estimates)
         self._console = console or Console(stderr=True)
         bar = BarColumn(bar_width=24)
         remark = TextColumn("{task.fields[remark]}")
-        self._total = Progress(TextColumn("[bold]total"), bar, MofNCompleteColumn(), remark)
+        self._all = Progress(TextColumn("[bold]total"), bar, MofNCompleteColumn(), remark)
         self._nodes = Progress(TextColumn("{task.fields[verb]}"), bar, TextColumn("{task.description}"))
         self._bar: TaskID | None = None
         self._bars: dict[str, TaskID] = {}
-        self._live = Live(Group(self._total, self._nodes), console=self._console, refresh_per_second=4, transient=True)
+        self._live = Live(Group(self._all, self._nodes), console=self._console, refresh_per_second=4, transient=True)
 
     def begin(self, todo: int, stored: int, seconds: float, jobs: int) -> None:
         """Show the bar of all nodes."""
@@ -169,7 +143,7 @@ class LiveProgress(_Counter):
             return
         if stored:
             self.note(f"{stored} of {todo + stored} are already in the store.")
-        self._bar = self._total.add_task("", total=todo, remark="")
+        self._bar = self._all.add_task("", total=todo, remark="")
         self._live.start()
 
     def start(self, node: Node) -> None:
@@ -191,7 +165,7 @@ class LiveProgress(_Counter):
         if node.id in self._bars:
             self._nodes.remove_task(self._bars.pop(node.id))
         if state != "done":
-            self._console.print(Text(f"{state}: {node.kind} of {node.label}: {reason}", style="red"))
+            self._console.print(Text(f"{state}: {node}: {reason}", style="red"))
         self._refresh()
 
     def note(self, text: str) -> None:
@@ -201,17 +175,17 @@ class LiveProgress(_Counter):
     def _refresh(self) -> None:
         if self._bar is not None:
             failed = f", {self._failed} failed" if self._failed else ""
-            self._total.update(self._bar, completed=self._ended, remark=self.remaining() + failed)
+            self._all.update(self._bar, completed=self._ended, remark=self.remaining() + failed)
 
     def close(self) -> None:
         """Restore the terminal."""
         self._live.stop()
         if self._bar is not None:
-            self._total.remove_task(self._bar)
+            self._all.remove_task(self._bar)
             self._bar = None
 
 
-def make_progress(estimates: dict[str, float], *, show: bool = True) -> LogProgress | LiveProgress | NoProgress:
+def make_progress(estimates: Mapping[str, float], *, show: bool = True) -> SilentProgress:
     """Return a live display if standard error is a terminal that can be redrawn, log lines otherwise.
 
     Args:
@@ -219,8 +193,7 @@ def make_progress(estimates: dict[str, float], *, show: bool = True) -> LogProgr
         show: False for no display at all.
     """
     if not show:
-        return NoProgress(estimates)
+        return SilentProgress(estimates)
     console = Console(stderr=True)
-    if console.is_terminal and not console.is_dumb_terminal:
-        return LiveProgress(estimates, console)
-    return LogProgress(estimates)
+    live = console.is_terminal and not console.is_dumb_terminal
+    return LiveProgress(estimates, console) if live else LogProgress(estimates)

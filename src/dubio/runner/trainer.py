@@ -21,6 +21,7 @@ Spec = Mapping[str, Any]
 class Trainer(Protocol):
     """A module with these names."""
 
+    __name__: str
     FitContext: Any
     NetworkSpec: Any
 

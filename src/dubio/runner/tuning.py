@@ -13,6 +13,7 @@ from typing import Any
 from dubio.core.errors import UserError
 from dubio.core.specs import describe
 from dubio.runner.benchmark_file import Benchmark
+from dubio.runner.execute import failure_record
 from dubio.runner.plan import Plan, SeedPlanner, is_recipe
 from dubio.runner.prepare import PreparedTask, make_method
 from dubio.runner.trainer import Trainer
@@ -33,6 +34,10 @@ class Trial:
         """Index of the task, and method."""
         return self.task.index, self.method
 
+    def to_json(self, score: float | None) -> dict[str, Any]:
+        """Return it with its validation NLL, as the manifest stores it."""
+        return {"arguments": describe(self.arguments), "fit": self.fit, "val_nll": score}
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -49,16 +54,11 @@ class Choice:
             "network": task.entry.network,
             "method": self.trial.method,
             "chosen": describe(self.trial.arguments),
-            "trials": [
-                {"arguments": describe(trial.arguments), "fit": trial.fit, "val_nll": score}
-                for trial, score in self.scores
-            ],
+            "trials": [trial.to_json(score) for trial, score in self.scores],
         }
 
 
-def plan_trials(
-    benchmark: Benchmark, tasks: Iterable[PreparedTask], trainer: Trainer
-) -> tuple[Plan, tuple[Trial, ...]]:
+def plan_trials(benchmark: Benchmark, tasks: Iterable[PreparedTask], trainer: Trainer) -> tuple[Plan, list[Trial]]:
     """Plan the fits of all trials.
 
     Raises:
@@ -70,7 +70,7 @@ def plan_trials(
         for method, lists in benchmark.tune.items():
             if method not in task.methods:
                 continue
-            planner = SeedPlanner(plan, task, trainer, benchmark.seeds[0], benchmark.base)
+            planner = SeedPlanner(plan, task, trainer, benchmark.seeds[0], benchmark)
             own = [_trial(benchmark, task, method, values, planner) for values in combinations(lists)]
             if len({trial.fit for trial in own}) < len(own):
                 raise UserError(
@@ -78,7 +78,7 @@ def plan_trials(
                     f"them; tune only arguments that change the training (given: {', '.join(lists)})."
                 )
             trials += own
-    return plan, tuple(trials)
+    return plan, trials
 
 
 def combinations(lists: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
@@ -91,33 +91,26 @@ def choose(trials: Iterable[Trial], store: Store) -> dict[tuple[int, str], Choic
 
     A trial that failed has no score; if all failed there is no choice.
     """
-    groups: dict[tuple[int, str], list[Trial]] = {}
+    groups: dict[tuple[int, str], list[tuple[Trial, float | None]]] = {}
     for trial in trials:
-        groups.setdefault(trial.key, []).append(trial)
+        groups.setdefault(trial.key, []).append((trial, _validation_nll(store, trial)))
     choices = {}
     for key, group in groups.items():
-        scores = tuple((trial, _validation_nll(store, trial)) for trial in group)
-        scored = [(score, index) for index, (_, score) in enumerate(scores) if score is not None]
+        scored = [(score, index) for index, (_, score) in enumerate(group) if score is not None]
         if scored:
-            choices[key] = Choice(group[min(scored)[1]], scores)
+            choices[key] = Choice(group[min(scored)[1]][0], tuple(group))
     return choices
 
 
 def tuning_failures(trials: Iterable[Trial], choices: Mapping[tuple[int, str], Choice]) -> dict[str, dict[str, Any]]:
     """Return the failures of methods that could not be tuned because every trial failed."""
+    reason = "not run, because every trial of its tuning failed."
     failures = {}
     for trial in trials:
         if trial.key not in choices:
-            name, network = trial.task.name, trial.task.entry.network
-            failures[f"tune-{name}-{network}-{trial.method}"] = {
-                "id": "",
-                "what": f"tuning of {name}/{network}: {trial.method}",
-                "kind": "tuning",
-                "task": name,
-                "method": trial.method,
-                "error": "not run, because every trial of its tuning failed.",
-                "blocked": [],
-            }
+            name, method = f"{trial.task.name}/{trial.task.entry.network}", trial.method
+            failure = failure_record("", f"tuning of {name}: {method}", "tuning", trial.task.name, method, reason)
+            failures[f"tune-{name}-{method}"] = {**failure, "blocked": []}
     return failures
 
 

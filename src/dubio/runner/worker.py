@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from dubio.core.errors import CorruptFile, DubioError, StoreError, UserError
+from dubio.core.predictions import Predictions
 from dubio.core.registry import METHODS, TASKS, load_entry_points, load_plugin
 from dubio.core.specs import canonical, restore
 from dubio.core.types import Split, Task
@@ -41,6 +42,8 @@ from dubio.store.fits import StoredFit
 
 Json = dict[str, Any]
 Report = Callable[[float, str], None]
+Predictor = tuple[Encoding, Callable[[Split, Any], Predictions], float]
+"""The encoding, a function that predicts a split, raw and encoded, and the seconds that preparing it took."""
 
 TASKS_IN_MEMORY = 4
 
@@ -71,7 +74,6 @@ class JobRunner:
         self._store, self._trainer, self._checkpoint_seconds = store, trainer, checkpoint_seconds
         self._device = device
         self._tasks: dict[bytes, Task] = {}
-        self._kinds = {"fit": self._fit, "predict": self._predict, "method": self._method}
 
     def run(self, job: Json, report: Report) -> Json:
         """Run a job; every outcome, an error too, is returned as a result."""
@@ -81,7 +83,7 @@ class JobRunner:
                 cost = self._trainer.estimate(job["spec"], self._task(job), device=self._device)
                 return {"status": "made", "cost": dict(cost)}
             with self._store.lock(job["id"]):
-                status = self._kinds[job["kind"]](job, report)
+                status = self._fit(job, report) if job["kind"] == "fit" else self._predict(job, report)
         except BusyError:
             return {"status": "busy"}
         except DamagedFitError as error:
@@ -109,57 +111,52 @@ class JobRunner:
         return "made"
 
     def _predict(self, job: Json, report: Report) -> str:
+        """Predict the missing splits and store them together; the seconds of each include those of the setup."""
         missing = self._missing(job)
         if not missing:
             return "found"
-        fit = self._read_fit(job["spec"]["fit"])
-        encoding = cast(Encoding, restore(fit.spec["encoding"]))
+        make_predictor = self._predictor_of_fit if job["kind"] == "predict" else self._predictor_of_method
+        encoding, predict, setup = make_predictor(job, report)
         (train,) = self._task(job).of_kind("train")
-        started = time.perf_counter()
-        predict = self._trainer.predictor(fit.spec, job["spec"], fit.tensors, fit.encoder, device=self._device)
-        setup = time.perf_counter() - started  # part of the cost of predicting any one of the splits
         with self._store.prediction_writer(job["spec"], environment(self._device)) as writer:
             for index, split in enumerate(missing):
                 report(index / len(missing), split.name)
                 # The worker keeps the encoding: without this, the first prediction of a split would be timed with it.
-                self._trainer.encode_split(encoding, train, split)
+                encoded = self._trainer.encode_split(encoding, train, split)
                 started = time.perf_counter()
-                predictions = predict(split)
+                predictions = predict(split, encoded)
                 writer.add(split, predictions, setup + time.perf_counter() - started)
         self._store.forget_failure(job["id"])
         return "made"
 
-    def _method(self, job: Json, report: Report) -> str:
-        """Fit and predict a method that is not a recipe: only the method knows what its fit is."""
-        missing = self._missing(job)
-        if not missing:
-            return "found"
-        spec, task = job["spec"], self._task(job)
+    def _predictor_of_fit(self, job: Json, report: Report) -> Predictor:
+        fit = self._read_fit(job["spec"]["fit"])
+        started = time.perf_counter()
+        predict = self._trainer.predictor(fit.spec, job["spec"], fit.tensors, fit.encoder, device=self._device)
+        setup = time.perf_counter() - started  # part of the cost of predicting any one of the splits
+        return cast(Encoding, restore(fit.spec["encoding"])), lambda split, encoded: predict(split), setup
+
+    def _predictor_of_method(self, job: Json, report: Report) -> Predictor:
+        """Fit a method that is not a recipe: only the method knows what its fit is."""
+        spec, device = job["spec"], self._device
         encoding = cast(Encoding, restore(spec["encoding"]))
         method = METHODS.make(spec["method"]["name"], **spec["method"]["arguments"])
         network = self._trainer.NetworkSpec(spec["network"]["name"], spec["network"]["arguments"])
-        context = self._trainer.FitContext(device=self._device, progress=report, encoding=encoding)
-        posterior = method.fit(task, network, seed=spec["seed"], context=context)
-        (train,) = task.of_kind("train")
-        with self._store.prediction_writer(spec, environment(self._device)) as writer:
-            for split in missing:
-                encoded = self._trainer.encode_split(encoding, train, split)
-                started = time.perf_counter()
-                predictions = self._trainer.predict_with(
-                    posterior, encoded, split, spec["task"], seed=spec["seed"], device=self._device
-                )
-                writer.add(split, predictions, time.perf_counter() - started)
-        self._store.forget_failure(job["id"])
-        return "made"
+        context = self._trainer.FitContext(device=device, progress=report, encoding=encoding)
+        posterior = method.fit(self._task(job), network, seed=spec["seed"], context=context)
+
+        def predict(split: Split, encoded: Any) -> Predictions:
+            return self._trainer.predict_with(posterior, encoded, split, spec["task"], seed=spec["seed"], device=device)
+
+        return encoding, predict, 0.0
 
     def _missing(self, job: Json) -> list[Split]:
         task = self._task(job)
         splits = [task.split(name) for name, _ in job["splits"]]
         for split, (_, fingerprint) in zip(splits, job["splits"], strict=True):
             if split.fingerprint != fingerprint:
-                raise UserError(
-                    f"split {split.name!r} of task {task.name!r} differs from the planned one; did a file change?"
-                )
+                name = f"split {split.name!r} of task {task.name!r}"
+                raise UserError(f"{name} differs from the planned one; did a file change?")
         missing = self._store.missing_splits(job["id"], [tuple(key) for key in job["splits"]])
         return [split for split in splits if (split.name, split.fingerprint) in missing]
 

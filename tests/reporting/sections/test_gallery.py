@@ -8,7 +8,7 @@ from dubio.metrics.decisions import predicted
 from dubio.reporting import Report, build_report
 from dubio.reporting.page import render
 from dubio.reporting.sections.gallery import ROWS, choose
-from dubio.runner.gallery import thumbnail
+from dubio.runner.benchmark_run import thumbnail
 from tests.reporting.screening_world import World, runs_of, screening_world
 from tests.reporting.test_page import EVIL, Outline
 from tests.reporting.world import identifier
