@@ -165,17 +165,19 @@ def method_rows(benchmark: Benchmark, tasks: Iterable[PreparedTask], plan: Plan)
         method = make_method(benchmark, name, first_arguments[name], {})
         members = first_runs[name].spec.get("members", ()) if name in first_runs else ()
         entry = METHODS.entry(benchmark.base(name))
-        rows.append({
-            "name": name,
-            "title": _title(benchmark, name, method),
-            "summary": entry.summary,
-            "members": int(getattr(method, "members", 1)),
-            "samples": int(getattr(method, "pooled", getattr(method, "samples", 0))),
-            "family": singles.get(members[0]) if members else name,
-            "method": entry.name,
-            "arguments": describe(benchmark.variants[name].arguments) if name in benchmark.variants else {},
-            "facts": dict(entry.facts),
-        })
+        rows.append(
+            {
+                "name": name,
+                "title": _title(benchmark, name, method),
+                "summary": entry.summary,
+                "members": int(getattr(method, "members", 1)),
+                "samples": int(getattr(method, "pooled", getattr(method, "samples", 0))),
+                "family": singles.get(members[0]) if members else name,
+                "method": entry.name,
+                "arguments": describe(benchmark.variants[name].arguments) if name in benchmark.variants else {},
+                "facts": dict(entry.facts),
+            }
+        )
     return rows
 
 

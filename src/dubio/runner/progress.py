@@ -122,6 +122,7 @@ class LogProgress(SilentProgress):
         """Log a message."""
         print(f"{datetime.now():%H:%M:%S} {text}", file=self._sink, flush=True)
 
+
 class LiveProgress(SilentProgress):
     """One bar for all nodes and one for each running node, redrawn in place."""
 
