@@ -7,7 +7,7 @@ import pytest
 
 from dubio.calibration.recalibration import (
     METHODS,
-    RecalibrationDocument,
+    Recalibration,
     apply_recalibration,
     fit_recalibration,
     fitted_on,
@@ -39,7 +39,7 @@ def made(seed, rows=300, target="multiclass", scale=3.0, **more):
 def test_written_and_read_it_does_the_same_and_helps_new_rows(method, target, tmp_path):
     validation, test = made(0, target=target), made(1, 2000, target=target)
     found = fit_recalibration(validation, method)
-    assert found.nll_after <= found.nll_before
+    assert found.fitted_on.nll_after <= found.fitted_on.nll_before
     write_recalibration(tmp_path / "r.json", found)
     again = read_recalibration(tmp_path / "r.json")
     assert recalibration_to_json(again) == recalibration_to_json(found)
@@ -53,10 +53,10 @@ def test_written_and_read_it_does_the_same_and_helps_new_rows(method, target, tm
 def test_temperature_is_the_fitted_one_and_keeps_the_samples():
     validation = made(0)
     found = fit_recalibration(validation)
-    assert found.parameters == fit_temperature(validation).temperature
+    assert found.parameters.temperature == fit_temperature(validation).temperature
     tempered = apply_recalibration(found, made(1))
     assert tempered.samples == 2
-    assert tempered.temperature == found.parameters
+    assert tempered.temperature == found.parameters.temperature
 
 
 def test_it_knows_what_it_was_fitted_on_in_any_order():
@@ -133,13 +133,13 @@ def test_infinite_likelihood_is_kept(tmp_path):
     logits = np.array([[[0.0, -np.inf], [-0.9, -0.5], [-1.2, -0.4]]], np.float32)
     found = fit_recalibration(Predictions(logits, np.array([1, 1, 0])))
     write_recalibration(tmp_path / "r.json", found)
-    assert np.isinf(read_recalibration(tmp_path / "r.json").nll_before)
+    assert np.isinf(read_recalibration(tmp_path / "r.json").fitted_on.nll_before)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_recalibrations_satisfy_their_json_schema(method):
     document = json.loads(json.dumps(recalibration_to_json(fit_recalibration(made(0, rows=60), method))))
-    schema = json_schema(RecalibrationDocument)
+    schema = json_schema(Recalibration)
     assert schema_fault(schema, document) is None
     for change in ({"schema": 2}, {"classes": 0}, {"parameters": {"temperature": 0}}, {"more": 1}):
         assert schema_fault(schema, {**document, **change}) is not None

@@ -12,8 +12,6 @@ from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import uncertainty
 from dubio.metrics.referral_curve import (
     FRACTIONS,
-    best_sensitivity,
-    best_specificity,
     referral_curve,
     retained_roc,
 )
@@ -30,15 +28,15 @@ def test_each_fraction_is_the_accuracy_and_auc_of_the_least_uncertain_rows():
         assert curve.retained[place] == len(kept)
         assert curve.accuracy[place] == pytest.approx(correct(predictions)[kept].mean())
         assert curve.auc[place] == pytest.approx(roc_auc_score(predictions.labels[kept], predictions.probs[kept, 1]))
-    assert curve.undefined == (None,) * len(FRACTIONS)
 
 
 def test_one_class_left_is_undefined_with_a_reason():
     predictions = of_probs([[0.99, 0.01], [0.98, 0.02], [0.45, 0.55], [0.4, 0.6]], [0, 0, 1, 1], classes=("no", "yes"))
     curve = referral_curve(predictions, fractions=(0.5, 1.0))
     assert np.isnan(curve.auc[0])
-    assert curve.undefined[0] == "every row is other than class 'yes'"
     assert curve.auc[1] == 1.0
+    with pytest.raises(UserError, match=r"50% retained is undefined: every row is other than class 'yes'"):
+        retained_roc(predictions, fraction=0.5)
 
 
 @settings(max_examples=20, deadline=None)
@@ -58,7 +56,7 @@ def test_tied_rows_across_the_cut_count_in_part():
 
 def test_random_referral_is_a_control():
     predictions = drawn(1, rows=2000)
-    curve = referral_curve(predictions, quantity="random", seed=3)
+    curve = referral_curve(predictions, quantity="random")
     assert curve.accuracy == pytest.approx(np.full(6, correct(predictions).mean()), abs=0.05)
 
 
@@ -146,11 +144,9 @@ def test_the_nhs_point():
     labels = np.array([1] * 20 + [0] * 20)
     good = of_probs(np.c_[1 - np.r_[[0.9] * 17, [0.1] * 3, [0.8] * 4, [0.05] * 16],
                           np.r_[[0.9] * 17, [0.1] * 3, [0.8] * 4, [0.05] * 16]], labels)  # fmt: skip
-    curve = retained_roc(good)
-    assert best_sensitivity(curve, 0.8) == pytest.approx(1.0)
-    assert best_specificity(curve, 0.85) == pytest.approx(1.0)
+    assert value("sensitivity_at_specificity", good) == pytest.approx(1.0)
+    assert value("specificity_at_sensitivity", good) == pytest.approx(1.0)
     chance = of_probs(np.full((40, 2), 0.5), labels)
-    assert best_sensitivity(retained_roc(chance), 0.8) < 0.85
     assert value("sensitivity_at_specificity", chance) == 0.0
     assert value("specificity_at_sensitivity", chance) == 0.0
 

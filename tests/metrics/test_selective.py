@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from mapie.metrics.uncertainty import auarc
 from sklearn.metrics import average_precision_score, roc_auc_score
 
+from dubio.core.errors import UserError
 from dubio.core.registry import METRICS
 from dubio.core.weights import Weights
 from dubio.metrics.decisions import correct
 from dubio.metrics.quantities import extreme_rows, uncertainty
-from dubio.metrics.referral_curve import referral_curve
+from dubio.metrics.referral_curve import referral_curve, retained_roc
 from dubio.metrics.selective import (
     au_arc,
     augrc,
@@ -141,7 +142,8 @@ def test_the_area_of_the_kept_counts_pairs_and_is_undefined_with_one_class(seed)
     weight = sum(w for w, _ in pairs)
     if weight == 0:
         assert np.isnan(found.auc[0])
-        assert found.undefined[0]
+        with pytest.raises(UserError, match="undefined"):
+            retained_roc(predictions, fraction=0.5, quantity="predictive_entropy")
     else:
         assert found.auc[0] == pytest.approx(sum(w * value for w, value in pairs) / weight)
 

@@ -192,21 +192,18 @@ def _cumulative(probs: FloatArray, penalty: float, free_rank: int) -> FloatArray
 REPEATS = 5
 """How often the examples are halved for ``conformal_coverage`` and ``conformal_set_size``."""
 
+SAME_COVERAGE = "Every model is set to the same coverage; conformal_set_size tells what it costs."
+
 _conformal_metric = partial(metric, needs={"labels", "probs"}, targets={"multiclass", "ordinal"})
 
 
-@_conformal_metric(
-    "conformal_coverage",
-    better="higher",
-    why_not="Every model is set to the same coverage; conformal_set_size tells what it costs.",
-    summary="Share of conformal sets that contain the truth.",
-)
+@_conformal_metric("conformal_coverage", better="higher", why_not=SAME_COVERAGE)
 def conformal_coverage(p: Predictions, *, alpha: float = 0.1, score: ScoreName = "lac") -> float:
     """Share of split conformal sets that contain the truth; should be close to 1 − alpha."""
     return _halved(p, "coverage", alpha, score)
 
 
-@_conformal_metric("conformal_set_size", better="lower", summary="Mean size of conformal sets.")
+@_conformal_metric("conformal_set_size", better="lower")
 def conformal_set_size(p: Predictions, *, alpha: float = 0.1, score: ScoreName = "lac") -> float:
     """Mean number of classes in a split conformal set of coverage 1 − alpha."""
     return _halved(p, "size", alpha, score)

@@ -195,25 +195,13 @@ def _spread(values: FloatArray, shares: list[float]) -> Spread:
     return Spread(float(repeats.mean()), std, tuple(float(value) for value in repeats))
 
 
-@metric(
-    "calibrated_nll",
-    better="lower",
-    needs={"labels", "probs"},
-    mean=True,
-    summary="Negative log-likelihood at cross-validated temperature.",
-)
+@metric("calibrated_nll", better="lower", needs={"labels", "probs"}, mean=True)
 def calibrated_nll(p: Predictions, *, repeats: int = REPEATS, seed: int = 0) -> FloatArray:
     """Negative log-likelihood at temperatures fitted on the other half, repeated (P §3.5)."""
     return _contributions(p, "nll", repeats, seed)
 
 
-@metric(
-    "calibrated_brier",
-    better="lower",
-    needs={"labels", "probs"},
-    mean=True,
-    summary="Brier score at cross-validated temperature.",
-)
+@metric("calibrated_brier", better="lower", needs={"labels", "probs"}, mean=True)
 def calibrated_brier(p: Predictions, *, repeats: int = REPEATS, seed: int = 0) -> FloatArray:
     """Brier score at temperatures fitted on the other half, repeated (P §3.5)."""
     return _contributions(p, "brier", repeats, seed)
@@ -228,12 +216,7 @@ def _contributions(p: Predictions, score: Literal["nll", "brier"], repeats: int,
     return total / repeats
 
 
-@metric(
-    "calibrated_aurc",
-    better="lower",
-    needs={"labels", "probs"},
-    summary="Area under the risk–coverage curve at cross-validated temperature.",
-)
+@metric("calibrated_aurc", better="lower", needs={"labels", "probs"})
 def calibrated_aurc(p: Predictions, *, repeats: int = REPEATS, seed: int = 0, weights: Weights = ONCE) -> Values:
     """Area under the risk–coverage curve at temperatures fitted on the other half, repeated (P §3.5).
 

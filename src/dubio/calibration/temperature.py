@@ -13,21 +13,26 @@ optimum) the end is returned and reported. Everything works on blocks of rows th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from dubio.core.passes import TIE, row_blocks, row_products
+from dubio.core.passes import TIE, RowSums, log_sigmoid, row_blocks, row_products, sums_of_others
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, IntArray
+from dubio.metrics.quantities import mean_over_asserted
 from dubio.metrics.requirements import labelled
+from dubio.metrics.scoring import brier_of_classes, brier_of_labels, nll_of_labels
 
 FLOOR = 1e-12
 """Probabilities below this are raised to it while a temperature is fitted, and only then."""
 
 LOG_FLOOR = float(np.log(FLOOR))
+LARGEST_ODDS = float(np.log1p(-FLOOR)) - LOG_FLOOR
+"""Log-odds of a label whose probability, or that of its absence, is at the floor."""
 
 BLOCK_BYTES = 1 << 18
 """Bytes of margins a block holds, so that it and its exponentials stay in the second-level cache."""
@@ -69,19 +74,17 @@ class Evidence:
     def floored(self) -> Evidence:
         """Return the same with probabilities raised to ``FLOOR``; itself where none is below it."""
         if self.multilabel:
-            limit = float(np.log1p(-FLOOR)) - LOG_FLOOR
-            inside = bool((np.abs(self.margins) <= limit).all())
-            return self if inside else Evidence(np.clip(self.margins, -limit, limit), self.labels, True)
+            inside = (np.abs(self.margins) <= LARGEST_ODDS).all()
+            return self if inside else replace(self, margins=np.clip(self.margins, -LARGEST_ODDS, LARGEST_ODDS))
         # margins are relative to the top class, so the floor is placed relative to log p̄ of that class
         top = -np.log(_row_sums(self.margins))
         lowest = LOG_FLOOR - top
-        if bool((self.margins.min(axis=1) >= lowest).all()):
-            return self
-        return Evidence(np.maximum(self.margins, lowest[:, None]), self.labels, False)
+        inside = (self.margins.min(axis=1) >= lowest).all()
+        return self if inside else replace(self, margins=np.maximum(self.margins, lowest[:, None]))
 
     def take(self, rows: IntArray) -> Evidence:
         """Return the evidence of these rows."""
-        return Evidence(self.margins[rows], self.labels[rows], self.multilabel)
+        return replace(self, margins=self.margins[rows], labels=self.labels[rows])
 
     def wrong(self) -> BoolArray:
         """Return which examples are decided wrongly, whatever b; multi-label: whose set of labels does not match."""
@@ -94,22 +97,17 @@ class Evidence:
 
     def terms(self, b: float) -> Terms:
         """Return log-likelihood, slope and curvature of every example at b."""
-        compute = _sigmoid_terms if self.multilabel else _softmax_terms
-        count = len(self)
-        result = Terms(np.empty(count), np.empty(count), np.empty(count))
-        for rows in row_blocks(1, count, self.margins.shape[1], block_bytes=BLOCK_BYTES):
-            result.value[rows], result.slope[rows], result.curvature[rows] = compute(
-                self.margins[rows], self.labels[rows], b
-            )
-        return result
+        return Terms(*self._by_block(_sigmoid_terms if self.multilabel else _softmax_terms, b))
 
     def scores(self, b: float) -> Scores:
         """Return negative log-likelihood, Brier score and doubt of every example when tempered with b."""
-        compute = _sigmoid_scores if self.multilabel else _softmax_scores
-        count = len(self)
-        result = Scores(np.empty(count), np.empty(count), np.empty(count))
-        for rows in row_blocks(1, count, self.margins.shape[1], block_bytes=BLOCK_BYTES):
-            result.nll[rows], result.brier[rows], result.doubt[rows] = compute(self.margins[rows], self.labels[rows], b)
+        return Scores(*self._by_block(_sigmoid_scores if self.multilabel else _softmax_scores, b))
+
+    def _by_block(self, compute: Callable[[FloatArray, IntArray, float], Terms | Scores], b: float) -> FloatArray:
+        """Return three numbers per example, ``[3, N]``, computed on blocks of rows that stay in the cache."""
+        result = np.empty((3, len(self)))
+        for rows in row_blocks(1, *self.margins.shape, block_bytes=BLOCK_BYTES):
+            result[:, rows] = compute(self.margins[rows], self.labels[rows], b)
         return result
 
 
@@ -140,15 +138,12 @@ def _row_sums(margins: FloatArray) -> FloatArray:
     return total
 
 
-def _at_labels(values: FloatArray, labels: IntArray) -> FloatArray:
-    return np.asarray(values[np.arange(len(labels)), labels])
-
-
 def _softmax_terms(margins: FloatArray, labels: IntArray, b: float) -> Terms:
     ones = np.ones(margins.shape[1])
-    weights = _tempered(margins, b)
+    weights = b * margins
+    np.exp(weights, out=weights)
     total = weights @ ones
-    own = _at_labels(margins, labels)
+    own = margins[np.arange(len(labels)), labels]
     weights *= margins
     first = (weights @ ones) / total
     second = row_products(weights, margins) / total
@@ -156,51 +151,26 @@ def _softmax_terms(margins: FloatArray, labels: IntArray, b: float) -> Terms:
 
 
 def _softmax_scores(margins: FloatArray, labels: IntArray, b: float) -> Scores:
-    ones = np.ones(margins.shape[1])
-    weights = _tempered(margins, b)
-    # the top class weighs exactly one; summed without it, a tiny doubt loses no digits
-    weights[np.arange(len(weights)), margins.argmax(axis=1)] = 0.0
-    others = weights @ ones
-    own = b * _at_labels(margins, labels)
-    squares = (1.0 + np.square(weights, out=weights) @ ones) / np.square(1.0 + others)
-    brier = np.maximum(squares - 2.0 * np.exp(own) / (1.0 + others) + 1.0, 0.0)
-    return Scores(np.log1p(others) - own, brier, others / (1.0 + others))
-
-
-def _tempered(margins: FloatArray, b: float) -> FloatArray:
-    """Return exp(b·margins)."""
-    scaled = b * margins
-    np.exp(scaled, out=scaled)
-    return scaled
-
-
-def _signed(odds: FloatArray, labels: IntArray) -> FloatArray:
-    return np.where(labels == 1, odds, -odds)
+    sums, starts = RowSums(len(margins)), np.arange(0, margins.size, margins.shape[1])
+    sums.chosen, sums.highest[:] = margins.argmax(axis=1), 0.0  # of margins, the highest is zero at every b
+    sums.margin[:] = b * margins.ravel()[starts + labels]
+    sums.others[:], sums.squares[:] = sums_of_others(b * margins, starts + sums.chosen)
+    summary = sums.summary(labels)
+    return Scores(-summary.log_label, brier_of_classes(summary, labels), summary.complement)
 
 
 def _sigmoid_terms(odds: FloatArray, labels: IntArray, b: float) -> Terms:
-    signed = _signed(odds, labels)
-    scaled = b * signed
-    wrong = _sigmoid(-scaled)
-    slope = signed * wrong
-    curvature = -signed * slope * _sigmoid(scaled)
-    return Terms(-np.logaddexp(0.0, -scaled).sum(axis=1), slope.sum(axis=1), curvature.sum(axis=1))
+    signed = np.where(labels == 1, odds, -odds)
+    right, wrong = log_sigmoid(b * signed), log_sigmoid(-b * signed)
+    slope = signed * np.exp(wrong)
+    curvature = -signed * slope * np.exp(right)
+    return Terms(right.sum(axis=1), slope.sum(axis=1), curvature.sum(axis=1))
 
 
 def _sigmoid_scores(odds: FloatArray, labels: IntArray, b: float) -> Scores:
-    scaled = b * odds
-    probs = _sigmoid(scaled)
-    nll = np.logaddexp(0.0, -_signed(scaled, labels)).sum(axis=1)
-    brier = np.square(labels - probs).sum(axis=1)
-    asserted = odds > TIE
-    none = ~asserted.any(axis=1)
-    asserted[none, odds[none].argmax(axis=1)] = True
-    doubt = (_sigmoid(-scaled) * asserted).sum(axis=1) / asserted.sum(axis=1)
-    return Scores(nll, brier, doubt)
-
-
-def _sigmoid(values: FloatArray) -> FloatArray:
-    return np.exp(-np.logaddexp(0.0, -values))
+    yes, no = log_sigmoid(b * odds), log_sigmoid(-b * odds)
+    doubt = mean_over_asserted(yes, no, no)
+    return Scores(nll_of_labels(yes, no, labels), brier_of_labels(np.exp(yes), labels), doubt)
 
 
 LOWEST, HIGHEST = 0.01, 100.0
@@ -261,26 +231,14 @@ def fit_temperature(predictions: Predictions) -> Temperature:
     Raises:
         UserError: When no example is labelled.
     """
-    return fit_evidence(evidence_of(predictions))
-
-
-def fit_evidence(evidence: Evidence) -> Temperature:
-    """Fit one temperature to evidence; see :func:`fit_temperature`."""
+    evidence = evidence_of(predictions)
     floored = evidence.floored()
     root = solve(floored)
     before, after = (float(evidence.scores(b).nll.mean()) for b in (1.0, root.b))
-    declined = after > before
-    if declined and floored is evidence:  # rounding, not the floor: the optimum is T = 1 to the last digits
-        root, declined, after = Root(1.0, None, root.iterations), False, before
-    return Temperature(
-        temperature=1.0 if declined else 1.0 / root.b,
-        at_bound=None if declined else root.at_bound,
-        iterations=root.iterations,
-        nll_before=before,
-        nll_after=before if declined else after,
-        floored=floored is not evidence,
-        declined=declined,
-    )
+    raised, worse = floored is not evidence, after > before
+    if worse:  # because of the floor or, without it, by rounding: the optimum is T = 1 to the last digits
+        root, after = Root(1.0, None, root.iterations), before
+    return Temperature(1.0 / root.b, root.at_bound, root.iterations, before, after, raised, worse and raised)
 
 
 def apply_temperature(predictions: Predictions, temperature: float) -> Predictions:

@@ -105,7 +105,6 @@ def metrics_at(thresholds: FloatArray) -> tuple[Metric, ...]:
             value,
             needs=frozenset({"labels", "probs"}),
             targets=frozenset({"multilabel"}),
-            summary=f"{summary} at the thresholds of validation.",
             weighted=values,
         )
 

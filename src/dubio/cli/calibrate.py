@@ -42,10 +42,11 @@ def fit(
     if json:
         print_json(recalibration_to_json(fitted))
         return
-    name = f"temperature {fitted.parameters:.4g}" if isinstance(fitted.parameters, float) else method
-    change = f"nll {fitted.nll_before:.4f} → {fitted.nll_after:.4f}"
-    typer.echo(f"{name}, fitted on {fitted.rows} rows: {change} on those rows")
-    if isinstance(fitted.parameters, float) and not LOWEST < fitted.parameters < HIGHEST:
+    temperature, source = getattr(fitted.parameters, "temperature", None), fitted.fitted_on
+    name = method if temperature is None else f"temperature {temperature:.4g}"
+    change = f"nll {source.nll_before:.4f} → {source.nll_after:.4f}"
+    typer.echo(f"{name}, fitted on {source.rows} rows: {change} on those rows")
+    if temperature is not None and not LOWEST < temperature < HIGHEST:
         say(f"caution: the temperature lies at an end of the allowed range ({LOWEST:g} to {HIGHEST:g}); "
             "these rows have no optimum inside it.")  # fmt: skip
     say(f"written: {output}")

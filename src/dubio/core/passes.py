@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import UserError
-from dubio.core.types import BoolArray, FloatArray, IntArray
+from dubio.core.types import FloatArray, IntArray
 
 BLOCK_BYTES = 5 << 17
 """Bytes of float64 logits that one block of rows may hold: it and its exponentials stay in the second-level cache."""
@@ -334,17 +334,19 @@ class RowSums:
         self.margin[rows] = logs.ravel()[starts + np.maximum(labels, 0)]
         self.margin[rows] -= self.highest[rows]
         if logs.dtype == np.float32 and NEAR[0] <= top.min() and top.max() <= NEAR[1]:
-            self.others[rows], self.squares[rows] = _others(logs, starts + chosen, scratch, np.float32)
+            values = scratch.array("values", logs.shape, np.float32)
+            self.others[rows], self.squares[rows] = sums_of_others(logs, starts + chosen, values)
             faint = np.flatnonzero(self.others[rows] < FAINT)
             if len(faint) == 0:
                 return
             rows, chosen, logs = rows.start + faint, chosen[faint], logs[faint]
             starts = starts[: len(faint)]
-        wide = logs.astype(np.float64)
+        wide = logs.astype(np.float64, copy=False)
         if np.abs(self.highest[rows]).max() > FAR:
-            wide -= self.highest[rows][:, None]
+            wide = wide - self.highest[rows][:, None]
             self.highest[rows] = 0.0
-        self.others[rows], self.squares[rows] = _others(wide, starts + chosen, scratch, np.float64)
+        values = scratch.array("values", wide.shape)
+        self.others[rows], self.squares[rows] = sums_of_others(wide, starts + chosen, values)
 
     def summary(self, labels: IntArray) -> Summary:
         """Return the summary of all rows."""
@@ -356,14 +358,19 @@ class RowSums:
         return Summary(self.chosen, top, ratio * top, self.squares * np.square(scale * top), log_label)
 
 
-def _others(
-    logs: NDArray[Any], chosen: IntArray, scratch: Scratch, dtype: type[np.floating]
+def sums_of_others(
+    logs: NDArray[Any], chosen: IntArray, values: NDArray[Any] | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the sums of the exponentials, and of their squares, without those at the flat indices ``chosen``."""
-    values = scratch.array("values", logs.shape, dtype)
-    np.exp(logs, out=values)
+    """Return the sums of the exponentials, and of their squares, without those at the flat indices ``chosen``.
+
+    Args:
+        logs: ``[n, K]``, float32 or float64; the sums are of the same type.
+        chosen: ``[n]``.
+        values: Memory to work in, ``[n, K]``.
+    """
+    values = np.exp(logs, out=values)
     values.ravel()[chosen] = 0.0
-    ones = np.ones(logs.shape[1], dtype)
+    ones = np.ones(logs.shape[1], logs.dtype)
     sums = values @ ones
     return sums, np.square(values, out=values) @ ones
 
@@ -376,10 +383,9 @@ def decided(logs: NDArray[Any], highest: IntArray, top: NDArray[Any]) -> IntArra
         highest: ``[n]`` the index of the first highest value of each row.
         top: ``[n]`` that value.
     """
-    if logs.dtype == np.float32 and np.abs(top).min() >= SPACED:
-        return highest
-    close: BoolArray = np.abs(top) < SPACED if logs.dtype == np.float32 else np.ones(len(logs), dtype=bool)
-    near = logs[close].astype(np.float64)
-    chosen = highest.copy()
-    chosen[close] = np.argmax(near >= near.max(axis=1, keepdims=True) - TIE, axis=1)
+    if logs.dtype != np.float32:
+        return np.asarray(np.argmax(logs >= top[:, None] - TIE, axis=1))
+    close, chosen = np.flatnonzero(np.abs(top) < SPACED), highest.copy()
+    if len(close):
+        chosen[close] = np.argmax(logs[close] >= top[close, None].astype(np.float64) - TIE, axis=1)
     return chosen

@@ -248,7 +248,6 @@ class Metric:
         comparable: False for what must not rank different models; ``why_not`` says why.
         why_not: The reason, in one sentence.
         version: Bumped by hand when the definition changes.
-        summary: One line for ``dubio list metrics``.
         interval: ``percentile``, or ``centred`` for an estimate that resampling itself pushes up or down, such as a sum
             of absolute differences: its bootstrap interval takes the spread of the replicates, not their place.
         weighted: The values under several columns of weights; None for what depends on the order of rows or on a
@@ -264,6 +263,5 @@ class Metric:
     comparable: bool = True
     why_not: str = ""
     version: int = 1
-    summary: str = ""
     interval: Literal["percentile", "centred"] = "percentile"
     weighted: Callable[[Predictions, Weights], Values] | None = None

@@ -19,6 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from dubio.core.errors import UserError
 from dubio.core.types import BoolArray, FloatArray
 from dubio.core.weights import Values, Weights
 from dubio.metrics.ranking import Marked, Ordering, ordered
@@ -171,7 +172,12 @@ def retained_weights(ordering: Ordering, weights: Weights, fraction: float) -> W
         ordering: Rows by uncertainty.
         weights: Of all rows, whole numbers.
         fraction: Of n rows, the nearest whole number to fraction × n is retained (halves upwards), at least one.
+
+    Raises:
+        UserError: For a fraction that does not lie above 0 or exceeds 1.
     """
+    if not 0 < fraction <= 1:
+        raise UserError(f"fraction retained must lie above 0 and be at most 1; given {fraction}.")
     blocks = ordering.sums(weights.real)
     target = np.maximum(1.0, np.floor(fraction * weights.totals + 0.5))
     before = np.cumsum(blocks, axis=0) - blocks

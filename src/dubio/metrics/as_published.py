@@ -46,7 +46,7 @@ from dubio.metrics.calibration_error import ece, tace
 from dubio.metrics.decisions import REFERABLE, correct
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.metric import metric
-from dubio.metrics.quantities import CONFIDENCE, Quantity, confidence, doubt, mutual_information, uncertainty
+from dubio.metrics.quantities import CONFIDENCE, QUANTITIES, Quantity, doubt, uncertainty
 from dubio.metrics.ranking import ordered
 from dubio.metrics.referral_curve import FRACTIONS
 from dubio.metrics.requirements import require
@@ -71,15 +71,7 @@ _of_classes = partial(metric, why_not=WHY_NOT, needs={"labels"}, targets={"multi
 _of_ood = partial(metric, why_not=WHY_NOT, needs={"ood"}, better="higher")
 
 
-@metric(
-    "nll_as_published",
-    better="lower",
-    needs={"labels"},
-    targets={"multilabel"},
-    why_not=WHY_NOT,
-    mean=True,
-    summary="As T's code: renormalised rows, no negatives.",
-)
+@metric("nll_as_published", better="lower", needs={"labels"}, targets={"multilabel"}, why_not=WHY_NOT, mean=True)
 def nll_as_published(p: Predictions) -> FloatArray:
     """Multi-label likelihood of renormalised rows, negatives ignored (T's code).
 
@@ -90,25 +82,25 @@ def nll_as_published(p: Predictions) -> FloatArray:
     return np.asarray(-logs.sum(axis=1))
 
 
-@_of_classes("ece_as_published", better="lower", interval="centred", summary="As T's code: 100 bins.")
+@_of_classes("ece_as_published", better="lower", interval="centred")
 def ece_as_published(p: Predictions, *, weights: Weights = ONCE) -> Values:
     """Expected calibration error with 100 bins (T's code)."""
     return np.asarray(ece(p, bins=100, weights=weights))
 
 
-@_of_classes("brier_as_published", better="lower", mean=True, summary="As P's text: divided by K.")
+@_of_classes("brier_as_published", better="lower", mean=True)
 def brier_as_published(p: Predictions) -> FloatArray:
     """Brier score divided by the number of classes (P's text; its tables are not)."""
     return brier.per_example(p) / p.class_count
 
 
-@_of_classes("tace_as_published", better="lower", interval="centred", summary="As P eq. 2: averaged over bins twice.")
+@_of_classes("tace_as_published", better="lower", interval="centred")
 def tace_as_published(p: Predictions, *, bins: int = 15, threshold: float = 1e-3, weights: Weights = ONCE) -> Values:
     """Thresholded adaptive calibration error divided by the number of bins once more (P eq. 2)."""
     return np.asarray(tace(p, bins=bins, threshold=threshold, weights=weights)) / bins
 
 
-@_of_classes("aurc_as_published", better="lower", summary="As P's code: divided by 1000 steps.")
+@_of_classes("aurc_as_published", better="lower")
 def aurc_as_published(p: Predictions) -> float:
     """Area under the risk–coverage curve with a wrong step (P's code).
 
@@ -134,14 +126,14 @@ def mirrored_rows(ood: BoolArray) -> tuple[BoolArray, FloatArray]:
     return np.arange(len(rows)) >= len(flagged), rows
 
 
-@_of_ood("ood_auroc_as_published", summary="As T's code: rows at mirrored positions.")
+@_of_ood("ood_auroc_as_published")
 def ood_auroc_as_published(p: Predictions) -> float:
     """AUROC by confidence of the OOD rows i against the rows n − 1 − i (T's code); depends on the order of rows."""
     flag, rows = mirrored_rows(p.ood)
     return auroc(doubt_of_highest(p)[rows], flag)
 
 
-@_of_ood("ood_aupr_as_published", summary="As T's code: 1 − average precision.")
+@_of_ood("ood_aupr_as_published")
 def ood_aupr_as_published(p: Predictions) -> float:
     """One minus the average precision of *confidence* with OOD rows positive, on the same rows (T's code)."""
     flag, rows = mirrored_rows(p.ood)
@@ -181,31 +173,19 @@ def model_uncertainty_as_published(predictions: Predictions, *, kind: MethodKind
     return values
 
 
-@_of_ood("ood_correlation_as_published", summary="As T's code: absolute, with its own entropy and model uncertainty.")
+@_of_ood("ood_correlation_as_published")
 def ood_correlation_as_published(
     p: Predictions, *, quantity: PublishedQuantity = "entropy", kind: MethodKind = "dropout"
 ) -> float:
     """Absolute point-biserial correlation of one of T's quantities with the OOD flag (T Figs 8 and 23)."""
     if quantity == "model_uncertainty":
-        values = model_uncertainty_as_published(p, kind=kind)
-    elif quantity == "mutual_information":
-        require(p, {"samples"}, "ood_correlation_as_published")
-        values = mutual_information(p)
-    elif quantity == "entropy":
-        values = decompose(p).expected_entropy
-    else:
-        values = confidence(p)
-    return abs(correlation(values, p.ood))
+        return abs(correlation(model_uncertainty_as_published(p, kind=kind), p.ood))
+    plain = QUANTITIES["expected_entropy" if quantity == "entropy" else quantity]
+    require(p, plain.needs, "ood_correlation_as_published")
+    return abs(correlation(plain.compute(p), p.ood))
 
 
-@metric(
-    "mean_model_uncertainty_as_published",
-    better="lower",
-    needs={"samples"},
-    why_not=WHY_NOT,
-    mean=True,
-    summary="As T's code: one of three quantities.",
-)
+@metric("mean_model_uncertainty_as_published", better="lower", needs={"samples"}, why_not=WHY_NOT, mean=True)
 def mean_model_uncertainty_as_published(p: Predictions, *, kind: MethodKind = "dropout") -> FloatArray:
     """Mean of one of T's three model uncertainties."""
     return model_uncertainty_as_published(p, kind=kind)
@@ -229,14 +209,14 @@ def pooled_weights(predictions: Predictions, *, quantity: Quantity, retained: fl
     return weights
 
 
-@_of_classes("referral_accuracy_as_published", better="higher", summary="As R's code: pooled with smaller fractions.")
+@_of_classes("referral_accuracy_as_published", better="higher")
 def referral_accuracy_as_published(p: Predictions, *, quantity: Quantity = CONFIDENCE, retained: float = 0.8) -> float:
     """Accuracy of all rows retained at this or a smaller fraction, each as often as it was retained (R's code)."""
     weights = pooled_weights(p, quantity=quantity, retained=retained, name="referral_accuracy_as_published")
     return float(weights @ correct(p) / weights.sum())
 
 
-@_of_classes("referral_auc_as_published", better="higher", summary="As R's code: pooled with smaller fractions.")
+@_of_classes("referral_auc_as_published", better="higher")
 def referral_auc_as_published(p: Predictions, *, quantity: Quantity = CONFIDENCE, retained: float = 0.8) -> float:
     """AUC of the same rows, by trapezoids over 200 thresholds (R's code); zero where a side is missing.
 

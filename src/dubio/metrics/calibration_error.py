@@ -59,7 +59,9 @@ WHY_NOT = (
 )
 
 # Resampled rows add noise, which the absolute value of every bin turns into bias: the intervals are centred.
-_calibration_metric = partial(metric, better="lower", why_not=WHY_NOT, interval="centred")
+_calibration_metric = partial(
+    metric, better="lower", needs={"labels", "probs"}, why_not=WHY_NOT, interval="centred"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +86,8 @@ class Reliability:
 def reliability(predictions: Predictions, *, bins: int = 15) -> Reliability:
     """Return confidence against accuracy in equal-width bins; multi-label: every p̄_k against its label, pooled."""
     rows = labelled(predictions, "the reliability diagram")
-    pooled = rows.target == "multilabel"
-    stated, truth = (rows.probs.ravel(), rows.labels.ravel()) if pooled else _decisions(rows)
+    pairs = _pooled if rows.target == "multilabel" else _decisions
+    stated, truth = (side.ravel() for side in next(pairs(rows)))
     which = _width_bins(stated, bins)
     count = np.bincount(which, minlength=bins).astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -217,8 +219,16 @@ def _before(positions: IntArray, up_to: NDArray[Any], sums: PrefixSums) -> NDArr
     return np.where(positions > 0, sums_before, 0)
 
 
-def _decisions(p: Predictions) -> tuple[FloatArray, FloatArray]:
-    return p.summary.top, correct(p).astype(np.float64)
+Pairs = Callable[[Predictions], Iterator[tuple[FloatArray, FloatArray]]]
+"""What a calibration error is averaged over: pairs of stated probabilities and of what was true."""
+
+
+def _decisions(p: Predictions) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield the highest probability and whether the decision is right; multi-label: every label's."""
+    if p.target == "multilabel":
+        yield from _columns(p)
+    else:
+        yield p.summary.top, correct(p).astype(np.float64)
 
 
 def _columns(p: Predictions) -> Iterator[tuple[FloatArray, FloatArray]]:
@@ -228,96 +238,77 @@ def _columns(p: Predictions) -> Iterator[tuple[FloatArray, FloatArray]]:
         yield np.ascontiguousarray(p.probs[:, k]), truth.astype(np.float64)
 
 
-def _mean_over_columns(errors: Iterator[Values]) -> Values:
-    return np.asarray(np.mean(list(errors), axis=0))
+def _pooled(p: Predictions) -> Iterator[tuple[FloatArray, FloatArray]]:
+    """Yield the probabilities of all labels together, ``[N, K]``, and whether each is true."""
+    yield p.probs, p.labels.astype(np.float64)
 
 
 @prepared
-def _gaps_of_decisions(p: Predictions, bins: int) -> Gaps:
-    return Gaps.of(*_decisions(p), bins)
+def _by_width(p: Predictions, pairs: Pairs, bins: int) -> tuple[Gaps, ...]:
+    return tuple(Gaps.of(stated, truth, bins) for stated, truth in pairs(p))
 
 
 @prepared
-def _gaps_of_classes(p: Predictions, bins: int) -> tuple[Gaps, ...]:
-    return tuple(Gaps.of(stated, truth, bins) for stated, truth in _columns(p))
+def _by_mass(p: Predictions, pairs: Pairs, threshold: float = -1.0) -> tuple[MassBins, ...]:
+    return tuple(MassBins.of(stated, truth, threshold) for stated, truth in pairs(p))
 
 
-@prepared
-def _ranked_decisions(p: Predictions) -> MassBins:
-    return MassBins.of(*_decisions(p))
+def _width_error(p: Predictions, pairs: Pairs, bins: int, weights: Weights) -> Values:
+    """Return the calibration error over bins of equal width, averaged over the pairs."""
+    return np.asarray(np.mean([gaps.error(weights) for gaps in _by_width(p, pairs, bins)], axis=0))
 
 
-@prepared
-def _ranked_classes(p: Predictions, threshold: float) -> tuple[MassBins, ...]:
-    return tuple(MassBins.of(stated, truth, threshold) for stated, truth in _columns(p))
+def _mass_error(p: Predictions, pairs: Pairs, bins: int, weights: Weights, threshold: float = -1.0) -> Values:
+    """Return the calibration error over bins of equal mass, averaged over the pairs."""
+    return np.asarray(np.mean([gaps.error(bins, weights) for gaps in _by_mass(p, pairs, threshold)], axis=0))
 
 
-@_calibration_metric("ece", needs={"labels", "probs"}, summary="Confidence against accuracy, in bins.")
+@_calibration_metric("ece")
 def ece(p: Predictions, *, bins: int = 15, weights: Weights = ONCE) -> Values:
     """Expected calibration error over equal-width, right-closed bins of the highest probability."""
-    if p.target == "multilabel":
-        return _mean_over_columns(gaps.error(weights) for gaps in _gaps_of_classes(p, bins))
-    return _gaps_of_decisions(p, bins).error(weights)
+    return _width_error(p, _decisions, bins, weights)
 
 
-@prepared
-def _gaps_of_labels(p: Predictions, bins: int) -> Gaps:
-    return Gaps.of(p.probs, p.labels, bins)
-
-
-@_calibration_metric(
-    "ece_pooled",
-    needs={"labels", "probs"},
-    targets={"multilabel"},
-    summary="Calibration error of all decisions together.",
-)
+@_calibration_metric("ece_pooled", targets={"multilabel"})
 def ece_pooled(p: Predictions, *, bins: int = 15, weights: Weights = ONCE) -> Values:
     """Multi-label expected calibration error with the decisions of all labels in the same bins."""
-    return _gaps_of_labels(p, bins).error(weights)
+    return _width_error(p, _pooled, bins, weights)
 
 
-@_calibration_metric(
-    "ece_adaptive", needs={"labels", "probs"}, summary="Confidence against accuracy, in bins of equal mass."
-)
+@_calibration_metric("ece_adaptive")
 def ece_adaptive(p: Predictions, *, bins: int = 15, weights: Weights = ONCE) -> Values:
     """Expected calibration error over bins of equal mass of the highest probability."""
-    if p.target == "multilabel":
-        return _mean_over_columns(ranked.error(bins, weights) for ranked in _ranked_classes(p, -1.0))
-    return _ranked_decisions(p).error(bins, weights)
+    return _mass_error(p, _decisions, bins, weights)
 
 
-@_calibration_metric("classwise_ece", needs={"labels", "probs"}, summary="Calibration error of every class, averaged.")
+@_calibration_metric("classwise_ece")
 def classwise_ece(p: Predictions, *, bins: int = 15, weights: Weights = ONCE) -> Values:
     """Calibration error of each class's probability over equal-width bins, averaged over classes (sce)."""
-    return _mean_over_columns(gaps.error(weights) for gaps in _gaps_of_classes(p, bins))
+    return _width_error(p, _columns, bins, weights)
 
 
-@_calibration_metric("sce", needs={"labels", "probs"}, summary="Another name of classwise_ece.")
+@_calibration_metric("sce")
 def sce(p: Predictions, *, bins: int = 15, weights: Weights = ONCE) -> Values:
     """Static calibration error: another name of classwise_ece."""
-    return np.asarray(classwise_ece(p, bins=bins, weights=weights))
+    return _width_error(p, _columns, bins, weights)
 
 
-@_calibration_metric("ace", needs={"labels", "probs"}, summary="Calibration error of every class, bins of equal mass.")
+@_calibration_metric("ace")
 def ace(p: Predictions, *, bins: int = 15, weights: Weights = ONCE) -> Values:
     """Calibration error of each class's probability over bins of equal mass, averaged over classes."""
-    return _mean_over_columns(ranked.error(bins, weights) for ranked in _ranked_classes(p, -1.0))
+    return _mass_error(p, _columns, bins, weights)
 
 
-@_calibration_metric("tace", needs={"labels", "probs"}, summary="As ace, over probabilities above a threshold.")
+@_calibration_metric("tace")
 def tace(p: Predictions, *, bins: int = 15, threshold: float = 1e-3, weights: Weights = ONCE) -> Values:
     """As :func:`ace` over the probabilities above the threshold, weights |B|/(n K); zero where none is above it."""
-    return _mean_over_columns(ranked.error(bins, weights) for ranked in _ranked_classes(p, threshold))
+    return _mass_error(p, _columns, bins, weights, threshold)
 
 
-@_calibration_metric(
-    "ece_smooth", needs={"labels", "probs"}, summary="Confidence against accuracy, smoothed by a kernel."
-)
+@_calibration_metric("ece_smooth")
 def ece_smooth(p: Predictions, *, weights: Weights = ONCE) -> Values:
     """Smooth calibration error of the highest probability; multi-label: of each label, averaged."""
-    if p.target == "multilabel":
-        return _mean_over_columns(smooth_error(stated, truth, weights) for stated, truth in _columns(p))
-    return smooth_error(*_decisions(p), weights)
+    return np.asarray(np.mean([smooth_error(*pair, weights) for pair in _decisions(p)], axis=0))
 
 
 def smooth_error(stated: FloatArray, truth: FloatArray, weights: Weights) -> Values:

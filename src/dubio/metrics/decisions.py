@@ -24,7 +24,12 @@ def predicted(predictions: Predictions) -> IntArray:
 
 def predicted_labels(predictions: Predictions) -> BoolArray:
     """Return the labels a multi-label prediction asserts, ``[N, K]``: those with p̄ > 1/2."""
-    return predictions.log_probs > predictions.log_complements + TIE
+    return labels_asserted(predictions.log_probs, predictions.log_complements)
+
+
+def labels_asserted(yes: FloatArray, no: FloatArray) -> BoolArray:
+    """Return where log p̄ exceeds log(1 − p̄) by more than rounding."""
+    return yes > no + TIE
 
 
 def correct(predictions: Predictions) -> BoolArray:
@@ -73,7 +78,7 @@ def binary_problems(predictions: Predictions) -> list[BinaryProblem]:
     ]
 
 
-def why_undefined(problems: list[BinaryProblem], retained: BoolArray | None = None) -> str | None:
+def why_undefined(problems: list[BinaryProblem], retained: BoolArray | slice = slice(None)) -> str | None:
     """Return why the mean area over binary problems is undefined, as a clause, or None when it is defined.
 
     Args:
@@ -81,7 +86,7 @@ def why_undefined(problems: list[BinaryProblem], retained: BoolArray | None = No
         retained: ``[N]``, which rows count; all by default.
     """
     for problem in problems:
-        positive = problem.positive if retained is None else problem.positive[retained]
+        positive = problem.positive[retained]
         if positive.all() or not positive.any():
             return f"every row {'is' if positive.all() else 'is other than'} {problem.positive_class}"
     return None

@@ -13,7 +13,7 @@ import numpy as np
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import BoolArray, Direction, FloatArray
+from dubio.core.types import Direction
 from dubio.core.weights import ONCE, Values, Weights
 from dubio.metrics.areas import (
     auroc,
@@ -31,6 +31,8 @@ from dubio.metrics.metric import metric, prepared
 from dubio.metrics.quantities import CONFIDENCE, QUANTITIES, Quantity, uncertainty
 from dubio.metrics.ranking import Marked, ordered
 from dubio.metrics.requirements import require
+
+BAD_EVERYWHERE = "A model that is bad everywhere has no gap; read it beside accuracy."
 
 
 @dataclass(frozen=True)
@@ -69,17 +71,7 @@ def detect(predictions: Predictions, quantity: Quantity = CONFIDENCE, *, seed: i
         UserError: When all rows are of one kind or the quantity is not defined for them.
     """
     require(predictions, {"ood"}, "out-of-distribution detection")
-    return detection_of(uncertainty(predictions, quantity, seed=seed), predictions.ood, quantity)
-
-
-def detection_of(scores: FloatArray, ood: BoolArray, quantity: Quantity) -> Detection:
-    """Return every detection figure of an uncertainty.
-
-    Args:
-        scores: ``[N]``, higher = more uncertain.
-        ood: ``[N]``, which rows are out of distribution.
-        quantity: Which quantity the scores are of.
-    """
+    scores, ood = uncertainty(predictions, quantity, seed=seed), predictions.ood
     return Detection(
         quantity,
         auroc(scores, ood),
@@ -114,52 +106,41 @@ def _id_first(p: Predictions, quantity: Quantity) -> Marked:
     return Marked(ordered(uncertainty(p, quantity)), ~p.ood)
 
 
-@metric("ood_auroc", better="higher", needs={"ood"}, summary="Detection of OOD rows: AUROC.")
+@metric("ood_auroc", better="higher", needs={"ood"})
 def ood_auroc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """AUROC of OOD detection: the chance that an OOD row is more uncertain than an in-distribution one."""
     return roc_area(_ood(p, quantity), weights)
 
 
-@metric("ood_aupr", better="higher", needs={"ood"}, summary="Detection of OOD rows: average precision.")
+@metric("ood_aupr", better="higher", needs={"ood"})
 def ood_aupr(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Average precision with out-of-distribution rows positive."""
     return precision_area(_ood_first(p, quantity), weights)
 
 
-@metric("id_aupr", better="higher", needs={"ood"}, summary="Detection of in-distribution rows: average precision.")
+@metric("id_aupr", better="higher", needs={"ood"})
 def id_aupr(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Average precision with in-distribution rows positive and certainty as the score."""
     return precision_area(_id_first(p, quantity), weights)
 
 
-@metric("ood_fpr95", better="lower", needs={"ood"}, summary="False alarms where 95 % of OOD rows are detected.")
+@metric("ood_fpr95", better="lower", needs={"ood"})
 def ood_fpr95(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Share of in-distribution rows flagged at the threshold that flags at least 95 % of the OOD ones."""
     return false_positive_rate(_ood_first(p, quantity), weights)
 
 
-def _correlation_direction(quantity: Quantity) -> Direction:
+def _direction(quantity: Quantity) -> Direction:
     return "higher" if _sign(quantity) > 0 else "lower"
 
 
-@metric(
-    "ood_correlation",
-    better=_correlation_direction,
-    needs={"ood"},
-    summary="Signed correlation of the quantity with the OOD flag.",
-)
+@metric("ood_correlation", better=_direction, needs={"ood"})
 def ood_correlation(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Signed point-biserial correlation of the quantity as defined with the out-of-distribution flag."""
     return _sign(quantity) * correlations(uncertainty(p, quantity), p.ood, weights)
 
 
-@metric(
-    "generalisation_gap",
-    better="lower",
-    needs={"labels", "ood"},
-    why_not="A model that is bad everywhere has no gap; read it beside accuracy.",
-    summary="Accuracy lost out of distribution.",
-)
+@metric("generalisation_gap", better="lower", needs={"labels", "ood"}, why_not=BAD_EVERYWHERE)
 def generalisation_gap(p: Predictions, *, weights: Weights = ONCE) -> Values:
     """Accuracy in distribution − accuracy out of distribution, over labelled rows of each (T Fig. 4)."""
     if p.ood.all() or not p.ood.any():

@@ -25,68 +25,53 @@ from dubio.core.types import FloatArray
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.metric import metric
 
-_diversity_metric = partial(
-    metric,
-    better="higher",
-    needs={"samples"},
-    mean=True,
-    why_not="Members may differ because they are good at different things or because they are bad; "
-    "read it beside accuracy.",
+AMBIGUOUS = (
+    "Members may differ because they are good at different things or because they are bad; read it beside accuracy."
 )
-_variance_metric = partial(
-    metric,
-    better="lower",
-    mean=True,
-    why_not="It describes how uncertain a model is, and neither more nor less of it is better by itself.",
-)
+DESCRIBES = "It describes how uncertain a model is, and neither more nor less of it is better by itself."
+
+_diversity_metric = partial(metric, better="higher", needs={"samples"}, mean=True, why_not=AMBIGUOUS)
 
 
-@_diversity_metric("diversity", summary="Mean KL of members to their mean.")
+@_diversity_metric("diversity")
 def diversity(p: Predictions) -> FloatArray:
     """Mean KL from each member (or sample) to their mean, Σ_u w_u KL(p_u ‖ p̄)."""
     return _by_rows(p, _to_mean)
 
 
-@_diversity_metric("pairwise_kl", summary="Mean KL between pairs of members.")
+@_diversity_metric("pairwise_kl")
 def pairwise_kl(p: Predictions) -> FloatArray:
     """Mean KL over ordered pairs of members (or samples)."""
     return _by_rows(p, _between_pairs)
 
 
-@_diversity_metric("disagreement", summary="Share of pairs that decide differently.")
+@_diversity_metric("disagreement")
 def disagreement(p: Predictions) -> FloatArray:
     """Share of pairs of members (or samples) that decide differently."""
     return _by_rows(p, _differing)
 
 
-@_variance_metric("mean_total_variance", summary="Mean total variance of the predictive.")
-def mean_total_variance(p: Predictions) -> FloatArray:
-    """Mean over rows of mean_k p̄(1 − p̄), the total variance."""
-    return decompose(p).total_variance
+_VARIANCES = {
+    "total_variance": "Mean over rows of mean_k p̄(1 − p̄), the total variance.",
+    "expected_variance": "Mean over rows of mean_s mean_k p_s(1 − p_s), the part that averaging cannot remove.",
+    "sample_variance": "Mean over rows of mean_k Var_s p_s, the part that samples disagree on.",
+    "between_members": "Mean over rows of the variance between members.",
+    "within_members": "Mean over rows of the variance within members.",
+}
 
 
-@_variance_metric("mean_expected_variance", summary="Mean variance within a single sample's predictive.")
-def mean_expected_variance(p: Predictions) -> FloatArray:
-    """Mean over rows of mean_s mean_k p_s(1 − p_s), the part that averaging cannot remove."""
-    return decompose(p).expected_variance
+def _mean_variance(part: str, description: str) -> None:
+    """Register the mean over rows of one part of the total variance."""
+
+    def mean(p: Predictions) -> FloatArray:
+        return np.asarray(getattr(decompose(p), part))
+
+    mean.__doc__ = description
+    metric(f"mean_{part}", better="lower", mean=True, why_not=DESCRIBES)(mean)
 
 
-@_variance_metric("mean_sample_variance", summary="Mean variance between samples.")
-def mean_sample_variance(p: Predictions) -> FloatArray:
-    """Mean over rows of mean_k Var_s p_s, the part that samples disagree on."""
-    return decompose(p).sample_variance
-
-
-@_variance_metric("mean_between_members", summary="Mean variance between members.")
-def mean_between_members(p: Predictions) -> FloatArray:
-    """Mean over rows of the variance between members."""
-    return decompose(p).between_members
-
-
-@_variance_metric("mean_within_members", summary="Mean variance within members.")
-def mean_within_members(p: Predictions) -> FloatArray:
-    """Mean over rows of the variance within members."""
-    return decompose(p).within_members
+for _part, _description in _VARIANCES.items():
+    _mean_variance(_part, _description)
 
 
 def _by_rows(predictions: Predictions, measure: Callable[[list[FloatArray], FloatArray], FloatArray]) -> FloatArray:

@@ -3,7 +3,7 @@
 A metric is one function of predictions and weights; the decorator reads names and defaults of its arguments from the
 signature::
 
-    @metric("aurc", better="lower", needs={"labels"}, summary="Mean error of the retained over all coverages.")
+    @metric("aurc", better="lower", needs={"labels"})
     def aurc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values: ...
 
 The function sees the labelled rows alone where it needs labels, and returns one value per replicate. Called without
@@ -75,125 +75,105 @@ def prepared(function: Callable[Concatenate[Predictions, P], T]) -> Callable[Con
     return remembered
 
 
-@dataclass(frozen=True)
-class Declaration:
-    """The facts that a metric declares, the same for all its arguments; see :func:`metric`."""
+@dataclass(eq=False)
+class MetricFunction(Generic[P]):
+    """A declared metric: called with predictions it gives the value, a float; with weights the values ``[R]``.
 
+    Attributes:
+        function: Predictions, keyword arguments and, where it understands them, ``weights`` to the value. The other
+            attributes are the arguments of :func:`metric`, the same whatever those of the function.
+    """
+
+    function: Callable[P, Any]
     name: str
     better: Direction | Callable[..., Direction]
     needs: frozenset[Need]
     targets: frozenset[Target]
-    comparable: bool
     why_not: str
     version: int
-    summary: str
     interval: Literal["percentile", "centred"]
     mean: bool
 
-
-class MetricFunction(Generic[P]):
-    """A declared metric: called with predictions it gives the value, a float; with weights the values ``[R]``."""
-
-    def __init__(self, function: Callable[P, Any], declared: Declaration) -> None:
-        """Declare a metric.
-
-        Args:
-            function: Predictions, keyword arguments and, where it understands them, ``weights`` to the value.
-            declared: The facts about it.
-        """
-        functools.update_wrapper(self, function)
-        self._function: Callable[..., Any] = function
-        self._declared = declared
-        parameters = inspect.signature(function).parameters
+    def __post_init__(self) -> None:
+        functools.update_wrapper(self, self.function)
+        parameters = inspect.signature(self.function).parameters
         self._weighted = "weights" in parameters
         self._parameters = [parameter for name, parameter in list(parameters.items())[1:] if name != "weights"]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Return the value on predictions, or one value per replicate of ``weights``."""
-        arguments = dict(kwargs)
+        arguments: Arguments = dict(kwargs)
         weights = arguments.pop("weights", ONCE)
-        assert isinstance(weights, Weights)
-        return self._value(arguments, *cast("tuple[Predictions]", args), weights=weights)
+        return self._value(arguments, cast(Predictions, args[0]), weights)
 
     def per_example(self, predictions: Predictions, **arguments: Any) -> FloatArray:
         """Return the contribution of every (labelled) row to a metric that is a mean, ``[N]``."""
-        return np.asarray(self._function(self._rows(predictions, arguments), **arguments), dtype=np.float64)
+        function: Callable[..., Any] = self.function
+        return np.asarray(function(self._rows(predictions), **arguments), dtype=np.float64)
 
     def metric(self, **arguments: Any) -> Metric:
         """Return the metric with these arguments, the others at their defaults."""
-        declared = self._declared
-        full = self._full(arguments)
-        compute: Callable[..., Any] = functools.partial(self._value, full)
+        empty = inspect.Parameter.empty
+        full = {item.name: item.default for item in self._parameters if item.default is not empty} | arguments
+        compute = functools.partial(self._value, full)
         return Metric(
             self._written(full),
-            declared.better(**full) if callable(declared.better) else declared.better,
+            self.better(**full) if callable(self.better) else self.better,
             compute,
-            functools.partial(self.per_example, **full) if declared.mean else None,
+            functools.partial(self.per_example, **full) if self.mean else None,
             self._needs(full),
-            declared.targets,
-            declared.comparable,
-            declared.why_not,
-            declared.version,
-            declared.summary,
-            declared.interval,
-            (lambda predictions, weights: compute(predictions, weights=weights))
-            if self._weighted or declared.mean
-            else None,
+            self.targets,
+            not self.why_not,
+            self.why_not,
+            self.version,
+            self.interval,
+            compute if self._weighted or self.mean else None,
         )
 
     def factory(self) -> Callable[..., Metric]:
         """Return the function from arguments to the metric that is registered, with its signature."""
 
-        @functools.wraps(self._function)
+        @functools.wraps(self.function)
         def make(**arguments: Any) -> Metric:
             return self.metric(**arguments)
 
         make.__signature__ = inspect.Signature(self._parameters)  # type: ignore[attr-defined]
         return make
 
-    def _value(self, arguments: Arguments, predictions: Predictions, *, weights: Weights = ONCE) -> Any:
-        rows = self._rows(predictions, arguments)
+    def _value(self, arguments: Arguments, predictions: Predictions, weights: Weights = ONCE) -> Any:
+        rows = self._rows(predictions)
         if weights is ONCE:
             return float(self._values(arguments, rows, Weights.once(len(rows)))[0])
         return self._values(arguments, rows, weights if rows is predictions else weights.take(predictions.labels >= 0))
 
     def _values(self, arguments: Arguments, rows: Predictions, weights: Weights) -> Values:
-        if self._declared.mean:
+        if self.mean:
             return weights.mean(_contributions(rows, self, **arguments))
+        function: Callable[..., Any] = self.function
         if self._weighted:
-            return np.asarray(self._function(rows, **arguments, weights=weights), dtype=np.float64)
+            return np.asarray(function(rows, **arguments, weights=weights), dtype=np.float64)
         if weights.each_once:
-            return np.array([self._function(rows, **arguments)], dtype=np.float64)
-        return np.array([self._function(rows.take(indices), **arguments) for indices in weights.replicates()])
+            return np.array([function(rows, **arguments)], dtype=np.float64)
+        return np.array([function(rows.take(indices), **arguments) for indices in weights.replicates()])
 
-    def _rows(self, predictions: Predictions, arguments: Arguments) -> Predictions:
+    def _rows(self, predictions: Predictions) -> Predictions:
         """Check what the metric needs, and return the rows it is computed on."""
-        name, targets = self._declared.name, self._declared.targets
-        if predictions.target not in targets:
-            raise UserError(
-                f"{name} is defined for {', '.join(sorted(targets))} predictions; these are {predictions.target}."
-            )
+        if predictions.target not in self.targets:
+            listed = ", ".join(sorted(self.targets))
+            raise UserError(f"{self.name} is defined for {listed} predictions; these are {predictions.target}.")
         # An area without two classes is NaN, which says less than a refusal but does not stop a table.
-        require(predictions, self._declared.needs - {"two_classes"}, name)
-        return predictions.labelled if "labels" in self._declared.needs else predictions
-
-    def _full(self, arguments: Arguments) -> Arguments:
-        empty = inspect.Parameter.empty
-        defaults = {item.name: item.default for item in self._parameters if item.default is not empty}
-        return defaults | arguments
+        require(predictions, self.needs - {"two_classes"}, self.name)
+        return predictions.labelled if "labels" in self.needs else predictions
 
     def _needs(self, arguments: Arguments) -> frozenset[Need]:
         """Add the needs of the quantity that rows are ordered by; one with alternatives checks them itself."""
         quantity = QUANTITIES.get(arguments.get("quantity", ""))
-        return self._declared.needs | (quantity.needs if quantity is not None and not quantity.instead else frozenset())
+        return self.needs | (quantity.needs if quantity is not None and not quantity.instead else frozenset())
 
     def _written(self, arguments: Arguments) -> str:
-        changed = [
-            f"{parameter.name}={json.dumps(arguments[parameter.name])}"
-            for parameter in self._parameters
-            if arguments[parameter.name] != parameter.default
-        ]
-        return f"{self._declared.name}({', '.join(changed)})" if changed else self._declared.name
+        pairs = [(parameter.name, arguments[parameter.name], parameter.default) for parameter in self._parameters]
+        changed = [f"{name}={json.dumps(value)}" for name, value, default in pairs if value != default]
+        return f"{self.name}({', '.join(changed)})" if changed else self.name
 
 
 @prepared
@@ -207,20 +187,18 @@ def metric(
     better: Direction | Callable[..., Direction],
     needs: Iterable[Need] = (),
     targets: Iterable[Target] = TARGETS,
-    summary: str = "",
     why_not: str = "",
     version: int = 1,
     interval: Literal["percentile", "centred"] = "percentile",
     mean: bool = False,
 ) -> Callable[[Callable[P, Any]], MetricFunction[P]]:
-    """Register a function ``(predictions, *, …) -> value`` as a metric.
+    """Register a function ``(predictions, *, …) -> value`` as a metric; the first line of its docstring describes it.
 
     Args:
         name: Its name.
         better: Which way is better; a function of the metric's arguments where that depends on them.
         needs: What the predictions must have; with ``labels`` the function is given the labelled rows alone.
         targets: The targets it is defined for; all by default.
-        summary: One line for tables; the first line of the docstring by default.
         why_not: Why it must not rank different models, in one sentence; empty for a metric that may.
         version: Bumped by hand when the definition changes.
         interval: How its bootstrap interval is made; see :class:`dubio.core.types.Metric`.
@@ -228,13 +206,11 @@ def metric(
     """
 
     def decorate(function: Callable[P, Any]) -> MetricFunction[P]:
-        line = summary or (inspect.getdoc(function) or "").partition("\n")[0]
-        declared = Declaration(
-            name, better, frozenset(needs), frozenset(targets), not why_not, why_not, version, line, interval, mean
+        declared = MetricFunction(
+            function, name, better, frozenset(needs), frozenset(targets), why_not, version, interval, mean
         )
-        decorated = MetricFunction(function, declared)
-        METRICS.register(name)(decorated.factory())
-        return decorated
+        METRICS.register(name)(declared.factory())
+        return declared
 
     return decorate
 
@@ -260,8 +236,7 @@ def metric_named(text: str) -> Metric:
             arguments[key] = json.loads(value)
         except json.JSONDecodeError:
             arguments[key] = value
-    named: Metric = METRICS.make(match[1], **arguments)
-    return named
+    return cast(Metric, METRICS.make(match[1], **arguments))
 
 
 @dataclass(frozen=True)
@@ -294,7 +269,8 @@ def score_each(predictions: Predictions, metrics: Iterable[Metric | str] | None 
     Raises:
         UnknownName: For the name of a metric, of an argument or of a quantity that does not exist.
     """
-    requested = all_metrics() if metrics is None else tuple(_resolved(item) for item in metrics)
+    named = ((metric_named(item) if isinstance(item, str) else item) for item in metrics or ())
+    requested = all_metrics() if metrics is None else tuple(named)
     values, reasons = {}, {}
     for metric in requested:
         clause = why_not_applicable(metric, predictions)
@@ -325,6 +301,3 @@ def score(predictions: Predictions, metrics: Iterable[Metric | str] | None = Non
         raise UserError(next(iter(scores.reasons.values())))
     return scores.values
 
-
-def _resolved(item: Metric | str) -> Metric:
-    return metric_named(item) if isinstance(item, str) else item

@@ -15,13 +15,7 @@ from dubio.metrics.metric import metric, prepared
 from dubio.metrics.ranking import Marked
 
 
-@metric(
-    "quadratic_kappa",
-    better="higher",
-    needs={"labels"},
-    targets={"ordinal"},
-    summary="Agreement of grades beyond chance, squared distances.",
-)
+@metric("quadratic_kappa", better="higher", needs={"labels"}, targets={"ordinal"})
 def quadratic_kappa(p: Predictions, *, weights: Weights = ONCE) -> Values:
     """Cohen's kappa with weights (i − j)²: 1 − Σ w O / Σ w E, E from the margins.
 
@@ -60,13 +54,7 @@ def _grades(p: Predictions, grade: int) -> Marked:
     return Marked.fewer(grade_scores(p, grade), p.labels >= grade, unit=LOG_ODDS)
 
 
-@metric(
-    "auc_from_grade",
-    better="higher",
-    needs={"labels", "two_classes", "probs"},
-    targets={"ordinal"},
-    summary="Discrimination of grades from g upwards: AUROC.",
-)
+@metric("auc_from_grade", better="higher", needs={"labels", "two_classes", "probs"}, targets={"ordinal"})
 def auc_from_grade(p: Predictions, *, grade: int = 2, weights: Weights = ONCE) -> Values:
     """AUROC of P̄(y ≥ g) for y ≥ g, g = 2 for referable disease; NaN where all rows lie on one side."""
     return roc_area(_grades(p, grade), weights)

@@ -1,5 +1,17 @@
 """The per-example uncertainty quantities (T §II-C, R eq. 2), by name.
 
+======================  ================================================================================================
+``confidence``          max_k p̄_k, the highest pooled probability (softmax score)
+``predictive_entropy``  H(p̄), the entropy of the pooled prediction
+``expected_entropy``    mean_s H(p_s), the mean entropy of the samples
+``mutual_information``  H(p̄) − mean_s H(p_s) ≥ 0, what the samples disagree on
+``model_uncertainty``   mean_k Var_s p_s,k, the variance between samples, or a GP head's own
+``data_uncertainty``    mean_s mean_k σ²_s,k, the variance that a heteroscedastic head predicts
+``total_variance``      mean_k p̄_k(1 − p̄_k), the variance of the pooled prediction
+``expected_variance``   mean_s mean_k p_s,k(1 − p_s,k), the part of the total variance that no averaging removes
+``random``              random numbers: the control that every quantity must beat
+======================  ================================================================================================
+
 ``confidence`` and ``predictive_entropy`` belong to the pooled prediction and follow its temperature; the others
 describe the samples as they were drawn. :func:`uncertainty` turns any of them so that higher means more uncertain.
 """
@@ -15,7 +27,7 @@ from dubio.core.errors import UnknownName, UserError
 from dubio.core.passes import row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray, IntArray, Need
-from dubio.metrics.decisions import correct, predicted_labels
+from dubio.metrics.decisions import correct, labels_asserted
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.requirements import lacking
 
@@ -33,18 +45,16 @@ class UncertaintyQuantity:
     Attributes:
         name: What users write.
         compute: The quantity ``[N]`` as it is defined.
-        higher_is_more_uncertain: False for ``confidence`` alone.
         needs: What the predictions must have.
         instead: Other needs that also suffice, where there are such.
-        summary: One line.
+        higher_is_more_uncertain: False for ``confidence`` alone.
     """
 
     name: Quantity
     compute: Callable[[Predictions], FloatArray]
-    higher_is_more_uncertain: bool = True
     needs: frozenset[Need] = frozenset()
     instead: frozenset[Need] = frozenset()
-    summary: str = ""
+    higher_is_more_uncertain: bool = True
 
     def why_not(self, predictions: Predictions) -> str | None:
         """Return why the quantity is not defined for these predictions, as a clause, or None when it is."""
@@ -58,25 +68,30 @@ def confidence(predictions: Predictions) -> FloatArray:
     """Return max_k p̄_k; multi-label: the mean of p̄ over the asserted labels (p̄ > 1/2), else the highest p̄."""
     if predictions.target != "multilabel":
         return predictions.summary.top
-    return _mean_over_asserted(predictions, predictions.log_probs)
+    return _over_asserted(predictions, predictions.log_probs)
 
 
 def doubt(predictions: Predictions) -> FloatArray:
     """Return 1 − confidence, without losing digits where confidence is near one."""
     if predictions.target != "multilabel":
         return predictions.summary.complement
-    return _mean_over_asserted(predictions, predictions.log_complements)
+    return _over_asserted(predictions, predictions.log_complements)
 
 
-def _mean_over_asserted(predictions: Predictions, logs: FloatArray) -> FloatArray:
-    asserted = predicted_labels(predictions)
+def _over_asserted(predictions: Predictions, logs: FloatArray) -> FloatArray:
+    yes, no, mean = predictions.log_probs, predictions.log_complements, np.empty(len(predictions))
+    for rows in row_blocks(1, len(predictions), predictions.class_count):
+        mean[rows] = mean_over_asserted(yes[rows], no[rows], logs[rows])
+    return mean
+
+
+def mean_over_asserted(yes: FloatArray, no: FloatArray, logs: FloatArray) -> FloatArray:
+    """Return the mean of exp(logs) over the labels asserted by log p̄ and log(1 − p̄), ``[N]``."""
+    asserted = labels_asserted(yes, no)
     none = ~asserted.any(axis=1)
     # Without an asserted label the most probable one stands in; equally probable ones have the same value.
-    asserted[none, predictions.log_probs[none].argmax(axis=1)] = True
-    mean = np.empty(len(predictions))
-    for rows in row_blocks(1, len(predictions), predictions.class_count):
-        mean[rows] = (np.exp(logs[rows]) * asserted[rows]).sum(axis=1) / asserted[rows].sum(axis=1)
-    return mean
+    asserted[none, yes[none].argmax(axis=1)] = True
+    return np.asarray((np.exp(logs) * asserted).sum(axis=1) / asserted.sum(axis=1))
 
 
 def predictive_entropy(predictions: Predictions) -> FloatArray:
@@ -90,16 +105,6 @@ def predictive_entropy(predictions: Predictions) -> FloatArray:
     for rows in row_blocks(1, len(predictions), predictions.class_count):
         entropy[rows] = sum(-(np.exp(side[rows]) * np.maximum(side[rows], -1e4)).sum(axis=1) for side in sides)
     return entropy
-
-
-def expected_entropy(predictions: Predictions) -> FloatArray:
-    """Return mean_s H(p_s)."""
-    return decompose(predictions).expected_entropy
-
-
-def mutual_information(predictions: Predictions) -> FloatArray:
-    """Return H(p̄) − mean_s H(p_s) ≥ 0, what the samples disagree on."""
-    return decompose(predictions).mutual_information
 
 
 def model_uncertainty(predictions: Predictions) -> FloatArray:
@@ -120,16 +125,6 @@ def data_uncertainty(predictions: Predictions) -> FloatArray:
     return mean
 
 
-def total_variance(predictions: Predictions) -> FloatArray:
-    """Return mean_k p̄_k(1 − p̄_k)."""
-    return decompose(predictions).total_variance
-
-
-def expected_variance(predictions: Predictions) -> FloatArray:
-    """Return mean_s mean_k p_s,k(1 − p_s,k), the part of the total variance that no averaging removes."""
-    return decompose(predictions).expected_variance
-
-
 def random_scores(predictions: Predictions, *, seed: int = 0) -> FloatArray:
     """Return independent uniform numbers: the control that every quantity must beat.
 
@@ -138,38 +133,23 @@ def random_scores(predictions: Predictions, *, seed: int = 0) -> FloatArray:
     return np.random.default_rng(seed).random(len(predictions))
 
 
+def _part(name: str) -> Callable[[Predictions], FloatArray]:
+    """Return the quantity that is one part of the decomposition."""
+    return lambda predictions: np.asarray(getattr(decompose(predictions), name))
+
+
+_SAMPLES: frozenset[Need] = frozenset({"samples"})
+
 _ALL = (
-    UncertaintyQuantity(
-        CONFIDENCE,
-        confidence,
-        higher_is_more_uncertain=False,
-        needs=frozenset({"probs"}),
-        summary="The highest pooled probability (softmax score).",
-    ),
-    UncertaintyQuantity("predictive_entropy", predictive_entropy, summary="Entropy of the pooled prediction."),
-    UncertaintyQuantity("expected_entropy", expected_entropy, summary="Mean entropy of the samples."),
-    UncertaintyQuantity(
-        "mutual_information",
-        mutual_information,
-        needs=frozenset({"samples"}),
-        summary="Entropy of the mean minus mean entropy: what samples disagree on.",
-    ),
-    UncertaintyQuantity(
-        "model_uncertainty",
-        model_uncertainty,
-        needs=frozenset({"samples"}),
-        instead=frozenset({"model_variance"}),
-        summary="Variance of the probabilities between samples.",
-    ),
-    UncertaintyQuantity(
-        "data_uncertainty",
-        data_uncertainty,
-        needs=frozenset({"data_variance"}),
-        summary="Mean variance predicted by a heteroscedastic head.",
-    ),
-    UncertaintyQuantity("total_variance", total_variance, summary="Variance of the pooled prediction."),
-    UncertaintyQuantity("expected_variance", expected_variance, summary="Mean variance of the single samples."),
-    UncertaintyQuantity("random", random_scores, summary="Random numbers, as a control."),
+    UncertaintyQuantity(CONFIDENCE, confidence, frozenset({"probs"}), higher_is_more_uncertain=False),
+    UncertaintyQuantity("predictive_entropy", predictive_entropy),
+    UncertaintyQuantity("expected_entropy", _part("expected_entropy")),
+    UncertaintyQuantity("mutual_information", _part("mutual_information"), _SAMPLES),
+    UncertaintyQuantity("model_uncertainty", model_uncertainty, _SAMPLES, instead=frozenset({"model_variance"})),
+    UncertaintyQuantity("data_uncertainty", data_uncertainty, frozenset({"data_variance"})),
+    UncertaintyQuantity("total_variance", _part("total_variance")),
+    UncertaintyQuantity("expected_variance", _part("expected_variance")),
+    UncertaintyQuantity("random", random_scores),
 )
 
 QUANTITIES: dict[str, UncertaintyQuantity] = {quantity.name: quantity for quantity in _ALL}

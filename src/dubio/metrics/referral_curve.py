@@ -12,57 +12,49 @@ a specificity of 80 %.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import BoolArray, FloatArray, IntArray
+from dubio.core.types import FloatArray, IntArray
 from dubio.core.weights import ONCE, Values, Weights
-from dubio.metrics.areas import auroc, retained_weights, roc_area
+from dubio.metrics.areas import false_positive_rate, retained_weights
 from dubio.metrics.decisions import LOG_ODDS, binary_problems, correct, why_undefined
 from dubio.metrics.metric import metric, prepared
 from dubio.metrics.quantities import CONFIDENCE, Quantity, uncertainty
 from dubio.metrics.ranking import Marked, Ordering, ordered
 from dubio.metrics.requirements import labelled
+from dubio.metrics.scoring import class_auroc
 
 FRACTIONS = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 NHS_POINT = (0.85, 0.80)
 """Sensitivity and specificity asked of diabetic-retinopathy screening (R §2.4)."""
 
-SLACK = 1e-12
-"""Rates are quotients of whole numbers: a little slack prevents a level from missing its own count by rounding."""
+
+_of_sides = partial(metric, better="higher", needs={"labels", "two_classes", "probs"})
 
 
 @dataclass(frozen=True, eq=False)
 class ReferralCurve:
-    """Accuracy and AUC of the retained rows at each retained fraction.
+    """Accuracy and AUC of the retained rows at each of F retained fractions.
 
     Attributes:
-        quantity: The quantity rows were referred by.
-        fraction: ``[F]`` the fractions.
         retained: ``[F]`` rows retained, at least one.
         accuracy: ``[F]`` accuracy of the retained.
-        auc: ``[F]`` area under the ROC curve of the retained, NaN where undefined.
-        undefined: ``[F]`` why the area is undefined, or None.
+        auc: ``[F]`` area under the ROC curve of the retained, NaN where they are of one class.
     """
 
-    quantity: Quantity
-    fraction: FloatArray
     retained: IntArray
     accuracy: FloatArray
     auc: FloatArray
-    undefined: tuple[str | None, ...]
 
 
 def referral_curve(
-    predictions: Predictions,
-    *,
-    quantity: Quantity = CONFIDENCE,
-    fractions: Sequence[float] = FRACTIONS,
-    seed: int = 0,
+    predictions: Predictions, *, quantity: Quantity = CONFIDENCE, fractions: Sequence[float] = FRACTIONS
 ) -> ReferralCurve:
     """Return accuracy and AUC as a function of the fraction retained.
 
@@ -70,33 +62,13 @@ def referral_curve(
         predictions: Labelled rows are used.
         quantity: What to refer by; a name in :data:`dubio.metrics.quantities.QUANTITIES`.
         fractions: Fractions retained, each above 0 and at most 1.
-        seed: Used by ``random`` alone.
     """
     rows = labelled(predictions, "the referral curve")
-    ordering = ordered(uncertainty(rows, quantity, seed=seed))
-    right, problems = correct(rows), binary_problems(rows)
-    ranks = [Marked.fewer(problem.scores, problem.positive, unit=LOG_ODDS) for problem in problems]
-    numbers, accuracies, areas, reasons = [], [], [], []
-    for fraction in fractions:
-        weights = _retained(ordering, Weights.once(len(rows)), fraction)
-        numbers.append(round(weights.totals[0]))
-        accuracies.append(float(weights.mean(right)[0]))
-        areas.append(float(np.mean([roc_area(marked, weights)[0] for marked in ranks])))
-        reasons.append(why_undefined(problems, weights.counts[:, 0] > 0))
-    return ReferralCurve(
-        quantity,
-        np.array(fractions, dtype=float),
-        np.array(numbers),
-        np.array(accuracies),
-        np.array(areas),
-        tuple(reasons),
-    )
-
-
-def _retained(ordering: Ordering, weights: Weights, fraction: float) -> Weights:
-    if not 0 < fraction <= 1:
-        raise UserError(f"fraction retained must lie above 0 and be at most 1; given {fraction}.")
-    return retained_weights(ordering, weights, fraction)
+    ordering, once = ordered(uncertainty(rows, quantity)), Weights.once(len(rows))
+    columns = [retained_weights(ordering, once, fraction).counts for fraction in fractions]
+    weights = Weights(np.concatenate(columns, axis=1))
+    retained = np.rint(weights.totals).astype(np.int64)
+    return ReferralCurve(retained, weights.mean(correct(rows)), class_auroc(rows, weights=weights))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +77,12 @@ class RocCurve:
 
     false_positive_rate: FloatArray
     true_positive_rate: FloatArray
-    area: float
 
 
-def retained_roc(
-    predictions: Predictions, *, fraction: float = 1.0, quantity: Quantity = CONFIDENCE, seed: int = 0
-) -> RocCurve:
+def retained_roc(predictions: Predictions, *, fraction: float = 1.0, quantity: Quantity = CONFIDENCE) -> RocCurve:
     """Return the ROC curve of the rows retained at one fraction, of a binary task or an ordinal one by its grade.
+
+    No threshold splits tied rows.
 
     Raises:
         UserError: When there are more than two sides, or the retained rows all lie on one.
@@ -119,38 +90,14 @@ def retained_roc(
     rows = labelled(predictions, "the ROC curve")
     problems = binary_problems(rows)
     if len(problems) != 1:
-        raise UserError(
-            f"the ROC curve needs a binary or ordinal task; these predictions have {len(problems)} classes."
-        )
-    ordering = ordered(uncertainty(rows, quantity, seed=seed))
-    weights = _retained(ordering, Weights.once(len(rows)), fraction).counts[:, 0]
+        raise UserError(f"the ROC curve needs a binary or ordinal task; these have {len(problems)} classes.")
+    weights = _retained(rows, quantity, fraction, Weights.once(len(rows))).counts[:, 0]
     reason = why_undefined(problems, weights > 0)
     if reason is not None:
         raise UserError(f"the ROC curve at {fraction:.0%} retained is undefined: {reason}.")
-    return roc_curve(problems[0].scores, problems[0].positive, weights)
-
-
-def roc_curve(scores: FloatArray, positive: BoolArray, weights: FloatArray) -> RocCurve:
-    """Return the ROC curve of log-odds ``[N]``, both sides among the rows that weigh; no threshold splits tied rows."""
-    ordering = ordered(-scores, unit=LOG_ODDS)
-    ups, downs = np.cumsum(ordering.sums(weights * positive)), np.cumsum(ordering.sums(weights * ~positive))
-    return RocCurve(
-        np.append(0.0, downs / downs[-1]),
-        np.append(0.0, ups / ups[-1]),
-        auroc(scores, positive, weights, unit=LOG_ODDS),
-    )
-
-
-def best_sensitivity(curve: RocCurve, specificity: float) -> float:
-    """Return the highest sensitivity of a threshold whose specificity is at least the level."""
-    allowed = curve.false_positive_rate <= 1.0 - specificity + SLACK
-    return float(curve.true_positive_rate[allowed].max())
-
-
-def best_specificity(curve: RocCurve, sensitivity: float) -> float:
-    """Return the highest specificity of a threshold whose sensitivity is at least the level."""
-    allowed = curve.true_positive_rate >= sensitivity - SLACK
-    return float(1.0 - curve.false_positive_rate[allowed].min())
+    ordering, positive = ordered(-problems[0].scores, unit=LOG_ODDS), problems[0].positive
+    ups, downs = (np.append(0.0, np.cumsum(ordering.sums(weights * side))) for side in (positive, ~positive))
+    return RocCurve(downs / downs[-1], ups / ups[-1])
 
 
 @prepared
@@ -158,73 +105,77 @@ def _by_uncertainty(p: Predictions, quantity: Quantity) -> Ordering:
     return ordered(uncertainty(p, quantity))
 
 
-@prepared
-def _ranks(p: Predictions) -> tuple[Marked, ...]:
-    problems = binary_problems(p)
-    return tuple(Marked.fewer(problem.scores, problem.positive, unit=LOG_ODDS) for problem in problems)
+def _retained(p: Predictions, quantity: Quantity, fraction: float, weights: Weights) -> Weights:
+    """Return the weights of what is retained of each row when the most uncertain rows are referred."""
+    return retained_weights(_by_uncertainty(p, quantity), weights, fraction)
 
 
-@metric(
-    "referral_accuracy", better="higher", needs={"labels"}, summary="Accuracy of the retained at one retained fraction."
-)
+@metric("referral_accuracy", better="higher", needs={"labels"})
 def referral_accuracy(
     p: Predictions, *, quantity: Quantity = CONFIDENCE, retained: float = 0.8, weights: Weights = ONCE
 ) -> Values:
     """Accuracy of the least uncertain share of rows."""
-    return _retained(_by_uncertainty(p, quantity), weights, retained).mean(correct(p))
+    return _retained(p, quantity, retained, weights).mean(correct(p))
 
 
-@metric(
-    "referral_auc",
-    better="higher",
-    needs={"labels", "two_classes", "probs"},
-    summary="AUC of the retained at one retained fraction.",
-)
+@_of_sides("referral_auc")
 def referral_auc(
     p: Predictions, *, quantity: Quantity = CONFIDENCE, retained: float = 0.8, weights: Weights = ONCE
 ) -> Values:
     """AUC of the least uncertain share of rows; NaN where they are of one class."""
-    share = _retained(_by_uncertainty(p, quantity), weights, retained)
-    return np.asarray(np.mean([roc_area(ranks, share) for ranks in _ranks(p)], axis=0))
+    return np.asarray(class_auroc(p, weights=_retained(p, quantity, retained, weights)))
 
 
-def _over_problems(p: Predictions, figure: Callable[[RocCurve], float], quantity: Quantity, retained: float) -> float:
-    """Return the mean figure over the binary problems on the rows retained; NaN where those of one lie on one side."""
-    problems = binary_problems(p)
-    weights = _retained(ordered(uncertainty(p, quantity)), Weights.once(len(p)), retained).counts[:, 0]
-    if why_undefined(problems, weights > 0) is not None:
-        return float("nan")
-    return float(np.mean([figure(roc_curve(problem.scores, problem.positive, weights)) for problem in problems]))
+@prepared
+def _from_the_top(p: Predictions) -> list[Marked]:
+    """Order rows by the log-odds of each binary problem, highest first, and mark its positive side."""
+    return [Marked(ordered(-problem.scores, unit=LOG_ODDS), problem.positive) for problem in binary_problems(p)]
 
 
-def _check_level(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise UserError(f"{name} must lie between 0 and 1; given {value}.")
+@prepared
+def _from_the_bottom(p: Predictions) -> list[Marked]:
+    """Order rows by the log-odds of each binary problem, lowest first, and mark its negative side."""
+    return [Marked(ordered(problem.scores, unit=LOG_ODDS), ~problem.positive) for problem in binary_problems(p)]
 
 
-@metric(
-    "sensitivity_at_specificity",
-    better="higher",
-    needs={"labels", "two_classes", "probs"},
-    summary="Share of positives detected at a given specificity.",
-)
+def _best_rate(name: str, level: float, sides: list[Marked], weights: Weights) -> Values:
+    """Return the highest share of unmarked rows that a threshold passes which detects a level of the marked ones.
+
+    One that detects the positives of highest score has that sensitivity, and passes the negatives below it; one that
+    detects the negatives of lowest score has that specificity, and passes the positives above it.
+
+    Args:
+        name: What the level is of, for the message.
+        level: Between 0 and 1.
+        sides: One per binary problem, over which the shares are averaged.
+        weights: Of the rows retained.
+    """
+    if not 0 < level < 1:
+        raise UserError(f"{name} must lie between 0 and 1; given {level}.")
+    return 1.0 - np.asarray(np.mean([false_positive_rate(side, weights, level) for side in sides], axis=0))
+
+
+@_of_sides("sensitivity_at_specificity")
 def sensitivity_at_specificity(
-    p: Predictions, *, specificity: float = 0.80, retained: float = 1.0, quantity: Quantity = CONFIDENCE
-) -> float:
+    p: Predictions,
+    *,
+    specificity: float = 0.80,
+    retained: float = 1.0,
+    quantity: Quantity = CONFIDENCE,
+    weights: Weights = ONCE,
+) -> Values:
     """Highest sensitivity where specificity is at least 80 %, of the rows retained."""
-    _check_level("specificity", specificity)
-    return _over_problems(p, lambda curve: best_sensitivity(curve, specificity), quantity, retained)
+    return _best_rate("specificity", specificity, _from_the_bottom(p), _retained(p, quantity, retained, weights))
 
 
-@metric(
-    "specificity_at_sensitivity",
-    better="higher",
-    needs={"labels", "two_classes", "probs"},
-    summary="Share of negatives passed at a given sensitivity.",
-)
+@_of_sides("specificity_at_sensitivity")
 def specificity_at_sensitivity(
-    p: Predictions, *, sensitivity: float = 0.85, retained: float = 1.0, quantity: Quantity = CONFIDENCE
-) -> float:
+    p: Predictions,
+    *,
+    sensitivity: float = 0.85,
+    retained: float = 1.0,
+    quantity: Quantity = CONFIDENCE,
+    weights: Weights = ONCE,
+) -> Values:
     """Highest specificity where sensitivity is at least 85 %, of the rows retained."""
-    _check_level("sensitivity", sensitivity)
-    return _over_problems(p, lambda curve: best_specificity(curve, sensitivity), quantity, retained)
+    return _best_rate("sensitivity", sensitivity, _from_the_top(p), _retained(p, quantity, retained, weights))

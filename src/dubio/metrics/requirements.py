@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -11,58 +11,35 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import Metric, Need
 
 
-def _no_labels(predictions: Predictions) -> str | None:
-    if predictions.target == "multilabel" or (predictions.labels >= 0).any():
-        return None
-    return "it needs labels, and every row is unlabelled"
-
-
-def _no_samples(predictions: Predictions) -> str | None:
-    return None if predictions.samples > 1 else "it needs at least two samples, and there is one"
-
-
-def _no_ood(predictions: Predictions) -> str | None:
-    flagged = int(predictions.ood.sum())
-    if 0 < flagged < len(predictions):
-        return None
-    which = "in-distribution" if flagged == 0 else "out-of-distribution"
-    return f"it needs both in- and out-of-distribution rows, and every row is {which}"
-
-
-def _no_two_classes(predictions: Predictions) -> str | None:
-    if predictions.target == "multilabel":
-        mixed = (predictions.labels.min(axis=0) != predictions.labels.max(axis=0)).any()
-        return None if mixed else "it needs a label that some rows have and some do not have, and there is none"
-    labels = predictions.labels[predictions.labels >= 0]
-    return None if len(np.unique(labels)) > 1 else "it needs at least two classes among the labels"
-
-
-def _no_data_variance(predictions: Predictions) -> str | None:
-    return "it needs data_variance" if predictions.data_variance is None else None
-
-
-def _no_model_variance(predictions: Predictions) -> str | None:
-    return "it needs model_variance" if predictions.model_variance is None else None
-
-
-# "probs" has no check: every kind of predictions there is has probabilities of all classes.
-_CHECKS: dict[Need, Callable[[Predictions], str | None]] = {
-    "labels": _no_labels,
-    "samples": _no_samples,
-    "ood": _no_ood,
-    "two_classes": _no_two_classes,
-    "data_variance": _no_data_variance,
-    "model_variance": _no_model_variance,
-}
+def _missing(predictions: Predictions, need: Need) -> str | None:
+    """Return what is missing where predictions do not meet a need, as a clause; None where they do."""
+    multilabel, labels = predictions.target == "multilabel", predictions.labels
+    met: bool | np.bool_
+    match need:
+        case "labels":
+            met, clause = multilabel or (labels >= 0).any(), "it needs labels, and every row is unlabelled"
+        case "samples":
+            met, clause = predictions.samples > 1, "it needs at least two samples, and there is one"
+        case "ood":
+            met = predictions.ood.any() and not predictions.ood.all()
+            which = "out-of-distribution" if predictions.ood.any() else "in-distribution"
+            clause = f"it needs both in- and out-of-distribution rows, and every row is {which}"
+        case "two_classes" if multilabel:
+            met = (labels.min(axis=0) != labels.max(axis=0)).any()
+            clause = "it needs a label that some rows have and some do not have, and there is none"
+        case "two_classes":
+            met, clause = len(np.unique(labels[labels >= 0])) > 1, "it needs at least two classes among the labels"
+        case "data_variance" | "model_variance":
+            met, clause = getattr(predictions, need) is not None, f"it needs {need}"
+        case "probs":  # every kind of predictions there is has probabilities of all classes
+            return None
+    return None if met else clause
 
 
 def lacking(predictions: Predictions, needs: Iterable[Need]) -> str | None:
     """Return the first of these needs that the predictions do not meet, as a clause, or None when they meet all."""
-    for need in sorted(needs):
-        reason = _CHECKS[need](predictions) if need in _CHECKS else None
-        if reason is not None:
-            return reason
-    return None
+    reasons = (_missing(predictions, need) for need in sorted(needs))
+    return next((reason for reason in reasons if reason is not None), None)
 
 
 def why_not_applicable(metric: Metric, predictions: Predictions) -> str | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from dubio.core.passes import row_blocks
+from dubio.core.passes import Summary, row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.core.weights import ONCE, Values, Weights
@@ -19,27 +20,22 @@ OWN_TEMPERATURE = (
     "Log-likelihoods of models at their own temperatures mostly compare temperatures; calibrated_nll ranks."
 )
 
+_proper_score = partial(metric, better="lower", needs={"labels", "probs"}, mean=True)
 
-@metric("accuracy", better="higher", needs={"labels"}, mean=True, summary="Share of right decisions.")
+
+@metric("accuracy", better="higher", needs={"labels"}, mean=True)
 def accuracy(p: Predictions) -> FloatArray:
     """Share of rows whose most probable class is right; multi-label: whose whole set of labels is."""
     return correct(p).astype(np.float64)
 
 
-@metric("error", better="lower", needs={"labels"}, mean=True, summary="Share of wrong decisions.")
+@metric("error", better="lower", needs={"labels"}, mean=True)
 def error(p: Predictions) -> FloatArray:
     """Share of rows whose decision is wrong, 1 − accuracy."""
     return 1.0 - correct(p)
 
 
-@metric(
-    "nll",
-    better="lower",
-    needs={"labels", "probs"},
-    mean=True,
-    why_not=OWN_TEMPERATURE,
-    summary="Negative log-likelihood in nats.",
-)
+@_proper_score("nll", why_not=OWN_TEMPERATURE)
 def nll(p: Predictions) -> FloatArray:
     """Negative log-likelihood, −mean log p̄_y in nats; +inf where a true class was given probability zero.
 
@@ -49,70 +45,58 @@ def nll(p: Predictions) -> FloatArray:
         return -p.summary.log_label
     loss = np.empty(len(p))
     for rows in row_blocks(1, len(p), p.class_count):
-        truth = p.labels[rows].astype(bool)
-        loss[rows] = -np.where(truth, p.log_probs[rows], p.log_complements[rows]).sum(axis=1)
+        loss[rows] = nll_of_labels(p.log_probs[rows], p.log_complements[rows], p.labels[rows])
     return loss
 
 
-@metric(
-    "nll_per_label",
-    better="lower",
-    needs={"labels", "probs"},
-    targets={"multilabel"},
-    mean=True,
-    why_not=OWN_TEMPERATURE,
-    summary="Binary cross-entropy, averaged over labels.",
-)
+def nll_of_labels(yes: FloatArray, no: FloatArray, labels: IntArray) -> FloatArray:
+    """Return −Σ_k log of the probability of what is true, ``[N]``, from log p̄_k and log(1 − p̄_k)."""
+    return np.asarray(-np.where(labels.astype(bool), yes, no).sum(axis=1))
+
+
+@_proper_score("nll_per_label", targets={"multilabel"}, why_not=OWN_TEMPERATURE)
 def nll_per_label(p: Predictions) -> FloatArray:
     """Multi-label negative log-likelihood divided by the number of labels."""
     return nll.per_example(p) / p.class_count
 
 
-@metric("brier", better="lower", needs={"labels", "probs"}, mean=True, summary="Brier score, from 0 to 2.")
+@_proper_score("brier")
 def brier(p: Predictions) -> FloatArray:
     """Brier score, mean_i Σ_k (1[y = k] − p̄_k)², between 0 and 2 (multi-label: K), not divided by K."""
     if p.target != "multilabel":
-        return _brier_of_classes(p)
+        return brier_of_classes(p.summary, p.labels)
     score = np.empty(len(p))
     for rows in row_blocks(1, len(p), p.class_count):
-        gap = p.probs[rows] - p.labels[rows]
-        score[rows] = np.einsum("nk,nk->n", gap, gap)
+        score[rows] = brier_of_labels(p.probs[rows], p.labels[rows])
     return score
 
 
-def _brier_of_classes(p: Predictions) -> FloatArray:
+def brier_of_labels(probs: FloatArray, labels: IntArray) -> FloatArray:
+    """Return Σ_k (y_k − p̄_k)², ``[N]``."""
+    gap = probs - labels
+    return np.asarray(np.einsum("nk,nk->n", gap, gap))
+
+
+def brier_of_classes(summary: Summary, labels: IntArray) -> FloatArray:
     """Return Σ_k p̄_k² − 2 p̄_y + 1 or, where the decision is right, (1 − p̄_y)² + Σ_{k≠y} p̄_k²: no cancellation."""
-    summary = p.summary
     missed = np.square(summary.top) + 1.0 - 2.0 * np.exp(summary.log_label)
-    own = np.where(summary.chosen == p.labels, np.square(summary.complement), missed)
+    own = np.where(summary.chosen == labels, np.square(summary.complement), missed)
     return np.asarray(own + summary.other_squares)
 
 
-@metric(
-    "brier_per_class",
-    better="lower",
-    needs={"labels", "probs"},
-    mean=True,
-    summary="Brier score divided by the number of classes.",
-)
+@_proper_score("brier_per_class")
 def brier_per_class(p: Predictions) -> FloatArray:
     """Brier score divided by the number of classes."""
     return brier.per_example(p) / p.class_count
 
 
-@metric(
-    "micro_f1",
-    better="higher",
-    needs={"labels"},
-    targets={"multilabel"},
-    summary="F1 over all decisions together.",
-)
+@metric("micro_f1", better="higher", needs={"labels"}, targets={"multilabel"})
 def micro_f1(p: Predictions, *, weights: Weights = ONCE) -> Values:
     """Multi-label F1 = 2TP / (2TP + FP + FN) over all labels; NaN where none is true or asserted anywhere."""
     return counts_of_labels(predicted_labels(p), p.labels.astype(bool), weights).micro_f1()
 
 
-@metric("macro_f1", better="higher", needs={"labels"}, summary="F1 averaged over labels or classes.")
+@metric("macro_f1", better="higher", needs={"labels"})
 def macro_f1(p: Predictions, *, weights: Weights = ONCE) -> Values:
     """Mean F1 of labels (or classes), without those neither true nor asserted in any row; NaN where all are."""
     if p.target == "multilabel":
@@ -154,17 +138,11 @@ def _counts_of_classes(chosen: IntArray, truth: IntArray, classes: int, weights:
 
 @prepared
 def _class_ranks(p: Predictions) -> list[Marked]:
-    problems = binary_problems(p) if p.class_count > 1 or p.target == "multilabel" else []
-    return [Marked.fewer(problem.scores, problem.positive, unit=LOG_ODDS) for problem in problems]
+    """Order rows by the log-odds of each binary problem, and mark its positive side."""
+    return [Marked.fewer(problem.scores, problem.positive, unit=LOG_ODDS) for problem in binary_problems(p)]
 
 
-@metric(
-    "class_auroc",
-    better="higher",
-    needs={"labels", "two_classes", "probs"},
-    summary="Discrimination of the classes: AUROC.",
-)
+@metric("class_auroc", better="higher", needs={"labels", "two_classes", "probs"})
 def class_auroc(p: Predictions, *, weights: Weights = ONCE) -> Values:
     """AUROC of class 1, of P(grade ≥ 2), or of one against the rest averaged; NaN where a class is absent."""
-    areas = [roc_area(ranks, weights) for ranks in _class_ranks(p)]
-    return np.asarray(np.mean(areas, axis=0)) if areas else np.full(len(weights), np.nan)
+    return np.asarray(np.mean([roc_area(ranks, weights) for ranks in _class_ranks(p)], axis=0))

@@ -35,6 +35,8 @@ ONE_MODEL = (
     "Each model is judged on its own mistakes, so a worse model may detect them more easily; "
     "it describes one model and ranks none."
 )
+OWN_IDEAL = "It is measured against each model's own ideal order, which differs with its accuracy; aurc ranks."
+OWN_ACCURACY = "It is measured from each model's own accuracy, and a worse model has more to gain; au_arc ranks."
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,31 +80,25 @@ def _errors_first(predictions: Predictions, quantity: Quantity) -> Marked:
     return Marked(ordered(-uncertainty(predictions, quantity)), ~correct(predictions))
 
 
-@metric("aurc", better="lower", needs={"labels"}, summary="Mean error of the retained over all coverages.")
+@metric("aurc", better="lower", needs={"labels"})
 def aurc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Area under the risk–coverage curve: the mean over coverages 1/n, 2/n, … 1 of the error of the retained."""
     return risk_area(_errors(p, quantity), weights)
 
 
-@metric("au_arc", better="higher", needs={"labels"}, summary="Mean accuracy of the retained over all coverages.")
+@metric("au_arc", better="higher", needs={"labels"})
 def au_arc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Area under the accuracy–rejection curve, 1 − aurc."""
     return 1.0 - risk_area(_errors(p, quantity), weights)
 
 
-@metric(
-    "e_aurc",
-    better="lower",
-    needs={"labels"},
-    why_not="It is measured against each model's own ideal order, which differs with its accuracy; aurc ranks.",
-    summary="aurc above that of the ideal order.",
-)
+@metric("e_aurc", better="lower", needs={"labels"}, why_not=OWN_IDEAL)
 def e_aurc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Excess of aurc over that of an ideal order of the same decisions, in which every error comes last."""
     return excess_risk_area(_errors(p, quantity), weights)
 
 
-@metric("augrc", better="lower", needs={"labels"}, summary="Mean share of undetected errors over all coverages.")
+@metric("augrc", better="lower", needs={"labels"})
 def augrc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Area under the generalised risk–coverage curve: ∫ P(wrong and retained) d(coverage), between 0 and 1/2.
 
@@ -111,13 +107,7 @@ def augrc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights =
     return generalised_risk_area(_errors(p, quantity), weights)
 
 
-@metric(
-    "referral_gain",
-    better="higher",
-    needs={"labels"},
-    why_not="It is measured from each model's own accuracy, and a worse model has more to gain; au_arc ranks.",
-    summary="Area under the referral curve above random referral.",
-)
+@metric("referral_gain", better="higher", needs={"labels"}, why_not=OWN_ACCURACY)
 def referral_gain(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Area under the referral curve minus that of referral at random.
 
@@ -127,25 +117,13 @@ def referral_gain(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: W
     return np.where(np.abs(gain) < ROUNDING, 0.0, gain)
 
 
-@metric(
-    "misclassification_auroc",
-    better="higher",
-    needs={"labels"},
-    why_not=ONE_MODEL,
-    summary="Detection of wrong decisions by uncertainty: AUROC.",
-)
+@metric("misclassification_auroc", better="higher", needs={"labels"}, why_not=ONE_MODEL)
 def misclassification_auroc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """AUROC of detecting wrong decisions by uncertainty; NaN where all are right or all wrong."""
     return roc_area(_errors(p, quantity), weights)
 
 
-@metric(
-    "misclassification_aupr",
-    better="higher",
-    needs={"labels"},
-    why_not=ONE_MODEL,
-    summary="Detection of wrong decisions by uncertainty: average precision.",
-)
+@metric("misclassification_aupr", better="higher", needs={"labels"}, why_not=ONE_MODEL)
 def misclassification_aupr(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Average precision of detecting wrong decisions by uncertainty; NaN where all are right or all wrong."""
     return precision_area(_errors_first(p, quantity), weights)

@@ -21,12 +21,11 @@ from dubio.metrics.decisions import binary_problems, why_undefined
 from dubio.metrics.referral_curve import (
     FRACTIONS,
     NHS_POINT,
-    SLACK,
     ReferralCurve,
     RocCurve,
-    best_sensitivity,
     referral_curve,
     retained_roc,
+    sensitivity_at_specificity,
 )
 from dubio.metrics.selective import au_arc, referral_gain
 from dubio.reporting.canvas import (
@@ -63,6 +62,9 @@ ROC_FRACTIONS = (0.6, 0.9)
 
 FALSE_POSITIVE_RATES = np.linspace(0.0, 1.0, 101)
 """False-positive rates at which ROC curves are stored."""
+
+SLACK = 1e-12
+"""Rates are quotients of whole numbers: a little slack prevents a grid's rate from missing its own by rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -283,16 +285,13 @@ class TwoClassReferral(Section):
 
 def retained_scores(labelled: Predictions, curve: ReferralCurve) -> RetainedScores:
     """Return what the section shows of one run on one split."""
-    rocs = {fraction: roc_at(labelled, fraction) for fraction in sorted({*FRACTIONS, *ROC_FRACTIONS})}
-    sensitivity = [
-        np.nan if roc is None else best_sensitivity(roc, NHS_POINT[1]) for roc in (rocs[at] for at in FRACTIONS)
-    ]
+    best = partial(sensitivity_at_specificity, labelled, specificity=NHS_POINT[1], quantity=REFERRED_BY)
     return RetainedScores(
         accuracy=curve.accuracy,
         auc=curve.auc,
         undefined=why_undefined(binary_problems(labelled)) or "",
-        roc={fraction: on_grid(roc) for fraction in ROC_FRACTIONS if (roc := rocs[fraction]) is not None},
-        sensitivity=np.array(sensitivity),
+        roc={fraction: on_grid(roc) for fraction in ROC_FRACTIONS if (roc := roc_at(labelled, fraction)) is not None},
+        sensitivity=np.array([best(retained=fraction) for fraction in FRACTIONS]),
     )
 
 
