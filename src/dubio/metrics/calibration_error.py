@@ -59,9 +59,7 @@ WHY_NOT = (
 )
 
 # Resampled rows add noise, which the absolute value of every bin turns into bias: the intervals are centred.
-_calibration_metric = partial(
-    metric, better="lower", needs={"labels", "probs"}, why_not=WHY_NOT, interval="centred"
-)
+_calibration_metric = partial(metric, better="lower", needs={"labels", "probs"}, why_not=WHY_NOT, interval="centred")
 
 
 @dataclass(frozen=True, eq=False)

@@ -300,4 +300,3 @@ def score(predictions: Predictions, metrics: Iterable[Metric | str] | None = Non
     if metrics is not None and scores.reasons:
         raise UserError(next(iter(scores.reasons.values())))
     return scores.values
-
