@@ -11,11 +11,11 @@ from dubio.studies.ensembles.study import Study
 
 
 def test_tables_have_the_papers_layout(study: Study) -> None:
-    tables = sample_tables([study])
-    assert [paper.title.partition(" on ")[0].split(" (")[0] for paper in tables] == [
+    (tables,) = sample_tables([study]).values()
+    assert [table.title.partition(" on ")[0].split(" (")[0] for table in tables] == [
         "Error", "Calibrated NLL", "Calibrated Brier", "Calibrated AURC",
     ]  # fmt: skip
-    table = tables[1].table
+    table = tables[1]
     assert [column.title for column in table.columns][:2] == ["Single network", "Deep ensemble"]
     assert [row.title for row in table.rows][:2] == ["vgg-small (1 sample)", "vgg-small (2 samples)"]
     assert "SWA (1 sample)" in [column.title for column in table.columns]
@@ -24,7 +24,7 @@ def test_tables_have_the_papers_layout(study: Study) -> None:
     assert cell is not None
     row = next(row for row in table.rows if row.title == "vgg-small (5 samples)")
     assert float(row.cells[swag].text) == pytest.approx(cell.mean, abs=6e-4)
-    versus = augmentation_tables([study])[1].table
+    versus = augmentation_tables([study])["pictures"][1]
     assert {column.title for column in versus.columns} == {
         "Single network", "Deep ensemble", "SWA (1 sample)", "SWAG", "Laplace, last layer",
     }  # fmt: skip

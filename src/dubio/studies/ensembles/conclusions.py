@@ -3,7 +3,7 @@
 Methods are compared with the same number of samples, :attr:`Study.compared_samples`. Two methods are compared by the
 spread of their calibrated NLL over runs, as everywhere in the report; against deep ensembles, whose spread is that over
 orders of the same networks, the bounds of the deep-ensemble equivalent decide too (P eq. 5). A difference that is not
-significant leaves a conclusion undecided, whatever the means are. Statements are in our words.
+significant leaves a conclusion undecided, whatever the means are. Statements are in ``claims.toml``.
 
 The gain from test-time augmentation: a method with and without it predicts from the same fits, so that their difference
 is taken run by run::
@@ -19,9 +19,9 @@ k networks, of which orders of the same L networks show the share 1 − k/L).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations, product
 
 import numpy as np
 
@@ -32,10 +32,11 @@ from dubio.reporting.score_table import Cell, cell_text, decimals
 from dubio.reporting.wording import signed
 from dubio.statistics.ensemble_equivalent import equivalent_range
 from dubio.statistics.verdicts import ALPHA, VarianceTerm, pair_verdict, shared_variances, smallest_difference
-from dubio.studies.ensembles.equivalents import Slope, equivalent_phrase, slope_of
+from dubio.studies.ensembles.equivalents import equivalent_phrase, slope_of
 from dubio.studies.ensembles.rank_agreement import tau_phrase, temperature_agreement
-from dubio.studies.ensembles.score_correlations import CorrelationChange, correlation_change, score_pairs
+from dubio.studies.ensembles.score_correlations import correlation_change, score_pairs
 from dubio.studies.ensembles.study import SampleCurve, Study
+from dubio.studies.published_numbers import claims_of
 
 SEVERAL_MODES = frozenset({"snapshot-ensemble", "csgld", "csghmc"})
 """Methods of one training that visit several modes of the loss."""
@@ -95,32 +96,12 @@ class Margin:
 
     def outcome(self, expected: int) -> Outcome:
         """Return the outcome where the difference is claimed to have this sign."""
-        if not self.significant:
-            return "undecided"
-        return "supports" if self.difference * expected > 0 else "contradicts"
+        return _outcome(self.difference * expected if self.significant else 0.0)
 
 
-def gains_of(study: Study, curves: Sequence[SampleCurve]) -> dict[str, Gain]:
-    """Return method → its gain from augmentation, for the methods that are there with and without it.
-
-    Args:
-        study: The study.
-        curves: Methods without augmentation; those of the same number of trainings share their variance over runs.
-    """
-    pairs = {curve.name: (curve, *pair) for curve in curves if (pair := _decreases(study, curve)) is not None}
-    over_runs = {name: cell for name, (curve, _, cell) in pairs.items() if curve.role == "method"}
-    shared = shared_variances(over_runs, study.variance_groups)
-    gains = {}
-    for name, (curve, augmented, cell) in pairs.items():
-        if curve.role == "deep_ensemble":
-            variance = _order_variance(cell, study.compared_samples, min(curve.samples, augmented.samples))
-        elif curve.role == "method":
-            term = shared.get(curve.method.members)
-            variance = None if term is None else (term[0] / cell.n, term[1])
-        else:
-            variance = None if cell.std is None else (cell.std**2 / cell.n, cell.n - 1)
-        gains[name] = Gain(cell.mean, variance)
-    return gains
+def _outcome(side: float) -> Outcome:
+    """Return the outcome of a significant difference: positive as claimed, negative otherwise, 0 undecided."""
+    return "supports" if side > 0 else "contradicts" if side < 0 else "undecided"
 
 
 def margin(one: Gain, other: Gain, comparisons: int = 1) -> Margin:
@@ -137,21 +118,36 @@ def margin(one: Gain, other: Gain, comparisons: int = 1) -> Margin:
     return Margin(difference, smallest_difference([one.variance, other.variance], None, level=ALPHA / comparisons))
 
 
-def _decreases(study: Study, curve: SampleCurve) -> tuple[SampleCurve, Cell] | None:
-    """Return the augmented curve and the decreases, run by run or order by order; None where there are none."""
-    augmented = study.with_augmentation(curve)
-    if augmented is None:
-        return None
-    before, after = (_by_run(side, side.at(RANKED_BY, study.compared_samples)) for side in (curve, augmented))
-    decreases = [before[run] - after[run] for run in before if run in after]
-    return (augmented, Cell(tuple(decreases))) if decreases and np.isfinite(decreases).all() else None
+def gains_of(study: Study, curves: Sequence[SampleCurve]) -> dict[str, Gain]:
+    """Return method → its gain from augmentation, for the methods that are there with and without it.
+
+    Args:
+        study: The study.
+        curves: Methods without augmentation; those of the same number of trainings share their variance over runs.
+    """
+    pairs = [(curve, augmented) for curve in curves if (augmented := study.with_augmentation(curve)) is not None]
+    paired = [(*pair, cell) for pair in pairs if (cell := _decreases(study, *pair)).n]
+    over_runs = {curve.name: cell for curve, _, cell in paired if curve.role == "method"}
+    shared, gains = shared_variances(over_runs, study.variance_groups), {}
+    for curve, augmented, cell in paired:
+        term, variance = shared.get(curve.method.members), None
+        if curve.role == "deep_ensemble":
+            variance = _order_variance(cell, study.compared_samples, min(curve.samples, augmented.samples))
+        elif curve.role == "method" and term is not None:
+            variance = term[0] / cell.n, term[1]
+        elif curve.role != "method" and cell.std is not None:
+            variance = cell.std**2 / cell.n, cell.n - 1
+        gains[curve.name] = Gain(cell.mean, variance)
+    return gains
 
 
-def _by_run(curve: SampleCurve, cell: Cell | None) -> Mapping[object, float]:
-    if cell is None:
-        return {}
-    keys: Sequence[object] = curve.runs or range(cell.n)
-    return dict(zip(keys, cell.values, strict=True))
+def _decreases(study: Study, *pair: SampleCurve) -> Cell:
+    """Return the decreases of calibrated NLL run by run, or order by order; none where one is not finite."""
+    cells = [curve.at(RANKED_BY, study.compared_samples) or Cell(()) for curve in pair]
+    keys: list[Sequence[object]] = [curve.runs or range(cell.n) for curve, cell in zip(pair, cells, strict=True)]
+    before, after = (dict(zip(own, cell.values, strict=False)) for own, cell in zip(keys, cells, strict=True))
+    decreases = tuple(before[run] - after[run] for run in before if run in after)
+    return Cell(decreases if np.isfinite(decreases).all() else ())
 
 
 def _order_variance(decrease: Cell, size: int, networks: int) -> VarianceTerm | None:
@@ -164,10 +160,8 @@ def _order_variance(decrease: Cell, size: int, networks: int) -> VarianceTerm | 
 
 def conclusions(studies: Sequence[Study]) -> tuple[Claim, ...]:
     """Return every conclusion with the evidence of each study."""
-    return tuple(
-        Claim(statement, where, tuple(evidence for study in studies for evidence in test(study)), "comparison")
-        for statement, where, test in STATEMENTS
-    )
+    tests = {test.__name__: test for test in TESTS}
+    return claims_of("ensembles", lambda claim: chain(*map(tests[claim["test"]], studies)), "comparison")
 
 
 def against_networks(study: Study) -> Iterable[Evidence]:
@@ -184,7 +178,7 @@ def against_networks(study: Study) -> Iterable[Evidence]:
         outcome: Outcome = "undecided"
         if error is not None:
             most, least = (equivalent_range(study.growth, "nll", cell.mean + shift) for shift in (-error, error))
-            outcome = "supports" if most.upper.size < size else "contradicts" if least.lower.size > size else outcome
+            outcome = _outcome(int(most.upper.size < size) - int(least.lower.size > size))
         phrase = equivalent_phrase(equivalent_range(study.growth, "nll", cell.mean))
         text = f"{study.task.key}: {curve.method.title} with {size} samples ({cell_text(cell)}) is equivalent to"
         yield Evidence(outcome, f"{text} {phrase}.")
@@ -205,16 +199,12 @@ def saturation(study: Study) -> Iterable[Evidence]:
     for curve in _registered(study, SEVERAL_MODES | ONE_MODE | ONE_SNAPSHOT):
         slope = slope_of(study, curve)
         if slope is not None:
-            side = slope.side_of(SATURATED)
+            numbers = [f"more than {len(study.growth)}" if e == math.inf else f"{e:.2f}" for e in slope.equivalents]
+            text = f"{numbers[0]} networks with {slope.sizes[0]} samples and {numbers[1]} with {slope.sizes[1]}"
+            text += f", {slope.phrase}" if slope.phrase else ""
             expected = 1 if curve.method.registered in SEVERAL_MODES else -1
-            outcome: Outcome = "undecided" if not side else "supports" if side == expected else "contradicts"
-            yield Evidence(outcome, f"{study.task.key}: {curve.method.title} is equivalent to {_growth(study, slope)}.")
-
-
-def _growth(study: Study, slope: Slope) -> str:
-    numbers = [f"more than {len(study.growth)}" if e == math.inf else f"{e:.2f}" for e in slope.equivalents]
-    text = f"{numbers[0]} networks with {slope.sizes[0]} samples and {numbers[1]} with {slope.sizes[1]}"
-    return f"{text}, {slope.phrase}" if slope.phrase else text
+            outcome = _outcome(expected * slope.side_of(SATURATED))
+            yield Evidence(outcome, f"{study.task.key}: {curve.method.title} is equivalent to {text}.")
 
 
 def reordering(study: Study) -> Iterable[Evidence]:
@@ -226,23 +216,20 @@ def reordering(study: Study) -> Iterable[Evidence]:
     agreement = temperature_agreement(study)
     if not agreement.pairs:
         return
-    titles = {curve.name: curve.method.title for curve in study.curves}
-    first, after = (min(side, key=lambda name: side[name]) for side in (agreement.before, agreement.after))
-    lead = (
-        f"the lead goes from {titles[first]} to {titles[after]}" if first != after else f"{titles[after]} stays first"
-    )
+    sides = agreement.before, agreement.after
+    first, after = (study.by_name[min(side, key=lambda name: side[name])].method.title for side in sides)
+    lead = f"the lead goes from {first} to {after}" if first != after else f"{after} stays first"
     judged = [name for name in agreement.after if study.by_name[name].role != "deep_ensemble"]
     scores = [study.cells([study.by_name[name] for name in judged], measure) for measure in ("nll", RANKED_BY)]
-    significant = {pair for pair in combinations(judged, 2) if all(study.differ(cells, pair) for cells in scores)}
-    reversed_pairs = [pair for pair in agreement.swapped if pair in significant or pair[::-1] in significant]
-    text = (
+    pairs = [frozenset(pair) for pair in combinations(judged, 2) if all(study.differ(cells, pair) for cells in scores)]
+    turned = [pair for pair in agreement.swapped if frozenset(pair) in pairs]
+    same = not agreement.swapped and len(pairs) == math.comb(len(judged), 2) > 0
+    yield Evidence(
+        _outcome(bool(turned) - same),
         f"{study.task.key}, {study.compared_samples} samples: {len(agreement.swapped)} of {agreement.pairs} pairs of "
-        f"methods change their order, {len(reversed_pairs)} of the {len(significant)} that differ significantly by "
-        f"both scores; {tau_phrase(agreement.tau)}; {lead}."
+        f"methods change their order, {len(turned)} of the {len(pairs)} that differ significantly by both scores; "
+        f"{tau_phrase(agreement.tau)}; {lead}.",
     )
-    pairs = math.comb(len(judged), 2)
-    same = not agreement.swapped and pairs > 0 and len(significant) == pairs
-    yield Evidence("supports" if reversed_pairs else "contradicts" if same else "undecided", text)
 
 
 def augmentation_helps(study: Study) -> Iterable[Evidence]:
@@ -257,28 +244,21 @@ def augmentation_helps(study: Study) -> Iterable[Evidence]:
 def augmented_alike(study: Study) -> Iterable[Evidence]:
     """Compare methods of one snapshot with one network, both augmented: none is claimed to be better."""
     opposite: dict[Outcome, Outcome] = {"supports": "contradicts", "contradicts": "supports"}
-    network = next(iter(study.select("network", augmented=True)), None)
-    for curve in _registered(study, ONE_SNAPSHOT):
-        augmented = study.with_augmentation(curve)
-        if augmented is not None and network is not None:
-            for evidence in _pair(study, augmented, network):
-                yield Evidence(opposite.get(evidence.outcome, "undecided"), evidence.text)
+    augmented = [study.with_augmentation(curve) for curve in _registered(study, ONE_SNAPSHOT)]
+    for network in study.select("network", augmented=True)[:1]:
+        for evidence in chain(*(_pair(study, curve, network) for curve in augmented if curve is not None)):
+            yield Evidence(opposite.get(evidence.outcome, "undecided"), evidence.text)
 
 
 def powerful_unmoved(study: Study) -> Iterable[Evidence]:
     """Compare the gain of ensembles of several weight samples with a share of the gain of one network."""
-    network = next(iter(study.select("network", augmented=False)), None)
-    single = None if network is None else gains_of(study, [network]).get(network.name)
-    if single is None:
-        return
-    gains = gains_of(
-        study, [*study.select("deep_ensemble", augmented=False), *_registered(study, SEVERAL_MODES | ONE_MODE)]
-    )
-    for name, gain in gains.items():
-        outcome, reason = _little(gain, single, len(gains))
-        yield Evidence(
-            outcome, f"{_change(study, name, gain)}, that of one network by {signed(-single.mean)}; {reason}."
-        )
+    ensembles = [*study.select("deep_ensemble", augmented=False), *_registered(study, SEVERAL_MODES | ONE_MODE)]
+    gains = gains_of(study, ensembles)
+    for single in gains_of(study, study.select("network", augmented=False)[:1]).values():
+        for name, gain in gains.items():
+            outcome, reason = _little(gain, single, len(gains))
+            change = f"{_change(study, name, gain)}, that of one network by {signed(-single.mean)}"
+            yield Evidence(outcome, f"{change}; {reason}.")
 
 
 def _change(study: Study, name: str, gain: Gain) -> str:
@@ -301,17 +281,7 @@ def _little(gain: Gain, single: Gain, comparisons: int) -> tuple[Outcome, str]:
 def accuracy_and_likelihood(study: Study) -> Iterable[Evidence]:
     """Test how strongly likelihood and accuracy correlate, before and after calibration."""
     change = correlation_change(*score_pairs(study.curves)[2:])
-    yield Evidence(change.outcome, f"{study.task.key}: {_correlation_phrase(change)}.")
-
-
-def _correlation_phrase(change: CorrelationChange) -> str:
-    if not (math.isfinite(change.before) and math.isfinite(change.after)):
-        return "a correlation is not defined, because likelihood or accuracy does not vary"
-    text = f"|ρ| = {change.before:.3f} at temperature 1, {change.after:.3f} after calibration"
-    if change.after_range is None or change.rise_range is None:
-        return f"{text}; too few families of methods for an interval"
-    (low, high), rise = change.after_range, [signed(end) for end in change.rise_range]
-    return f"{text} (95 % interval over families of methods {low:.3f} to {high:.3f}; change {rise[0]} to {rise[1]})"
+    yield Evidence(change.outcome, f"{study.task.key}: {change.phrase}.")
 
 
 def _registered(study: Study, names: frozenset[str]) -> list[SampleCurve]:
@@ -320,38 +290,23 @@ def _registered(study: Study, names: frozenset[str]) -> list[SampleCurve]:
 
 
 def _pairs(study: Study, better: frozenset[str], worse: frozenset[str]) -> Iterable[Evidence]:
-    for one in _registered(study, better):
-        for other in _registered(study, worse):
-            yield from _pair(study, one, other)
+    for one, other in product(_registered(study, better), _registered(study, worse)):
+        yield from _pair(study, one, other)
 
 
 def _pair(study: Study, better: SampleCurve, worse: SampleCurve) -> Iterable[Evidence]:
     """Compare two methods among all of one training that are augmented, or not, as they are."""
     cells = study.cells(study.select("network", "method", augmented=better.augmented))
-    if better.name not in cells or worse.name not in cells:
-        return
-    verdict = pair_verdict(cells, "lower", (better.name, worse.name), None, study.variance_groups)
-    places = decimals(cells.values())
-    values = " against ".join(f"{cell_text(cells[x.name], places)} ({x.method.title})" for x in (better, worse))
-    text = f"{study.task.key}, {study.compared_samples} samples: {values}; {verdict_phrase(verdict)}."
-    yield Evidence(outcome_of(verdict), text)
+    if better.name in cells and worse.name in cells:
+        verdict = pair_verdict(cells, "lower", (better.name, worse.name), None, study.variance_groups)
+        places = decimals(cells.values())
+        values = " against ".join(f"{cell_text(cells[x.name], places)} ({x.method.title})" for x in (better, worse))
+        text = f"{study.task.key}, {study.compared_samples} samples: {values}; {verdict_phrase(verdict)}."
+        yield Evidence(outcome_of(verdict), text)
 
 
-STATEMENTS: tuple[tuple[str, str, Callable[[Study], Iterable[Evidence]]], ...] = (
-    ("With the same number of samples, no method of one training is as good as a deep ensemble.", "P Fig. 3, §5",
-     against_networks),
-    ("Methods that visit several modes (snapshot ensembles, cSGLD) come next, ahead of all that stay at one.",
-     "P Fig. 3, §4.2", modes_before_mode),
-    ("Weights collected around one mode (FGE, SWAG) are better than noise on one set of weights (dropout, VI, "
-     "Laplace).", "P §4.2", mode_before_snapshot),
-    ("Methods that stay at one mode saturate; methods that visit several keep improving.", "P Fig. 3, §4.2",
-     saturation),
-    ("Log-likelihoods at temperature 1 order methods differently from calibrated ones.", "P §3.1, Fig. 5", reordering),
-    ("Test-time augmentation helps one network and methods of one snapshot.", "P Table 1, §4.3", augmentation_helps),
-    ("With it, methods of one snapshot are no better than one augmented network.", "P §4.3", augmented_alike),
-    ("Ensembles of several weight samples gain little from it on small images.", "P Tables 7 and 8, §4.3",
-     powerful_unmoved),
-    ("Likelihood and accuracy correlate, more strongly after calibration (|ρ| above 0.95).", "P Fig. 6",
-     accuracy_and_likelihood),
+TESTS: tuple[Callable[[Study], Iterable[Evidence]], ...] = (
+    against_networks, modes_before_mode, mode_before_snapshot, saturation, reordering, augmentation_helps,
+    augmented_alike, powerful_unmoved, accuracy_and_likelihood,
 )  # fmt: skip
-"""Statement, where P says it, and the test that yields evidence."""
+"""The tests that ``claims.toml`` names."""

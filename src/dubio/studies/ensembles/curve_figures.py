@@ -6,12 +6,12 @@ A method has one colour and marker, solid without test-time augmentation and das
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dubio.core.types import FloatArray
 from dubio.reporting.canvas import WIDTH, blank, finite_limits, legend_height, method_legend, styled
 from dubio.reporting.manifest_view import MethodView
 from dubio.reporting.section import Figure
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure as Drawing
-
-SHADE = 0.13
-AUGMENTED = "dashed, hollow: with test-time augmentation"
 
 Styles = Mapping[str, Style]
 """Method → how it is drawn."""
@@ -63,16 +60,13 @@ def curve_figures(study: Study, styles: Styles) -> Iterator[Figure]:
 
 def curves_reading(study: Study, curves: Sequence[SampleCurve]) -> str:
     """Return by how much calibrated NLL changes from one sample to the compared number, the largest fall first."""
-    size, changes = study.compared_samples, {}
+    size, changes = study.compared_samples, []
     for curve in curves:
         if size in curve.sizes and curve.samples > 1:
             mean = curve.mean("calibrated_nll")
-            changes[curve.method.title] = float(mean[curve.sizes.index(size)] - mean[0])
-    if not changes:
-        return ""
-    ordered = sorted(changes.items(), key=lambda item: item[1])
-    shown = ", ".join(f"{title} {signed(change)}" for title, change in ordered)
-    return f"Change of calibrated NLL from one sample to {size}: {shown}."
+            changes.append((float(mean[curve.sizes.index(size)] - mean[0]), curve.method.title))
+    shown = ", ".join(f"{title} {signed(change)}" for change, title in sorted(changes))
+    return f"Change of calibrated NLL from one sample to {size}: {shown}." if shown else ""
 
 
 def temperature_reading(study: Study, curves: Sequence[SampleCurve]) -> str:
@@ -86,56 +80,72 @@ def temperature_reading(study: Study, curves: Sequence[SampleCurve]) -> str:
     return f"Optimal temperature: {' and '.join(ranges)}." if ranges else ""
 
 
+def study_grid(
+    curves: Sequence[SampleCurve], styles: Styles, height: float, shape: tuple[int, int] = (2, 2), **shared: bool | str
+) -> tuple[Drawing, list[Axes]]:
+    """Return a figure with panels and a legend of every method once and, where some are augmented, of the dashes.
+
+    Args:
+        curves: The curves that are drawn.
+        styles: How methods are drawn.
+        height: Inches of all panels.
+        shape: Rows and columns of panels.
+        shared: ``sharex`` and ``sharey``.
+    """
+    entries = [styles[name] for name in dict.fromkeys(curve.base for curve in curves) if name in styles]
+    if any(curve.augmented for curve in curves):
+        entries.append(Style("dashed, hollow: with test-time augmentation", MUTED, "o", False))
+    figure = blank(WIDTH, height + legend_height(len(entries)))
+    axes = list(figure.subplots(*shape, **shared).flat)  # type: ignore[call-overload]
+    method_legend(figure, entries)
+    return figure, axes
+
+
 @styled
 def curves_figure(curves: Sequence[SampleCurve], styles: Styles) -> Drawing:
     """Draw one panel per score, one line per method."""
-    figure = blank(WIDTH, 5.5 + legend_height(legend_entries(curves)))
-    axes = list(figure.subplots(2, 2, sharex=True).flat)
+    figure, axes = study_grid(curves, styles, 5.5, sharex=True)
     for axis, (measure, title) in zip(axes, SCORES.items(), strict=True):
         _panel(axis, curves, styles, measure, title)
     for axis in axes[2:]:
         axis.set_xlabel("samples")
-    study_legend(figure, curves, styles)
     return figure
 
 
 @styled
 def likelihood_figure(curves: Sequence[SampleCurve], styles: Styles) -> Drawing:
     """Draw NLL at temperature 1 and at the optimal temperature on a common scale, and that temperature."""
-    figure = blank(WIDTH, 3.0 + legend_height(legend_entries(curves)))
-    axes = list(figure.subplots(1, 3).flat)
+    figure, axes = study_grid(curves, styles, 3.0, (1, 3))
     for axis, (measure, title) in zip(axes, LIKELIHOODS.items(), strict=True):
         _panel(axis, curves, styles, measure, title)
         axis.set_xlabel("samples")
     limits = finite_limits(float(v) for curve in curves for name in ("nll", "calibrated_nll") for v in curve.mean(name))
-    if limits is not None:
-        for axis in axes[:2]:
-            axis.set_ylim(*limits)
+    for axis in axes[:2] if limits is not None else ():
+        axis.set(ylim=limits)
     axes[2].axhline(1.0, color=CONTROL, linewidth=1.2, linestyle="dotted", zorder=1)
-    study_legend(figure, curves, styles)
     return figure
 
 
 def _panel(axis: Axes, curves: Sequence[SampleCurve], styles: Styles, measure: str, title: str) -> None:
+    """Draw means over runs and, without augmentation, bands of one standard deviation.
+
+    The band of a deep ensemble ends at half the networks: beyond, random orders share most of them.
+    """
     for curve in curves:
-        _line(axis, curve, styles[curve.name], measure)
+        style, is_deep = styles[curve.name], curve.role == "deep_ensemble"
+        values = np.where(np.isfinite(curve.of(measure)), curve.of(measure), np.nan)
+        x, mean = np.array(curve.sizes, dtype=float), values.mean(axis=0)
+        if len(values) > 1 and style.ensemble and len(x) > 1:
+            spread, shown = values.std(axis=0, ddof=1), x <= curve.samples / (2 if is_deep else 1)
+            band(axis, x[shown], (mean - spread)[shown], (mean + spread)[shown], style)
+        axis.plot(x, mean, **{"zorder": 4 if is_deep else 3, **line_keywords(style, len(x))})
     samples_axis(axis, max(curve.samples for curve in curves))
     axis.set_title(title)
 
 
-def _line(axis: Axes, curve: SampleCurve, style: Style, measure: str) -> None:
-    """Draw the mean over runs and, without augmentation, a band of one standard deviation.
-
-    The band of a deep ensemble ends at half the networks: beyond, random orders share most of them.
-    """
-    values = np.where(np.isfinite(curve.of(measure)), curve.of(measure), np.nan)
-    x, mean = np.array(curve.sizes, dtype=float), values.mean(axis=0)
-    if len(values) > 1 and style.ensemble and len(x) > 1:
-        spread = values.std(axis=0, ddof=1)
-        shown = x <= (curve.samples / 2 if curve.role == "deep_ensemble" else curve.samples)
-        low, high = (mean - spread)[shown], (mean + spread)[shown]
-        axis.fill_between(x[shown], low, high, color=style.colour, alpha=SHADE, linewidth=0)
-    axis.plot(x, mean, **{"zorder": 4 if curve.role == "deep_ensemble" else 3, **line_keywords(style, len(x))})
+def band(axis: Axes, x: FloatArray, low: FloatArray, high: FloatArray, style: Style) -> None:
+    """Shade the values between two bounds."""
+    axis.fill_between(x, low, high, color=style.colour, alpha=0.13, linewidth=0)
 
 
 def line_keywords(style: Style, points: int) -> dict[str, Any]:
@@ -150,19 +160,18 @@ def study_styles(methods: Sequence[MethodView], study: Study) -> dict[str, Style
     Networks are black and grey, because everything else is measured in them.
     """
     plain, styles = styles_of(methods), {}
-    networks: dict[str, dict[str, Any]] = {
-        "deep_ensemble": {"colour": INK, "marker": "s"}, "network": {"colour": CONTROL, "marker": "o"},
-    }  # fmt: skip
+    networks = {"deep_ensemble": (INK, "s"), "network": (CONTROL, "o")}
     for curve in study.curves:
-        own = replace(plain[curve.base], **networks.get(curve.role, {}))
-        styles[curve.name] = replace(own, ensemble=not curve.augmented, augmented=False)
+        own = plain[curve.base]
+        colour, marker = networks.get(curve.role, (own.colour, own.marker))
+        styles[curve.name] = Style(own.title, colour, marker, ensemble=not curve.augmented)
     return styles
 
 
 def samples_axis(axis: Axes, most: int) -> None:
     """Show numbers of samples on a logarithmic axis, with ticks where methods are scored."""
     axis.set_xscale("log")
-    number_ticks(axis.xaxis, [size for size in SIZES if size <= most] or [1])
+    number_ticks(axis.xaxis, [size for size in SIZES if size <= most])
     axis.set_xlim(0.88, most * 1.14)
 
 
@@ -173,16 +182,3 @@ def number_ticks(axis: Axis, numbers: Sequence[float]) -> None:
     axis.set_major_locator(FixedLocator([float(number) for number in numbers]))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-
-
-def study_legend(figure: Drawing, curves: Sequence[SampleCurve], styles: Styles) -> None:
-    """Add a legend with every method once and, where some curves are augmented, what dashes mean."""
-    entries = [styles[name] for name in dict.fromkeys(curve.base for curve in curves) if name in styles]
-    if any(curve.augmented for curve in curves):
-        entries.append(Style(AUGMENTED, MUTED, "o", False))
-    method_legend(figure, entries)
-
-
-def legend_entries(curves: Sequence[SampleCurve]) -> int:
-    """Return the number of entries of the legend."""
-    return len({curve.base for curve in curves}) + any(curve.augmented for curve in curves)

@@ -7,7 +7,7 @@ below a bound only where it is so against the curve itself and against both its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,22 +15,27 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dubio.core.types import FloatArray
-from dubio.reporting.canvas import WIDTH, blank, legend_height, styled
+from dubio.reporting.canvas import styled
 from dubio.reporting.section import Figure
-from dubio.reporting.style import MUTED, NOISE, PAPER, Style
-from dubio.statistics.ensemble_equivalent import Equivalent, EquivalentRange, Score, average_equivalent, equivalent
+from dubio.reporting.style import MUTED, NOISE, PAPER
+from dubio.statistics.ensemble_equivalent import (
+    EquivalentRange,
+    Score,
+    average_equivalent,
+    equivalent,
+    equivalent_range,
+)
 from dubio.statistics.sample_curves import SIZES
 from dubio.statistics.verdicts import smallest_difference
 from dubio.studies.ensembles.curve_figures import (
-    SHADE,
     Styles,
+    band,
     curves_figure,
     curves_reading,
-    legend_entries,
     line_keywords,
     number_ticks,
     samples_axis,
-    study_legend,
+    study_grid,
 )
 from dubio.studies.ensembles.study import SampleCurve, Study
 
@@ -76,45 +81,41 @@ class EquivalentCurve:
     upper: FloatArray
 
 
-Panels = list[tuple[Score, list[EquivalentCurve]]]
+Panels = Sequence[tuple[Score, list[EquivalentCurve]]]
 
 
 def equivalent_figures(study: Study, styles: Styles) -> Iterator[Figure]:
     """Yield the equivalents of single networks, deep ensembles and methods of one training."""
     curves = study.select("network", "deep_ensemble", "method")
     reading = equivalents_reading(study, [curve for curve in curves if curve.augmented])
-    caption = CAPTION.format(longest=len(study.growth))
-    yield Figure("equivalents", "Deep-ensemble equivalents", caption, _drawing([study], curves, styles),
-                 reading=reading)  # fmt: skip
+    title, caption = "Deep-ensemble equivalents", CAPTION.format(longest=len(study.growth))
+    yield Figure("equivalents", title, caption, _drawing([study], curves, styles), reading=reading)
 
 
 def pooled_figures(study: Study, styles: Styles) -> Iterator[Figure]:
     """Yield ensembles of methods beside deep ensembles, where there are any."""
-    pooled = study.select("ensemble")
-    if not pooled:
+    if not study.select("ensemble"):
         return
-    curves = (*study.select("deep_ensemble"), *pooled)
+    curves = (*study.select("deep_ensemble"), *study.select("ensemble"))
     title, draw = "Deep-ensemble equivalents of ensembles of methods", _drawing([study], curves, styles)
-    yield Figure("equivalents-pooled", title, POOLED_CAPTION, draw, folded=True,
-                 reading=equivalents_reading(study, curves))  # fmt: skip
-    title, draw = "Ensembles of methods against the number of samples", partial(curves_figure, curves, styles)
+    reading = equivalents_reading(study, curves)
+    yield Figure("equivalents-pooled", title, POOLED_CAPTION, draw, folded=True, reading=reading)
+    title, plot = "Ensembles of methods against the number of samples", partial(curves_figure, curves, styles)
     reading = curves_reading(study, curves)
-    yield Figure("curves-pooled", title, POOLED_CAPTION, draw, folded=True, reading=reading)
+    yield Figure("curves-pooled", title, POOLED_CAPTION, plot, folded=True, reading=reading)
 
 
 def averaged_figures(studies: Sequence[Study], styles: Styles) -> Iterator[Figure]:
     """Yield the equivalents averaged over tasks (P Fig. 3); none for fewer than two tasks."""
-    if len(studies) < 2:
-        return
     curves = studies[0].select("network", "deep_ensemble", "method")
-    if averaged_equivalents(studies, curves, "nll"):
+    if len(studies) > 1 and averaged_equivalents(studies, curves, "nll"):
         caption = AVERAGE_CAPTION.format(tasks=", ".join(study.task.key for study in studies))
         draw = _drawing(studies, curves, styles)
         yield Figure("ensembles-equivalents", "Deep-ensemble equivalents, averaged", caption, draw)
 
 
-def _drawing(studies: Sequence[Study], curves: Sequence[SampleCurve], styles: Styles) -> partial[Drawing]:
-    panels: Panels = [(score, averaged_equivalents(studies, curves, score)) for score in TITLES]
+def _drawing(studies: Sequence[Study], curves: Sequence[SampleCurve], styles: Styles) -> Callable[[], Drawing]:
+    panels = [(score, averaged_equivalents(studies, curves, score)) for score in TITLES]
     return partial(equivalents_figure, panels, styles, min(len(study.growth) for study in studies))
 
 
@@ -124,31 +125,23 @@ def averaged_equivalents(
     """Return the means over tasks of the methods that every task has, at the sizes that they share."""
     averaged = []
     for curve in curves:
-        own = [study.by_name[curve.name] for study in studies if curve.name in study.by_name]
-        sizes = tuple(size for size in curve.sizes if all(size in other.sizes for other in own))
-        if len(own) < len(studies) or not sizes:
-            continue
-        ranges = [study.equivalents(other, score) for study, other in zip(studies, own, strict=True)]
-        at_sizes = [
-            [several[other.sizes.index(size)] for several, other in zip(ranges, own, strict=True)] for size in sizes
-        ]
-        bounds = (
-            np.array([average_equivalent([getattr(one, bound) for one in several]).size for several in at_sizes])
-            for bound in ("lower", "central", "upper")
-        )
-        averaged.append(EquivalentCurve(curve, sizes, *bounds))
+        own = [(study, study.by_name[curve.name]) for study in studies if curve.name in study.by_name]
+        by_size = [dict(zip(other.sizes, study.equivalents(other, score), strict=True)) for study, other in own]
+        sizes = tuple(size for size in curve.sizes if all(size in ranges for ranges in by_size))
+        if sizes and len(own) == len(studies):
+            bounds = (
+                [average_equivalent([getattr(ranges[size], bound) for ranges in by_size]).size for size in sizes]
+                for bound in ("lower", "central", "upper")
+            )
+            averaged.append(EquivalentCurve(curve, sizes, *map(np.array, bounds)))
     return averaged
 
 
 def ranked_equivalents(study: Study, curves: Sequence[SampleCurve]) -> list[tuple[SampleCurve, EquivalentRange]]:
     """Return methods with their equivalents at the compared number of samples, the best calibrated NLL first."""
-    size = study.compared_samples
-    ranked = [
-        (cell.mean, curve, equivalents)
-        for curve in curves
-        if (equivalents := study.compared_equivalent(curve)) and (cell := curve.at("calibrated_nll", size))
-    ]
-    return [(curve, equivalents) for _, curve, equivalents in sorted(ranked, key=lambda entry: entry[0])]
+    cells = [(curve.at("calibrated_nll", study.compared_samples), curve) for curve in curves]
+    ranked = sorted(((cell.mean, curve) for cell, curve in cells if cell is not None), key=lambda entry: entry[0])
+    return [(curve, equivalent_range(study.growth, "nll", mean)) for mean, curve in ranked]
 
 
 def equivalents_reading(study: Study, curves: Sequence[SampleCurve]) -> str:
@@ -159,13 +152,22 @@ def equivalents_reading(study: Study, curves: Sequence[SampleCurve]) -> str:
 
 def equivalent_phrase(bounds: EquivalentRange) -> str:
     """Return an equivalent with its bounds: ``3.2 networks (2.9 to 3.6)``."""
-    central, lower, upper = (_number(bound) for bound in (bounds.central, bounds.lower, bounds.upper))
-    noun = "network" if central == "1.0" else "networks"
-    return f"{central} {noun}" if lower == central == upper else f"{central} {noun} ({lower} to {upper})"
+    central, spread = equivalent_texts(bounds, "more than ")
+    return f"{central} {'network' if central == '1.0' else 'networks'} {spread}".rstrip()
 
 
-def _number(size: Equivalent) -> str:
-    return f"more than {size.longest}" if size.beyond else f"{size.size:.1f}"
+def equivalent_texts(bounds: EquivalentRange, beyond: str) -> tuple[str, str]:
+    """Return an equivalent and its bounds in brackets, which are empty where they are the same.
+
+    Args:
+        bounds: The equivalent.
+        beyond: What stands before the size of the longest ensemble where the equivalent is beyond it.
+    """
+    low, central, high = (
+        f"{beyond}{bound.longest}" if bound.beyond else f"{bound.size:.1f}"
+        for bound in (bounds.lower, bounds.central, bounds.upper)
+    )
+    return central, "" if low == central == high else f"({low} to {high})"
 
 
 @styled
@@ -178,12 +180,15 @@ def equivalents_figure(panels: Panels, styles: Styles, longest: int) -> Drawing:
         longest: l_max, the size of the longest ensemble.
     """
     curves = [line.curve for line in panels[0][1]]
-    figure = blank(WIDTH, 5.7 + legend_height(legend_entries(curves)))
-    axes = list(figure.subplots(2, 2, sharex=True, sharey=True).flat)
+    figure, axes = study_grid(curves, styles, 5.7, sharex=True, sharey=True)
     for axis, (score, equivalents) in zip(axes, panels, strict=True):
         _cap(axis, longest)
         for line in equivalents:
-            _line(axis, line, styles[line.curve.name], longest)
+            style, x = styles[line.curve.name], np.array(line.sizes, dtype=float)
+            if style.ensemble and len(x) > 1:
+                band(axis, x, np.minimum(line.lower, longest), np.minimum(line.upper, longest), style)
+            central = np.where(np.isfinite(line.central), line.central, np.nan)
+            axis.plot(x, central, **{"zorder": 3, **line_keywords(style, len(x))})
         _arrows(axis, equivalents, styles, longest)
         axis.set_title(TITLES[score])
         samples_axis(axis, max(curve.samples for curve in curves))
@@ -193,7 +198,6 @@ def equivalents_figure(panels: Panels, styles: Styles, longest: int) -> Drawing:
     for axis in axes[2:]:
         axis.set_xlabel("samples")
     figure.supylabel("deep-ensemble equivalent, networks", fontsize=8.5)
-    study_legend(figure, curves, styles)
     return figure
 
 
@@ -204,15 +208,6 @@ def _cap(axis: Axes, longest: int) -> None:
     # below the line: above it stand the arrows
     axis.text(0.985, longest * 0.97, f"all {longest} networks", transform=axis.get_yaxis_transform(), ha="right",
               va="top", fontsize=6.6, color=MUTED)  # fmt: skip
-
-
-def _line(axis: Axes, line: EquivalentCurve, style: Style, longest: int) -> None:
-    x = np.array(line.sizes, dtype=float)
-    if style.ensemble and len(x) > 1:
-        low, high = (np.minimum(bound, longest) for bound in (line.lower, line.upper))
-        axis.fill_between(x, low, high, color=style.colour, alpha=SHADE, linewidth=0)
-    central = np.where(np.isfinite(line.central), line.central, np.nan)
-    axis.plot(x, central, **{"zorder": 3, **line_keywords(style, len(x))})
 
 
 def _arrows(axis: Axes, equivalents: Sequence[EquivalentCurve], styles: Styles, longest: int) -> None:
@@ -260,28 +255,24 @@ class Slope:
         sides = set()
         for values in self.values:
             term = float(values.var(ddof=1)) / len(values), len(values) - 1
-            smallest = smallest_difference([term], None) or 0.0
             difference = float(values.mean()) - bound
-            sides.add(0 if abs(difference) <= smallest else 1 if difference > 0 else -1)
+            sides.add(int(np.sign(difference)) * (abs(difference) > (smallest_difference([term], None) or 0.0)))
         side = sides.pop() if len(sides) == 1 else 0
         return 0 if self.at_least and side < 0 else side
 
 
 def slope_of(study: Study, curve: SampleCurve) -> Slope | None:
     """Return the slope between a method's last two numbers of samples; None for a method with fewer than three."""
-    common = [curve.sizes.index(size) for size in SIZES if size in curve.sizes]
+    common = [size for size in SIZES if size in curve.sizes]
     if len(common) < FEWEST_SIZES:
         return None
-    last_two = common[-2:]
-    sizes = curve.sizes[last_two[0]], curve.sizes[last_two[1]]
+    sizes = common[-2], common[-1]
+    last_two = [curve.sizes.index(size) for size in sizes]
     scores = np.vstack([curve.of("calibrated_nll")[:, last_two], curve.mean("calibrated_nll")[last_two]])
     mean, spread = study.growth.mean["nll"], study.growth.std["nll"]
-    reached = np.array(
-        [
-            [[equivalent(growth, float(score)).size for score in run] for run in scores]
-            for growth in (mean - spread, mean, mean + spread)
-        ]
-    )  # [curves, R + 1, 2]; the last row is the mean over runs
+    growths = (mean - spread, mean, mean + spread)
+    # [curves, R + 1, 2]; the last row is the mean over runs
+    reached = np.array([[[equivalent(g, float(score)).size for score in run] for run in scores] for g in growths])
     of_mean = float(reached[1, -1, 0]), float(reached[1, -1, 1])
     if np.isinf(reached[..., 0]).any() or (reached == 1.0).all(axis=2).any():
         return Slope(sizes, of_mean, None, False)

@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from dubio.reporting.claims import claim_blocks
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
-from dubio.reporting.score_table import Cell, decimals
+from dubio.reporting.score_table import decimals
 from dubio.reporting.section import Block, Figure, Headline, Section, Text, Visit, section
-from dubio.reporting.tables import EMPTY, Column, Row, Table, TableCell, folded
+from dubio.reporting.tables import EMPTY, Column, Row, Table, TableCell
 from dubio.reporting.wording import counted
 from dubio.statistics.ensemble_equivalent import EquivalentRange
 from dubio.statistics.sample_curves import MEASURES
@@ -24,10 +25,18 @@ from dubio.studies.ensembles.curve_figures import Styles, curve_figures, study_s
 from dubio.studies.ensembles.equivalents import (
     averaged_figures,
     equivalent_figures,
+    equivalent_texts,
     pooled_figures,
     ranked_equivalents,
 )
-from dubio.studies.ensembles.paper_tables import augmentation_tables, csv_text, sample_tables, spread_cell, table_files
+from dubio.studies.ensembles.paper_tables import (
+    SCORES,
+    augmentation_tables,
+    csv_text,
+    sample_tables,
+    spread_cell,
+    table_files,
+)
 from dubio.studies.ensembles.published import PUBLISHED, SOURCE, published_blocks, published_document, published_rows
 from dubio.studies.ensembles.rank_agreement import order_figures, tace_figures
 from dubio.studies.ensembles.score_correlations import correlation_figures
@@ -47,6 +56,8 @@ COLUMNS = (
     Column("NLL", "temperature 1", "↓", "without temperature scaling; does not rank", unranked=True),
     Column("Temperature", "optimal", "", "median of the cross-validated ones", unranked=True),
 )
+
+ERROR = SCORES[0]
 
 FIGURES = (equivalent_figures, curve_figures, order_figures, correlation_figures, tace_figures, pooled_figures)
 
@@ -124,37 +135,31 @@ def summary_table(study: Study, styles: Styles) -> Table:
     """Return methods without augmentation, with their augmented values beside them, by calibrated NLL."""
     ranked = ranked_equivalents(study, study.select("network", "deep_ensemble", "method", "ensemble", augmented=False))
     places = decimals([curve.at("calibrated_nll", study.compared_samples) for curve, _ in ranked])
-    rows = [Row(curve.title, _cells(study, curve, bounds, places), styles[curve.name]) for curve, bounds in ranked]
-    filled = [index for index in range(len(COLUMNS)) if any(row.cells[index] is not EMPTY for row in rows)]
+    rows = [(curve, _cells(study, curve, bounds, places)) for curve, bounds in ranked]
+    filled = [index for index in range(len(COLUMNS)) if any(cells[index] is not EMPTY for _, cells in rows)]
     return Table(
         tuple(COLUMNS[index] for index in filled),
-        tuple(replace(row, cells=tuple(row.cells[index] for index in filled)) for row in rows),
+        tuple(Row(c.title, tuple(cells[index] for index in filled), styles[c.name]) for c, cells in rows),
         f"{study.task.key}: {study.compared_samples} samples each; one network has one sample",
     )
 
 
 def _cells(study: Study, curve: SampleCurve, bounds: EquivalentRange, places: int) -> tuple[TableCell, ...]:
     size, augmented = study.compared_samples, study.with_augmentation(curve)
-    error = curve.at("error", size)
+    ranked = ranked_equivalents(study, [] if augmented is None else [augmented])
     return (
         spread_cell(curve.at("calibrated_nll", size), places),
         _equivalent_cell(bounds),
         EMPTY if augmented is None else spread_cell(augmented.at("calibrated_nll", size), places),
-        _equivalent_cell(None if augmented is None else study.compared_equivalent(augmented)),
-        spread_cell(None if error is None else Cell(tuple(100.0 * value for value in error.values)), 2),
+        _equivalent_cell(ranked[0][1]) if ranked else EMPTY,
+        spread_cell(ERROR.cell(curve, size), ERROR.places),
         spread_cell(curve.at("nll", size), places, "unranked"),
         spread_cell(curve.at("temperature", size), 2, "unranked"),
     )
 
 
-def _equivalent_cell(bounds: EquivalentRange | None) -> TableCell:
-    if bounds is None:
-        return EMPTY
-    low, text, high = (
-        f"> {bound.longest}" if bound.beyond else f"{bound.size:.1f}"
-        for bound in (bounds.lower, bounds.central, bounds.upper)
-    )
-    return TableCell(text, "" if low == text == high else f"({low} to {high})", f"{min(bounds.central.size, 1e9):.9g}")
+def _equivalent_cell(bounds: EquivalentRange) -> TableCell:
+    return TableCell(*equivalent_texts(bounds, "> "), f"{min(bounds.central.size, 1e9):.9g}")
 
 
 def task_figures(study: Study, styles: Styles) -> Iterator[Figure]:
@@ -168,36 +173,35 @@ def paper_blocks(studies: Sequence[Study]) -> Iterator[Block]:
     """Yield the tables in the paper's layout, the likelihood's shown and the others on demand."""
     yield Headline("Tables in the paper's layout")
     yield Text("The same tables, and all curves, are in the folder “tables” beside this page.", "small")
-    for tables in (sample_tables(studies), augmentation_tables(studies)):
-        for index, paper in enumerate(tables):
-            yield folded(paper.table, paper.title, shown=index == 1)
+    for by_corpus in (sample_tables(studies), augmentation_tables(studies)):
+        for index, table in enumerate(chain(*by_corpus.values())):
+            yield replace(table, shown=index == 1)
 
 
 def study_document(studies: Sequence[Study]) -> dict[str, Any]:
     """Return curves and equivalents of every method on every task, and the conclusions, as JSON; empty without any."""
     if not studies:
         return {}
-    return {
-        "tasks": [
-            {
-                "task": study.task.key,
-                "networks": len(study.growth),
-                "compared_with_samples": study.compared_samples,
-                "methods": [_curve_document(study, curve) for curve in study.curves],
-                "published": published_document(study),
-            }
-            for study in studies
-        ],
-        "conclusions": [
-            {
-                "statement": claim.statement,
-                "where": claim.where,
-                "outcome": claim.outcome,
-                "evidence": [vars(evidence) for evidence in claim.evidence],
-            }
-            for claim in conclusions(studies)
-        ],
-    }
+    tasks = [
+        {
+            "task": study.task.key,
+            "networks": len(study.growth),
+            "compared_with_samples": study.compared_samples,
+            "methods": [_curve_document(study, curve) for curve in study.curves],
+            "published": published_document(study),
+        }
+        for study in studies
+    ]
+    tested = [
+        {
+            "statement": claim.statement,
+            "where": claim.where,
+            "outcome": claim.outcome,
+            "evidence": [vars(evidence) for evidence in claim.evidence],
+        }
+        for claim in conclusions(studies)
+    ]
+    return {"tasks": tasks, "conclusions": tested}
 
 
 def _curve_document(study: Study, curve: SampleCurve) -> dict[str, Any]:

@@ -29,6 +29,11 @@ class PaperScore:
     factor: float
     places: int
 
+    def cell(self, curve: SampleCurve | None, size: int) -> Cell | None:
+        """Return the values of a method with this number of samples, as the tables show them."""
+        cell = None if curve is None else curve.at(self.measure, size)
+        return None if cell is None else Cell(tuple(self.factor * value for value in cell.values))
+
 
 SCORES = (
     PaperScore("error", "Error (%)", 100.0, 2),
@@ -38,40 +43,26 @@ SCORES = (
 )
 """The four scores of P's tables, with their decimals there."""
 
-CURVES = ("task", "network", "method", "augmented", "samples", "run", "measure", "value")
-EQUIVALENTS = ("task", "network", "method", "augmented", "samples", "score", "lower", "equivalent", "upper", "longest")
-TACES = ("task", "network", "method", "augmented", "samples", "threshold", "bins", "run", "tace")
+FIRST = ("task", "network", "method", "augmented", "samples")
+"""The first columns of the long tables."""
 
 
-@dataclass(frozen=True)
-class PaperTable:
-    """One table, with the data set that it belongs to."""
-
-    corpus: str
-    title: str
-    table: Table
-
-
-def sample_tables(studies: Sequence[Study]) -> list[PaperTable]:
-    """Return P Tables 4–6: one per score, with a row per network and number of samples and a column per method."""
-    return [
-        PaperTable(corpus, f"{score.title} on {corpus}", _samples_table(own, score))
+def sample_tables(studies: Sequence[Study]) -> dict[str, list[Table]]:
+    """Return data set → P Tables 4–6: a row per network and number of samples, a column per method."""
+    return {
+        corpus: [_samples_table(own, score, f"{score.title} on {corpus}") for score in SCORES]
         for corpus, own in _by_corpus(studies).items()
-        for score in SCORES
-    ]
+    }
 
 
-def augmentation_tables(studies: Sequence[Study]) -> list[PaperTable]:
-    """Return P Tables 1 and 7–9: the same with cells “without vs with augmentation”; none without such methods."""
-    tables = []
-    for corpus, own in _by_corpus(studies).items():
-        augmented = [study for study in own if any(curve.augmented for curve in study.curves)]
-        if augmented:
-            title = f"{{}} on {corpus}, without vs with augmentation"
-            tables += [
-                PaperTable(corpus, title.format(score.title), _augmentation_table(augmented, score)) for score in SCORES
-            ]
-    return tables
+def augmentation_tables(studies: Sequence[Study]) -> dict[str, list[Table]]:
+    """Return data set → P Tables 1 and 7–9: the same with cells “without vs with augmentation”, where there is any."""
+    augmented = [study for study in studies if any(curve.augmented for curve in study.curves)]
+    title = "{} on {}, without vs with augmentation"
+    return {
+        corpus: [_augmentation_table(own, score, title.format(score.title, corpus)) for score in SCORES]
+        for corpus, own in _by_corpus(augmented).items()
+    }
 
 
 def _by_corpus(studies: Sequence[Study]) -> dict[str, list[Study]]:
@@ -83,58 +74,54 @@ def _by_corpus(studies: Sequence[Study]) -> dict[str, list[Study]]:
 
 
 def _table(
-    studies: Sequence[Study], columns: Mapping[str, str], caption: str, cells: Callable[[Study, int], list[TableCell]]
+    studies: Sequence[Study],
+    columns: Mapping[str, str],
+    cells: Callable[[Study, int], Iterable[TableCell]],
+    caption: str,
+    title: str,
 ) -> Table:
     """Return one table: a row for each network and every number of samples that some method reaches."""
     rows = []
     for study in studies:
         reached = {size for curve in study.curves if curve.base in columns for size in curve.sizes}
         for size in (size for size in SIZES if size in reached):
-            title = f"{study.task.network} ({size} {'sample' if size == 1 else 'samples'})"
-            rows.append(Row(title, tuple(cells(study, size))))
-    return Table(tuple(Column(title) for title in columns.values()), tuple(rows), caption, "Network (samples)")
+            name = f"{study.task.network} ({size} {'sample' if size == 1 else 'samples'})"
+            rows.append(Row(name, tuple(cells(study, size))))
+    return Table(tuple(map(Column, columns.values())), tuple(rows), caption, "Network (samples)", title)
 
 
-def _samples_table(studies: Sequence[Study], score: PaperScore) -> Table:
+def _samples_table(studies: Sequence[Study], score: PaperScore, title: str) -> Table:
     columns = {curve.name: curve.title for study in studies for curve in study.curves if not curve.augmented}
 
-    def cells(study: Study, size: int) -> list[TableCell]:
-        values = [_cell(study.by_name.get(name), score, size) for name in columns]
+    def cells(study: Study, size: int) -> Iterator[TableCell]:
+        values = [score.cell(study.by_name.get(name), size) for name in columns]
         best = min((cell.mean for cell in values if cell is not None), default=None)
-        return [spread_cell(cell, score.places, "leading" if cell and cell.mean == best else "") for cell in values]
+        return (spread_cell(cell, score.places, "leading" if cell and cell.mean == best else "") for cell in values)
 
     caption = f"{score.title}: mean ± standard deviation over runs, for deep ensembles over random orders"
-    return _table(studies, columns, caption, cells)
+    return _table(studies, columns, cells, caption, title)
 
 
-def _augmentation_table(studies: Sequence[Study], score: PaperScore) -> Table:
-    pairs = {
-        study.task.key: {
-            curve.name: (curve, other) for curve in study.curves if (other := study.with_augmentation(curve))
-        }
-        for study in studies
-    }
-    columns = {name: curve.title for own in pairs.values() for name, (curve, _) in own.items()}
+def _augmentation_table(studies: Sequence[Study], score: PaperScore, title: str) -> Table:
+    augmented = [c for study in studies for c in study.curves if study.with_augmentation(c) is not None]
+    columns = {curve.name: curve.title for curve in augmented}
 
-    def cells(study: Study, size: int) -> list[TableCell]:
-        sides = [pairs[study.task.key].get(name, (None, None)) for name in columns]
-        return [_versus(_cell(one, score, size), _cell(other, score, size), score.places) for one, other in sides]
+    def cells(study: Study, size: int) -> Iterator[TableCell]:
+        for name in columns:
+            curve = study.by_name.get(name)
+            other = None if curve is None else study.with_augmentation(curve)
+            yield _versus(score.cell(curve, size), score.cell(other, size), score.places)
 
     caption = f"{score.title}: augmentation lowers (↓) or raises (↑) it; ≈: the same in all digits shown"
-    return _table(studies, columns, caption, cells)
+    return _table(studies, columns, cells, caption, title)
 
 
-def _cell(curve: SampleCurve | None, score: PaperScore, size: int) -> Cell | None:
-    cell = None if curve is None else curve.at(score.measure, size)
-    return None if cell is None else Cell(tuple(score.factor * value for value in cell.values))
-
-
-def spread_cell(cell: Cell | None, places: int, place: str = "") -> TableCell:
+def spread_cell(cell: Cell | None, places: int, verdict: str = "") -> TableCell:
     """Return a mean with its spread over runs."""
     if cell is None:
         return EMPTY
     spread = "" if cell.std is None else f"± {cell.std:.{places}f}"
-    return TableCell(f"{cell.mean:.{places}f}", spread, f"{cell.mean:.9g}", place, f"over {cell.n} runs")
+    return TableCell(f"{cell.mean:.{places}f}", spread, f"{cell.mean:.9g}", verdict, f"over {cell.n} runs")
 
 
 def _versus(plain: Cell | None, augmented: Cell | None, places: int) -> TableCell:
@@ -149,43 +136,34 @@ def table_files(studies: Sequence[Study]) -> dict[str, str]:
     """Return file name → content for every table of the study; none without a study."""
     if not studies:
         return {}
+    bounds = ("score", "lower", "equivalent", "upper", "longest")
     files = {
-        "ensembles-curves.csv": csv_text(CURVES, _curve_rows(studies)),
-        "ensembles-equivalents.csv": csv_text(EQUIVALENTS, _equivalent_rows(studies)),
-        "ensembles-tace.csv": csv_text(TACES, _tace_rows(studies)),
+        "ensembles-curves.csv": csv_text((*FIRST, "run", "measure", "value"), _curve_rows(studies)),
+        "ensembles-equivalents.csv": csv_text((*FIRST, *bounds), _equivalent_rows(studies)),
+        "ensembles-tace.csv": csv_text((*FIRST, "threshold", "bins", "run", "tace"), _tace_rows(studies)),
     }
-    for kind, tables in (("samples", sample_tables(studies)), ("augmentation", augmentation_tables(studies))):
-        for corpus in dict.fromkeys(table.corpus for table in tables):
-            own, name = [table for table in tables if table.corpus == corpus], f"{file_name(corpus)}-by-{kind}"
-            files[f"{name}.md"] = "\n".join(_markdown(paper) for paper in own)
-            files[f"{name}.csv"] = _layout_csv(own)
+    for kind, by_corpus in (("samples", sample_tables(studies)), ("augmentation", augmentation_tables(studies))):
+        for corpus, tables in by_corpus.items():
+            name = f"{file_name(corpus)}-by-{kind}"
+            files[f"{name}.md"] = "\n".join(map(_markdown, tables))
+            # the same tables one below the other, with the score in the first column
+            heads = ("score", tables[0].first, *(column.title for column in tables[0].columns))
+            rows = ((table.title, *_texts(row)) for table in tables for row in table.rows)
+            files[f"{name}.csv"] = csv_text(heads, rows)
     return files
 
 
-def _markdown(paper: PaperTable) -> str:
+def _texts(row: Row) -> list[str]:
+    return [row.title, *("" if cell is EMPTY else cell.plain for cell in row.cells)]
+
+
+def _markdown(table: Table) -> str:
     """Return a table with its title and caption."""
-    table = paper.table
-    heads = [table.first, *(_escaped(column.title) for column in table.columns)]
-    lines = [f"### {_escaped(paper.title)}", "", f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}"]
-    for row in table.rows:
-        lines.append(f"| {' | '.join([_escaped(row.title), *map(_plain, row.cells)])} |")
-    return "\n".join([*lines, "", f"{table.caption}.", ""])
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def _plain(cell: TableCell) -> str:
-    return "" if cell is EMPTY else cell.plain
-
-
-def _layout_csv(tables: Sequence[PaperTable]) -> str:
-    """Return the same tables one below the other, with the score in the first column."""
-    first = tables[0].table
-    heads = ("score", first.first, *(column.title for column in first.columns))
-    rows = ((paper.title, row.title, *map(_plain, row.cells)) for paper in tables for row in paper.table.rows)
-    return csv_text(heads, rows)
+    heads = [table.first, *(column.title for column in table.columns)]
+    lines = [[text.replace("|", "\\|") for text in texts] for texts in (heads, *map(_texts, table.rows))]
+    first, *rows = (f"| {' | '.join(texts)} |" for texts in lines)
+    title = table.title.replace("|", "\\|")
+    return "\n".join([f"### {title}", "", first, f"|{'---|' * len(heads)}", *rows, "", f"{table.caption}.", ""])
 
 
 def _keys(studies: Sequence[Study]) -> Iterator[tuple[Study, SampleCurve, tuple[object, ...]]]:
@@ -222,7 +200,5 @@ def _tace_rows(studies: Sequence[Study]) -> Iterator[tuple[object, ...]]:
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table as CSV."""
     sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
+    csv.writer(sink, lineterminator="\n").writerows([head, *rows])
     return sink.getvalue()

@@ -80,40 +80,32 @@ def corpus_of(task: TaskView) -> str:
 
 def is_complete(task: TaskView) -> bool:
     """Return whether a task has every published training image, also if held out, and every published test image."""
-    if corpus_of(task) not in CORPORA:
-        return False
-    _, train, test = CORPORA[corpus_of(task)]
     training_images = sum(split.examples for split in task.of_kind("train", "val", "cal"))
-    return (training_images, task.in_domain.examples) == (train, test)
+    return CORPORA.get(corpus_of(task), ("",))[1:] == (training_images, task.in_domain.examples)
 
 
 def network_of(task: TaskView) -> str | None:
     """Return the name of P's network that a task has; None for another, or for the same with other arguments."""
-    if task.network not in NETWORKS:
-        return None
-    own = NETWORKS[task.network][1]
-    return task.network if all(own.get(name) == value for name, value in task.network_arguments.items()) else None
+    _, own = NETWORKS.get(task.network, ("", None))
+    matches = own is not None and task.network_arguments.items() <= own.items()
+    return task.network if matches else None
 
 
 def plain_curves(study: Study) -> dict[str, SampleCurve]:
     """Return registered name → the method as it is: no variant of it, and without augmentation."""
-    return {
-        curve.name: curve
-        for curve in study.curves
-        if not curve.augmented and not curve.method.settings and curve.name == curve.method.registered
-    }
+    plain = [curve for curve in study.curves if not curve.augmented and not curve.method.settings]
+    return {curve.name: curve for curve in plain if curve.name == curve.method.registered}
 
 
 def agreements(study: Study) -> tuple[Agreement, ...]:
     """Return the published numbers that can be compared, each with ours."""
-    network = network_of(study.task)
-    if network is None or not is_complete(study.task):
+    if not is_complete(study.task):
         return ()
     curves = plain_curves(study)
     return tuple(
         Agreement(number, cell, CLOSE * number.value)
         for number in published_numbers("ensembles")
-        if (number.task, number.network) == (corpus_of(study.task), network) and number.method in curves
+        if (number.task, number.network) == (corpus_of(study.task), network_of(study.task)) and number.method in curves
         if (cell := curves[number.method].at(number.metric, number.samples)) is not None
     )
 
@@ -124,15 +116,11 @@ def order_of(study: Study) -> PublishedOrder | None:
     P's network is the study's own, or :data:`STAND_IN` where P does not have it.
     """
     network = network_of(study.task) or STAND_IN
-    published = [
-        number
-        for number in published_numbers("ensembles")
-        if (number.task, number.network, number.metric) == (corpus_of(study.task), network, RANKED_BY)
-    ]
+    key = corpus_of(study.task), network, RANKED_BY
+    published = [n for n in published_numbers("ensembles") if (n.task, n.network, n.metric) == key]
     cells = study.cells(plain_curves(study).values())
-    values = RankAgreement.of(
-        {name: cell.mean for name, cell in cells.items()}, {number.method: number.value for number in published}
-    )
+    ours = {name: cell.mean for name, cell in cells.items()}
+    values = RankAgreement.of(ours, {number.method: number.value for number in published})
     if len(values.after) < FEWEST:
         return None
     judged = {name: cell for name, cell in cells.items() if study.by_name[name].role != "deep_ensemble"}
@@ -158,24 +146,18 @@ def published_blocks(study: Study, styles: Styles) -> Iterator[Block]:
 def numbers_table(study: Study, styles: Styles) -> Table | None:
     """Return ours, the published value and the difference for every score of P; None where nothing is comparable."""
     compared = {(agreement.published.method, agreement.published.metric): agreement for agreement in agreements(study)}
-    if not compared:
-        return None
     scores = [score for score in SCORES if any(metric == score.measure for _, metric in compared)]
-    columns = [
-        Column(score.title.partition(" (negative")[0], sub, "↓" if sub != "difference" else "", unranked=True)
+    columns = tuple(
+        Column(score.title.partition(" (negative")[0], sub, arrow, unranked=True)
         for score in scores
-        for sub in ("ours", "published", "difference")
-    ]
-    rows = tuple(
-        Row(
-            study.by_name[name].title,
-            tuple(cell for score in scores for cell in _three_cells(compared.get((name, score.measure)), score)),
-            styles[name],
-        )
-        for name in dict.fromkeys(name for name, _ in compared)
+        for sub, arrow in (("ours", "↓"), ("published", "↓"), ("difference", ""))
     )
+    rows = []
+    for name in dict.fromkeys(name for name, _ in compared):
+        cells = [cell for score in scores for cell in _three_cells(compared.get((name, score.measure)), score)]
+        rows.append(Row(study.by_name[name].title, tuple(cells), styles[name]))
     caption = f"Difference: ours minus published; shaded: at most {CLOSE:.0%} of the published value"
-    return Table(tuple(columns), rows, caption)
+    return Table(columns, tuple(rows), caption) if compared else None
 
 
 def _three_cells(agreement: Agreement | None, score: PaperScore) -> tuple[TableCell, ...]:
@@ -193,12 +175,10 @@ def numbers_sentence(study: Study) -> str:
     near = sum(agreement.outcome == "within" for agreement in compared)
     trained = sum(split.examples for split in study.task.of_kind("train"))
     title, images, _ = CORPORA[corpus_of(study.task)]
-    held_out = (
-        f"; {images - trained:,} are held out for validation, P trains on all" if trained < images else ", as in P"
-    )
+    unused = f"; {images - trained:,} are held out for validation, P trains on all" if trained < images else ", as in P"
     return (
         f"{near} of {len(compared)} published numbers of {NETWORKS[study.task.network][0]} on {title} agree within "
-        f"{CLOSE:.0%}. Trained here on {trained:,} of {images:,} images{held_out}."
+        f"{CLOSE:.0%}. Trained here on {trained:,} of {images:,} images{unused}."
     )
 
 
@@ -208,12 +188,9 @@ def order_table(study: Study, order: PublishedOrder, styles: Styles) -> Table:
     rows = []
     for name in order.values.names:
         ours, published = order.values.before[name], order.values.after[name]
-        cells = (
-            TableCell(f"{there[name]:g}", sort=f"{there[name]:g}"),
-            TableCell(f"{here[name]:g}", sort=f"{here[name]:g}"),
-            TableCell(f"{published:.3f}", sort=f"{published}", place="unranked"),
-            TableCell(f"{ours:.3f}", sort=f"{ours:.9g}", place="unranked"),
-        )
+        ranks = (TableCell(f"{rank:g}", sort=f"{rank:g}") for rank in (there[name], here[name]))
+        values = ((f"{published:.3f}", f"{published}"), (f"{ours:.3f}", f"{ours:.9g}"))
+        cells = (*ranks, *(TableCell(text, sort=sort, place="unranked") for text, sort in values))
         rows.append(Row(study.by_name[name].title, cells, styles[name]))
     columns = (
         Column("Rank", "in P"),
@@ -221,40 +198,33 @@ def order_table(study: Study, order: PublishedOrder, styles: Styles) -> Table:
         Column("Calibrated NLL", f"in P, {order.published_samples} samples", "↓", unranked=True),
         Column("Calibrated NLL", f"here, {order.samples} samples", "↓", unranked=True),
     )
-    caption = (
-        f"Order by calibrated NLL at equal numbers of samples: here ({study.task.network}) and in P "
-        f"({_setup(study, order)})"
-    )
-    return Table(columns, tuple(rows), caption)
+    sides = f"here ({study.task.network}) and in P ({_setup(study, order)})"
+    return Table(columns, tuple(rows), f"Order by calibrated NLL at equal numbers of samples: {sides}")
 
 
 def order_sentence(study: Study, order: PublishedOrder) -> str:
     """Return how well the two orders agree, and the reversed pairs that differ significantly here."""
-    text = (
+    title = {curve.name: curve.title for curve in study.curves}
+    pairs = [f"{title[worse]} before {title[better]}" for better, worse in order.significant]
+    detail = f"; significantly different here: {'; '.join(pairs)}" if pairs else ""
+    if order.values.swapped and not pairs:
+        detail = ", none of them significantly different here"
+    return (
         f"Order of {counted(len(order.values.after), 'method')} here ({study.task.network}, {order.samples} samples) "
         f"and in P ({_setup(study, order)}, {order.published_samples} samples): {tau_phrase(order.values.tau)}; "
-        f"{len(order.values.swapped)} of {order.values.pairs} pairs are reversed"
+        f"{len(order.values.swapped)} of {order.values.pairs} pairs are reversed{detail}."
     )
-    if not order.values.swapped:
-        return f"{text}."
-    if not order.significant:
-        return f"{text}, none of them significantly different here."
-    pairs = [
-        f"{study.by_name[worse].title} before {study.by_name[better].title}" for better, worse in order.significant
-    ]
-    return f"{text}; significantly different here: {'; '.join(pairs)}."
 
 
 def incomparable_sentence(study: Study) -> str:
     """Return why a task's numbers are not compared with P's; empty where they are, or where P has no such data."""
-    if corpus_of(study.task) not in CORPORA:
+    corpus = corpus_of(study.task)
+    if corpus not in CORPORA:
         return ""
-    reasons = []
-    if network_of(study.task) is None:
-        reasons.append(f"{study.task.network} is not one of P's networks")
-    if not is_complete(study.task):
-        reasons.append(f"the task is a part of {CORPORA[corpus_of(study.task)][0]}")
-    return f"Its numbers cannot be compared with P's: {' and '.join(reasons)}." if reasons else ""
+    network = f"{study.task.network} is not one of P's networks" if network_of(study.task) is None else ""
+    images = "" if is_complete(study.task) else f"the task is a part of {CORPORA[corpus][0]}"
+    reasons = " and ".join(reason for reason in (network, images) if reason)
+    return f"Its numbers cannot be compared with P's: {reasons}." if reasons else ""
 
 
 def _setup(study: Study, order: PublishedOrder) -> str:
@@ -264,39 +234,38 @@ def _setup(study: Study, order: PublishedOrder) -> str:
 def published_document(study: Study) -> dict[str, Any]:
     """Return P's numbers with ours where they can be compared, and the order of methods in both, as JSON."""
     order = order_of(study)
+    numbers = [
+        {
+            "method": agreement.published.method,
+            "measure": agreement.published.metric,
+            "samples": agreement.published.samples,
+            "ours": agreement.ours.mean if math.isfinite(agreement.ours.mean) else None,
+            "published": agreement.published.value,
+        }
+        for agreement in agreements(study)
+    ]
+    return {"numbers": numbers, "order": None if order is None else _order_document(order)}
+
+
+def _order_document(order: PublishedOrder) -> dict[str, Any]:
     return {
-        "numbers": [
-            {
-                "method": agreement.published.method,
-                "measure": agreement.published.metric,
-                "samples": agreement.published.samples,
-                "ours": agreement.ours.mean if math.isfinite(agreement.ours.mean) else None,
-                "published": agreement.published.value,
-            }
-            for agreement in agreements(study)
-        ],
-        "order": None
-        if order is None
-        else {
-            "network": order.network,
-            "samples": {"here": order.samples, "published": order.published_samples},
-            "calibrated_nll": {"here": dict(order.values.before), "published": dict(order.values.after)},
-            "kendall_tau": order.values.tau,
-            "reversed": [list(pair) for pair in order.values.swapped],
-            "reversed_and_told_apart": [list(pair) for pair in order.significant],
-        },
+        "network": order.network,
+        "samples": {"here": order.samples, "published": order.published_samples},
+        "calibrated_nll": {"here": dict(order.values.before), "published": dict(order.values.after)},
+        "kendall_tau": order.values.tau,
+        "reversed": [list(pair) for pair in order.values.swapped],
+        "reversed_and_told_apart": [list(pair) for pair in order.significant],
     }
 
 
 def published_rows(study: Study) -> Iterator[tuple[object, ...]]:
     """Yield our values with the published ones: ``comparable`` is 0 where only their order can be compared."""
-    task = study.task.key, study.task.network
+    task, order = (study.task.key, study.task.network), order_of(study)
     for agreement in agreements(study):
         number = agreement.published
         samples = min(study.by_name[number.method].samples, number.samples), number.samples
         values = repr(agreement.ours.mean), number.value
         yield (*task, number.network, number.method, number.metric, *samples, *values, 1)
-    order = order_of(study)
     if order is None:
         return
     for name in order.values.names:

@@ -17,11 +17,11 @@ import numpy as np
 from scipy.stats import kendalltau, rankdata
 
 from dubio.core.types import FloatArray
-from dubio.reporting.canvas import WIDTH, blank, legend_height, styled
+from dubio.reporting.canvas import WIDTH, blank, styled
 from dubio.reporting.section import Figure
 from dubio.reporting.style import INK, MUTED
 from dubio.reporting.wording import counted, listed, signed
-from dubio.studies.ensembles.curve_figures import Styles, legend_entries, number_ticks, study_legend
+from dubio.studies.ensembles.curve_figures import Styles, number_ticks, study_grid
 from dubio.studies.ensembles.study import BINS, TACE_SETTINGS, THRESHOLDS, SampleCurve, Study
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def kendall_tau(one: Sequence[float] | FloatArray, other: Sequence[float] | Floa
 
 @dataclass(frozen=True, eq=False)
 class RankAgreement:
-    """The same methods under two scores, lower is better.
+    """The same methods in the same order under two scores, lower is better.
 
     Attributes:
         before: Method → its value under the first.
@@ -83,11 +83,9 @@ class RankAgreement:
     @property
     def swapped(self) -> tuple[tuple[str, str], ...]:
         """Pairs whose order is reversed."""
-        return tuple(
-            (one, other)
-            for one, other in combinations(self.names, 2)
-            if (self.before[one] - self.before[other]) * (self.after[one] - self.after[other]) < 0
-        )
+        before, after = self.before, self.after
+        pairs = combinations(self.names, 2)
+        return tuple((one, two) for one, two in pairs if (before[one] - before[two]) * (after[one] - after[two]) < 0)
 
     @property
     def pairs(self) -> int:
@@ -97,7 +95,7 @@ class RankAgreement:
     @property
     def tau(self) -> float | None:
         """Kendall's τ_b of the two orders."""
-        return kendall_tau([self.before[name] for name in self.names], [self.after[name] for name in self.names])
+        return kendall_tau(list(self.before.values()), list(self.after.values()))
 
 
 def tau_phrase(tau: float | None) -> str:
@@ -223,8 +221,7 @@ def order_figure(agreement: RankAgreement, styles: Styles, titles: Mapping[str, 
     axis.xaxis.tick_top()
     axis.grid(visible=False)
     axis.tick_params(length=0, labelsize=8.2)
-    for spine in axis.spines.values():
-        spine.set_visible(False)
+    axis.spines[:].set_visible(False)
     return figure
 
 
@@ -233,23 +230,20 @@ def tace_figure(ranks: TaceRanks, styles: Styles) -> Drawing:
     """Draw TACE (above) and the rank by it (below) against its threshold and its number of bins."""
     from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-    figure = blank(WIDTH, 5.0 + legend_height(legend_entries(ranks.curves)))
-    axes = figure.subplots(2, 2, sharex="col", sharey="row")
+    figure, axes = study_grid(ranks.curves, styles, 5.0, sharex="col", sharey="row")
     sides = np.split(np.arange(len(TACE_SETTINGS)), [len(THRESHOLDS)])
     labels: tuple[tuple[str, Sequence[float]], ...] = (("threshold", THRESHOLDS), ("bins", BINS))
     for column, (settings, (label, across)) in enumerate(zip(sides, labels, strict=True)):
-        for row, values in enumerate((ranks.values, ranks.ranks)):
-            axis = axes[row][column]
+        for axis, values in zip(axes[column::2], (ranks.values, ranks.ranks), strict=True):
             axis.set_xscale("log")
             for curve, own in zip(ranks.curves, values[:, settings], strict=True):
                 axis.plot(across, own, **{**styles[curve.name].line, "linewidth": 1.3, "markersize": 3.8})
             axis.tick_params(colors=MUTED, labelcolor=INK)
-        axes[1][column].set_xlabel(label)
-        number_ticks(axes[1][column].xaxis, across)
-    axes[0][0].set(ylabel="TACE", yscale="log")
-    axes[0][0].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes[0][0].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes[0][0].yaxis.set_minor_locator(NullLocator())
-    axes[1][0].set(ylabel="rank by TACE", ylim=(len(ranks.curves) + 0.5, 0.5))
-    study_legend(figure, ranks.curves, styles)
+        axes[2 + column].set_xlabel(label)
+        number_ticks(axes[2 + column].xaxis, across)
+    axes[0].set(ylabel="TACE", yscale="log")
+    axes[0].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes[0].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axes[0].yaxis.set_minor_locator(NullLocator())
+    axes[2].set(ylabel="rank by TACE", ylim=(len(ranks.curves) + 0.5, 0.5))
     return figure

@@ -7,6 +7,7 @@ methods, each with all its points. Moments add over families, so that a replicat
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,11 +17,12 @@ import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
 from dubio.core.types import FloatArray
-from dubio.reporting.canvas import WIDTH, blank, legend_height, styled
+from dubio.reporting.canvas import styled
 from dubio.reporting.claims import Outcome
 from dubio.reporting.section import Figure
 from dubio.reporting.style import PAPER
-from dubio.studies.ensembles.curve_figures import Styles, legend_entries, study_legend
+from dubio.reporting.wording import signed
+from dubio.studies.ensembles.curve_figures import Styles, study_grid
 from dubio.studies.ensembles.study import SampleCurve, Study
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class ScorePair:
         curves: The curves of the points.
         x: The first measure.
         y: The second measure.
-        pearson: Pearson's correlation over all points.
+        pearson: Pearson's correlation over all points; NaN where a measure does not vary.
         spearman: Spearman's.
     """
 
@@ -72,26 +74,18 @@ def score_pairs(curves: Sequence[SampleCurve]) -> list[ScorePair]:
     """Return the four pairs of :data:`PAIRS`; points that are not finite are left out."""
     pairs = []
     for first, second, *titles in PAIRS:
-        x, y = [], []
-        for curve in curves:
-            one, other = _measure(curve, first), _measure(curve, second)
-            finite = np.isfinite(one) & np.isfinite(other)
-            x.append(one[finite])
-            y.append(other[finite])
-        correlations = _correlations(np.concatenate(x), np.concatenate(y))
-        pairs.append(ScorePair((titles[0], titles[1]), tuple(curves), tuple(x), tuple(y), *correlations))
+        points = [np.stack([_measure(curve, first), _measure(curve, second)]) for curve in curves]
+        finite = [both[:, np.isfinite(both).all(axis=0)] for both in points]
+        x, y = tuple(both[0] for both in finite), tuple(both[1] for both in finite)
+        every, rho = np.concatenate(finite, axis=1), (math.nan, math.nan)
+        if every.shape[1] > 1 and np.ptp(every, axis=1).all():
+            rho = float(pearsonr(*every).statistic), float(spearmanr(*every).statistic)
+        pairs.append(ScorePair((titles[0], titles[1]), tuple(curves), x, y, *rho))
     return pairs
 
 
 def _measure(curve: SampleCurve, name: str) -> FloatArray:
     return 1.0 - curve.of("error").ravel() if name == "accuracy" else curve.of(name).ravel()
-
-
-def _correlations(x: FloatArray, y: FloatArray) -> tuple[float, float]:
-    """Return Pearson's and Spearman's correlation; NaN where a side does not vary."""
-    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return float("nan"), float("nan")
-    return float(pearsonr(x, y).statistic), float(spearmanr(x, y).statistic)
 
 
 @dataclass(frozen=True)
@@ -118,6 +112,17 @@ class CorrelationChange:
         if self.after_range[1] < CLOSE or self.rise_range[1] < 0:
             return "contradicts"
         return "supports" if self.after_range[0] > CLOSE and self.rise_range[0] > 0 else "undecided"
+
+    @property
+    def phrase(self) -> str:
+        """Both correlations and their intervals, within a sentence."""
+        if not (math.isfinite(self.before) and math.isfinite(self.after)):
+            return "a correlation is not defined, because likelihood or accuracy does not vary"
+        text = f"|ρ| = {self.before:.3f} at temperature 1, {self.after:.3f} after calibration"
+        if self.after_range is None or self.rise_range is None:
+            return f"{text}; too few families of methods for an interval"
+        (low, high), (least, most) = self.after_range, map(signed, self.rise_range)
+        return f"{text} (95 % interval over families of methods {low:.3f} to {high:.3f}; change {least} to {most})"
 
 
 def correlation_change(before: ScorePair, after: ScorePair, *, seed: int = 0) -> CorrelationChange:
@@ -192,14 +197,12 @@ def _coefficient(value: float) -> str:
 @styled
 def correlations_figure(pairs: Sequence[ScorePair], styles: Styles) -> Drawing:
     """Draw one panel per pair of measures, one point per method, number of samples and run."""
-    curves = pairs[0].curves
-    figure = blank(WIDTH, 5.4 + legend_height(legend_entries(curves)))
-    for axis, pair in zip(figure.subplots(2, 2).flat, pairs, strict=True):
+    figure, axes = study_grid(pairs[0].curves, styles, 5.4)
+    for axis, pair in zip(axes, pairs, strict=True):
         for curve, x, y in zip(pair.curves, pair.x, pair.y, strict=True):
             style = styles[curve.name]
             axis.scatter(x, y, s=11, marker=style.marker, linewidths=0.7, edgecolors=style.colour, alpha=0.8,
                          facecolors=style.colour if style.ensemble else PAPER)  # fmt: skip
         axis.set(xlabel=pair.titles[0], ylabel=pair.titles[1])
         axis.set_title(f"ρ = {_coefficient(pair.pearson)}")
-    study_legend(figure, curves, styles)
     return figure

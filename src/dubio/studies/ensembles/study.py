@@ -8,8 +8,9 @@ one and a few, which another figure of the report shows already.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -18,7 +19,7 @@ import numpy as np
 from dubio.calibration.temperature import apply_temperature, fit_temperature
 from dubio.core.errors import DubioError
 from dubio.core.predictions import Predictions, pool_members
-from dubio.core.types import FloatArray
+from dubio.core.types import FloatArray, IntArray
 from dubio.metrics.calibration_error import tace
 from dubio.metrics.requirements import labelled
 from dubio.reporting.manifest_view import Manifest, MethodView, TaskView, tta_pairs
@@ -33,6 +34,9 @@ from dubio.statistics.verdicts import pair_verdict
 
 Role = Literal["network", "deep_ensemble", "method", "ensemble"]
 """One network; a deep ensemble of independent networks; a method of one training; an ensemble of such methods."""
+
+RunKey = tuple[int, int | None]
+"""Seed and member of a run."""
 
 SCORED: Mapping[Score, str] = {
     "nll": "calibrated_nll", "brier": "calibrated_brier", "error": "error", "aurc": "calibrated_aurc",
@@ -52,10 +56,7 @@ THRESHOLDS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 """Thresholds of TACE, at 15 bins."""
 BINS = (5, 10, 15, 20, 30, 50, 100)
 """Numbers of bins of TACE, at the threshold 1e-3."""
-TACE_SETTINGS: tuple[tuple[float, int], ...] = (
-    *((threshold, 15) for threshold in THRESHOLDS),
-    *((1e-3, bins) for bins in BINS),
-)
+TACE_SETTINGS = (*((threshold, 15) for threshold in THRESHOLDS), *((1e-3, bins) for bins in BINS))
 """Thresholds and numbers of bins under which TACE is computed (P Fig. 2)."""
 
 
@@ -80,7 +81,7 @@ class SampleCurve:
     sizes: tuple[int, ...]
     values: FloatArray
     tace: FloatArray
-    runs: tuple[tuple[int, int | None], ...] = ()
+    runs: tuple[RunKey, ...] = ()
 
     @property
     def name(self) -> str:
@@ -159,11 +160,6 @@ class Study:
         """Return the deep-ensemble equivalent of a method with each number of its samples (P eqs 4–5)."""
         return tuple(equivalent_range(self.growth, score, float(value)) for value in curve.mean(SCORED[score]))
 
-    def compared_equivalent(self, curve: SampleCurve) -> EquivalentRange | None:
-        """Return the equivalent by NLL with :attr:`compared_samples`; None where the method has fewer samples."""
-        cell = curve.at(RANKED_BY, self.compared_samples)
-        return None if cell is None else equivalent_range(self.growth, "nll", cell.mean)
-
     def cells(self, curves: Iterable[SampleCurve], measure: str = RANKED_BY) -> dict[str, Cell]:
         """Return method → its values with :attr:`compared_samples`; methods without a finite mean are left out."""
         cells = {curve.name: curve.at(measure, self.compared_samples) for curve in curves}
@@ -184,31 +180,18 @@ class Study:
 def has_study(manifest: Manifest, task: TaskView) -> bool:
     """Return whether a task has enough methods, samples and networks for a study."""
     present = {run.method for run in manifest.runs_of(task.key)}
-    sampled = [
-        method
-        for method in manifest.methods
-        if method.name in present and not method.ensemble and not method.views and method.samples >= FEWEST_SAMPLES
-    ]
-    return len(sampled) >= FEWEST_METHODS and len(networks_of(manifest, task)) >= FEWEST_NETWORKS
+    single = [method for method in manifest.methods if method.name in present and not (method.ensemble or method.views)]
+    sampled = sum(method.samples >= FEWEST_SAMPLES for method in single)
+    return sampled >= FEWEST_METHODS and len(networks_of(manifest, task)) >= FEWEST_NETWORKS
 
 
-def role_of(manifest: Manifest, method: MethodView) -> tuple[Role, str]:
-    """Return a method's role, which is that of the same method without augmentation, and the latter's name."""
+def role_of(manifest: Manifest, method: MethodView) -> tuple[str, Role]:
+    """Return the name of the same method without augmentation, and a method's role, which is that of the former."""
     base = tta_pairs(manifest.methods).get(method.name, method.name)
     plain = next(other for other in manifest.methods if other.name == base)
     if plain.family == NETWORK:
-        return "deep_ensemble" if plain.ensemble else "network", base
-    return "ensemble" if method.ensemble else "method", base
-
-
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """One run: its seed and member, its sizes, ``[X, measures]``, and its calibration errors."""
-
-    key: tuple[int, int | None]
-    sizes: tuple[int, ...]
-    values: FloatArray
-    tace: FloatArray
+        return base, "deep_ensemble" if plain.ensemble else "network"
+    return base, "ensemble" if method.ensemble else "method"
 
 
 class StudyCollector:
@@ -221,85 +204,82 @@ class StudyCollector:
     def __init__(self) -> None:
         """Start without any run."""
         self._studied: dict[str, bool] = {}
-        self._runs: dict[str, list[_Run]] = {}
+        self._runs: dict[str, list[SampleCurve]] = {}
         self._networks: dict[str, list[Predictions]] = {}
 
     def visit(self, item: Visit) -> None:
         """Score a run on the in-domain test set with each number of its samples."""
-        manifest, task = item.report.manifest, item.task
+        manifest, task, run = item.report.manifest, item.task, item.run
         if task.key not in self._studied:
             self._studied[task.key] = has_study(manifest, task)
         if not self._studied[task.key] or not item.is_in_domain_test:
             return
-        method = next(method for method in manifest.methods if method.name == item.run.method)
-        role, _ = role_of(manifest, method)
-        if item.run.id in networks_of(manifest, task):
+        method = next(method for method in manifest.methods if method.name == run.method)
+        _, role = role_of(manifest, method)
+        if run.id in networks_of(manifest, task):
             self._networks.setdefault("", []).append(_first_samples([item.predictions]))
         if role == "deep_ensemble":
             if method.views:
                 self._networks.setdefault(method.name, []).append(_first_samples([item.predictions]))
             return
-        try:
-            run = _scored((item.run.seed, item.run.member), item.predictions)
-        except DubioError:  # without enough labels there is no curve
-            return
-        self._runs.setdefault(method.name, []).append(run)
+        with suppress(DubioError):  # without enough labels there is no curve
+            orders = [latest_first(item.predictions)]
+            curve = _curve(manifest, method, item.predictions, orders, (run.seed, run.member))
+            self._runs.setdefault(method.name, []).append(curve)
 
     def finish(self, run: RunView, task: TaskView) -> Study | None:
         """Return the study of a task, once all its runs were visited; None where it has none."""
         growth = run.growth.get(task.key)
-        curves = () if growth is None else tuple(self._curves(run.manifest, task))
+        curves = () if growth is None else tuple(self._curves(run.manifest))
         self._runs, self._networks = {}, {}
         return Study(task, curves, growth) if curves and growth is not None else None
 
-    def _curves(self, manifest: Manifest, task: TaskView) -> Iterable[SampleCurve]:
+    def _curves(self, manifest: Manifest) -> Iterator[SampleCurve]:
         for method in manifest.methods:
-            role, base = role_of(manifest, method)
+            _, role = role_of(manifest, method)
             networks = self._networks.get(method.name if method.views else "", [])
             if role == "deep_ensemble" and networks:
-                curve = _deep_ensemble_curve(method, base, _first_samples(networks))
-                if curve is not None:
-                    yield curve
+                pool = _first_samples(networks)
+                orders = random_orders(pool.samples, orders=ORDERS)
+                with suppress(DubioError):
+                    if pool.samples > 1:
+                        yield _curve(manifest, method, pool, orders)
             elif method.name in self._runs:
-                yield _curve_of_runs(method, base, role, self._runs[method.name])
+                yield _joined(self._runs[method.name])
 
 
-def _curve_of_runs(method: MethodView, base: str, role: Role, runs: Sequence[_Run]) -> SampleCurve:
-    """Return the curve of a method; runs that differ in their number of samples are cut to the shortest."""
-    common = sizes_up_to(min(run.sizes[-1] for run in runs))
-    sizes = tuple(size for size in common if all(size in run.sizes for run in runs))
-    values = np.array([[run.values[run.sizes.index(size)] for size in sizes] for run in runs])
-    errors = np.array([run.tace for run in runs])
-    return SampleCurve(method, base, role, sizes, values, errors, tuple(run.key for run in runs))
-
-
-def _deep_ensemble_curve(method: MethodView, base: str, networks: Predictions) -> SampleCurve | None:
-    if networks.samples < 2:
-        return None
-    sizes, orders = sizes_up_to(networks.samples), random_orders(networks.samples, orders=ORDERS)
-    try:
-        values, errors = sample_scores(networks, orders, sizes), tace_by_setting(networks)
-    except DubioError:
-        return None
-    return SampleCurve(method, base, "deep_ensemble", sizes, values, errors[None])
-
-
-def _scored(key: tuple[int, int | None], predictions: Predictions) -> _Run:
+def _curve(
+    manifest: Manifest, method: MethodView, predictions: Predictions, orders: Sequence[IntArray], *runs: RunKey
+) -> SampleCurve:
+    """Return the curve of one set of predictions, its samples added in these orders."""
     sizes = sizes_up_to(predictions.samples)
-    values = sample_scores(predictions, [latest_first(predictions)], sizes)[0]
-    return _Run(key, sizes, values, tace_by_setting(predictions))
+    values, errors = sample_scores(predictions, orders, sizes), tace_by_setting(predictions)
+    return SampleCurve(method, *role_of(manifest, method), sizes, values, errors[None], runs)
+
+
+def _joined(runs: Sequence[SampleCurve]) -> SampleCurve:
+    """Return the curve of several runs; where they differ in their number of samples, it is cut to the shortest."""
+    common = sizes_up_to(min(run.samples for run in runs))
+    sizes = tuple(size for size in common if all(size in run.sizes for run in runs))
+    return replace(
+        runs[0],
+        sizes=sizes,
+        values=np.concatenate([run.values[:, [run.sizes.index(size) for size in sizes]] for run in runs]),
+        tace=np.concatenate([run.tace for run in runs]),
+        runs=tuple(key for run in runs for key in run.runs),
+    )
 
 
 def _first_samples(several: Sequence[Predictions]) -> Predictions:
     """Return all members of these predictions, each with its first sample."""
-    pooled = pool_members([_first_of_members(predictions) for predictions in several])
+    singles = []
+    for predictions in several:
+        member, first = np.unique(predictions.member, return_index=True)
+        logits = predictions.logits[first]
+        single = predictions.with_checked(logits=logits, member=member, data_variance=None, model_variance=None)
+        singles.append(single)
+    pooled = pool_members(singles)
     return pooled.with_checked(member=np.arange(pooled.samples))
-
-
-def _first_of_members(predictions: Predictions) -> Predictions:
-    firsts = np.unique(predictions.member, return_index=True)[1]
-    logits, member = predictions.logits[firsts], predictions.member[firsts]
-    return predictions.with_checked(logits=logits, member=member, data_variance=None, model_variance=None)
 
 
 def tace_by_setting(predictions: Predictions) -> FloatArray:
