@@ -14,7 +14,7 @@ from dubio.metrics.quantities import uncertainty
 from dubio.reporting import Report
 from dubio.reporting.measures import DETECTED_BY, GAP, detection_name
 from dubio.reporting.run_view import RunView
-from dubio.reporting.sections.densities import CORRECT, INCORRECT, Densities, shares
+from dubio.reporting.sections.densities import CORRECT, EDGES, INCORRECT, Densities, shares
 from dubio.studies.text.correlations import correlations_across, correlations_of, correlations_reading
 from dubio.studies.text.networks import architectures_of, architectures_reading
 from dubio.studies.text.scatter import diversity_of, diversity_reading, likelihoods_of, transfer_of
@@ -82,7 +82,7 @@ def test_densities_are_histograms_of_right_wrong_and_foreign_examples(text_world
     run = text_report.run
     found = densities(text_report).densities(run, task_of(run, "digits"), "novel")
     panels = {panel.style.title: panel for panel in found}
-    panel, edges = panels["MC dropout"], panels["MC dropout"].edges
+    panel, edges = panels["MC dropout"], EDGES
     home, away = (stored(text_world, "digits", "mc-dropout", split) for split in ("test", "novel"))
 
     def cumulative(predictions: list[Predictions], kept: list[np.ndarray]) -> np.ndarray:

@@ -156,6 +156,42 @@ def label_rows(axis: Axes, styles: Sequence[Style]) -> None:
     axis.spines["bottom"].set_color(MUTED)
 
 
+def method_rows(styles: Sequence[Style], label: str, extra: float = 0.75) -> tuple[Figure, Axes]:
+    """Return a figure with one labelled row per method, the first on top.
+
+    Args:
+        styles: The methods.
+        label: What the horizontal axis shows.
+        extra: Inches besides the rows.
+    """
+    figure = blank(WIDTH, 0.27 * len(styles) + extra)
+    axis = figure.subplots()
+    label_rows(axis, styles)
+    axis.set_xlabel(label)
+    return figure, axis
+
+
+def draw_stacks(axis: Axes, parts: FloatArray, colours: Sequence[str], *, height: float = 0.62) -> None:
+    """Draw one stacked bar per row: ``[rows, parts]``."""
+    starts = np.cumsum(parts, axis=1) - parts
+    for column, colour in enumerate(colours):
+        axis.barh(range(len(parts)), parts[:, column], left=starts[:, column], height=height, color=colour, linewidth=0,
+                  zorder=2)  # fmt: skip
+
+
+def note_panel(axis: Axes, title: str, note: str) -> None:
+    """Write a method's title over a small panel, and a note below it."""
+    axis.set_title(panel_title(title), pad=14)
+    axis.annotate(note, (0, 1), (0, 3), "axes fraction", "offset points", fontsize=7.2, color=MUTED)
+
+
+def label_panels(figure: Figure, x: str, y: str = "") -> None:
+    """Name the axes that all panels share."""
+    figure.supxlabel(x, fontsize=8.5)
+    if y:
+        figure.supylabel(y, fontsize=8.5)
+
+
 def panel_title(title: str) -> str:
     """A method's title over a small panel, in two lines where it is long."""
     return textwrap.fill(title, 21, break_long_words=False)

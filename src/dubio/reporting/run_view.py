@@ -11,6 +11,7 @@ from dubio.core.errors import DubioError
 from dubio.reporting.manifest_view import Failure, Manifest, MethodRun, MethodView, Source, TaskView
 from dubio.reporting.score_table import Cell, Score, ScoreTable
 from dubio.reporting.style import Style, styles_of
+from dubio.reporting.tables import Column, FilledColumn, Table, TableCell, method_table
 from dubio.statistics.ensemble_equivalent import GrowthCurve
 
 
@@ -191,3 +192,14 @@ class RunView:
     @cached_property
     def _records(self) -> dict[str, Mapping[str, Any]]:
         return {}
+
+    def table(
+        self, columns: Mapping[str, Column], rows: Mapping[str, Mapping[str, TableCell]], caption: str
+    ) -> Table:
+        """Return a table of methods from column key → head and method → column key → cell."""
+        filled = [
+            FilledColumn(column, {method: cells[key] for method, cells in rows.items() if key in cells})
+            for key, column in columns.items()
+        ]
+        methods = [method for method in self.methods if method.name in rows]
+        return method_table(methods, filled, self.styles, caption=caption)

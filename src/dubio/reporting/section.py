@@ -7,17 +7,16 @@ To write a section, make one file in ``reporting/sections`` (or in a study, or i
         title = "Calibration"
 
         def __init__(self) -> None:
-            self.bins: dict[tuple[str, str], list[FloatArray]] = {}
+            self.bins = Collected[FloatArray]()
 
         def visit(self, item: Visit) -> None:
             if item.is_in_domain_test:
-                self.bins.setdefault((item.task.key, item.run.method), []).append(reliability(item.predictions))
+                self.bins.add(item, reliability(item.predictions))
 
-        def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
-            if task is not None:
-                yield Table(...)
-                draw = partial(reliability_figure, self._panels(run, task))
-                yield Figure("reliability", "Reliability", CAPTION, draw)
+        def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
+            yield Table(...)
+            draw = partial(reliability_figure, self.bins.methods(run, task))
+            yield Figure("reliability", "Reliability", CAPTION, draw)
 
 and one test that calls ``blocks``. The builder (:mod:`dubio.reporting.build`) reads every stored prediction once and
 shows it to all sections in their order; then it calls ``finish`` for the task. The page, the terminal, the figure files
@@ -31,8 +30,9 @@ Rules:
 - A figure stands in its section's file: a function that computes its data, a function that draws it, its caption and
   its reading. matplotlib is imported inside the function that draws, because tables work without it.
 - ``blocks`` is called once for every task with results, then once with None for what spans tasks. Sections of the part
-  "task" show the former below their title within the task, the latter under "All tasks". Sections of the parts
-  "opening" and "closing" are called with None alone and make a chapter of their own, before or after the tasks.
+  "task" show the former below their title within the task, the latter under "All tasks"; one that shows nothing across
+  tasks defines ``task_blocks`` alone. Sections of the parts "opening" and "closing" are called with None alone and make
+  a chapter of their own, before or after the tasks.
 - A section without data yields nothing, and then the page has no such heading.
 """
 
@@ -41,7 +41,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from dubio.core.predictions import Predictions
 from dubio.core.registry import Registry
@@ -204,10 +204,49 @@ class Visit:
         """Whether the split is the task's (first) in-domain test split."""
         return self.split == self.task.in_domain
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether figures show the split: the in-domain test split, OOD and shifted ones; the worst of a corruption."""
+        return self.is_in_domain_test or self.split in self.task.farthest
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Task, split and method."""
+        return self.task.key, self.split.name, self.run.method
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether any example has a label."""
+        return bool((self.predictions.labels >= 0).any())
+
     @cached_property
     def uncertainties(self) -> dict[str, FloatArray]:
         """Quantity → uncertainty of every example, higher = more uncertain."""
         return uncertainties(self.predictions)
+
+
+T = TypeVar("T")
+
+
+class Collected(Generic[T]):
+    """One value per run that a section has visited, by task, split and method."""
+
+    def __init__(self) -> None:
+        """Start without any run."""
+        self.runs: dict[tuple[str, str, str], list[T]] = {}
+
+    def add(self, item: Visit, value: T) -> None:
+        """Add the value of a run."""
+        self.runs.setdefault(item.key, []).append(value)
+
+    def splits(self, task: TaskView) -> tuple[str, ...]:
+        """Return the splits of a task with values, in the order in which they were visited."""
+        return tuple(dict.fromkeys(split for key, split, _ in self.runs if key == task.key))
+
+    def methods(self, run: RunView, task: TaskView, split: str = "") -> dict[str, list[T]]:
+        """Return method → the values of its runs on a split (by default in-domain), in the benchmark's order."""
+        keys = {method.name: (task.key, split or task.in_domain.name, method.name) for method in run.methods_of(task)}
+        return {name: self.runs[key] for name, key in keys.items() if key in self.runs}
 
 
 class Section:
@@ -224,6 +263,10 @@ class Section:
 
     def blocks(self, run: RunView, task: TaskView | None) -> Iterable[Block]:
         """Return what the page shows for a task, or, with None, for the whole run."""
+        return () if task is None else self.task_blocks(run, task)
+
+    def task_blocks(self, run: RunView, task: TaskView) -> Iterable[Block]:
+        """Return what the page shows for a task; sections that also span tasks define :meth:`blocks` instead."""
         return ()
 
     def document(self, run: RunView) -> Json:

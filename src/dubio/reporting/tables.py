@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from dubio.reporting.manifest_view import MethodView
 from dubio.reporting.score_table import Cell, decimals
 from dubio.reporting.style import Style
+from dubio.statistics.bootstrap import Interval
 from dubio.statistics.verdicts import Place, Verdict
 
 ARROWS = {"higher": "↑", "lower": "↓"}
@@ -163,6 +164,23 @@ def method_table(
     for name, title in (controls or {}).items():
         rows.append(Row(title, tuple(column.cells.get(name, EMPTY) for column in kept), control=True))
     return Table(tuple(column.column for column in kept), tuple(rows), caption, terminal=terminal)
+
+
+def value_cell(value: float, form: str = ".3f", spread: str = "", place: str = "", hint: str = "") -> TableCell:
+    """Return a number in a format, sorted by its value."""
+    return TableCell(f"{value:{form}}", spread, f"{value:.9g}", place, hint)
+
+
+def bounds(interval: tuple[float, float] | None, form: str = ".3f") -> str:
+    """Return the ends of an interval as a spread; empty where there is none."""
+    return "" if interval is None else f"[{interval[0]:{form}}, {interval[1]:{form}}]"
+
+
+def interval_cell(interval: Interval, form: str = ".3f", *, underpowered: bool = False, hint: str = "") -> TableCell:
+    """Return a value with its confidence interval; one without an interval, or of too few units, is unranked."""
+    missing = math.isnan(interval.low)
+    spread = "(no interval)" if missing else bounds((interval.low, interval.high), form)
+    return value_cell(interval.value, form, spread, "unranked" if missing or underpowered else "", hint)
 
 
 def folded(table: Table, title: str, *, shown: bool = False) -> Table:

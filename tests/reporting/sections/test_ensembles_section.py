@@ -63,17 +63,17 @@ def test_entropy_is_the_sum_of_its_parts_at_home_and_away(world: World, report: 
     store, manifest = world
     task = report.run.manifest.tasks[0]
     (section,) = (placed.section for placed in report.sections if isinstance(placed.section, Densities))
-    panels = section.entropy_panels(report.run, task)
-    assert [panel.title for panel in panels] == ["in-domain", "novel", "blur, worst severity", "noise, worst severity"]
-    place = [style.title for style in panels[1].styles].index("MC dropout ensemble")
+    styles, panels = section.entropy_panels(report.run, task)
+    titles = [style.title for style in styles]
+    assert list(panels) == ["in-domain", "novel", "blur, worst severity", "noise, worst severity"]
+    row = titles.index("MC dropout ensemble")
     runs = [r["id"] for r in manifest["runs"] if (r["task"], r["method"]) == ("digits", "mc-dropout-ensemble")]
     parts = [decompose(store.predictions[run, "novel"]) for run in runs]
     expected = [np.mean([p.expected_entropy for p in parts]), np.mean([p.mutual_information for p in parts])]
-    assert panels[1].parts[place] == pytest.approx(expected)
-    whole = np.mean([predictive_entropy(store.predictions[run, "novel"]) for run in runs])
-    assert panels[1].parts[place].sum() == pytest.approx(whole, rel=1e-5)
-    single = [style.title for style in panels[0].styles].index("Deterministic")
-    assert panels[0].parts[single, 1] == pytest.approx(0.0, abs=1e-9)
+    assert panels["novel"][row] == pytest.approx(expected)
+    total = np.mean([predictive_entropy(store.predictions[run, "novel"]) for run in runs])
+    assert panels["novel"][row].sum() == pytest.approx(total, rel=1e-5)
+    assert panels["in-domain"][titles.index("Deterministic"), 1] == pytest.approx(0.0, abs=1e-9)
 
 
 def test_entropies_are_drawn_where_there_is_an_elsewhere(report: Report) -> None:

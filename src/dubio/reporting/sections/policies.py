@@ -10,7 +10,8 @@ A second policy refers at most a stated share. It needs few calibration examples
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from math import floor, inf
@@ -26,14 +27,14 @@ from dubio.referral.capacity import fit_capacity_policy
 from dubio.referral.policy import Policy
 from dubio.referral.risk import NoGuarantee, fit_risk_policy
 from dubio.referral.sample_size import SampleSize, fewest_units, units_needed
-from dubio.reporting.canvas import panel_title, small_multiples, styled
+from dubio.reporting.canvas import label_panels, note_panel, small_multiples, styled
 from dubio.reporting.manifest_view import MethodRun, SplitView, TaskView
 from dubio.reporting.measures import REFERRED_BY, retained_accuracy
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Headline, Section, Text, Visit, section
-from dubio.reporting.style import CONTROL, MUTED, Style
-from dubio.reporting.tables import Column, FilledColumn, Table, TableCell, method_table
-from dubio.reporting.wording import listed, number
+from dubio.reporting.style import CONTROL, Style
+from dubio.reporting.tables import Column, Table, TableCell, bounds, value_cell
+from dubio.reporting.wording import listed
 from dubio.statistics.bootstrap import units_of
 
 if TYPE_CHECKING:
@@ -64,29 +65,36 @@ CAPTION = (
     "its error. A guarantee with 90 % confidence may fail one time in ten."
 )
 
-NOTES = {
-    "outcome": "met: the error is below the target; undecided: it is not, but its interval reaches below; violated: "
-    "the whole interval is above",
-    "needed": "rough estimate: the calibration set size that supports the target if further examples behave like the "
-    "in-domain test set; groups are patients, for instance",
-    "shifted": "error among the retained and share retained under shift, where nothing is guaranteed; p of the test "
-    "that uncertainties are those of the calibration set (Kolmogorov–Smirnov)",
-    "share": "share of examples referred, each group counting alike where there are groups; exact interval, or groups "
-    "resampled",
-    "capacity": "met: at most the capacity is referred; violated: the whole interval lies above the upper limit that "
-    "the policy states; undecided: above the capacity, but the interval reaches below that limit",
-    "shift": "whether the uncertainties are those of the calibration set (Kolmogorov–Smirnov)",
-}
+OUTCOMES = "met: below the target; undecided: above, but the interval reaches below; violated: the whole interval above"
+NEEDED = (
+    "rough estimate of the calibration set size for the target, if further examples are like the in-domain test set"
+)
+SHIFTED = (
+    "error among the retained, share retained, and p of the Kolmogorov–Smirnov test of shift; nothing is guaranteed"
+)
+REFERRED = "share of examples referred, each group counting alike; exact interval, or groups resampled"
+WITHIN = (
+    "met: within the capacity; undecided: above, but the interval reaches below the upper limit; violated: it does not"
+)
 
-COLUMNS: dict[str, Column] = {
+RISK_COLUMNS = {
     ".threshold": Column("Threshold", "predictive entropy", "", "retained if at most this uncertain"),
     ".calibration": Column("Retained", "of calibration", "↑", "share of the calibration set that is retained"),
     ".retained": Column("Retained", "of the test set", "↑", "share of the in-domain test set that is retained"),
     ".error": Column("Selective risk", "test set, 95 % interval", "↓", "exact interval, or groups resampled"),
-    ".outcome": Column("Guarantee", "on the test set", "", NOTES["outcome"]),
-    ".needed": Column("Would need", "at least, for calibration", "↓", NOTES["needed"]),
+    ".outcome": Column("Guarantee", "on the test set", "", OUTCOMES),
+    ".needed": Column("Would need", "at least, for calibration", "↓", NEEDED),
 }
 """Cell key → column of a table of risk policies; shifted splits are keyed by their names."""
+
+CAPACITY_COLUMNS = {
+    "share": Column("Referred", "95 % interval", "", REFERRED),
+    "outcome": Column("Capacity", f"at most {CAPACITY:.0%}", "", WITHIN),
+    "shift": Column("Shift test", f"warns if p < {SHIFT_LEVEL:g}", "",
+                    "whether the uncertainties are those of the calibration set (Kolmogorov–Smirnov)"),
+    "error": Column("Selective risk", "95 % interval", "↓"),
+}  # fmt: skip
+"""Cell key → column of a table of capacity policies on one split."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,17 +126,30 @@ class RiskPolicy:
     units: int = 0
 
     @property
-    def unit_name(self) -> str:
-        """The name of the independent units."""
-        return "examples" if self.rows == self.units else "groups"
+    def grouped(self) -> bool:
+        """Whether the calibration examples come in groups."""
+        return self.rows != self.units
+
+    @property
+    def judged(self) -> list[Observation]:
+        """The results on shifted splits whose labels are known, or of which nothing is retained."""
+        return [result for result in self.shifted if result.error is not None or result.retained == 0]
+
+    def amount(self, units: int) -> str:
+        """Return a number of units in examples; with groups, in proportion to the calibration set, in two digits."""
+        if not self.grouped:
+            return f"{units:,} examples"
+        examples = self.rows if units == self.units else float(f"{units * self.rows / self.units:.2g}")
+        return f"{examples:,.0f} examples ({units:,} groups)"
 
 
 @dataclass(frozen=True)
 class CapacityResult:
-    """What a capacity policy refers on a labelled split, and its selective risk there."""
+    """The share that a capacity policy refers on a labelled split, its selective risk, and the capacity's outcome."""
 
     referred: ReferredShare
     observation: Observation
+    outcome: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,20 +164,6 @@ class CapacityPolicy:
     def upper(self) -> float:
         """The long-run share below which the policy claims to stay, with confidence."""
         return self.policy.evidence["upper_referral"]
-
-    def outcome(self, result: CapacityResult) -> str:
-        """Return the outcome of the capacity on a split."""
-        return result.referred.outcome(CAPACITY, self.upper)
-
-
-@dataclass(frozen=True, eq=False)
-class FirstRun:
-    """A method's first run: its predictions on the calibration, in-domain and shifted splits."""
-
-    run: MethodRun
-    calibration: Predictions
-    in_domain: Predictions
-    shifted: Mapping[str, Predictions]
 
 
 @section("policies", order=40)
@@ -176,43 +183,32 @@ class Policies(Section):
             self.runs.setdefault((item.task.key, item.run.method), item.run)
 
     def finish(self, run: RunView, task: TaskView) -> None:
-        """Fit the policies of a task; they are read again because the target depends on the scores of all runs."""
-        target = target_error(run, task)
+        """Fit the policies of a task; predictions are read again because the target depends on the scores of all."""
+        target, calibration = target_error(run, task), task.of_kind("cal")[:1]
         risk, capacity = self.risk.setdefault(task.key, {}), self.capacity.setdefault(task.key, {})
-        for first in self._first_runs(run, task):
-            if target is not None and (risk_policy := fit_risk(first, target)) is not None:
-                risk[first.run.method] = risk_policy
-            if (capacity_policy := fit_capacity(first, task.in_domain.name)) is not None:
-                capacity[first.run.method] = capacity_policy
+        for name in (method.name for method in run.methods if calibration and (task.key, method.name) in self.runs):
+            method_run = self.runs[task.key, name]
+            fitted_on = _read(run, method_run, calibration)
+            tests = _read(run, method_run, (task.in_domain, *task.farthest))
+            if not fitted_on or task.in_domain.name not in tests:
+                continue
+            (predictions,) = fitted_on.values()
+            if target is not None and (risk_policy := fit_risk(method_run, predictions, tests, target)) is not None:
+                risk[name] = risk_policy
+            if (capacity_policy := fit_capacity(method_run, predictions, tests)) is not None:
+                capacity[name] = capacity_policy
 
-    def _first_runs(self, run: RunView, task: TaskView) -> Iterator[FirstRun]:
-        """Yield the first run of each method with calibration and in-domain predictions."""
-        for split in task.of_kind("cal")[:1]:
-            for method in run.methods:
-                method_run = self.runs.get((task.key, method.name))
-                if method_run is None:
-                    continue
-                calibration, in_domain = (_read(run, method_run, each) for each in (split, task.in_domain))
-                if calibration is not None and in_domain is not None:
-                    shifted = {each.name: _read(run, method_run, each) for each in task.farthest}
-                    present = {name: predictions for name, predictions in shifted.items() if predictions is not None}
-                    yield FirstRun(method_run, calibration, in_domain, present)
-
-    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+    def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Show both policies of a task: tables, outcomes under shift, operating points."""
-        if task is None:
-            return
         risk, capacity = self.risk.get(task.key, {}), self.capacity.get(task.key, {})
-        missing = missing_policies(task, risk, capacity)
-        if missing:
+        if missing := missing_policies(task, risk, capacity):
             yield Text(missing, "note")
         if risk or capacity:
             yield Text(INTRODUCTION)
         if risk:
             yield Text(target_sentence(run, task), "small")
             yield risk_table(run, task, risk)
-            needed = calibration_size_sentence(run, task, risk)
-            if needed:
+            if needed := calibration_size_sentence(run, task, risk):
                 yield Text(needed, "note")
             yield from shift_blocks(run, task, risk)
             yield from operating_points(run, task, risk)
@@ -225,54 +221,41 @@ class Policies(Section):
 
     def document(self, run: RunView) -> dict[str, Any]:
         """Return every policy with its results."""
-        return {
-            "risk_policies": [
-                {
-                    "task": task,
-                    "method": method,
-                    "target": policy.target,
-                    "threshold": None if policy.policy is None else policy.policy.threshold,
-                    "best_bound": policy.best,
-                    "needed": None if policy.needed is None else asdict(policy.needed),
-                    "in_domain": None if policy.in_domain is None else asdict(policy.in_domain),
-                    "shifted": [asdict(observation) for observation in policy.shifted],
-                }
-                for task, policies in self.risk.items()
-                for method, policy in policies.items()
-            ],
-            "capacity_policies": [
-                {
-                    "task": task,
-                    "method": method,
-                    "capacity": CAPACITY,
-                    "threshold": policy.policy.threshold,
-                    "expected": policy.policy.evidence["expected_referral"],
-                    "upper": policy.upper,
-                    "confidence": CONFIDENCE,
-                    "results": [_capacity_result(policy, result) for result in policy.results],
-                }
-                for task, policies in self.capacity.items()
-                for method, policy in policies.items()
-            ],
-        }
+        risk = [
+            {
+                "task": task, "method": method, "target": policy.target, "best_bound": policy.best,
+                "threshold": None if policy.policy is None else policy.policy.threshold,
+                "needed": None if policy.needed is None else asdict(policy.needed),
+                "in_domain": None if policy.in_domain is None else asdict(policy.in_domain),
+                "shifted": [asdict(observation) for observation in policy.shifted],
+            }
+            for task, policies in self.risk.items()
+            for method, policy in policies.items()
+        ]  # fmt: skip
+        capacity = [
+            {
+                "task": task, "method": method, "capacity": CAPACITY, "threshold": policy.policy.threshold,
+                "expected": policy.policy.evidence["expected_referral"], "upper": policy.upper,
+                "confidence": CONFIDENCE, "results": [_capacity_result(result) for result in policy.results],
+            }
+            for task, policies in self.capacity.items()
+            for method, policy in policies.items()
+        ]  # fmt: skip
+        return {"risk_policies": risk, "capacity_policies": capacity}
 
 
-def _capacity_result(policy: CapacityPolicy, result: CapacityResult) -> dict[str, Any]:
-    return {
-        **asdict(result.observation),
-        "referred": result.referred.share,
-        "referred_interval": result.referred.interval,
-        "outcome": policy.outcome(result),
-        "warned": result.observation.warned,
-    }
+def _capacity_result(result: CapacityResult) -> dict[str, Any]:
+    share = {"referred": result.referred.share, "referred_interval": result.referred.interval}
+    return asdict(result.observation) | share | {"outcome": result.outcome, "warned": result.observation.warned}
 
 
-def _read(run: RunView, method_run: MethodRun, split: SplitView) -> Predictions | None:
-    """Read predictions; None where they are missing, which scoring reports for all but the calibration split."""
-    try:
-        return run.source.read_predictions(method_run.id, split.name, split.fingerprint)
-    except DubioError:
-        return None
+def _read(run: RunView, method_run: MethodRun, splits: Sequence[SplitView]) -> dict[str, Predictions]:
+    """Read predictions on splits; scoring reports those that are missing, except on the calibration split."""
+    predictions = {}
+    for split in splits:
+        with suppress(DubioError):
+            predictions[split.name] = run.source.read_predictions(method_run.id, split.name, split.fingerprint)
+    return predictions
 
 
 def target_error(run: RunView, task: TaskView) -> float | None:
@@ -283,38 +266,48 @@ def target_error(run: RunView, task: TaskView) -> float | None:
     return float(f"{SHARE * error:.2g}") if error > 0 else None
 
 
-def fit_risk(first: FirstRun, target: float) -> RiskPolicy | None:
-    """Fit a policy with a bounded error and assess it; None where the calibration split has no labels."""
-    in_domain, labelled = first.in_domain.labelled, first.calibration.labelled
-    curve = 1.0 - retained_accuracy(in_domain, REFERRED_BY, RETAINED)
-    result = partial(RiskPolicy, first.run, target, curve, rows=len(labelled), units=units_of(labelled).count)
+def fit_risk(
+    run: MethodRun, calibration: Predictions, tests: Mapping[str, Predictions], target: float
+) -> RiskPolicy | None:
+    """Fit a policy with a bounded error and assess it; None where the calibration split has no labels.
+
+    Args:
+        run: The run.
+        calibration: Its predictions on the calibration split.
+        tests: Its predictions on the test splits, in-domain first.
+        target: The bound on the error.
+    """
+    test, labelled = next(iter(tests.values())), calibration.labelled
+    curve = 1.0 - retained_accuracy(test.labelled, REFERRED_BY, RETAINED)
+    result = partial(RiskPolicy, run, target, curve, rows=len(labelled), units=units_of(labelled).count)
     try:
-        policy = fit_risk_policy(first.calibration, max_risk=target, confidence=CONFIDENCE, quantity=REFERRED_BY)
+        policy = fit_risk_policy(calibration, max_risk=target, confidence=CONFIDENCE, quantity=REFERRED_BY)
     except NoGuarantee as refusal:
-        needed = units_needed(in_domain, max_risk=target, confidence=CONFIDENCE, quantity=REFERRED_BY)
+        needed = units_needed(test.labelled, max_risk=target, confidence=CONFIDENCE, quantity=REFERRED_BY)
         return result(None, (refusal.upper, refusal.coverage), None, needed=needed)
     except UserError:
         return None
-    shifted = tuple(observe(policy, name, predictions) for name, predictions in first.shifted.items())
-    return result(policy, None, observe(policy, "in_domain", first.in_domain), shifted)
+    _, *shifted = (observe(policy, name, predictions) for name, predictions in tests.items())
+    return result(policy, None, observe(policy, "in_domain", test), tuple(shifted))
 
 
-def fit_capacity(first: FirstRun, in_domain: str) -> CapacityPolicy | None:
+def fit_capacity(run: MethodRun, calibration: Predictions, tests: Mapping[str, Predictions]) -> CapacityPolicy | None:
     """Fit a policy for the capacity and assess it; None where there are too few calibration examples."""
     try:
-        policy = fit_capacity_policy(first.calibration, capacity=CAPACITY, confidence=CONFIDENCE, quantity=REFERRED_BY)
+        policy = fit_capacity_policy(calibration, capacity=CAPACITY, confidence=CONFIDENCE, quantity=REFERRED_BY)
     except UserError:
         return None
-    labelled = {name: predictions for name, predictions in first.shifted.items() if has_labels(predictions)}
-    results = (
-        CapacityResult(referred_share(policy, predictions), observe(policy, name, predictions))
-        for name, predictions in {in_domain: first.in_domain, **labelled}.items()
-    )
-    return CapacityPolicy(first.run, policy, tuple(results))
+    results = []
+    for name, predictions in tests.items():
+        if has_labels(predictions):
+            referred = referred_share(policy, predictions)
+            outcome = referred.outcome(CAPACITY, policy.evidence["upper_referral"])
+            results.append(CapacityResult(referred, observe(policy, name, predictions), outcome))
+    return CapacityPolicy(run, policy, tuple(results))
 
 
 def missing_policies(task: TaskView, risk: Mapping[str, RiskPolicy], capacity: Mapping[str, CapacityPolicy]) -> str:
-    """Say why there is no risk policy, or no policy at all; empty where there is one."""
+    """Return why there is no risk policy, or no policy at all; empty where there is one."""
     if risk:
         return ""
     if not task.of_kind("cal"):
@@ -331,43 +324,29 @@ def missing_policies(task: TaskView, risk: Mapping[str, RiskPolicy], capacity: M
 
 
 def target_sentence(run: RunView, task: TaskView) -> str:
-    """State the target of every risk policy."""
-    reference = run.manifest.reference(task)
+    """Return the target of every risk policy in words."""
     return (
         f"Target for the first run of every method: an error among the retained below {SHARE:.0%} of the error of "
-        f"{run.title(reference or '')} on the test set without referral, with {CONFIDENCE:.0%} confidence; referred by "
-        "predictive entropy. All methods share the calibration and test examples, so their guarantees tend to be met "
-        "or violated together."
+        f"{run.title(run.manifest.reference(task) or '')} on the test set without referral, with {CONFIDENCE:.0%} "
+        "confidence; referred by predictive entropy. All methods share the calibration and test examples, so their "
+        "guarantees tend to be met or violated together."
     )
 
 
 def risk_table(run: RunView, task: TaskView, policies: Mapping[str, RiskPolicy]) -> Table:
     """Return the table of risk policies and their outcomes."""
     titles = {splits[-1].name: f"{base}, highest severity" for base, splits in task.severities.items()}
-    rows = {name: risk_cells(policy) for name, policy in policies.items()}
-    columns = [
-        FilledColumn(column, {name: cells[key] for name, cells in rows.items() if key in cells})
-        for key, column in COLUMNS.items()
-    ]
-    for split in task.farthest:
-        observations = [o for policy in policies.values() for o in policy.shifted if o.split == split.name]
-        title = "Risk, retained, shift" if any(o.error is not None for o in observations) else "Retained, shift"
-        column = Column(title, titles.get(split.name, split.name), "↓", NOTES["shifted"])
-        cells_of_split = {name: cells[split.name] for name, cells in rows.items() if split.name in cells}
-        columns.append(FilledColumn(column, cells_of_split))
+    columns = dict(RISK_COLUMNS)
+    for split in (split.name for split in task.farthest):
+        errors = [o.error for policy in policies.values() for o in policy.shifted if o.split == split]
+        title = "Retained, shift" if all(error is None for error in errors) else "Risk, retained, shift"
+        columns[split] = Column(title, titles.get(split, split), "↓", SHIFTED)
     calibration, target = task.of_kind("cal")[0], next(iter(policies.values())).target
     caption = (
         f"Error among the retained below {target:g}, with {CONFIDENCE:.0%} confidence, from the "
         f"{calibration.examples:,} examples of “{calibration.name}”"
     )
-    return _table(run, task, policies, columns, caption)
-
-
-def _table(
-    run: RunView, task: TaskView, policies: Mapping[str, object], columns: Iterable[FilledColumn], caption: str
-) -> Table:
-    methods = [method for method in run.methods_of(task) if method.name in policies]
-    return method_table(methods, columns, run.styles, caption=caption)
+    return run.table(columns, {name: risk_cells(policy) for name, policy in policies.items()}, caption)
 
 
 def risk_cells(policy: RiskPolicy) -> dict[str, TableCell]:
@@ -375,15 +354,14 @@ def risk_cells(policy: RiskPolicy) -> dict[str, TableCell]:
     if policy.policy is None or policy.in_domain is None:
         none = TableCell("none", place="unranked")
         return {".threshold": none, ".outcome": _best_bound(policy), ".needed": _needed(policy)}
-    observation, coverage = policy.in_domain, policy.policy.evidence["coverage"]
-    limit = "retains all" if policy.policy.threshold == inf else f"{policy.policy.threshold:.3g}"
+    threshold = policy.policy.threshold
     return {
-        ".threshold": TableCell(limit, sort=f"{policy.policy.threshold:.9g}"),
-        ".calibration": TableCell(f"{coverage:.1%}", sort=f"{coverage:.9g}"),
-        ".retained": TableCell(f"{observation.retained:.1%}", sort=f"{observation.retained:.9g}"),
-        ".error": _error(observation),
-        ".outcome": TableCell(observation.outcome(policy.target)),
-        **{shifted.split: _shifted_cell(shifted) for shifted in policy.shifted},
+        ".threshold": TableCell("retains all" if threshold == inf else f"{threshold:.3g}", sort=f"{threshold:.9g}"),
+        ".calibration": value_cell(policy.policy.evidence["coverage"], ".1%"),
+        ".retained": value_cell(policy.in_domain.retained, ".1%"),
+        ".error": _error(policy.in_domain),
+        ".outcome": TableCell(policy.in_domain.outcome(policy.target)),
+        **{observation.split: _shifted_cell(observation) for observation in policy.shifted},
     }
 
 
@@ -401,16 +379,14 @@ def _needed(policy: RiskPolicy) -> TableCell:
         hint = "the retained are wrong too often at every coverage"
         return TableCell("more data would not help", place="unranked", hint=hint)
     hint = f"retaining {needed.retained:.0%} of them, {needed.error:.2g} of those wrong"
-    return TableCell(f"{needed.units:,}", policy.unit_name, str(needed.units), hint=hint)
+    return value_cell(needed.units, ",", "groups" if policy.grouped else "examples", hint=hint)
 
 
 def _error(observation: Observation) -> TableCell:
     if observation.error is None:
         return TableCell("nothing retained", place="unranked")
-    interval = observation.interval
-    spread = "" if interval is None else f"[{interval[0]:.3f}, {interval[1]:.3f}]"
     hint = f"{observation.retained:.0%} retained"
-    return TableCell(f"{observation.error:.3f}", spread, f"{observation.error:.9g}", hint=hint)
+    return value_cell(observation.error, spread=bounds(observation.interval), hint=hint)
 
 
 def _p_value(observation: Observation) -> str:
@@ -418,171 +394,130 @@ def _p_value(observation: Observation) -> str:
 
 
 def _shifted_cell(observation: Observation) -> TableCell:
-    """Show error, share retained and shift; without labels there is no error."""
-    retained, shift = f"{observation.retained:.0%}", _p_value(observation)
+    """Return error, share retained and shift; without labels there is no error."""
     if observation.error is None:
-        return TableCell(f"{retained},", shift, f"{observation.retained:.9g}")
-    return TableCell(f"{observation.error:.3f}", f"{retained}, {shift}", f"{observation.error:.9g}")
+        return TableCell(f"{observation.retained:.0%},", _p_value(observation), f"{observation.retained:.9g}")
+    return value_cell(observation.error, spread=f"{observation.retained:.0%}, {_p_value(observation)}")
 
 
 def calibration_size_sentence(run: RunView, task: TaskView, policies: Mapping[str, RiskPolicy]) -> str:
-    """Say which methods lack calibration data for the target, and how much they would need; empty where none does."""
+    """Return which methods lack calibration data for the target, and how much they need; empty where none does."""
     refused = {run.title(name): policy for name, policy in policies.items() if policy.policy is None}
     if not refused:
         return ""
     some = next(iter(refused.values()))
-    subject = (
-        "No method reaches"
-        if len(refused) == len(policies)
-        else f"{number(len(refused)).capitalize()} of {len(policies)} methods do not reach"
+    text = (
+        f"{len(refused)} of {len(policies)} methods cannot guarantee the target with the "
+        f"{some.amount(some.units)} of “{task.of_kind('cal')[0].name}”."
     )
-    groups = "" if some.rows == some.units else f" ({some.units:,} groups, such as patients)"
-    sentences = [
-        f"{subject} the target on the {some.rows:,} examples of “{task.of_kind('cal')[0].name}”{groups}: more "
-        "calibration data is needed."
-    ]
     sizes = {title: policy.needed.units for title, policy in refused.items() if policy.needed is not None}
     if sizes:
-        sentences.append(_size_range(sizes, some))
-    hopeless = [title for title, policy in refused.items() if policy.needed is None]
+        least, most = min(sizes.values()), max(sizes.values())
+        needed = f"{some.amount(least)} are needed for {listed([title for title in sizes if sizes[title] == least])}"
+        if most > least:
+            needed += f", {some.amount(most)} for {listed([title for title in sizes if sizes[title] == most])}"
+        text += f" If further data are like the test set, at least about {needed}. Plan for twice the number."
+    hopeless = [title for title in refused if title not in sizes]
     if hopeless:
-        sentences.append(
-            f"More data alone would not help {listed(hopeless)}: on the test set the retained are wrong too often at "
-            "every coverage."
-        )
-    fewest = fewest_units(some.target, CONFIDENCE, single=some.rows == some.units)
+        text += f" More data would not help {listed(hopeless)}: the retained are wrong too often at every coverage."
+    fewest = fewest_units(some.target, CONFIDENCE, single=not some.grouped)
     if fewest is not None and fewest > some.units:
-        sentences.append(f"Even a method that retains everything without an error needs {_amount(fewest, some)}.")
-    return " ".join(sentences)
-
-
-def _size_range(sizes: Mapping[str, int], some: RiskPolicy) -> str:
-    """State the smallest and the largest calibration set size, by method."""
-    order = sorted(sizes, key=lambda title: sizes[title])
-    least, most = sizes[order[0]], sizes[order[-1]]
-    first = listed([title for title in order if sizes[title] == least])
-    further = f", and about {_amount(most, some)} for {order[-1]}" if most > least else ""
-    return (
-        f"If further data behave like the test set, at least about {_amount(least, some)} are needed for {first}"
-        f"{further}; there are {_amount(some.units, some)} now. Plan for twice the number."
-    )
-
-
-def _amount(units: int, some: RiskPolicy) -> str:
-    """State a number of units in examples; with groups, in proportion to the calibration set, in two digits."""
-    if some.rows == some.units:
-        return f"{units:,} examples"
-    examples = some.rows if units == some.units else float(f"{units * some.rows / some.units:.2g}")
-    return f"{examples:,.0f} examples ({units:,} groups)"
+        text += f" Even a method that retains everything without an error needs {some.amount(fewest)}."
+    return text
 
 
 def shift_blocks(run: RunView, task: TaskView, policies: Mapping[str, RiskPolicy]) -> Iterator[Block]:
-    """Show the outcomes of risk policies on labelled shifted splits; nothing without labels there."""
-    columns: list[FilledColumn] = []
-    sentences = []
-    for split in task.farthest:
-        results = {
-            method: (policy, observation)
-            for method, policy in policies.items()
-            for observation in policy.shifted
-            if observation.split == split.name and (observation.error is not None or observation.retained == 0)
-        }
-        if results:
-            risk = Column("Selective risk", f"{split.name}, 95 % interval", "↓")
-            columns.append(FilledColumn(risk, {method: _error(seen) for method, (_, seen) in results.items()}))
-            guarantee = Column("Guarantee", split.name)
-            outcomes = {method: _outcome(policy, result) for method, (policy, result) in results.items()}
-            columns.append(FilledColumn(guarantee, outcomes))
-            sentences.append(shift_sentence(split.name, list(results.values())))
-    if columns:
+    """Yield the outcomes of risk policies on labelled shifted splits; nothing without labels there."""
+    columns: dict[str, Column] = {}
+    for split in (split.name for split in task.farthest):
+        columns[f"{split} risk"] = Column("Selective risk", f"{split}, 95 % interval", "↓")
+        columns[f"{split} outcome"] = Column("Guarantee", split)
+    results = [(policy, observation) for policy in policies.values() for observation in policy.judged]
+    if results:
         caption = (
             "The same policies under distribution shift; warned: the test that uncertainties are those of the "
             f"calibration set rejects (p < {SHIFT_LEVEL:g})"
         )
-        yield _table(run, task, policies, columns, caption)
-        yield from (Text(sentence, "small") for sentence in sentences)
+        yield run.table(columns, {name: shift_cells(policy) for name, policy in policies.items()}, caption)
+    for split in (split.name for split in task.farthest):
+        if on_split := [result for result in results if result[1].split == split]:
+            yield Text(shift_sentence(split, on_split), "small")
 
 
-def _outcome(policy: RiskPolicy, observation: Observation) -> TableCell:
-    warning = "warned" if observation.warned else "no warning"
-    return TableCell(observation.outcome(policy.target), f"({warning})", hint=f"p = {observation.shift:.2g}")
+def shift_cells(policy: RiskPolicy) -> dict[str, TableCell]:
+    """Return selective risk and outcome of one method on every labelled shifted split."""
+    cells = {}
+    for observation in policy.judged:
+        warning, hint = "(warned)" if observation.warned else "(no warning)", f"p = {observation.shift:.2g}"
+        cells[f"{observation.split} risk"] = _error(observation)
+        cells[f"{observation.split} outcome"] = TableCell(observation.outcome(policy.target), warning, hint=hint)
+    return cells
 
 
 def shift_sentence(split: str, results: Sequence[tuple[RiskPolicy, Observation]]) -> str:
     """Count the guarantees met and violated on a split, and the warnings of the shift test."""
     outcomes = [observation.outcome(policy.target) for policy, observation in results]
     violated = [o for (_, o), outcome in zip(results, outcomes, strict=True) if outcome == "violated"]
-    warnings = sum(observation.warned for _, observation in results)
     among = f", among them {sum(o.warned for o in violated)} of the {len(violated)} violated" if violated else ""
-    return f"On “{split}”: {tally(outcomes)}. The shift test warns for {warnings} of {len(results)}{among}."
+    return f"On “{split}”: {tally(outcomes)}. {warnings([observation for _, observation in results])}{among}."
 
 
 def tally(outcomes: Sequence[str]) -> str:
     """Count outcomes."""
-    counts = {outcome: list(outcomes).count(outcome) for outcome in dict.fromkeys(outcomes)}
-    policies = "policy" if len(outcomes) == 1 else "policies"
-    return f"{len(outcomes)} {policies}, " + ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+    counts = [f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes)]
+    return ", ".join([f"{len(outcomes)} {'policy' if len(outcomes) == 1 else 'policies'}", *counts])
 
 
-@dataclass(frozen=True, eq=False)
-class OperatingPanel:
-    """One method's risk–coverage curve on the test set, with its policy's operating point where it has one."""
-
-    style: Style
-    error: FloatArray
-    observation: Observation | None
+def warnings(observations: Sequence[Observation]) -> str:
+    """Count the warnings of the shift test."""
+    return f"The shift test warns for {sum(o.warned for o in observations)} of {len(observations)}"
 
 
 def operating_points(run: RunView, task: TaskView, policies: Mapping[str, RiskPolicy]) -> Iterator[Figure]:
     """Yield the figure of operating points where any policy retains something."""
-    panels = [
-        OperatingPanel(run.styles[method.name], policies[method.name].curve, policies[method.name].in_domain)
-        for method in run.methods_of(task)
-        if method.name in policies
-    ]
-    if any(panel.observation is not None and panel.observation.error is not None for panel in panels):
-        draw = partial(operating_figure, panels, target=next(iter(policies.values())).target)
-        yield Figure("operating", "Operating points of the policies", CAPTION, draw, narrow=len(panels) < 3)
+    panels = [(run.styles[m.name], policies[m.name]) for m in run.methods_of(task) if m.name in policies]
+    if any(policy.in_domain is not None and policy.in_domain.error is not None for _, policy in panels):
+        draw, narrow = partial(operating_figure, panels), len(panels) < 3
+        yield Figure("operating", "Operating points of the policies", CAPTION, draw, narrow=narrow)
 
 
 @styled
-def operating_figure(panels: Sequence[OperatingPanel], *, target: float) -> Drawing:
+def operating_figure(panels: Sequence[tuple[Style, RiskPolicy]]) -> Drawing:
     """Draw error among the retained against coverage, one panel per method, with the policy's operating point."""
     from matplotlib.lines import Line2D
 
     figure, axes = small_multiples(len(panels), panel_height=1.65, extra=0.35)
-    shares = [p.observation.retained for p in panels if p.observation is not None and p.observation.error is not None]
-    low = max(0.0, floor(10 * min(shares) - 1) / 10) if shares else 0.5
-    heights = [float(panel.error[low <= RETAINED].max()) for panel in panels]
-    heights += [p.observation.interval[1] for p in panels if p.observation is not None and p.observation.interval]
-    for axis, panel in zip(axes, panels, strict=True):
-        axis.axhline(target, color=CONTROL, linestyle="dotted", linewidth=1.4)
-        axis.plot(RETAINED, panel.error, **{**panel.style.line, "marker": "none"})
-        _draw_point(axis, panel)
-        axis.set_title(panel_title(panel.style.title), pad=14)
-        note = "no guarantee" if panel.observation is None else f"retains {panel.observation.retained:.0%}"
-        axis.annotate(note, (0, 1), (0, 3), "axes fraction", "offset points", fontsize=7.2, color=MUTED)
+    target, observations = panels[0][1].target, [policy.in_domain for _, policy in panels]
+    points = [o for o in observations if o is not None and o.error is not None]
+    low = max(0.0, floor(10 * min(point.retained for point in points) - 1) / 10)
+    heights = [float(policy.curve[low <= RETAINED].max()) for _, policy in panels]
+    heights += [point.interval[1] for point in points if point.interval is not None]
+    dotted: dict[str, Any] = {"color": CONTROL, "linestyle": "dotted", "linewidth": 1.4}
+    for axis, (style, policy) in zip(axes, panels, strict=True):
+        axis.axhline(target, **dotted)
+        axis.plot(RETAINED, policy.curve, **{**style.line, "marker": "none"})
+        if policy.in_domain is not None:
+            _draw_point(axis, style, policy.in_domain)
+        note = "no guarantee" if policy.in_domain is None else f"retains {policy.in_domain.retained:.0%}"
+        note_panel(axis, style.title, note)
         axis.set(xlim=(1.0, low), ylim=(0.0, 1.12 * max(2 * target, *heights)))
         axis.set_xticks([1, (1 + low) / 2, low], [f"{100 * tick:.0f}%" for tick in (1, (1 + low) / 2, low)])
-    handle = Line2D([], [], color=CONTROL, linestyle="dotted", linewidth=1.4, label=f"target: below {target:g}")
+    handle = Line2D([], [], **dotted, label=f"target: below {target:g}")
     figure.legend(handles=[handle], loc="outside upper right", handlelength=3.0)
-    figure.supxlabel("share retained", fontsize=8.5)
-    figure.supylabel("error among the retained", fontsize=8.5)
+    label_panels(figure, "share retained", "error among the retained")
     return figure
 
 
-def _draw_point(axis: Axes, panel: OperatingPanel) -> None:
-    observation = panel.observation
-    if observation is None or observation.error is None:
-        return
+def _draw_point(axis: Axes, style: Style, observation: Observation) -> None:
     if observation.interval is not None:
-        axis.vlines(observation.retained, *observation.interval, color=panel.style.colour, linewidth=1.3, zorder=3)
-    point = {**panel.style.point, "markersize": 6.5, "markerfacecolor": panel.style.colour}
-    axis.plot([observation.retained], [observation.error], linestyle="none", zorder=4, clip_on=False, **point)
+        axis.vlines(observation.retained, *observation.interval, color=style.colour, linewidth=1.3, zorder=3)
+    if observation.error is not None:
+        point = {**style.point, "markersize": 6.5, "markerfacecolor": style.colour}
+        axis.plot([observation.retained], [observation.error], linestyle="none", zorder=4, clip_on=False, **point)
 
 
 def capacity_introduction(task: TaskView, policies: Mapping[str, CapacityPolicy]) -> str:
-    """State what the capacity policies guarantee."""
+    """Return what the capacity policies guarantee."""
     calibration, upper = task.of_kind("cal")[0], max(policy.upper for policy in policies.values())
     return (
         f"Of the same runs, fitted on the {calibration.examples:,} examples of “{calibration.name}”: the most "
@@ -593,57 +528,35 @@ def capacity_introduction(task: TaskView, policies: Mapping[str, CapacityPolicy]
     )
 
 
-def _on_split(policies: Mapping[str, CapacityPolicy], split: str) -> dict[str, tuple[CapacityPolicy, CapacityResult]]:
-    return {
-        name: (policy, result)
-        for name, policy in policies.items()
-        for result in policy.results
-        if result.observation.split == split
-    }
+def _on_split(policies: Mapping[str, CapacityPolicy], split: str) -> dict[str, CapacityResult]:
+    results = ((name, result) for name, policy in policies.items() for result in policy.results)
+    return {name: result for name, result in results if result.observation.split == split}
 
 
 def capacity_table(run: RunView, task: TaskView, policies: Mapping[str, CapacityPolicy], split: str) -> Table:
     """Return share referred, outcome of the capacity, shift test and selective risk on a split."""
-    results = _on_split(policies, split)
-    columns = [
-        FilledColumn(
-            Column("Referred", "95 % interval", "", NOTES["share"]),
-            {name: _share(result) for name, (_, result) in results.items()},
-        ),
-        FilledColumn(
-            Column("Capacity", f"at most {CAPACITY:.0%}", "", NOTES["capacity"]),
-            {name: TableCell(policy.outcome(result)) for name, (policy, result) in results.items()},
-        ),
-        FilledColumn(
-            Column("Shift test", f"warns if p < {SHIFT_LEVEL:g}", "", NOTES["shift"]),
-            {name: _warning(result.observation) for name, (_, result) in results.items()},
-        ),
-        FilledColumn(
-            Column("Selective risk", "95 % interval", "↓"),
-            {name: _error(result.observation) for name, (_, result) in results.items()},
-        ),
-    ]
+    rows = {name: capacity_cells(result) for name, result in _on_split(policies, split).items()}
     caption = f"{'In-domain' if split == task.in_domain.name else 'Under shift'}, “{split}”"
-    return _table(run, task, results, columns, caption)
+    return run.table(CAPACITY_COLUMNS, rows, caption)
 
 
-def _share(result: CapacityResult) -> TableCell:
-    interval = result.referred.interval
-    spread = "" if interval is None else f"[{interval[0]:.0%}, {interval[1]:.0%}]"
-    hint = f"of all examples {1.0 - result.observation.retained:.1%}"
-    return TableCell(f"{result.referred.share:.1%}", spread, f"{result.referred.share:.9g}", hint=hint)
-
-
-def _warning(observation: Observation) -> TableCell:
-    return TableCell("warns" if observation.warned else "no warning", _p_value(observation), f"{observation.shift:.9g}")
+def capacity_cells(result: CapacityResult) -> dict[str, TableCell]:
+    """Return the cells of one method by column."""
+    referred, observation = result.referred, result.observation
+    hint, warning = f"of all examples {1.0 - observation.retained:.1%}", "warns" if observation.warned else "no warning"
+    return {
+        "share": value_cell(referred.share, ".1%", bounds(referred.interval, ".0%"), hint=hint),
+        "outcome": TableCell(result.outcome),
+        "shift": TableCell(warning, _p_value(observation), f"{observation.shift:.9g}"),
+        "error": _error(observation),
+    }
 
 
 def capacity_sentence(policies: Mapping[str, CapacityPolicy], split: str) -> str:
-    """Say how much is referred on a split, whether capacities are met, and how often the shift test warns."""
+    """Return how much is referred on a split, whether capacities are met, and how often the shift test warns."""
     results = list(_on_split(policies, split).values())
-    shares = [result.referred.share for _, result in results]
+    shares = [result.referred.share for result in results]
     low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
     share = f"{low} are referred" if low == high else f"between {low} and {high} are referred, depending on the method"
-    outcomes = tally([policy.outcome(result) for policy, result in results])
-    warnings = sum(result.observation.warned for _, result in results)
-    return f"On “{split}” {share}; {outcomes}. The shift test warns for {warnings} of {len(results)}."
+    outcomes = tally([result.outcome for result in results])
+    return f"On “{split}” {share}; {outcomes}. {warnings([result.observation for result in results])}."

@@ -6,7 +6,6 @@ referral is averaged over runs; its interval resamples groups, such as patients,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -36,7 +35,7 @@ from dubio.reporting.canvas import (
     method_legend,
     styled,
 )
-from dubio.reporting.manifest_view import MethodView, TaskView
+from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import REFERRED_BY, RETAINED, UNDERPOWERED, values_at_fractions
 from dubio.reporting.retention import (
     REFERRAL_CAPTION,
@@ -48,11 +47,11 @@ from dubio.reporting.retention import (
     with_standard_errors,
 )
 from dubio.reporting.run_view import RunView
-from dubio.reporting.section import Block, Figure, Headline, Json, Section, Text, Visit, section
+from dubio.reporting.section import Block, Collected, Figure, Headline, Json, Section, Text, Visit, section
 from dubio.reporting.style import CONTROL, INK, RULE
-from dubio.reporting.tables import Column, FilledColumn, Table, TableCell, method_table
+from dubio.reporting.tables import Column, Table, TableCell, interval_cell, method_table, value_cell
 from dubio.reporting.wording import file_name, listed, term
-from dubio.statistics.bootstrap import Interval, RunIntervals, Statistic, replicates_for
+from dubio.statistics.bootstrap import Interval, RunIntervals, Statistic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -72,18 +71,18 @@ class RetainedScores:
     """One run on one split when the most uncertain examples are referred.
 
     Attributes:
-        accuracy: Accuracy of the retained at :data:`RETAINED`.
-        auc: Area under the ROC curve there, NaN where undefined.
-        undefined: Why the area of all examples is undefined, or empty.
+        curve: Accuracy and AUC of the retained at :data:`RETAINED`.
+        undefined: Why the AUC of all examples is undefined, or empty.
         roc: Fraction retained → highest sensitivity at :data:`FALSE_POSITIVE_RATES`; none where one class is retained.
         sensitivity: Highest sensitivity at the NHS's specificity, at :data:`FRACTIONS`; NaN where undefined.
+        grouped: Whether examples come in groups, such as patients.
     """
 
-    accuracy: FloatArray
-    auc: FloatArray
+    curve: ReferralCurve
     undefined: str
     roc: Mapping[float, FloatArray]
     sensitivity: FloatArray
+    grouped: bool
 
 
 @dataclass(frozen=True)
@@ -103,11 +102,21 @@ class Gain:
     replicates: int
 
     @property
-    def excludes_zero(self) -> bool | None:
-        """Whether the gain's interval lies on one side of zero; None where there is no interval."""
+    def sign(self) -> int | None:
+        """1 or −1 where the interval of the gain lies above or below zero, else 0; None where there is no interval."""
         if not np.isfinite([self.gain.low, self.gain.high]).all():
             return None
-        return self.gain.low > 0 or self.gain.high < 0
+        return int(self.gain.low > 0) - int(self.gain.high < 0)
+
+    @property
+    def excludes_zero(self) -> bool | None:
+        """Whether the interval lies on one side of zero; None where there is no interval."""
+        return None if self.sign is None else self.sign != 0
+
+    @property
+    def underpowered(self) -> bool:
+        """Whether there are too few units for a conclusion."""
+        return self.units < UNDERPOWERED
 
 
 @section("two-class-referral", order=32)
@@ -118,82 +127,67 @@ class TwoClassReferral(Section):
 
     def __init__(self) -> None:
         """Start without any run."""
-        self.runs: dict[tuple[str, str, str], list[RetainedScores]] = {}
+        self.scores = Collected[RetainedScores]()
         self.intervals = RunIntervals()
-        self.sizes: dict[tuple[str, str], int] = {}
-        self.grouped: dict[tuple[str, str], bool] = {}
 
     def visit(self, item: Visit) -> None:
         """Add the scores at the fractions of the tables, and store the curves of a run.
 
         Of a corruption, the worst severity alone is shown.
         """
-        task, split = item.task, item.split
-        shown = item.is_in_domain_test or split in task.farthest
-        if not task.has_positive_side or not (shown or split.kind == "id") or not (item.predictions.labels >= 0).any():
+        if not item.task.has_positive_side or not (item.is_shown or item.split.kind == "id") or not item.has_labels:
             return
         labelled = item.predictions.labelled
         curve = referral_curve(labelled, quantity=REFERRED_BY, fractions=tuple(RETAINED))
         item.values |= values_at_fractions(curve.accuracy, curve.auc)
-        if shown:
-            key = task.key, split.name, item.run.method
-            self.runs.setdefault(key, []).append(retained_scores(labelled, curve))
-            self.grouped[task.key, split.name] = labelled.group is not None
-            self.sizes[task.key, split.name] = len(labelled)
-            self.intervals.add(("gain", *key), labelled, gain_statistics(labelled))
+        if item.is_shown:
+            self.scores.add(item, retained_scores(labelled, curve))
+            self.intervals.add(("gain", *item.key), labelled, gain_statistics(labelled))
 
-    def splits(self, task: TaskView) -> tuple[str, ...]:
-        """Return the splits with results, in the order in which they were read."""
-        return tuple(dict.fromkeys(split for key, split, _ in self.runs if key == task.key))
+    def gain(self, *key: str) -> Gain:
+        """Return the gain over random referral of a task, split and method."""
+        area, gain = (self.intervals.interval(("gain", *key, name)) for name in ("area", "gain"))
+        sums = self.intervals.sums["gain", *key, "gain"]
+        return Gain(area, gain, sums.units, len(sums.draws))
 
-    def undefined(self, task: TaskView, split: str) -> str:
-        """Return why no ROC curve is defined on a split; empty where one is."""
-        return next((runs[0].undefined for (*key, _), runs in self.runs.items() if key == [task.key, split]), "")
-
-    def methods(self, run: RunView, task: TaskView, split: str) -> list[MethodView]:
-        """Return the methods with results on a split."""
-        return [method for method in run.methods_of(task) if (task.key, split, method.name) in self.runs]
-
-    def gains(self, task: TaskView) -> dict[tuple[str, str], Gain]:
-        """Return (split, method) → its gain over random referral."""
-        gains = {}
-        for key, split, method in self.runs:
+    def gains(self, task: TaskView) -> dict[str, dict[str, Gain]]:
+        """Return split → method → its gain over random referral."""
+        gains: dict[str, dict[str, Gain]] = {}
+        for key, split, method in self.scores.runs:
             if key == task.key:
-                area, gain = (("gain", key, split, method, name) for name in ("area", "gain"))
-                gains[split, method] = Gain(
-                    self.intervals.interval(area),
-                    self.intervals.interval(gain),
-                    self.intervals.units(gain),
-                    replicates_for(self.sizes[key, split]),
-                )
+                gains.setdefault(split, {})[method] = self.gain(key, split, method)
         return gains
 
-    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+    def undefined(self, run: RunView, task: TaskView, split: str) -> str:
+        """Return why no ROC curve is defined on a split; empty where one is."""
+        return next(iter(self.scores.methods(run, task, split).values()))[0].undefined
+
+    def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield the gains over random referral, then tables and figures of every test set."""
-        if task is None or not self.splits(task):
-            return
-        yield Headline("Gain over random referral")
-        yield gain_table(run, task, self.gains(task))
-        yield Text(self._gain_summary(run, task), "small")
-        for split in self.splits(task):
+        gains = self.gains(task)
+        if gains:
+            yield Headline("Gain over random referral")
+            yield gain_table(run, gains)
+            yield Text(self._gain_summary(run, task, gains), "small")
+        for split in gains:
             yield Headline(f"{'In-domain' if split == task.in_domain.name else 'Shifted'}: “{split}”")
-            reason = self.undefined(task, split)
+            reason = self.undefined(run, task, split)
             if reason:
                 yield Text(f"AUC and ROC curve are undefined on “{split}”: {reason}.", "note")
             yield self.retention_table(run, task, split, "referral_accuracy")
             if not reason:
                 yield self.retention_table(run, task, split, "referral_auc")
                 yield self.operating_point_table(run, task, split)
-            yield self._referral(run, task, split)
+            yield self._referral(run, task, split, reason)
             if not reason:
                 yield from self._roc(run, task, split)
 
-    def _gain_summary(self, run: RunView, task: TaskView) -> tuple[str, ...]:
-        gains, sentences = self.gains(task), []
-        for split in self.splits(task):
-            titled = {run.title(method): gain for (name, method), gain in gains.items() if name == split}
-            power = resampled(titled, grouped=self.grouped[task.key, split])
-            sentences.append(f"On “{split}” {significance(titled)}. {power}")
+    def _gain_summary(self, run: RunView, task: TaskView, gains: Mapping[str, Mapping[str, Gain]]) -> tuple[str, ...]:
+        sentences = []
+        for split, methods in gains.items():
+            grouped = any(scores[0].grouped for scores in self.scores.methods(run, task, split).values())
+            titled = {run.title(method): gain for method, gain in methods.items()}
+            sentences.append(f"On “{split}” {significance(titled)}. {resampled(titled, grouped=grouped)}")
         return (
             *sentences,
             "The intervals are for the mean over these trained networks on other patients, or examples, like these; "
@@ -209,7 +203,7 @@ class TwoClassReferral(Section):
             "error over seeds"
         )
         return method_table(
-            self.methods(run, task, split),
+            [method for method in run.methods if method.name in self.scores.methods(run, task, split)],
             [with_standard_errors(column, over_seeds(run, task, split, name)) for name, column in columns],
             run.styles,
             caption=caption,
@@ -218,68 +212,51 @@ class TwoClassReferral(Section):
 
     def operating_point_table(self, run: RunView, task: TaskView, split: str) -> Table:
         """Return whether the NHS's operating point is met at each fraction retained."""
-        methods = self.methods(run, task, split)
         note = "whether some threshold reaches both rates; beside it the highest sensitivity at that specificity"
-        columns = []
-        for fraction in sorted(FRACTIONS, reverse=True):
-            index = FRACTIONS.index(fraction)
-            cells = {m.name: operating_point_cell(self.runs[task.key, split, m.name], index) for m in methods}
-            columns.append(FilledColumn(Column(f"{fraction:.0%}", "retained", "↑", note), cells))
+        columns = {f"{at:g}": Column(f"{at:.0%}", "retained", "↑", note) for at in sorted(FRACTIONS, reverse=True)}
+        rows = {name: operating_points(runs) for name, runs in self.scores.methods(run, task, split).items()}
         sensitivity, specificity = NHS_POINT
         caption = (
             f"Sensitivity {sensitivity:.0%} at specificity {specificity:.0%} on “{split}”: whether it is met, and the "
             "highest sensitivity at that specificity, mean over runs"
         )
-        return method_table(methods, columns, run.styles, caption=caption)
+        return run.table(columns, rows, caption)
 
-    def _referral(self, run: RunView, task: TaskView, split: str) -> Figure:
-        methods, reason = self.methods(run, task, split), self.undefined(task, split)
-
-        def series(name: str) -> list[Series]:
-            runs = {m.name: [getattr(each, name) for each in self.runs[task.key, split, m.name]] for m in methods}
-            return [Series(run.styles[name], RETAINED, np.array(curves)) for name, curves in runs.items()]
-
-        area = [] if reason else series("auc")
-        draw = partial(referral_figure, series("accuracy"), area, reference=reference_index(run, task, methods))
+    def _referral(self, run: RunView, task: TaskView, split: str, reason: str) -> Figure:
+        methods = self.scores.methods(run, task, split)
+        accuracy, area = (
+            [Series(run.styles[name], RETAINED, np.array([getattr(one.curve, values) for one in runs]))
+             for name, runs in methods.items()]
+            for values in ("accuracy", "auc")
+        )  # fmt: skip
+        reference = reference_index(run, task, [method for method in run.methods if method.name in methods])
+        draw = partial(referral_figure, accuracy, [] if reason else area, reference=reference)
         caption = f"{REFERRAL_CAPTION} The AUC is undefined: {reason}." if reason else REFERRAL_CAPTION
         if split == task.in_domain.name:
             return Figure("referral", "Referral curves", caption, draw)
         return Figure(f"referral-{file_name(split)}", f"Referral curves on {split}", caption, draw)
 
     def _roc(self, run: RunView, task: TaskView, split: str) -> Iterator[Figure]:
-        panels = {}
+        panels: dict[float, list[Series]] = {}
         for fraction in ROC_FRACTIONS:
-            curves = []
-            for method in self.methods(run, task, split):
-                runs = [r.roc[fraction] for r in self.runs[task.key, split, method.name] if fraction in r.roc]
-                if runs:
-                    curves.append(Series(run.styles[method.name], FALSE_POSITIVE_RATES, np.array(runs)))
-            if curves:
-                panels[fraction] = curves
+            for name, runs in self.scores.methods(run, task, split).items():
+                if curves := [one.roc[fraction] for one in runs if fraction in one.roc]:
+                    series = Series(run.styles[name], FALSE_POSITIVE_RATES, np.array(curves))
+                    panels.setdefault(fraction, []).append(series)
         if panels:
             title, draw = f"ROC curves of the retained on {split}", partial(roc_figure, panels)
             yield Figure(f"roc-{file_name(split)}", title, ROC_CAPTION, draw, narrow=len(panels) == 1)
 
     def document(self, run: RunView) -> Json:
         """Return the gain of every method on every split, and whether it meets the operating point."""
-        gains = [
-            {
-                "task": task.key,
-                "split": split,
-                "method": method,
-                "area": asdict(gain.area),
-                "gain": asdict(gain.gain),
-                "resampled": gain.units,
-                "replicates": gain.replicates,
-                "excludes_zero": gain.excludes_zero,
-                "nhs": {
-                    f"{fraction:g}": operating_point_cell(self.runs[task.key, split, method], index).text
-                    for index, fraction in enumerate(FRACTIONS)
-                },
-            }
-            for task in run.tasks
-            for (split, method), gain in self.gains(task).items()
-        ]
+        gains = []
+        for (task, split, method), runs in self.scores.runs.items():
+            gain = self.gain(task, split, method)
+            nhs = {fraction: cell.text for fraction, cell in operating_points(runs).items()}
+            gains.append({
+                "task": task, "split": split, "method": method, "area": asdict(gain.area), "gain": asdict(gain.gain),
+                "resampled": gain.units, "replicates": gain.replicates, "excludes_zero": gain.excludes_zero, "nhs": nhs,
+            })  # fmt: skip
         return {"referral_gains": gains}
 
 
@@ -287,11 +264,11 @@ def retained_scores(labelled: Predictions, curve: ReferralCurve) -> RetainedScor
     """Return what the section shows of one run on one split."""
     best = partial(sensitivity_at_specificity, labelled, specificity=NHS_POINT[1], quantity=REFERRED_BY)
     return RetainedScores(
-        accuracy=curve.accuracy,
-        auc=curve.auc,
+        curve=curve,
         undefined=why_undefined(binary_problems(labelled)) or "",
         roc={fraction: on_grid(roc) for fraction in ROC_FRACTIONS if (roc := roc_at(labelled, fraction)) is not None},
         sensitivity=np.array([best(retained=fraction) for fraction in FRACTIONS]),
+        grouped=labelled.group is not None,
     )
 
 
@@ -305,8 +282,8 @@ def roc_at(labelled: Predictions, fraction: float) -> RocCurve | None:
 
 def on_grid(curve: RocCurve) -> FloatArray:
     """Return the highest sensitivity at :data:`FALSE_POSITIVE_RATES`: a step function, without interpolation."""
-    places = np.searchsorted(curve.false_positive_rate, FALSE_POSITIVE_RATES + SLACK, side="right") - 1
-    return np.asarray(np.maximum.accumulate(curve.true_positive_rate)[places])
+    steps = np.searchsorted(curve.false_positive_rate, FALSE_POSITIVE_RATES + SLACK, side="right") - 1
+    return np.asarray(np.maximum.accumulate(curve.true_positive_rate)[steps])
 
 
 def gain_statistics(labelled: Predictions) -> dict[str, Statistic]:
@@ -317,82 +294,61 @@ def gain_statistics(labelled: Predictions) -> dict[str, Statistic]:
     }
 
 
-def operating_point_cell(runs: Sequence[RetainedScores], index: int) -> TableCell:
-    """Return whether the runs meet the NHS's operating point; undefined where one class is retained in every run."""
-    rates = [run.sensitivity[index] for run in runs if not math.isnan(run.sensitivity[index])]
-    if not rates:
+def operating_points(runs: Sequence[RetainedScores]) -> dict[str, TableCell]:
+    """Return whether the runs meet the NHS's operating point: fraction retained → cell."""
+    rates = np.array([run.sensitivity for run in runs]).T
+    return {f"{fraction:g}": operating_point_cell(column) for fraction, column in zip(FRACTIONS, rates, strict=True)}
+
+
+def operating_point_cell(sensitivities: FloatArray) -> TableCell:
+    """Return whether runs meet the NHS's operating point; undefined where one class is retained in every run."""
+    rates = sensitivities[~np.isnan(sensitivities)]
+    if not len(rates):
         return TableCell("undefined", place="unranked", hint="the retained examples are of one class")
-    met = sum(rate >= NHS_POINT[0] - SLACK for rate in rates)
-    text = "yes" if met == len(rates) else "no" if met == 0 else f"{met} of {len(rates)}"
-    mean = float(np.mean(rates))
+    met, mean = int((rates >= NHS_POINT[0] - SLACK).sum()), float(np.mean(rates))
+    text = {len(rates): "yes", 0: "no"}.get(met, f"{met} of {len(rates)}")
     return TableCell(text, f"{mean:.3f}", f"{mean:.9g}", hint=f"met in {met} of {len(rates)} runs")
 
 
-def gain_table(run: RunView, task: TaskView, gains: Mapping[tuple[str, str], Gain]) -> Table:
+def gain_table(run: RunView, gains: Mapping[str, Mapping[str, Gain]]) -> Table:
     """Return the area under the referral curve and its gain over random referral, split by split."""
-    columns: list[FilledColumn] = []
-    for split in dict.fromkeys(split for split, _ in gains):
-        on_split = {method: gain for (name, method), gain in gains.items() if name == split}
-        few = any(gain.units < UNDERPOWERED for gain in on_split.values())
+    columns: dict[str, Column] = {}
+    rows: dict[str, dict[str, TableCell]] = {}
+    for split, methods in gains.items():
+        few = any(gain.underpowered for gain in methods.values())
         note = "mean accuracy of the retained over all fractions retained"
-        columns += [
-            FilledColumn(
-                Column("Area", f"{split}, underpowered" if few else split, "↑", note),
-                {m: TableCell(f"{g.area.value:.3f}", sort=f"{g.area.value:.9g}") for m, g in on_split.items()},
-            ),
-            FilledColumn(
-                Column("Gain", "95 % interval", "↑", "area minus that of random referral", unranked=few),
-                {method: interval_cell(gain.gain, few) for method, gain in on_split.items()},
-            ),
-            FilledColumn(Column("Excludes 0"), {method: zero_cell(gain) for method, gain in on_split.items()}),
-        ]
-    count = max(gain.replicates for gain in gains.values())
+        columns[f"{split} area"] = Column("Area", f"{split}, underpowered" if few else split, "↑", note)
+        note = "area minus that of random referral"
+        columns[f"{split} gain"] = Column("Gain", "95 % interval", "↑", note, unranked=few)
+        columns[f"{split} zero"] = Column("Excludes 0")
+        for method, gain in methods.items():
+            excludes = {None: "unknown", 0: "no", 1: "yes", -1: "yes, below"}[gain.sign]
+            rows.setdefault(method, {}).update({
+                f"{split} area": value_cell(gain.area.value),
+                f"{split} gain": interval_cell(gain.gain, "+.3f", underpowered=few),
+                f"{split} zero": TableCell(excludes, place="" if gain.sign else "unranked"),
+            })  # fmt: skip
+    count = max(gain.replicates for methods in gains.values() for gain in methods.values())
     caption = (
         f"Area under the accuracy–referral curve and its gain over random referral, mean over runs; {count:,} "
         "resamples, the same for all methods and runs"
     )
-    return method_table(run.methods_of(task), columns, run.styles, caption=caption)
-
-
-def interval_cell(interval: Interval, underpowered: bool) -> TableCell:
-    """Return a signed value with its interval."""
-    if math.isnan(interval.low):
-        return TableCell(f"{interval.value:+.3f}", "(no interval)", f"{interval.value:.9g}", "unranked")
-    bounds = f"[{interval.low:+.3f}, {interval.high:+.3f}]"
-    return TableCell(f"{interval.value:+.3f}", bounds, f"{interval.value:.9g}", "unranked" if underpowered else "")
-
-
-def zero_cell(gain: Gain) -> TableCell:
-    """Return whether the interval of a gain excludes zero."""
-    excludes = gain.excludes_zero
-    if excludes is None:
-        return TableCell("unknown", place="unranked")
-    if not excludes:
-        return TableCell("no", place="unranked")
-    return TableCell("yes" if gain.gain.low > 0 else "yes, below")
+    return run.table(columns, rows, caption)
 
 
 def significance(gains: Mapping[str, Gain]) -> str:
     """Return for which methods the gain is significant: title → gain."""
-    above = [title for title, gain in gains.items() if gain.excludes_zero and gain.gain.low > 0]
-    below = [title for title, gain in gains.items() if gain.excludes_zero and gain.gain.high < 0]
-    others = [title for title in gains if title not in (*above, *below)]
-    clauses = []
-    if above:
-        clauses.append(f"the gain over random referral is significant for {listed(above)}")
-    if below:
-        clauses.append(f"referral by uncertainty is significantly worse than random referral for {listed(below)}")
-    if others:
-        subject = "it" if above else "the gain over random referral"
-        clauses.append(f"{subject} is not significant for {listed(others)}")
-    return "; ".join(clauses)
+    clauses = {1: "significantly better than", -1: "significantly worse than", 0: "not significantly different from"}
+    titles = {sign: [title for title, gain in gains.items() if (gain.sign or 0) == sign] for sign in clauses}
+    parts = [f"{clause} random referral for {listed(titles[sign])}" for sign, clause in clauses.items() if titles[sign]]
+    return f"referral by uncertainty is {'; '.join(parts)}"
 
 
 def resampled(gains: Mapping[str, Gain], *, grouped: bool) -> str:
     """Return what the intervals resample, with a warning where there are few."""
-    units = next(iter(gains.values())).units
-    warning = f", fewer than {UNDERPOWERED}: underpowered" if units < UNDERPOWERED else ""
-    return f"The intervals resample {units:,} {'groups (patients)' if grouped else 'examples'}{warning}."
+    gain = next(iter(gains.values()))
+    warning = f", fewer than {UNDERPOWERED}: underpowered" if gain.underpowered else ""
+    return f"The intervals resample {gain.units:,} {'groups (patients)' if grouped else 'examples'}{warning}."
 
 
 ROC_CAPTION = (
