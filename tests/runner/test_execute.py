@@ -11,8 +11,10 @@ import pytest
 
 from dubio.core.errors import DubioError, StoreError
 from dubio.core.predictions import pool_members
-from dubio.store import Store, index
+from dubio.store import Store
+from dubio.store.maintenance import rebuild_index
 from tests.runner import fake_trainer
+from tests.store.helpers import dump_index
 
 ALL = ("plain", "drop", "mc-drop", "plain-ensemble", "mc-drop-ensemble")
 
@@ -31,11 +33,11 @@ def test_a_run_is_whole_and_repeats_nothing(fake_world, benchmark):
         for split in ("val", "test", "far/away"):
             found = store.read_predictions(run["id"], split, prints(manifest)[split])
             assert found.kind == {"val": "val", "test": "id", "far/away": "ood"}[split]
-    before = index.dump(store)
+    before = dump_index(store)
     again = fake_world.run(benchmark(*ALL))
     assert again.outcome.completed == []
     assert len(fake_world.ended()) == 12
-    assert index.dump(store) == before
+    assert dump_index(store) == before
 
 
 def test_an_ensemble_is_its_members_pooled(fake_world, benchmark):
@@ -54,7 +56,7 @@ def test_one_job_or_two_give_the_same_bits(fake_world, benchmark):
     fake_world.run(benchmark(*ALL), store="one", jobs=1)
     fake_world.run(benchmark(*ALL), store="two", jobs=2)
     one, two = fake_world.store("one"), fake_world.store("two")
-    assert index.dump(one) == index.dump(two)
+    assert dump_index(one) == dump_index(two)
     assert one.layout.index.read_bytes() == two.layout.index.read_bytes()
 
 
@@ -63,7 +65,7 @@ def test_the_index_can_be_deleted(fake_world, benchmark):
     store = fake_world.store()
     before = store.layout.index.read_bytes()
     store.layout.index.unlink()
-    index.rebuild(store)
+    rebuild_index(store)
     assert store.layout.index.read_bytes() == before
 
 
@@ -94,14 +96,14 @@ def test_a_failure_is_recorded_and_never_stops_the_others(fake_world, benchmark,
 def test_a_damaged_fit_is_reported_and_made_anew(fake_world, benchmark, capfd):
     fake_world.run(benchmark("plain", seeds=(0,)))
     store = fake_world.store()
-    before = index.dump(store)
+    before = dump_index(store)
     (fit_id,) = store.ids("fits")
     weights = store.layout.directory("fits", fit_id) / "weights.safetensors"
     weights.write_bytes(weights.read_bytes()[:-8])
     fake_world.run(benchmark("plain", seeds=(0,)))
     assert "damaged" in capfd.readouterr().err
     assert len(fake_world.ended()) == 2
-    assert index.dump(store) == before
+    assert dump_index(store) == before
     assert len(list(store.layout.corrupt.iterdir())) == 1
 
 
@@ -138,7 +140,7 @@ def test_a_fit_damaged_while_running_is_made_anew(fake_world, benchmark):
 def test_a_damaged_prediction_is_made_anew(fake_world, benchmark, name):
     finish = fake_world.run(benchmark("plain", seeds=(0,)))
     store = fake_world.store()
-    before = index.dump(store)
+    before = dump_index(store)
     directory = store.layout.directory("predictions", finish.manifest["runs"][0]["id"])
     (path,) = [path for path in directory.iterdir() if path.name.startswith(name)]
     content = bytearray(path.read_bytes())
@@ -146,7 +148,7 @@ def test_a_damaged_prediction_is_made_anew(fake_world, benchmark, name):
     path.write_bytes(content)
     fake_world.run(benchmark("plain", seeds=(0,)))
     assert len(fake_world.ended()) == 1  # predicted anew from the fit, which is sound
-    assert index.dump(store) == before
+    assert dump_index(store) == before
 
 
 def test_a_new_split_is_added_to_what_is_there(fake_world, benchmark):
@@ -223,5 +225,5 @@ def test_a_worker_that_cannot_start_is_an_error(fake_world, benchmark):
 def test_a_checkpointed_fit_leaves_no_checkpoint_and_the_same_bits(fake_world, benchmark):
     fake_world.run(benchmark("plain"), store="one", checkpoint_seconds=0)
     fake_world.run(benchmark("plain"), store="two")
-    assert index.dump(fake_world.store("one")) == index.dump(fake_world.store("two"))
+    assert dump_index(fake_world.store("one")) == dump_index(fake_world.store("two"))
     assert list(fake_world.store("one").layout.checkpoints.iterdir()) == []

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from dubio.store import Store, index
+from dubio.store import Store
 from dubio.store.locks import is_held
 from dubio.store.maintenance import litter, verify
+from tests.store.helpers import dump_index
 
 HERE = Path(__file__).parent
 
@@ -34,7 +35,7 @@ def end(process: subprocess.Popen[bytes]) -> str:
 
 def test_killed_at_random_moments_the_store_ends_the_same(fake_world):
     end(start(fake_world.path / "whole", seconds=0.6))
-    wanted = index.dump(fake_world.store("whole"))
+    wanted = dump_index(fake_world.store("whole"))
     (fake_world.path / "log").unlink()
     moments = np.random.default_rng(0).uniform(0.2, 0.9, size=5)  # after the first training of that run has begun
     finished: set[str] = set()
@@ -52,7 +53,7 @@ def test_killed_at_random_moments_the_store_ends_the_same(fake_world):
         assert not finished & begun(fake_world.log()[lines:])  # no finished training is repeated
         finished = kept(fake_world.path / "killed")
     store = fake_world.store("killed")
-    assert index.dump(store) == wanted
+    assert dump_index(store) == wanted
     assert verify(store) == ()
     assert [row for row in litter(store) if row.reason != "temporary"] == []
     assert len(finished) == 12
@@ -80,7 +81,7 @@ def test_two_runs_on_one_store_make_nothing_twice(fake_world):
     assert len(fake_world.ended()) == 12
     assert set(Counter(fake_world.ended()).values()) == {1}
     end(start(fake_world.path / "alone"))
-    assert index.dump(fake_world.store()) == index.dump(fake_world.store("alone"))
+    assert dump_index(fake_world.store()) == dump_index(fake_world.store("alone"))
 
 
 def test_an_interrupt_stops_promptly_and_leaves_nothing_half_made(fake_world):

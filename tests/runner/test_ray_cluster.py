@@ -10,7 +10,8 @@ import pytest
 from dubio.core.errors import MissingExtra
 from dubio.runner.executor import WorkerOrders
 from dubio.runner.ray_cluster import RayExecutor
-from dubio.store import Store, index
+from dubio.store import Store
+from tests.store.helpers import dump_index
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
 JUST_ONE = ("quick", "--task", "breast-cancer", "--method", "mc-dropout", "--seeds", "0,1")
@@ -29,7 +30,7 @@ def test_ray_actors_make_the_same_store(tmp_path):
         words = [*JUST_ONE, "--executor", executor, "--store", executor, "--out", f"{executor}-report"]
         subprocess.run([sys.executable, "-m", "dubio", "run", *words], cwd=tmp_path, env=ENVIRONMENT, check=True)
     local, ray = (Store.open(tmp_path / name, create=False) for name in ("local", "ray"))
-    assert index.dump(local) == index.dump(ray)
+    assert dump_index(local) == dump_index(ray)
     assert weights(local.path) == weights(ray.path)
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dubio.store import Store, index
+from dubio.store import Store
 from dubio.store.maintenance import verify
+from tests.store.helpers import dump_index
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -38,7 +39,7 @@ def dumped(folder: Path, store: str) -> str:
     opened = Store.open(folder / store, create=False)
     assert verify(opened) == ()
     assert len(opened.ids("fits")) == FITS
-    return index.dump(opened)
+    return dump_index(opened)
 
 
 @pytest.fixture(scope="module")

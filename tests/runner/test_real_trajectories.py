@@ -15,9 +15,10 @@ from dubio.runner.benchmark_file import load_benchmark
 from dubio.runner.benchmark_run import PreparedBenchmark
 from dubio.runner.overrides import Overrides
 from dubio.runner.trainer import load_trainer
-from dubio.store import Store, index
+from dubio.store import Store
 from dubio.store.maintenance import verify
 from tests.runner.helpers import prepare
+from tests.store.helpers import dump_index
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
@@ -43,7 +44,7 @@ def run(folder: Path, jobs: int) -> str:
     assert verify(store) == ()
     # the plain network of either member, which all others continue; one training in cycles; three tails and a second
     assert len(store.ids("fits")) == 2 + 1 + 3 + 1
-    return index.dump(store)
+    return dump_index(store)
 
 
 def test_the_same_seed_gives_the_same_bits_whatever_the_jobs(tmp_path):

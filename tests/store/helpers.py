@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -41,3 +43,9 @@ def write_prediction(store: Store, seed: int = 0, *splits: Split) -> str:
         for part in splits or (split(),):
             writer.add(part, predicted(seed), 0.25)
     return identity(spec)
+
+
+def dump_index(store: Store) -> str:
+    """Return the index as SQL text, for comparing two stores."""
+    with closing(sqlite3.connect(f"{store.layout.index.as_uri()}?mode=ro", uri=True)) as base:
+        return "\n".join(base.iterdump())

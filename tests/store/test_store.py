@@ -14,10 +14,10 @@ from safetensors.numpy import load_file
 
 from dubio.core import files
 from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
-from dubio.store import BusyError, Store, index
-from dubio.store.maintenance import verify
+from dubio.store import BusyError, Store, maintenance
+from dubio.store.maintenance import rebuild_index, verify
 from dubio.store.store import SCHEMA
-from tests.store.helpers import FIT, SPEC, predicted, split, write_fit, write_prediction
+from tests.store.helpers import FIT, SPEC, dump_index, predicted, split, write_fit, write_prediction
 
 
 @pytest.fixture
@@ -223,14 +223,14 @@ def test_manifests_by_name_beginning_and_path(store, tmp_path):
 def test_the_index_leaves_out_what_is_damaged_and_says_so(store):
     write_fit(store)
     write_fit(store, seed=1)
-    assert index.rebuild(store) == ()
-    whole = index.dump(store)
+    assert rebuild_index(store) == ()
+    whole = dump_index(store)
     assert FIT in whole
     assert "1.5" not in whole  # no timings
     (store.layout.directory("fits", FIT) / "spec.json").write_text("{}")
-    (damaged,) = index.rebuild(store)
+    (damaged,) = rebuild_index(store)
     assert "spec.json" in damaged
-    assert FIT not in index.dump(store)
+    assert FIT not in dump_index(store)
 
 
 def test_an_index_that_a_full_disk_refuses_is_a_store_error(store, monkeypatch):
@@ -242,9 +242,9 @@ def test_an_index_that_a_full_disk_refuses_is_a_store_error(store, monkeypatch):
         base.execute("PRAGMA max_page_count = 2")  # SQLite's own word for a full disk
         return base
 
-    monkeypatch.setattr(index.sqlite3, "connect", small)
+    monkeypatch.setattr(maintenance.sqlite3, "connect", small)
     with pytest.raises(StoreError, match=r"cannot write '.*index\.sqlite': database or disk is full"):
-        index.rebuild(store)
+        rebuild_index(store)
 
 
 PICTURED = "ab" * 32

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dubio.store import Store, index
-from dubio.store.maintenance import litter, unreferenced, verify
+from dubio.store import Store
+from dubio.store.maintenance import litter, rebuild_index, unreferenced, verify
 
 DATA = Path(__file__).parent / "data" / "store-0.1"
 RUN = "quick-a4f56c7a"
@@ -39,7 +39,7 @@ def test_it_opens_and_every_file_is_what_its_record_says(path: Path) -> None:
         assert unreferenced(store) == ()
         assert (len(store.ids("fits")), len(store.ids("predictions"))) == (3, 4)
         assert set(FITS) < set(store.ids("fits"))
-        assert index.rebuild(store) == ()
+        assert rebuild_index(store) == ()
         assert set(store.read_fit(FITS[0]).tensors)
 
 

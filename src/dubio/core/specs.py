@@ -150,16 +150,17 @@ def canonical(value: Any) -> bytes:
 
 def to_json(value: Any) -> str:
     """Return one JSON document for readers; a number that is not finite is null, never NaN."""
-    return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False)
+    return json.dumps(to_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def _finite(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
+    """Return a value as JSON holds it: arrays and numpy scalars as numbers, tuples and sets as lists, NaN as null."""
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_finite(item) for item in value]
+        return [to_plain(item) for item in value]
     if hasattr(value, "tolist"):
-        return _finite(value.tolist())
+        return to_plain(value.tolist())
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

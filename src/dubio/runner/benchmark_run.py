@@ -31,8 +31,8 @@ from dubio.runner.ray_cluster import RayExecutor
 from dubio.runner.trainer import Trainer, load_trainer
 from dubio.runner.tuning import Trial, choose, combinations, plan_trials, tuning_failures
 from dubio.store import Store
-from dubio.store.index import rebuild
 from dubio.store.locks import sweep
+from dubio.store.maintenance import rebuild_index
 
 EXECUTORS: Mapping[str, Callable[[int, WorkerOrders, Path], Executor]] = {"local": LocalExecutor, "ray": RayExecutor}
 
@@ -140,7 +140,7 @@ class PreparedBenchmark:
         manifest["advice"] += warnings
         path = store.write_manifest(manifest, manifest_key(self.benchmark, self.tasks))
         store_thumbnails(store, self.tasks, manifest["runs"])
-        return RunOutcome(manifest, path, outcome, damaged=rebuild(store), warnings=warnings)
+        return RunOutcome(manifest, path, outcome, damaged=rebuild_index(store), warnings=warnings)
 
     def _plans(self) -> tuple[Plan, Sequence[Trial], Plan]:
         """Return the plan of the trials, the trials, and the plan with the first values of every ``[tune]`` table."""

@@ -19,10 +19,10 @@ from safetensors import SafetensorError, safe_open
 
 from dubio.core.errors import CorruptFile
 from dubio.core.files import sync_directory
-from dubio.core.specs import canonical
+from dubio.core.specs import canonical, to_plain
 from dubio.formats.safetensors import write_tensors
 from dubio.store.locks import ScratchDirectory, storing
-from dubio.store.records import Layout, file_facts, read_json, to_plain, verify_file
+from dubio.store.records import Layout, file_facts, read_json, verify_file
 
 POINTER = "latest.json"
 

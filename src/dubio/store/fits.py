@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile, CorruptFile
-from dubio.core.specs import identity
+from dubio.core.specs import identity, to_plain
 from dubio.formats.safetensors import read_tensors, write_tensors
 from dubio.store.locks import ScratchDirectory
 from dubio.store.records import (
@@ -21,7 +21,6 @@ from dubio.store.records import (
     read_record,
     read_spec,
     seal,
-    to_plain,
     verify_file,
 )
 

@@ -163,10 +163,8 @@ def sweep(parent: Path) -> list[Path]:
     """Remove the scratch directories whose owners are dead; return their paths."""
     removed = []
     for lock_file in sorted(parent.glob("*.lock")):
-        lock = FileLock(lock_file, thread_local=False)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
+        lock = try_lock(lock_file)
+        if lock is None:
             continue
         directory = lock_file.with_suffix("")
         if directory.exists():

@@ -1,4 +1,4 @@
-"""Maintenance of a store: verify it, find and remove what nothing needs, export runs.
+"""Maintenance of a store: verify and index it, find and remove what nothing needs, export runs.
 
 An export is a directory that is itself a store, or an archive of one. Only regular files go in, under relative names
 built from ids and checked names, so that no archive of ours can write outside the directory it is unpacked in. Times
@@ -10,19 +10,22 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import sqlite3
 import tarfile
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from dubio.core.errors import CorruptFile, StoreError, UserError
 from dubio.core.files import atomic_directory, open_atomic
-from dubio.core.specs import ID
+from dubio.core.specs import ID, canonical
+from dubio.store.fits import WEIGHTS
 from dubio.store.locks import is_held, storing, sweep
 from dubio.store.predictions import members_of, stray_files
-from dubio.store.records import EntryKind
+from dubio.store.records import EntryKind, read_record
 from dubio.store.store import Store
 
 ENTRY_KINDS: tuple[EntryKind, ...] = ("fits", "predictions")
@@ -60,25 +63,100 @@ class Damage:
 
 def verify(store: Store) -> tuple[Damage, ...]:
     """Compare every file of a store with its record; change nothing."""
-    damages = []
-    for kind in ENTRY_KINDS:
-        for identifier in store.ids(kind):
-            try:
-                store.verify(kind, identifier)
-            except CorruptFile as fault:
-                damages.append(Damage(kind, identifier, str(fault)))
+    damages = [
+        Damage(kind, identifier, error)
+        for kind in ENTRY_KINDS
+        for identifier in store.ids(kind)
+        if (error := _damage(store.verify, kind, identifier))
+    ]
     return (*damages, *damaged_manifests(store))
 
 
 def damaged_manifests(store: Store) -> tuple[Damage, ...]:
     """Return the benchmark runs whose manifest cannot be read."""
-    damages = []
-    for name in store.manifests():
+    names = store.manifests()
+    return tuple(Damage("runs", name, error) for name in names if (error := _damage(store.manifest, name)))
+
+
+def _damage(read: Callable[..., object], *arguments: Any) -> str:
+    """Return why something cannot be read; empty if it can."""
+    try:
+        read(*arguments)
+    except CorruptFile as fault:
+        return str(fault)
+    return ""
+
+
+# --- the index ------------------------------------------------------------------------------------------------------
+# The content of the store as a small SQLite file, derived from its directories. It can be deleted without loss. It
+# holds no timings and no paths, is written in one order, and has the SHA-256 of every weights and predictions file: two
+# stores with the same index hold the same results, bit for bit.
+
+TABLES = """
+CREATE TABLE fits (
+  id TEXT PRIMARY KEY, task TEXT, network TEXT, seed INTEGER, member INTEGER, start TEXT, weights TEXT, spec TEXT
+) WITHOUT ROWID;
+CREATE TABLE predictions (id TEXT PRIMARY KEY, fit TEXT, spec TEXT) WITHOUT ROWID;
+CREATE TABLE files (
+  prediction TEXT, split TEXT, fingerprint TEXT, sha256 TEXT, PRIMARY KEY (prediction, split, fingerprint)
+) WITHOUT ROWID;
+CREATE TABLE members (
+  prediction TEXT, position INTEGER, member TEXT, PRIMARY KEY (prediction, position)
+) WITHOUT ROWID;
+CREATE TABLE runs (
+  manifest TEXT, task TEXT, network TEXT, method TEXT, seed INTEGER, member INTEGER, prediction TEXT
+);
+"""
+
+
+def rebuild_index(store: Store) -> tuple[str, ...]:
+    """Write the index from the content of the store.
+
+    Returns:
+        Messages about damaged files, which are not in it.
+
+    Raises:
+        StoreError: When it cannot be written.
+    """
+    fresh = store.scratch.new()
+    with storing(store.layout.index):
         try:
-            store.manifest(name)
-        except CorruptFile as fault:
-            damages.append(Damage("runs", name, str(fault)))
-    return tuple(damages)
+            with closing(sqlite3.connect(fresh)) as base, base:
+                base.executescript(TABLES)
+                tables = (
+                    (_insert_fit, store.ids("fits")),
+                    (_insert_prediction, store.ids("predictions")),
+                    (_insert_runs, store.manifests()),
+                )
+                damages = [_damage(insert, base, store, name) for insert, names in tables for name in names]
+        except sqlite3.OperationalError as fault:  # a full disk, most often: SQLite has errors of its own for it
+            raise StoreError(f"cannot write {str(store.layout.index)!r}: {fault}.") from fault
+        store.scratch.adopt(fresh, store.layout.index)
+    return tuple(filter(None, damages))
+
+
+def _insert_fit(base: sqlite3.Connection, store: Store, fit_id: str) -> None:
+    spec = store.spec("fits", fit_id)
+    weights = read_record(store.layout.directory("fits", fit_id))["files"][WEIGHTS]["sha256"]
+    facts = (spec["task"]["name"], spec["network"]["name"], spec["seed"], spec["member"], spec["start"])
+    text = canonical(spec).decode()
+    base.execute("INSERT INTO fits VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (fit_id, *facts, weights, text))
+
+
+def _insert_prediction(base: sqlite3.Connection, store: Store, pred_id: str) -> None:
+    spec = store.spec("predictions", pred_id)
+    members = members_of(spec)
+    files = {} if members else read_record(store.layout.directory("predictions", pred_id))["files"]
+    rows = sorted((pred_id, file["split"], file["fingerprint"], file["sha256"]) for file in files.values())
+    base.execute("INSERT INTO predictions VALUES (?, ?, ?)", (pred_id, spec.get("fit"), canonical(spec).decode()))
+    base.executemany("INSERT INTO members VALUES (?, ?, ?)", [(pred_id, k, m) for k, m in enumerate(members)])
+    base.executemany("INSERT INTO files VALUES (?, ?, ?, ?)", rows)
+
+
+def _insert_runs(base: sqlite3.Connection, store: Store, name: str) -> None:
+    keys = ("task", "network", "method", "seed", "member", "id")
+    rows = [(name, *(run[key] for key in keys)) for run in store.manifest(name)["runs"]]
+    base.executemany("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 # --- removing -------------------------------------------------------------------------------------------------------
@@ -178,7 +256,7 @@ def _ancestors(store: Store, fit_id: str) -> set[str]:
 
 
 def _listed(directory: Path, pattern: str = "*") -> list[Path]:
-    return sorted(directory.glob(pattern)) if directory.is_dir() else []
+    return sorted(directory.glob(pattern))
 
 
 def _size(path: Path) -> int:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from dubio.core.errors import CorruptFile, StoreError, UserError
@@ -37,68 +37,49 @@ SplitKey = tuple[str, str]
 
 
 class PredictionWriter:
-    """Collects the files of one prediction in the scratch directory; the end of its block stores them together."""
+    """Collects the files of one prediction in a scratch directory."""
 
-    def __init__(
-        self, layout: Layout, scratch: ScratchDirectory, spec: Mapping[str, Any], environment: Mapping[str, Any]
-    ) -> None:
-        self._target = layout.directory("predictions", identity(spec))
-        self._scratch, self._spec, self._environment = scratch, spec, dict(environment)
-        self._fresh = scratch.new()
-        self._files: dict[str, dict[str, Any]] = {}
-
-    def __enter__(self) -> PredictionWriter:
-        with storing(self._fresh):
-            self._fresh.mkdir()
-        return self
+    def __init__(self, fresh: Path, target: Path) -> None:
+        self._fresh, self._target = fresh, target
+        self.files: dict[str, dict[str, Any]] = {}
 
     def add(self, split: Split, predictions: Predictions, seconds: float) -> None:
         """Write the predictions on one split."""
         name = split_file(split.name, split.fingerprint)
-        path = self._fresh / name
         with storing(self._target / name):
-            write_predictions(path, predictions)
-        self._files[name] = {
-            **file_facts(path),
-            "split": split.name,
-            "fingerprint": split.fingerprint,
-            "kind": split.kind,
-            "examples": len(split),
-            "seconds": seconds,
-        }
+            write_predictions(self._fresh / name, predictions)
+        facts = {"split": split.name, "fingerprint": split.fingerprint, "kind": split.kind, "examples": len(split)}
+        self.files[name] = {**file_facts(self._fresh / name), **facts, "seconds": seconds}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            if kind is None:
-                self._commit()
-        finally:
-            shutil.rmtree(self._fresh, ignore_errors=True)
 
-    def _commit(self) -> None:
-        if not self._target.is_dir():
-            with storing(self._target):
-                (self._fresh / SPEC).write_bytes(json_bytes(self._spec))
-                (self._fresh / RECORD).write_bytes(self._record({}))
-            self._scratch.adopt_directory(self._fresh, self._target)
-            return
-        stored = read_record(self._target)["files"]
-        for name in self._files:
-            self._scratch.adopt(self._fresh / name, self._target / name)
-        self._scratch.write_file(self._target / RECORD, self._record(stored))
+@contextmanager
+def write_prediction(
+    layout: Layout, scratch: ScratchDirectory, spec: Mapping[str, Any], environment: Mapping[str, Any]
+) -> Iterator[PredictionWriter]:
+    """Yield a writer of one prediction; the end of the block stores its files together, an error none of them."""
+    target, fresh = layout.directory("predictions", identity(spec)), scratch.new()
+    writer = PredictionWriter(fresh, target)
+    try:
+        with storing(fresh):
+            fresh.mkdir()
+        yield writer
+        if target.is_dir():
+            stored = read_record(target)["files"]
+            for name in writer.files:
+                scratch.adopt(fresh / name, target / name)
+            scratch.write_file(target / RECORD, _record({**stored, **writer.files}, environment))
+        else:
+            with storing(target):
+                (fresh / SPEC).write_bytes(json_bytes(spec))
+                (fresh / RECORD).write_bytes(_record(writer.files, environment))
+            scratch.adopt_directory(fresh, target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
-    def _record(self, stored: Mapping[str, Any]) -> bytes:
-        files = {**stored, **self._files}
-        return seal(
-            {
-                "files": files,
-                "bytes": sum(int(facts["bytes"]) for facts in files.values()),
-                "seconds": sum(float(facts["seconds"]) for facts in files.values()),
-                "examples": sum(int(facts["examples"]) for facts in files.values()),
-                "environment": self._environment,
-            }
-        )
+
+def _record(files: Mapping[str, Any], environment: Mapping[str, Any]) -> bytes:
+    totals = {key: sum(facts[key] for facts in files.values()) for key in ("bytes", "seconds", "examples")}
+    return seal({"files": files, **totals, "environment": dict(environment)})
 
 
 def write_ensemble(layout: Layout, scratch: ScratchDirectory, spec: Mapping[str, Any]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from dubio.core.errors import CorruptFile, UserError
-from dubio.core.specs import check_id, hash_file, identity
+from dubio.core.specs import check_id, hash_file, identity, to_plain
 from dubio.core.types import Kind, Modality, Target
 from dubio.core.validate import NonNegative, decode
 
@@ -26,56 +25,29 @@ EntryKind = Literal["fits", "predictions"]
 LONGEST_SPLIT_NAME = 120
 
 
-@dataclass(frozen=True)
 class Layout:
-    """The paths of a store at ``root``."""
+    """The paths of a store."""
 
-    root: Path
-
-    @property
-    def header(self) -> Path:
-        """The file that marks a store and holds its schema."""
-        return self.root / "store.json"
-
-    @property
-    def index(self) -> Path:
-        """The derived index."""
-        return self.root / "index.sqlite"
-
-    @property
-    def scratch(self) -> Path:
-        """Temporary directories of running processes."""
-        return self.root / "tmp"
-
-    @property
-    def locks(self) -> Path:
-        """One lock file per id."""
-        return self.root / "locks"
-
-    @property
-    def manifests(self) -> Path:
-        """One manifest per benchmark run."""
-        return self.root / "runs"
-
-    @property
-    def pictures(self) -> Path:
-        """Small copies of test images, one directory per split."""
-        return self.root / "pictures"
-
-    @property
-    def corrupt(self) -> Path:
-        """Damaged fits and predictions that were moved out of the way."""
-        return self.root / "corrupt"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Checkpoints of unfinished fits."""
-        return self.root / "checkpoints"
-
-    @property
-    def failures(self) -> Path:
-        """One record per failed id."""
-        return self.root / "failures"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        # The file that marks a store and holds its schema.
+        self.header = root / "store.json"
+        # The derived index.
+        self.index = root / "index.sqlite"
+        # Temporary directories of running processes.
+        self.scratch = root / "tmp"
+        # One lock file per id.
+        self.locks = root / "locks"
+        # One manifest per benchmark run.
+        self.manifests = root / "runs"
+        # Small copies of test images, one directory per split.
+        self.pictures = root / "pictures"
+        # Damaged fits and predictions that were moved out of the way.
+        self.corrupt = root / "corrupt"
+        # Checkpoints of unfinished fits.
+        self.checkpoints = root / "checkpoints"
+        # One record per failed id.
+        self.failures = root / "failures"
 
     def entries(self, kind: EntryKind) -> Path:
         """Return the directory of all fits or of all predictions."""
@@ -115,19 +87,6 @@ def json_bytes(value: Any) -> bytes:
     """Return an indented JSON document with sorted keys and no NaN."""
     text = json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False)
     return (text + "\n").encode("utf-8", "surrogatepass")
-
-
-def to_plain(value: Any) -> Any:
-    """Return a value as JSON holds it: numpy scalars as numbers, tuples as lists, NaN and infinities as null."""
-    if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return to_plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def file_facts(path: Path) -> dict[str, Any]:

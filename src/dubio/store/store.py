@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
@@ -68,9 +67,7 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     @property
@@ -120,9 +117,11 @@ class Store:
 
     # --- predictions ------------------------------------------------------------------------------------------------
 
-    def prediction_writer(self, spec: Mapping[str, Any], environment: Mapping[str, Any]) -> PredictionWriter:
-        """Return a writer that collects the predictions on several splits and stores them together."""
-        return PredictionWriter(self.layout, self.scratch, spec, environment)
+    def prediction_writer(
+        self, spec: Mapping[str, Any], environment: Mapping[str, Any]
+    ) -> AbstractContextManager[PredictionWriter]:
+        """Yield a writer that collects the predictions on several splits; the end of the block stores them together."""
+        return prediction_files.write_prediction(self.layout, self.scratch, spec, environment)
 
     def write_ensemble(self, spec: Mapping[str, Any]) -> str:
         """Store an ensemble's list of members; return its id."""
@@ -171,14 +170,9 @@ class Store:
         if not members:
             return read_record(directory)
         records = [self.record(member) for member in members]
-        return {
-            "members": list(members),
-            "bytes": sum(record["bytes"] for record in records),
-            "seconds": sum(record["seconds"] for record in records),
-            "examples": records[0]["examples"],
-            "environment": records[0]["environment"],
-            "files": {},
-        }
+        totals = {key: sum(record[key] for record in records) for key in ("bytes", "seconds")}
+        shared = {key: records[0][key] for key in ("examples", "environment")}
+        return {"members": list(members), **totals, **shared, "files": {}}
 
     def verify(self, kind: EntryKind, identifier: str) -> None:
         """Compare every file of a fit or prediction with its record.
@@ -199,19 +193,15 @@ class Store:
         """
         source = self.layout.directory(kind, identifier)
         target = self.layout.corrupt / f"{kind}-{identifier}-{uuid.uuid4().hex[:8]}"
-        try:
-            with self.lock(identifier):
-                try:
-                    self.verify(kind, identifier)
-                except CorruptFile:
-                    with storing(target):
-                        self.layout.corrupt.mkdir(exist_ok=True)
-                        if not source.is_dir():
-                            return None
+        with suppress(BusyError), self.lock(identifier):
+            try:
+                self.verify(kind, identifier)
+            except CorruptFile:
+                with storing(target):
+                    self.layout.corrupt.mkdir(exist_ok=True)
+                    if source.is_dir():
                         os.rename(source, target)
                         return target
-        except BusyError:
-            pass
         return None
 
     def lock(self, identifier: str) -> AbstractContextManager[None]:
@@ -235,8 +225,7 @@ class Store:
 
     def failures(self) -> tuple[dict[str, Any], ...]:
         """Return every recorded failure, by id."""
-        paths = sorted(self.layout.failures.glob("*.json")) if self.layout.failures.is_dir() else []
-        return tuple(read_json(path) for path in paths)
+        return tuple(read_json(path) for path in sorted(self.layout.failures.glob("*.json")))
 
     # --- manifests of benchmark runs --------------------------------------------------------------------------------
 
@@ -253,8 +242,7 @@ class Store:
 
     def manifests(self) -> tuple[str, ...]:
         """Return the names of all benchmark runs in this store, sorted."""
-        directory = self.layout.manifests
-        return tuple(sorted(path.stem for path in directory.glob("*.json"))) if directory.is_dir() else ()
+        return tuple(sorted(path.stem for path in self.layout.manifests.glob("*.json")))
 
     def full_name(self, name: str) -> str:
         """Return the full name of a run, given that name or a beginning that fits one alone (``quick``).
@@ -298,11 +286,9 @@ class Store:
 
     def read_pictures(self, fingerprint: str) -> dict[int, bytes]:
         """Return the pictures of a split by row, empty where there are none; files that are not PNG are ignored."""
-        directory = self.layout.pictures / check_id(fingerprint)
-        names = sorted(os.listdir(directory)) if directory.is_dir() else []
-        rows = [name[:-4] for name in names if name.endswith(".png") and name[:-4].isascii() and name[:-4].isdigit()]
-        contents = {int(row): (directory / f"{row}.png").read_bytes() for row in rows}
-        return {row: content for row, content in contents.items() if content.startswith(PNG)}
+        paths = sorted((self.layout.pictures / check_id(fingerprint)).glob("*.png"))
+        numbered = [path for path in paths if path.stem.isascii() and path.stem.isdigit()]
+        return {int(path.stem): png for path in numbered if (png := path.read_bytes()).startswith(PNG)}
 
 
 def _create_header(layout: Layout) -> None:
