@@ -33,7 +33,6 @@ def task(name: str, classes: int, target: str = "multiclass", away: tuple[tuple[
         classes=tuple(map(str, range(classes))),
         network="textcnn",
         splits=tuple(SplitView(split, kind, split, 100) for split, kind in splits),  # type: ignore[arg-type]
-        corpus=name,
     )
 
 
@@ -43,10 +42,10 @@ def made(tasks: list[TaskView], values: dict[tuple[str, str, str], dict[str, tup
     methods = tuple(
         MethodView(
             name,
-            TITLES[name][0],
-            TITLES[name][1],
-            TITLES[name][2],
-            name if name != "deep-ensemble" else "deterministic",
+            title=TITLES[name][0],
+            members=TITLES[name][1],
+            samples=TITLES[name][2],
+            family=name if name != "deep-ensemble" else "deterministic",
         )
         for name in names
     )
@@ -64,7 +63,8 @@ def made(tasks: list[TaskView], values: dict[tuple[str, str, str], dict[str, tup
         for t in tasks
         for name in names
     }
-    view = Manifest("made", {}, tuple(tasks), methods, (MethodRun("r", tasks[0].key, names[0], 0, None, ()),), ())
+    runs = (MethodRun("r", (), {}, task=tasks[0].key, method=names[0]),)
+    view = Manifest("made", {}, tuple(tasks), methods, runs, ())
     better: Any = {RANKED_BY: "lower", AUROC: "higher", "accuracy": "higher", ENTROPY: "higher"}
     table = ScoreTable(view, better)
     table.extend(scores)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,15 @@ from PIL import Image
 from rich.console import Console
 
 from dubio.core.errors import UnknownName
+from dubio.core.registry import METHODS
 from dubio.core.types import families_by_name
 from dubio.reporting import terminal_table, write_figures
 from dubio.reporting.build import Report
 from dubio.reporting.canvas import Series
-from dubio.reporting.manifest_view import SplitView, TaskView
+from dubio.reporting.manifest_view import MethodView, SplitView, TaskView, read_manifest
 from dubio.reporting.score_table import Score
 from dubio.reporting.sections.in_domain import variance_parts
-from dubio.reporting.style import ENSEMBLING, FAMILIES, OUTLINES, SPARE, styles_of
+from dubio.reporting.style import OUTLINES, PALETTE, SPARE, styles_of
 from dubio.reporting.terminal import results_csv
 from tests.reporting.helpers import figure_names, with_manifest
 from tests.reporting.world import FakeStore
@@ -59,7 +61,7 @@ def test_domains_that_end_in_numbers_are_no_severities() -> None:
         splits = tuple(
             SplitView(name, "shift", "0" * 64, size, *families.get(name, (None, None))) for name, size in named.items()
         )
-        view = TaskView("t", "t", "text", "multiclass", ("a", "b"), "net", splits)
+        view = TaskView("t", "net", "text", "multiclass", ("a", "b"), splits, key="t")
         return {base: [split.name for split in found] for base, found in view.severities.items()}
 
     assert severities(noise_2=50, noise_1=50, blur_1=50) == {"noise": ["noise-1", "noise-2"]}
@@ -115,12 +117,36 @@ def test_an_ensemble_shares_its_familys_colour_and_is_drawn_otherwise(report: Re
 
 
 def test_families_differ_in_colour_and_marker_and_have_an_outline() -> None:
-    every = [*FAMILIES.values(), *SPARE]
-    assert len({colour for colour, _ in every}) == len({marker for _, marker in every}) == len(every)
-    assert {marker for _, marker in every} == set(OUTLINES)
-    studied = [*ENSEMBLING.values(), FAMILIES["deterministic"], FAMILIES["mc-dropout"]]
-    assert len({colour for colour, _ in studied}) == len({marker for _, marker in studied}) == len(studied)
-    assert {marker for _, marker in studied} <= set(OUTLINES)
+    first, others = PALETTE[:9], PALETTE[9:]
+    for together in ([*first, *SPARE], [*others, first[0], first[2]]):
+        assert len({colour for colour, _ in together}) == len({marker for _, marker in together}) == len(together)
+        assert {marker for _, marker in together} <= set(OUTLINES)
+
+
+def test_a_method_has_the_colour_of_its_registration_and_a_variant_a_spare_one() -> None:
+    methods = [
+        MethodView("a", family="a", facts={"colour": 4}),
+        MethodView("a-ensemble", family="a", members=5, facts={"colour": 4}),
+        MethodView("a-small", method="a", family="a-small", facts={"colour": 4}),
+        MethodView("b", family="b"),
+    ]
+    colours = {name: style.colour for name, style in styles_of(methods).items()}
+    assert colours == {"a": PALETTE[4][0], "a-ensemble": PALETTE[4][0], "a-small": SPARE[0][0], "b": SPARE[1][0]}
+
+
+def test_methods_of_version_0_1_have_the_colours_of_their_registration() -> None:
+    """Their manifests state no facts; a method that dubio never had takes a spare colour."""
+    path = Path(__file__).parents[1] / "store" / "data" / "store-0.1" / "store" / "runs" / "quick-a4f56c7a.json"
+    manifest = json.loads(path.read_text("utf-8"))
+    manifest["methods"].append({"name": "mine"})
+    view = read_manifest(manifest)
+    assert all(not method.get("facts") for method in manifest["methods"])
+    facts = {entry.name: entry.facts for entry in METHODS.entries()}
+    styles = styles_of(view.methods)
+    for method in view.methods[:-1]:
+        assert styles[method.name].colour == PALETTE[facts[method.name]["colour"]][0]
+    assert styles["mine"].colour == SPARE[0][0]
+    assert view.network_methods == {"deterministic"}
 
 
 def test_the_long_table_reads_back(report: Report) -> None:

@@ -146,13 +146,13 @@ def _relabelled(run: RunView, **changes: Any) -> RunView:
 
 
 def test_tasks_of_one_corpus_are_compared_among_themselves(run: RunView) -> None:
-    shared = _relabelled(run, corpus=lambda task: "reviews" if task.key != "digits" else "digits")
+    shared = _relabelled(run, task=lambda task: "reviews" if task.key != "digits" else "digits")
     titles = {field.title: len(field.blocks) for field in groups(shared)}
     assert titles == {"In-domain, reviews": 2}  # digits alone is nothing to compare over
 
 
 def test_a_corpus_that_is_there_whole_and_with_novelty_counts_once(run: RunView) -> None:
-    same = {"corpus": lambda task: task.key if task.key == "reviews" else "same", "network": lambda task: "any"}
+    same = {"task": lambda task: task.key if task.key == "reviews" else "same", "network": lambda task: "any"}
     twins = _relabelled(run, **same)
     (field,) = groups(twins)
     assert [block.title for block in field.blocks] == ["screening", "reviews"]

@@ -64,7 +64,7 @@ class FakeStore:
     def read_pictures(self, fingerprint: str) -> dict[int, bytes]:
         return self.pictures.get(fingerprint, {})
 
-    def spec(self, room: str, identifier: str) -> dict[str, Any]:
+    def spec(self, kind: str, identifier: str) -> dict[str, Any]:
         return self.specs.get(identifier, {})
 
 

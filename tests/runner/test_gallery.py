@@ -9,7 +9,7 @@ from dubio.core.errors import StoreError
 from dubio.core.predictions import Predictions
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.metrics.quantities import extreme_rows
-from dubio.reporting.manifest_view import read_facts
+from dubio.reporting.manifest_view import read_manifest
 from dubio.runner.benchmark_run import SHOWN, store_thumbnails, thumbnail
 from dubio.runner.manifest import subgroup_columns
 from dubio.tasks.fundus.layouts import OWN
@@ -91,9 +91,11 @@ def test_the_extreme_images_of_first_runs_are_kept_of_the_test_and_of_shifts_wit
 
 def test_facts_travel_through_the_manifest_and_touch_no_fingerprint() -> None:
     task = task_of()
-    told = read_facts(subgroup_columns(task), {split.name: len(split) for split in task.splits})
-    assert set(told) == {"test", "far", "noise-1", "noise-2", "hospital-2", "new"}
-    assert told["far"]["site"].tolist() == task.split("far").data.facts["site"].tolist()
+    splits = [{"name": s.name, "kind": s.kind, "fingerprint": "0" * 64, "examples": len(s)} for s in task.splits]
+    entry = {"name": "t", "splits": splits, **subgroup_columns(task)}
+    columns = read_manifest({"name": "r", "tasks": [entry], "methods": [], "runs": []}).tasks[0].columns
+    assert set(columns) == {"test", "far", "noise-1", "noise-2", "hospital-2", "new"}
+    assert columns["far"]["site"].tolist() == task.split("far").data.facts["site"].tolist()
     some = task.split("test").data
     bare = Examples(some.inputs, some.labels)
     assert bare.fingerprint() == some.fingerprint()

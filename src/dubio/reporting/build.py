@@ -6,7 +6,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from dubio.calibration.cross_validation import cross_validate
-from dubio.core.errors import DubioError
-from dubio.core.predictions import Predictions
+from dubio.core.errors import DubioError, UserError
+from dubio.core.predictions import Predictions, pool_members
 from dubio.reporting.manifest_view import Failure, Manifest, MethodRun, Source, TaskView, read_manifest
 from dubio.reporting.measures import (
     GAP,
@@ -34,8 +34,11 @@ from dubio.reporting.measures import (
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Score, ScoreTable, TemperatureFits
 from dubio.reporting.section import SECTIONS, Block, Figure, InDomain, Part, Section, Visit
-from dubio.reporting.worth import growth_of, networks_of
+from dubio.statistics.ensemble_equivalent import GrowthCurve, growth_curve
 from dubio.statistics.verdicts import placements
+
+ORDERS = 10
+"""Random orders in which the networks of a deep ensemble are added."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +166,7 @@ def _visit_run(
 ) -> None:
     """Show one run on every test split; predictions that cannot be read are reported as failures."""
     run, in_domain = report.run, None
-    single = networks_of(run.manifest, task)
+    single = {network.id for network in run.manifest.single_networks(task)}
     for split in (*task.of_kind("id"), *task.of_kind("shift", "ood")):
         try:
             predictions = run.source.read_predictions(method_run.id, split.name, split.fingerprint)
@@ -182,6 +185,16 @@ def _visit_run(
             in_domain = InDomain(item.uncertainties, dict(item.values), item.temperature, grouped)
             if method_run.id in single:
                 networks.append(predictions)
+
+
+def growth_of(networks: Sequence[Predictions]) -> GrowthCurve | None:
+    """Return the curve of deep ensembles of 1, 2, … of these networks, over all seeds; None of fewer than two."""
+    if len(networks) < 2:
+        return None
+    try:
+        return growth_curve(pool_members(list(networks)), orders=ORDERS)
+    except UserError:
+        return None
 
 
 def empty_table(manifest: Manifest) -> ScoreTable:

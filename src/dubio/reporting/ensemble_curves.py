@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,8 +14,7 @@ from dubio.core.predictions import Predictions, pool_members
 from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled
 from dubio.reporting.manifest_view import Manifest, TaskView, read_manifest
 from dubio.reporting.stored_run import Run
-from dubio.reporting.style import CONTROL, FAMILIES, MUTED, SPARE, Style
-from dubio.reporting.worth import networks_of
+from dubio.reporting.style import CONTROL, MUTED, PALETTE, Style
 from dubio.statistics.ensemble_equivalent import (
     Equivalent,
     EquivalentRange,
@@ -145,15 +145,14 @@ def _curves(
     def read(pred_id: str) -> Predictions:
         return store.read_predictions(pred_id, split.name, split.fingerprint)
 
-    networks = networks_of(view, task)
-    single = [run.id for run in view.runs_of(task.key) if run.id in networks]
+    single = [run.id for run in view.single_networks(task)]
     if len(single) < 2:
         return
     ensemble = growth_curve(pool_members([read(pred_id) for pred_id in single]), orders=orders, seed=seed)
     curves = {}
     for method in view.methods:
         runs = view.runs_of(task.key, method.name)
-        if runs and (method.name in methods if methods else runs[0].id not in networks):
+        if runs and (method.name in methods if methods else runs[0].id not in single):
             unit: Unit = "member" if method.ensemble else "sample"
             curves[method.name] = growth_curve(read(runs[0].id), unit=unit, orders=orders, seed=seed)
     yield EnsembleCurves(task.key, ensemble, curves)
@@ -179,9 +178,8 @@ class EquivalentSeries:
 
 
 def styles_by_name(names: Sequence[str]) -> dict[str, Style]:
-    """Return a style for each system: that of the family of its name, else a spare one."""
-    spare = iter(SPARE * (1 + len(names) // len(SPARE)))
-    return {name: Style(name, *(FAMILIES[name] if name in FAMILIES else next(spare)), False) for name in names}
+    """Return a style for each system, in the order of the palette."""
+    return {name: Style(name, *style, False) for name, style in zip(names, itertools.cycle(PALETTE), strict=False)}
 
 
 @styled

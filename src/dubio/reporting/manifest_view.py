@@ -1,171 +1,69 @@
-"""What a report covers beside its results: the runs it is put together from, and tasks that were not run.
+"""A benchmark run as the report reads it: the manifest's tasks, methods, runs and failures, typed.
 
-Subgroups as a manifest tells them: for every row of a split, which hospital, which quality, and so on.
-
-They are written as ``{split: {fact: {"values": [...], "rows": "0 0 1 …"}}}``: the rows of a split never change under
-its fingerprint, so that a number a row says it all, in a line that stays short.
-
-A benchmark run as the report reads it: the manifest's tasks, methods, runs and failures, typed.
-
-The manifest is JSON that anyone may have edited; here its fields become frozen values once, and everything behind works
-on those. Nothing here touches a store or a metric.
-
-Methods with and without test-time augmentation are pairs where they differ in their views alone.
+A manifest is decoded by its form in the store (:class:`dubio.store.records.Manifest`); the views add what the report
+derives from it. Nothing here touches a store or a metric.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, cast
+from functools import cache
+from importlib.resources import files
+from typing import Any, Protocol
 
 import numpy as np
 
-from dubio.core.errors import BadFile
+from dubio.core.errors import BadFile, UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import Kind, StrArray, Target, families_by_name
+from dubio.core.types import BoolArray, Kind, StrArray, families_by_name
+from dubio.core.validate import decode
+from dubio.store.records import (
+    EntryKind,
+    ManifestColumn,
+    ManifestMethod,
+    ManifestRun,
+    ManifestSplit,
+    ManifestTask,
+    ManifestTuning,
+)
+from dubio.store.records import Manifest as StoredManifest
+
+MethodRun = ManifestRun
+"""One set of predictions: a method on a task (by its key in the view) with a seed, and a member for single fits."""
+
+SplitView = ManifestSplit
+"""A split of a task."""
 
 _UNPRINTABLE = re.compile("[^\\t\\n\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
 
-
-@dataclass(frozen=True)
-class Skipped:
-    """A task that was not run, and why."""
-
-    task: str
-    network: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class PartView:
-    """One of several runs that are reported together: what it was about.
-
-    ``data`` is the file or folder of the user's own that it was run on, or empty.
-    """
-
-    name: str
-    benchmark: str
-    data: str
-    preset: str
-    tasks: tuple[str, ...]
-    methods: int
-    seeds: tuple[int, ...]
-
-
-def printable(value: object) -> str:
-    """A text that any page or figure can hold: what cannot be printed is replaced."""
-    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", str(value))
-
-
-def read_skipped(entry: Mapping[str, Any]) -> Skipped:
-    """A skipped task as a manifest tells it."""
-    return Skipped(printable(entry["task"]), printable(entry.get("network") or ""), printable(entry["reason"]))
-
-
-def read_part(entry: Mapping[str, Any]) -> PartView:
-    """A run as a merged manifest tells it."""
-    return PartView(
-        name=printable(entry["name"]),
-        benchmark=printable(entry["benchmark"]),
-        data=printable(entry["data"]),
-        preset=printable(entry.get("preset") or ""),
-        tasks=tuple(printable(task) for task in entry["tasks"]),
-        methods=int(entry["methods"]),
-        seeds=tuple(int(seed) for seed in entry["seeds"]),
-    )
-
-
-def read_tuned(entries: Iterable[Mapping[str, Any]], task: str, network: str) -> tuple[str, ...]:
-    """What tuning chose on a task, a sentence a method."""
-    sentences = []
-    for entry in entries:
-        if (printable(entry["task"]), printable(entry["network"])) == (task, network):
-            chosen = ", ".join(f"{name} = {value}" for name, value in entry["chosen"].items())
-            scores = [trial["val_nll"] for trial in entry["trials"] if trial["val_nll"] is not None]
-            sentences.append(
-                f"{printable(entry['method'])}: {printable(chosen)}, the lowest validation NLL ({min(scores):.4g}) of "
-                f"{len(entry['trials'])} trials"
-            )
-    return tuple(sentences)
-
-
-MOST = 12
-"""Values of a fact that are shown on their own, the most frequent ones; the others are taken together."""
+MOST_SUBGROUPS = 12
+"""Values of a column that are shown on their own, the most frequent ones; the others are taken together."""
 
 OTHERS = "all others"
 
-Facts = Mapping[str, Mapping[str, StrArray]]
-"""Split → fact → value of each row."""
-
-
-def read_facts(entry: Mapping[str, Any], sizes: Mapping[str, int]) -> Facts:
-    """The facts of a task's manifest entry.
-
-    Args:
-        entry: The entry.
-        sizes: Split → how many rows it has.
-
-    Raises:
-        ValueError: When a fact has another number of rows than its split, or a row names no value.
-    """
-    found: dict[str, dict[str, StrArray]] = {}
-    for split, facts in (entry.get("facts") or {}).items():
-        for fact, told in facts.items():
-            values = np.array([printable(value) for value in told["values"]], dtype=np.str_)
-            rows = np.array(str(told["rows"]).split(), dtype=np.int64)
-            if len(rows) != sizes.get(split) or rows.min(initial=0) < 0 or rows.max(initial=0) >= len(values):
-                raise ValueError(f"fact {fact!r} of split {split!r} does not fit its rows")
-            found.setdefault(printable(split), {})[printable(fact)] = values[rows]
-    return found
-
-
-def parts_of(column: StrArray) -> dict[str, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """Value → which rows have it, the most frequent first; rare ones beyond a dozen are one part."""
-    names, counts = np.unique(column, return_counts=True)
-    order = names[np.argsort(-counts, kind="stable")].tolist()
-    kept = order if len(order) <= MOST else order[: MOST - 1]
-    parts = {name: column == name for name in kept}
-    if len(kept) < len(order):
-        parts[OTHERS] = ~np.isin(column, kept)
-    return parts
-
-
-SCHEMA = 1
-"""The manifest schema this report reads."""
-
 FEW_CORRUPTIONS = 3
-"""More families of corruptions than these are looked at together, not one by one."""
+"""More families of corruptions than these are averaged, not shown one by one."""
 
 
 class Source(Protocol):
-    """What the report asks of a store."""
+    """The part of a store that the report reads."""
 
     def read_predictions(self, pred_id: str, split_name: str, fingerprint: str) -> Predictions:
-        """The predictions of one run on one split."""
+        """Return the predictions of one run on one split."""
 
     def record(self, identifier: str) -> dict[str, Any]:
-        """Timings, environment and bytes of a fit or a prediction."""
+        """Return timings, environment and bytes of a fit or a prediction."""
 
-    def spec(self, room: Literal["fits", "predictions"], identifier: str) -> dict[str, Any]:
-        """The specification that a fit or a prediction is the result of."""
+    def spec(self, kind: EntryKind, identifier: str) -> dict[str, Any]:
+        """Return the specification of a fit or a prediction."""
 
     def read_pictures(self, fingerprint: str) -> dict[int, bytes]:
-        """Small copies of some examples of a split, PNG by row; empty where none are kept."""
-
-
-@dataclass(frozen=True)
-class SplitView:
-    """A split as the manifest tells it."""
-
-    name: str
-    kind: Kind
-    fingerprint: str
-    examples: int
-    family: str | None = None
-    severity: int | None = None
+        """Return small copies of some examples of a split, PNG by row; empty where there are none."""
 
 
 @dataclass(frozen=True)
@@ -180,27 +78,26 @@ class TestSet:
 
 
 @dataclass(frozen=True)
-class TaskView:
-    """A task as the manifest tells it; ``key`` is unique within the run, ``corpus`` the name it is registered under."""
+class TaskView(ManifestTask):
+    """A task of a run.
 
-    key: str
-    name: str
-    inputs: str
-    target: Target
-    classes: tuple[str, ...]
-    network: str
-    splits: tuple[SplitView, ...]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    network_arguments: Mapping[str, Any] = field(default_factory=dict)
-    card: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    Attributes:
+        key: Its name, unique within the run: with the network where one task meets several.
+        tuned: One sentence per method that was tuned.
+        columns: Split → name of a column beside the labels, such as a site → its value in each row.
+    """
+
+    key: str = ""
     tuned: tuple[str, ...] = ()
-    corpus: str = ""
-    thresholds: str = "half"
-    facts: Facts = field(default_factory=dict)
+    columns: Mapping[str, Mapping[str, StrArray]] = field(default_factory=dict)
+
+    @property
+    def corpus(self) -> str:
+        """The name the task is registered under."""
+        return self.task or self.name
 
     def of_kind(self, *kinds: Kind) -> tuple[SplitView, ...]:
-        """The splits of these kinds, in the task's order."""
+        """Return the splits of these kinds, in the task's order."""
         return tuple(split for split in self.splits if split.kind in kinds)
 
     @property
@@ -223,12 +120,12 @@ class TaskView:
 
     @property
     def many_corruptions(self) -> bool:
-        """Whether corruptions are so many that they are looked at together."""
+        """Whether there are too many corruptions to show one by one."""
         return len(self.severities) > FEW_CORRUPTIONS
 
     @property
     def farthest(self) -> tuple[SplitView, ...]:
-        """One split a place away from home: of a corruption its worst severity, of many corruptions none."""
+        """The OOD and shifted splits, of a corruption its worst severity alone, of many corruptions none."""
         last = None if self.many_corruptions else -1
         milder = {split for splits in self.severities.values() for split in splits[:last]}
         return tuple(split for split in self.of_kind("ood", "shift") if split not in milder)
@@ -236,13 +133,12 @@ class TaskView:
     @property
     def test_sets(self) -> tuple[TestSet, ...]:
         """The OOD and shifted test sets, the severities of a corruption taken together, many corruptions all."""
-        graded = self.severities
-        within = {split for splits in graded.values() for split in splits}
-        single = [TestSet(s.name, (s.name,), s.kind) for s in self.of_kind("ood", "shift") if s not in within]
+        graded = {family: tuple(split.name for split in splits) for family, splits in self.severities.items()}
+        within = {name for names in graded.values() for name in names}
+        single = [TestSet(s.name, (s.name,), s.kind) for s in self.of_kind("ood", "shift") if s.name not in within]
         if self.many_corruptions:
-            names = tuple(split.name for splits in graded.values() for split in splits)
-            return (*single, TestSet(f"{len(graded)} corruptions", names, "shift"))
-        return (*single, *(TestSet(base, tuple(s.name for s in splits), "shift") for base, splits in graded.items()))
+            graded = {f"{len(graded)} corruptions": tuple(name for names in graded.values() for name in names)}
+        return (*single, *(TestSet(family, names, "shift") for family, names in graded.items()))
 
     @property
     def binary(self) -> bool:
@@ -256,46 +152,58 @@ class TaskView:
 
 
 @dataclass(frozen=True)
-class MethodView:
-    """A method as the manifest tells it.
+class MethodView(ManifestMethod):
+    """A method of a run; ``family`` is its own name where it is no ensemble."""
 
-    ``family`` is the single-fit method an ensemble is made of; ``pools`` says how many predictions are pooled where
-    runs that are reported together differ in that. ``registered`` is the method behind a variant, ``views`` the random
-    views it predicts, and ``settings`` what else makes it a variant.
-    """
+    family: str = ""
 
-    name: str
-    title: str
-    members: int
-    samples: int
-    family: str
-    summary: str = ""
-    pools: str = ""
-    registered: str = ""
-    views: int = 0
-    settings: str = ""
+    @property
+    def registered(self) -> str:
+        """The name the method is registered under."""
+        return self.method or self.name
 
     @property
     def ensemble(self) -> bool:
         """Whether it pools several independent fits."""
         return self.members > 1
 
+    @property
+    def views(self) -> int:
+        """The number of random views of an input that it predicts, for test-time augmentation."""
+        return int(self.arguments.get("views", 0))
+
+    @property
+    def settings(self) -> str:
+        """The other arguments that make it a variant of the registered method, as JSON; empty if there are none."""
+        others = {name: value for name, value in self.arguments.items() if name != "views"}
+        return json.dumps(others, sort_keys=True) if others else ""
+
 
 @dataclass(frozen=True)
-class MethodRun:
-    """One set of predictions: a method on a task with a seed (and a member, for single fits)."""
+class Skipped:
+    """A task that was not run, and the reason."""
 
-    id: str
     task: str
-    method: str
-    seed: int
-    member: int | None
-    fits: tuple[str, ...]
+    network: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class PartView:
+    """One of several runs that are reported together; ``data`` is the file or folder of its user's own data."""
+
+    name: str
+    benchmark: str
+    data: str
+    preset: str
+    tasks: tuple[str, ...]
+    methods: int
+    seeds: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Something that was asked for and is not there, and why."""
+    """A fit or prediction that is missing, and the reason."""
 
     what: str
     task: str
@@ -306,7 +214,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A whole benchmark run, or several reported together (then ``parts`` tells of each)."""
+    """A benchmark run, or several reported together: then ``parts`` has one entry per run."""
 
     name: str
     benchmark: Mapping[str, Any]
@@ -324,7 +232,7 @@ class Manifest:
         return tuple(sorted({run.seed for run in self.runs}))
 
     def runs_of(self, task: str, method: str | None = None) -> tuple[MethodRun, ...]:
-        """The runs on a task (by key), of one method or of all."""
+        """Return the runs on a task (by key), of one method or of all."""
         return tuple(run for run in self.runs if run.task == task and method in (None, run.method))
 
     def reference(self, task: TaskView) -> str | None:
@@ -333,120 +241,142 @@ class Manifest:
         names = [method.name for method in sorted(self.methods, key=lambda method: method.ensemble)]
         return next((name for name in names if name in present), None)
 
+    @property
+    def network_methods(self) -> frozenset[str]:
+        """Names of methods that are one network, whose ensembles are deep ensembles.
+
+        They are registered with the role ``reference``; a variant, which has a name of its own, is another network.
+        """
+        methods = [method for method in self.methods if method.name == method.registered and not method.ensemble]
+        return frozenset(method.name for method in methods if method.facts.get("role") == "reference")
+
+    def single_networks(self, task: TaskView) -> tuple[MethodRun, ...]:
+        """Return the runs that are single networks of a deep ensemble; none where the run has no deep ensemble."""
+        names, runs = self.network_methods, self.runs_of(task.key)
+        pooled = {method.name for method in self.methods if method.ensemble and method.family in names}
+        return tuple(run for run in runs if run.method in names) if any(run.method in pooled for run in runs) else ()
+
+
+def printable(text: str) -> str:
+    """Return a text that any page or figure can hold: characters that cannot be printed are replaced."""
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _printable_data(data: Any) -> Any:
+    if isinstance(data, Mapping):
+        return {printable(str(key)): _printable_data(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_printable_data(value) for value in data]
+    return printable(data) if isinstance(data, str) else data
+
 
 def read_manifest(raw: Mapping[str, Any]) -> Manifest:
-    """Type a manifest.
+    """Return the view of a manifest.
 
     Raises:
-        BadFile: When its schema is another or a field is missing.
+        BadFile: If a field is missing or of another type, or fields contradict each other.
     """
-    if raw.get("schema") != SCHEMA:
-        raise BadFile(f"the run's manifest has schema {raw.get('schema')!r}; this dubio reads schema {SCHEMA}.")
     try:
-        keys = _task_keys(raw["tasks"])
-        tasks = [_task(entry, key) for entry, key in zip(raw["tasks"], keys.values(), strict=True)]
+        data = _printable_data(raw)
+        stored = decode(StoredManifest, data)
+        keys = _task_keys(stored.tasks)
+        graded = [any("severity" in split for split in task.get("splits", ())) for task in data["tasks"]]
+        views = zip(stored.tasks, keys.values(), graded, strict=True)
         return Manifest(
-            name=printable(raw["name"]),
-            benchmark=dict(raw.get("benchmark") or {}),
-            tasks=tuple(
-                replace(task, tuned=read_tuned(raw.get("tuning") or (), task.name, task.network)) for task in tasks
-            ),
-            methods=tuple(_method(entry) for entry in raw["methods"]),
-            runs=tuple(_run(entry, keys) for entry in raw["runs"]),
-            failures=tuple(_failure(entry) for entry in raw.get("failures") or ()),
-            skipped=tuple(read_skipped(entry) for entry in raw.get("skipped") or ()),
-            cautions=tuple(printable(words) for words in raw.get("advice") or ()),
-            parts=tuple(read_part(entry) for entry in raw.get("parts") or ()),
+            name=stored.name,
+            benchmark=stored.others.get("benchmark") or {},
+            tasks=tuple(_task(task, key, stored.tuning, stated) for task, key, stated in views),
+            methods=tuple(_method(method) for method in stored.methods),
+            runs=tuple(replace(run, task=_key_of(run, keys)) for run in stored.runs),
+            failures=tuple(_failure(entry) for entry in stored.failures),
+            skipped=decode(tuple[Skipped, ...], stored.skipped),
+            cautions=stored.advice,
+            parts=decode(tuple[PartView, ...], stored.others.get("parts", ())),
         )
-    except (KeyError, TypeError, ValueError) as fault:
-        raise BadFile(f"the run's manifest cannot be read: {type(fault).__name__}: {fault}.") from fault
+    except UserError as fault:
+        raise BadFile(f"the run's manifest: {fault}") from fault
 
 
-def _task_keys(entries: list[Mapping[str, Any]]) -> dict[tuple[str, str], str]:
-    """(task, network) → what to call it: the task's name, with the network where one task meets several."""
-    names = [printable(entry["name"]) for entry in entries]
-    pairs = [(printable(entry["name"]), printable(entry["network"])) for entry in entries]
-    if len(set(pairs)) < len(pairs):
-        raise ValueError("a task occurs twice with the same network")
-    return {(name, network): name if names.count(name) == 1 else f"{name} ({network})" for name, network in pairs}
+def _task_keys(tasks: Sequence[ManifestTask]) -> dict[tuple[str, str], str]:
+    """Return (task, network) → its key: the task's name, with the network where one task meets several."""
+    names = [task.name for task in tasks]
+    keys = {(t.name, t.network): t.name if names.count(t.name) == 1 else f"{t.name} ({t.network})" for t in tasks}
+    if len(keys) < len(tasks):
+        raise UserError("a task occurs twice with the same network.")
+    return keys
 
 
-def _splits(entries: list[Mapping[str, Any]]) -> tuple[SplitView, ...]:
-    """Return a task's splits; manifests of version 0.1 state family and severity by the names alone."""
-    sizes = {entry["name"]: int(entry["examples"]) for entry in entries if entry["kind"] == "shift"}
-    by_name = families_by_name(sizes) if not any("severity" in entry for entry in entries) else {}
-    return tuple(
-        SplitView(
-            printable(entry["name"]),
-            entry["kind"],
-            printable(entry["fingerprint"]),
-            int(entry["examples"]),
-            *by_name.get(entry["name"], (entry.get("family"), entry.get("severity"))),
-        )
-        for entry in entries
-    )
+def _key_of(run: MethodRun, keys: Mapping[tuple[str, str], str]) -> str:
+    if (run.task, run.network) not in keys:
+        raise UserError(f"run {run.id}: the manifest has no task {run.task!r} with network {run.network!r}.")
+    return keys[run.task, run.network]
 
 
-def _task(entry: Mapping[str, Any], key: str) -> TaskView:
-    splits = _splits(entry["splits"])
-    if not any(split.kind == "id" for split in splits):
-        raise ValueError(f"task {key} has no in-domain test split")
-    return TaskView(
-        key=key,
-        name=printable(entry["name"]),
-        inputs=printable(entry["inputs"]),
-        target=cast(Target, entry["target"]),
-        classes=tuple(printable(name) for name in entry["classes"]),
-        network=printable(entry["network"]),
-        splits=splits,
-        arguments=dict(entry.get("arguments") or {}),
-        network_arguments=dict(entry.get("network_arguments") or {}),
-        card={printable(name): printable(value) for name, value in (entry.get("card") or {}).items()},
-        notes=tuple(printable(note) for note in entry.get("notes") or ()),
-        corpus=printable(entry.get("task") or entry["name"]),
-        thresholds=printable(entry.get("thresholds") or "half"),
-        facts=read_facts(entry, {split.name: split.examples for split in splits}),
-    )
+def _task(task: ManifestTask, key: str, tuning: Sequence[ManifestTuning], graded: bool) -> TaskView:
+    """Return the view of a task; ``graded`` says whether its splits state their family and severity."""
+    if not any(split.kind == "id" for split in task.splits):
+        raise UserError(f"task {key} has no in-domain test split.")
+    splits = task.splits if graded else _graded_by_name(task.splits)
+    sizes = {split.name: split.examples for split in splits}
+    columns = {
+        split: {name: _column(split, name, column, sizes.get(split)) for name, column in facts.items()}
+        for split, facts in task.facts.items()
+    }
+    return TaskView(**{**vars(task), "splits": splits}, key=key, tuned=_tuned(tuning, task), columns=columns)
 
 
-def _method(entry: Mapping[str, Any]) -> MethodView:
-    name, own = printable(entry["name"]), dict(entry.get("arguments") or {})
-    return MethodView(
-        name=name,
-        title=printable(entry.get("title") or name),
-        members=int(entry.get("members") or 1),
-        samples=int(entry.get("samples") or 0),
-        family=printable(entry.get("family") or name),
-        summary=printable(entry.get("summary") or ""),
-        pools=printable(entry.get("pools") or ""),
-        registered=printable(entry.get("method") or name),
-        views=int(own.pop("views", 0)),
-        settings=printable(json.dumps(own, sort_keys=True)) if own else "",
-    )
+def _graded_by_name(splits: Sequence[SplitView]) -> tuple[SplitView, ...]:
+    """Return splits with family and severity, which manifests of version 0.1 state by the names alone."""
+    families = families_by_name({split.name: split.examples for split in splits if split.kind == "shift"})
+    grades = {split.name: families.get(split.name, (None, None)) for split in splits}
+    return tuple(replace(s, family=grades[s.name][0], severity=grades[s.name][1]) for s in splits)
 
 
-def _run(entry: Mapping[str, Any], keys: Mapping[tuple[str, str], str]) -> MethodRun:
-    member = entry.get("member")
-    return MethodRun(
-        id=printable(entry["id"]),
-        task=keys[printable(entry["task"]), printable(entry["network"])],
-        method=printable(entry["method"]),
-        seed=int(entry["seed"]),
-        member=None if member is None else int(member),
-        fits=tuple(str(fit) for fit in entry["fits"]),
-    )
+def _column(split: str, name: str, column: ManifestColumn, size: int | None) -> StrArray:
+    values, rows = np.array(column.values, dtype=np.str_), column.rows.split()
+    if len(rows) != size or not all(row.isdecimal() and int(row) < len(values) for row in set(rows)):
+        raise UserError(f"fact {name!r} of split {split!r} does not fit its rows.")
+    return np.asarray(values[np.array(rows, dtype=np.int64)])
+
+
+def parts_of(column: StrArray) -> dict[str, BoolArray]:
+    """Return value → the rows that have it, the most frequent first; rare ones beyond a dozen are one subgroup."""
+    names, counts = np.unique(column, return_counts=True)
+    order = names[np.argsort(-counts, kind="stable")].tolist()
+    shown = order if len(order) <= MOST_SUBGROUPS else order[: MOST_SUBGROUPS - 1]
+    others = {OTHERS: ~np.isin(column, shown)} if len(shown) < len(order) else {}
+    return {name: column == name for name in shown} | others
+
+
+def _tuned(tuning: Sequence[ManifestTuning], task: ManifestTask) -> tuple[str, ...]:
+    sentences = []
+    for choice in tuning:
+        if (choice.task, choice.network) == (task.name, task.network):
+            values = ", ".join(f"{name} = {value}" for name, value in choice.chosen.items())
+            best = min((trial.val_nll for trial in choice.trials if trial.val_nll is not None), default=math.nan)
+            trials = f"{len(choice.trials)} trials"
+            sentences.append(f"{choice.method}: {values}, the lowest validation NLL ({best:.4g}) of {trials}")
+    return tuple(sentences)
+
+
+@cache
+def _facts_of_version_0_1() -> dict[str, dict[str, Any]]:
+    """Return method → its facts, for manifests of version 0.1, which do not state them."""
+    return tomllib.loads((files("dubio.reporting") / "methods-0.1.toml").read_text(encoding="utf-8"))
+
+
+def _method(method: ManifestMethod) -> MethodView:
+    facts = method.facts or _facts_of_version_0_1().get(method.method or method.name, {})
+    stated = {"title": method.title or method.name, "family": method.family or method.name, "facts": facts}
+    return MethodView(**{**vars(method), **stated})
 
 
 def _failure(entry: Mapping[str, Any]) -> Failure:
-    blocked = [printable(what) for what in entry.get("blocked") or ()]
-    after = f" Not made because of it: {'; '.join(blocked)}." if blocked else ""
-    return Failure(
-        what=printable(entry.get("what") or "run"),
-        task=printable(entry.get("task") or ""),
-        method=printable(entry.get("method") or ""),
-        error=printable(entry.get("error") or "no reason was recorded") + after,
-        id=printable(entry.get("id") or ""),
-    )
+    texts = {name: str(entry.get(name) or "") for name in ("what", "task", "method", "error", "id")}
+    blocked = "; ".join(map(str, entry.get("blocked") or ()))
+    after = f" Not made because of it: {blocked}." if blocked else ""
+    error = (texts["error"] or "no reason was recorded") + after
+    return Failure(**{**texts, "what": texts["what"] or "run", "error": error})
 
 
 def tta_pairs(methods: Sequence[MethodView]) -> dict[str, str]:
@@ -458,8 +388,5 @@ def tta_pairs(methods: Sequence[MethodView]) -> dict[str, str]:
     for method in methods:
         if not method.views:
             plain.setdefault((method.registered, method.settings), method.name)
-    return {
-        method.name: plain[method.registered, method.settings]
-        for method in methods
-        if method.views and (method.registered, method.settings) in plain
-    }
+    pairs = {method.name: plain.get((method.registered, method.settings)) for method in methods if method.views}
+    return {name: base for name, base in pairs.items() if base is not None}

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dubio.core.errors import BadFile, UserError
-from dubio.reporting.manifest_view import SCHEMA, Source
+from dubio.core.errors import UserError
+from dubio.reporting.manifest_view import Source
 
 Raw = Mapping[str, Any]
 
@@ -29,15 +29,11 @@ def merge(store: Source, manifests: Mapping[str, Raw]) -> dict[str, Any]:
 
     Raises:
         UserError: When a method differs between two runs on the same task and network, or a task does.
-        BadFile: When a manifest is of another schema.
     """
-    for name, raw in manifests.items():
-        if raw.get("schema") != SCHEMA:
-            raise BadFile(f"run {name!r}: its manifest has schema {raw.get('schema')!r}; this dubio reads {SCHEMA}.")
     tasks = _tasks(manifests)
     runs = _runs(store, manifests)
     return {
-        "schema": SCHEMA,
+        "schema": 1,
         "name": " + ".join(manifests),
         "benchmark": {
             "name": " + ".join(dict.fromkeys(str(raw["name"]) for raw in manifests.values())),

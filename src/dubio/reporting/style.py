@@ -1,12 +1,13 @@
-"""How figures look: one colour and marker a method family, everywhere the same; ensembles apart from single fits.
+"""The style of figures: one colour and marker per family of methods, the same everywhere.
 
-Hues are Okabe and Ito's, safe for the colour-blind, used in pairs: the light one for a deterministic pass, the strong
-one for its Monte Carlo twin. A family also has its marker, so that nothing hangs on colour alone. Single fits are drawn
+Hues are Okabe and Ito's, safe for the colour-blind, used in pairs: the light one for a single pass, the strong one for
+the method that samples. A family also has its marker, so that nothing depends on colour alone. Single fits are drawn
 thin, dashed and hollow; ensembles thick, solid and filled.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,47 +21,26 @@ CONTROL = "#8a8f99"
 INSIDE = "#0072b2"
 OUTSIDE = "#d55e00"
 NOISE = "#c9ced6"
-"""What is left when nothing disagrees: uncertainty within every sample."""
+"""Uncertainty within every sample."""
 MODEL = "#0065a9"
-"""What samples or members disagree on."""
+"""Disagreement between samples or members."""
 PAPER = "#fefefe"
-"""The inside of hollow markers; just off white, so that the page can tell it from other whites."""
+"""The inside of hollow markers; just off white, so that the page can exchange it alone in its dark scheme."""
 
-FAMILIES: dict[str, tuple[str, str]] = {
-    "deterministic": ("#4b5563", "o"),
-    "regularised": ("#44aaee", "s"),
-    "mc-dropout": ("#0065a9", "D"),
-    "concrete-dropout": ("#e69f00", "^"),
-    "mc-concrete-dropout": ("#c94f00", "v"),
-    "heteroscedastic": ("#4fbf9b", "P"),
-    "mc-heteroscedastic": ("#00795a", "X"),
-    "heteroscedastic-concrete-dropout": ("#d98cb3", "<"),
-    "mc-heteroscedastic-concrete-dropout": ("#93357a", ">"),
-}
-"""Colour and marker of the families dubio knows by name."""
+PALETTE: tuple[tuple[str, str], ...] = (
+    ("#4b5563", "o"), ("#44aaee", "s"), ("#0065a9", "D"), ("#e69f00", "^"), ("#c94f00", "v"), ("#4fbf9b", "P"),
+    ("#00795a", "X"), ("#d98cb3", "<"), ("#93357a", ">"), ("#a83232", "d"), ("#5b4bb3", "p"), ("#b3559f", ">"),
+    ("#c07a00", "^"), ("#4fbf9b", "P"), ("#6d8f1f", "H"), ("#2f7f86", "v"), ("#8c564b", "*"),
+)  # fmt: skip
+"""Colours and markers by the number that a method is registered with.
 
-ENSEMBLING: dict[str, tuple[str, str]] = {
-    "snapshot-ensemble": ("#a83232", "d"),
-    "csgld": ("#5b4bb3", "p"),
-    "csghmc": ("#b3559f", ">"),
-    "fge": ("#c07a00", "^"),
-    "swa": ("#4fbf9b", "P"),
-    "swag": ("#6d8f1f", "H"),
-    "mean-field-vi": ("#2f7f86", "v"),
-    "laplace": ("#8c564b", "*"),
-    "laplace-last": ("#44aaee", "X"),
-}
-"""Those of the ensembling study: apart from each other, from one network and from MC dropout, not from all above."""
+The first nine differ from each other, and so do the others from each other and from the first and the third.
+"""
 
 SPARE: tuple[tuple[str, str], ...] = (
-    ("#7a6a00", "h"),
-    ("#5b4bb3", "p"),
-    ("#a83232", "d"),
-    ("#2f7f86", "8"),
-    ("#8c564b", "*"),
-    ("#6d8f1f", "H"),
-)
-"""For families of the user's own, in the order they appear."""
+    ("#7a6a00", "h"), ("#5b4bb3", "p"), ("#a83232", "d"), ("#2f7f86", "8"), ("#8c564b", "*"), ("#6d8f1f", "H"),
+)  # fmt: skip
+"""For methods without a number, in the order they appear."""
 
 DASHED: tuple[float, tuple[float, float]] = (0.0, (3.2, 1.6))
 DOTTED: tuple[float, tuple[float, float]] = (0.0, (1.0, 1.3))
@@ -130,7 +110,7 @@ OUTLINES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Style:
-    """How a method is drawn; ``augmented`` are those that predict random views and have a twin that does not."""
+    """The style of a method; ``augmented`` is test-time augmentation, where the run has the method without it too."""
 
     title: str
     colour: str
@@ -167,18 +147,20 @@ class Style:
 
 
 def styles_of(methods: Sequence[MethodView]) -> dict[str, Style]:
-    """The look of each method by name; an ensemble shares colour and marker with its family, a twin with its base."""
-    spare: dict[str, tuple[str, str]] = {}
-    found: dict[str, Style] = {}
+    """Return the style of each method by name.
+
+    An ensemble shares colour and marker with its family, a method with test-time augmentation with the one without. A
+    variant, which has a name of its own, takes a spare colour, because the registered method may be in the same run.
+    """
     base, families = tta_pairs(methods), {method.name: method.family for method in methods}
-    known = FAMILIES | ENSEMBLING
-    taken = {known[family][0] for family in families.values() if family in known}
-    free = [each for each in SPARE if each[0] not in taken] or SPARE
+    numbers = {m.family: m.facts["colour"] for m in methods if m.name == m.registered and "colour" in m.facts}
+    colours: dict[str, tuple[str, str]] = {f: PALETTE[number % len(PALETTE)] for f, number in numbers.items()}
+    occupied = {colour for colour, _ in colours.values()}
+    free = itertools.cycle([spare for spare in SPARE if spare[0] not in occupied] or SPARE)
+    styles = {}
     for method in methods:
         family = families[base.get(method.name, method.name)]
-        if family in known:
-            colour, marker = known[family]
-        else:
-            colour, marker = spare.setdefault(family, free[len(spare) % len(free)])
-        found[method.name] = Style(method.title, colour, marker, method.ensemble, method.name in base)
-    return found
+        if family not in colours:
+            colours[family] = next(free)
+        styles[method.name] = Style(method.title, *colours[family], method.ensemble, method.name in base)
+    return styles

@@ -173,12 +173,38 @@ class ManifestSplit:
     kind: Kind
     fingerprint: str
     examples: NonNegative
-    others: Table = field(default_factory=dict, metadata=EXTRA)
+    family: str | None = None
+    severity: int | None = None
+    others: Table = field(default_factory=dict, metadata=EXTRA, compare=False)
+
+
+@dataclass(frozen=True)
+class ManifestColumn:
+    """A column of a split beside its labels, such as a site: its values, and the number of the value of each row."""
+
+    values: tuple[Any, ...]
+    rows: str
 
 
 @dataclass(frozen=True)
 class ManifestTask:
-    """A task of a run: its data, and the network that was trained on it."""
+    """A task of a run: its data, and the network that was trained on it.
+
+    Attributes:
+        name: Its name in the report.
+        network: The network.
+        inputs: The modality of its inputs.
+        target: The kind of labels.
+        classes: Names of the classes.
+        splits: Its splits.
+        notes: What was done to its data.
+        task: The name it is registered under; its own where empty.
+        arguments: Arguments of the task.
+        network_arguments: Arguments of the network.
+        card: Source, licence and citation of its data.
+        thresholds: How labels of multi-label predictions are decided: at one half, or fitted on validation.
+        facts: Split → name of a column → the column.
+    """
 
     name: str
     network: str = ""
@@ -187,12 +213,31 @@ class ManifestTask:
     classes: tuple[str, ...] = ()
     splits: tuple[ManifestSplit, ...] = ()
     notes: tuple[str, ...] = ()
+    task: str = ""
+    arguments: Table = field(default_factory=dict)
+    network_arguments: Table = field(default_factory=dict)
+    card: Mapping[str, str] = field(default_factory=dict)
+    thresholds: str = "half"
+    facts: Mapping[str, Mapping[str, ManifestColumn]] = field(default_factory=dict)
     others: Table = field(default_factory=dict, metadata=EXTRA)
 
 
 @dataclass(frozen=True)
 class ManifestMethod:
-    """A method of a run, by its name in the report."""
+    """A method of a run.
+
+    Attributes:
+        name: Its name in the report.
+        method: The name it is registered under; its own where empty.
+        title: Its title in the report.
+        family: The single-fit method that an ensemble is made of.
+        summary: One line about it.
+        members: Independent fits that are pooled.
+        samples: Samples of each fit; 0 for one pass.
+        arguments: Arguments that make it a variant of the registered method.
+        facts: Facts of its registration, such as its colour; manifests of version 0.1 do not state them.
+        pools: The numbers of samples and members by task, where merged runs differ in them.
+    """
 
     name: str
     method: str = ""
@@ -201,8 +246,10 @@ class ManifestMethod:
     summary: str = ""
     members: NonNegative = 1
     samples: NonNegative = 0
-    arguments: Table = field(default_factory=dict)
-    others: Table = field(default_factory=dict, metadata=EXTRA)
+    arguments: Table = field(default_factory=dict, hash=False)
+    facts: Table = field(default_factory=dict, hash=False)
+    pools: str = ""
+    others: Table = field(default_factory=dict, metadata=EXTRA, hash=False)
 
 
 @dataclass(frozen=True)
@@ -234,6 +281,10 @@ class ManifestTuning:
     """The trials of one method on one task, and the arguments that were chosen."""
 
     trials: tuple[ManifestTrial, ...]
+    task: str = ""
+    network: str = ""
+    method: str = ""
+    chosen: Table = field(default_factory=dict)
     others: Table = field(default_factory=dict, metadata=EXTRA)
 
 
@@ -257,7 +308,7 @@ class Manifest:
     tasks: tuple[ManifestTask, ...]
     methods: tuple[ManifestMethod, ...]
     runs: tuple[ManifestRun, ...]
-    failures: tuple[Table, ...]
+    failures: tuple[Table, ...] = ()
     schema: Literal[1] = 1
     tuning: tuple[ManifestTuning, ...] = ()
     skipped: tuple[Table, ...] = ()

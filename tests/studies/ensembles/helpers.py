@@ -162,14 +162,14 @@ def curve(
     role: Role = "method",
     base: str = "",
     registered: str = "",
-    settings: str = "",
+    settings: Mapping[str, Any] | None = None,
     members: int = 1,
     **others: Sequence[Sequence[float]],
 ) -> SampleCurve:
     """A curve with these calibrated NLLs, ``[R, X]``; of other measures the same where they are not given."""
-    views = 1 if base else 0
-    method = MethodView(name, name, members, max(sizes), name, registered=registered or base or name, views=views,
-                        settings=settings)  # fmt: skip
+    arguments = {"views": 1} if base else {}
+    method = MethodView(name, registered or base or name, name, name, members=members, samples=max(sizes),
+                        arguments=arguments | (settings or {}))  # fmt: skip
     plain = np.array(calibrated, dtype=float)
     sides = [np.array(others.get(measure, plain), dtype=float) for measure in MEASURES]
     runs = () if role == "deep_ensemble" else tuple((0, member) for member in range(len(plain)))
@@ -183,7 +183,7 @@ def task(network: str = "vgg-small", corpus: str = "pictures", images: tuple[int
         SplitView(name, kind, name, count)  # type: ignore[arg-type]
         for (name, kind), count in zip((("train", "train"), ("val", "val"), ("test", "id")), images, strict=True)
     )
-    return TaskView(corpus, corpus, "image", "multiclass", tuple("abcdefghij"), network, splits, corpus=corpus,
+    return TaskView(corpus, network, "image", "multiclass", tuple("abcdefghij"), splits, key=corpus,
                     network_arguments=arguments or {})  # fmt: skip
 
 

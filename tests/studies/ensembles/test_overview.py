@@ -38,7 +38,7 @@ def test_figures_page_and_document(report: Report, study: Study, tmp_path: Path)
     assert names == [f"pictures-ensembles-{name}" for name in FIGURES]
     section = EnsemblingStudy()
     # P has published numbers of that data set
-    section.studies = {"pictures": replace(study, task=replace(study.task, corpus="cifar10"))}
+    section.studies = {"pictures": replace(study, task=replace(study.task, task="cifar10"))}
     alone = Report(report.run, (Placed("ensembles", "closing", section),))
     page = html.unescape(write_report(alone, tmp_path).read_text("utf-8"))
     assert "vgg-small is not one of P's networks" in page

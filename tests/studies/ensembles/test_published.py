@@ -133,7 +133,7 @@ def test_a_number_needs_the_same_samples_and_no_variant() -> None:
     ))  # fmt: skip
     assert {each.published.method for each in agreements(fewer)} == set(P_ORDER) - {"swag"}
     variant = curve(
-        "laplace-last", [[0.2] * 6] * 3, sizes=SIZES, registered="laplace", settings='{"structure": "last"}'
+        "laplace-last", [[0.2] * 6] * 3, sizes=SIZES, registered="laplace", settings={"structure": "last"}
     )
     again = replace(example, curves=(variant, *example.curves))
     laplace = [each.published.method for each in agreements(again) if each.published.method == "laplace"]

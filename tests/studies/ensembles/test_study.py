@@ -13,11 +13,11 @@ from scipy.special import softmax
 from dubio.calibration.temperature import apply_temperature, fit_temperature
 from dubio.core.predictions import Predictions
 from dubio.reporting import build_report
+from dubio.reporting.build import ORDERS
 from dubio.reporting.manifest_view import read_manifest, tta_pairs
 from dubio.reporting.measures import AT_IN_DOMAIN_TEMPERATURE
 from dubio.reporting.sections.shift import averaged_series, many_corruptions
 from dubio.reporting.style import styles_of
-from dubio.reporting.worth import ORDERS
 from dubio.statistics.sample_curves import latest_first, sample_scores
 from dubio.studies.ensembles.study import TACE_SETTINGS, Study, has_study, tace_by_setting
 from tests.reporting.world import FakeStore
@@ -47,7 +47,7 @@ def test_augmented_pairs_differ_in_views_alone_and_share_their_colour(study_worl
     styles = styles_of(view.methods)
     assert styles["swag-views"].colour == styles["swag"].colour
     assert styles["swag-views"].line["linestyle"] != styles["swag"].line["linestyle"]
-    other = [replace(m, settings='{"lr": 1}') if m.name == "swag-views" else m for m in view.methods]
+    other = [replace(m, arguments={**m.arguments, "lr": 1}) if m.name == "swag-views" else m for m in view.methods]
     assert "swag-views" not in tta_pairs(other)
 
 

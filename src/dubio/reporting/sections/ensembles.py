@@ -35,11 +35,11 @@ from dubio.reporting.canvas import (
 from dubio.reporting.manifest_view import MethodRun, TaskView
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
+from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Figure, Section, Visit, section
 from dubio.reporting.style import INK, MUTED, Style
 from dubio.reporting.wording import number, signed
-from dubio.reporting.worth import equivalents
-from dubio.statistics.ensemble_equivalent import EquivalentRange
+from dubio.statistics.ensemble_equivalent import EquivalentRange, GrowthCurve, equivalent_range
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -148,6 +148,12 @@ EQUIVALENT_CAPTION = (
     "networks were trained; an arrow means better than all of them together, and nothing is extrapolated. A method "
     "that is worse than one network counts as 1."
 )
+
+
+def equivalents(curve: GrowthCurve, cells: Mapping[str, Cell]) -> dict[str, EquivalentRange]:
+    """Return method → its deep-ensemble equivalent (P eqs 4–5), from its mean calibrated log-likelihood over runs."""
+    means = {name: cell.mean for name, cell in cells.items() if cell.n and np.isfinite(cell.mean)}
+    return {name: equivalent_range(curve, "nll", mean) for name, mean in means.items()}
 
 
 def equivalent_rows(run: RunView, task: TaskView) -> list[tuple[Style, EquivalentRange]]:

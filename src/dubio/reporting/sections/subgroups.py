@@ -77,7 +77,7 @@ class Subgroups(Section):
         task, split = item.task, item.split
         if task.target == "multilabel" or not (item.is_in_domain_test or split in task.farthest):
             return
-        for column, values in task.facts.get(split.name, {}).items():
+        for column, values in task.columns.get(split.name, {}).items():
             for value, rows in parts_of(values).items():
                 chosen = np.flatnonzero(rows & (item.predictions.labels >= 0))
                 if len(chosen):

@@ -22,12 +22,12 @@ from dubio.core.predictions import Predictions, pool_members
 from dubio.core.types import FloatArray, IntArray
 from dubio.metrics.calibration_error import tace
 from dubio.metrics.requirements import labelled
+from dubio.reporting.build import ORDERS
 from dubio.reporting.manifest_view import Manifest, MethodView, TaskView, tta_pairs
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Visit
-from dubio.reporting.worth import NETWORK, ORDERS, networks_of
 from dubio.statistics.ensemble_equivalent import EquivalentRange, GrowthCurve, Score, equivalent_range, random_orders
 from dubio.statistics.sample_curves import MEASURES, SIZES, latest_first, sample_scores, sizes_up_to
 from dubio.statistics.verdicts import pair_verdict
@@ -182,14 +182,14 @@ def has_study(manifest: Manifest, task: TaskView) -> bool:
     present = {run.method for run in manifest.runs_of(task.key)}
     single = [method for method in manifest.methods if method.name in present and not (method.ensemble or method.views)]
     sampled = sum(method.samples >= FEWEST_SAMPLES for method in single)
-    return sampled >= FEWEST_METHODS and len(networks_of(manifest, task)) >= FEWEST_NETWORKS
+    return sampled >= FEWEST_METHODS and len(manifest.single_networks(task)) >= FEWEST_NETWORKS
 
 
 def role_of(manifest: Manifest, method: MethodView) -> tuple[str, Role]:
     """Return the name of the same method without augmentation, and a method's role, which is that of the former."""
     base = tta_pairs(manifest.methods).get(method.name, method.name)
     plain = next(other for other in manifest.methods if other.name == base)
-    if plain.family == NETWORK:
+    if plain.family in manifest.network_methods:
         return base, "deep_ensemble" if plain.ensemble else "network"
     return base, "ensemble" if method.ensemble else "method"
 
@@ -216,7 +216,7 @@ class StudyCollector:
             return
         method = next(method for method in manifest.methods if method.name == run.method)
         _, role = role_of(manifest, method)
-        if run.id in networks_of(manifest, task):
+        if run in manifest.single_networks(task):
             self._networks.setdefault("", []).append(_first_samples([item.predictions]))
         if role == "deep_ensemble":
             if method.views:
