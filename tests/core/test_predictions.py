@@ -1,5 +1,6 @@
 """Predictions: values that are refused, and pooling as the mean of probabilities in log space."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -178,3 +179,12 @@ def test_logits_of_taken_and_joined_rows_are_copied_when_they_are_read():
     assert np.shares_memory(predictions.take(np.array([1, 2])).logits, predictions.logits)
     assert np.shares_memory(predictions.as_ood().logits, predictions.logits)
     assert joined.logits is joined.logits
+
+
+def test_rows_taken_and_joined_survive_pickling():
+    whole = some(seed=4)
+    for predictions in (whole.take(np.array([2, 0])), join([whole, whole.take(np.array([1]))])):
+        again = pickle.loads(pickle.dumps(predictions))
+        np.testing.assert_array_equal(again.logits, predictions.logits)
+        np.testing.assert_array_equal(again.labels, predictions.labels)
+        np.testing.assert_array_equal(again.probs, predictions.probs)

@@ -14,7 +14,6 @@ from dubio.referral import Policy, fit_capacity_policy
 from dubio.referral.assessment import (
     Observation,
     ReferredShare,
-    error_over_groups,
     exact_interval,
     observe,
     referred_share,
@@ -83,11 +82,12 @@ def test_intervals_resample_groups_whole():
     share = referred_share(policy, rows)
     assert share.share == pytest.approx(np.mean(list(referred_of.values())))
     assert share.interval == pytest.approx(tuple(np.quantile(shares, [0.025, 0.975])), abs=1e-9)
-    error, interval = error_over_groups(policy, rows)
+    observation = observe(policy, "test", rows)
+    error, interval = observation.error, observation.interval
     groups = np.unique(rows.group[retained])
     assert error == pytest.approx(np.mean([wrong[retained & (rows.group == g)].mean() for g in groups]))
     assert interval == pytest.approx(tuple(np.quantile(errors, [0.025, 0.975])), abs=0.01)
-    assert error_over_groups(policy, replace(rows, group=np.repeat("one", len(rows))))[1] is None
+    assert observe(policy, "test", replace(rows, group=np.repeat("one", len(rows)))).interval is None
 
 
 def test_an_interval_without_errors_starts_at_zero_and_with_errors_alone_ends_at_one():

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from dubio.core.predictions import Predictions
 from dubio.referral import NoGuarantee, fit_risk_policy
-from dubio.referral.bounds import Bound, binomial_upper, hoeffding_bentkus_upper
+from dubio.referral.bounds import BINOMIAL, HOEFFDING_BENTKUS, binomial_upper, hoeffding_bentkus_upper
 from dubio.referral.sample_size import fewest_units, least_count, units_needed
 
-ROWS, GROUPS = Bound("binomial"), Bound("hoeffding-bentkus")
+ROWS, GROUPS = BINOMIAL, HOEFFDING_BENTKUS
 
 
 @given(st.floats(0.0, 0.12), st.floats(0.13, 0.5), st.sampled_from([0.05, 0.1, 0.2]))

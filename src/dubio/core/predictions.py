@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,18 +34,19 @@ from dubio.core.types import TARGETS, UNLABELLED, BoolArray, FloatArray, IntArra
 Logits = NDArray[np.float32]
 
 
-class _Deferred(Protocol):
-    """Checked logits of other predictions, copied only when they are read."""
+@dataclass(frozen=True, eq=False)
+class DeferredLogits:
+    """Logits that were checked before and are read when they are first needed, in place of an array.
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(samples, rows, classes)."""
+    Attributes:
+        shape: (samples, rows, classes).
+        read: Returns the array.
+        summary: Returns the summary without reading logits, or None where that is not possible.
+    """
 
-    def read(self) -> Logits:
-        """Copy the logits."""
-
-    def summary(self) -> Summary | None:
-        """Return the summary without reading logits, where that is possible."""
+    shape: tuple[int, ...]
+    read: Callable[[], Logits]
+    summary: Callable[[], Summary | None] = lambda: None
 
 
 class _LazyLogits:
@@ -54,12 +55,12 @@ class _LazyLogits:
     def __get__(self, owner: Predictions | None, cls: type[Predictions]) -> Logits:
         if owner is None:
             raise AttributeError("logits")  # to dataclass: a field without a default
-        stored: Logits | _Deferred = owner.__dict__["_logits"]
+        stored: Logits | DeferredLogits = owner.__dict__["_logits"]
         if not isinstance(stored, np.ndarray):
             stored = owner.__dict__["_logits"] = stored.read()
         return stored
 
-    def __set__(self, owner: Predictions, value: Logits | _Deferred) -> None:
+    def __set__(self, owner: Predictions, value: Logits | DeferredLogits) -> None:
         owner.__dict__["_logits"] = value
 
 
@@ -135,9 +136,8 @@ class Predictions:
         arrays += [(f"score {name!r}", score, (rows,)) for name, score in self.scores.items()]
         for name, array, shape in arrays:
             if array is not None and array.shape != shape:
-                raise UserError(
-                    f"{name} must have shape {shape} beside logits of shape {self._shape}; given {array.shape}."
-                )
+                beside = f"beside logits of shape {self._shape}"
+                raise UserError(f"{name} must have shape {shape} {beside}; given {array.shape}.")
         for name, score in self.scores.items():
             if not np.isfinite(score).all():
                 row = int(np.flatnonzero(~np.isfinite(score))[0])
@@ -149,10 +149,8 @@ class Predictions:
         low, high = (0, 1) if self.target == "multilabel" else (UNLABELLED, self.class_count - 1)
         outside = (self.labels < low) | (self.labels > high)
         if outside.any():
-            index = np.argwhere(outside)[0]
-            raise UserError(
-                f"labels must lie between {low} and {high}; row {int(index[0])} is {int(self.labels[tuple(index)])}."
-            )
+            index = tuple(np.argwhere(outside)[0])
+            raise UserError(f"labels must lie between {low} and {high}; row {index[0]} is {self.labels[index]}.")
 
     def _check_logits(self) -> None:
         if self.samples == 1 and self.target != "multilabel":  # the summary needs it next, and NaN shows in it too
@@ -172,10 +170,8 @@ class Predictions:
         if not good.all():
             sample, row, column = (int(i[0]) for i in np.nonzero(~good))
             refused = "NaN" if self.target == "multilabel" else "NaN or +inf"
-            raise UserError(
-                f"logits must not be {refused}; sample {sample}, row {rows.start + row}, "
-                f"column {column} is {block[sample, row, column]}."
-            )
+            where = f"sample {sample}, row {rows.start + row}, column {column}"
+            raise UserError(f"logits must not be {refused}; {where} is {block[sample, row, column]}.")
         if self.target != "multilabel" and (block.max(axis=-1) == -np.inf).any():
             sample, row = (int(i[0]) for i in np.nonzero(block.max(axis=-1) == -np.inf))
             raise UserError(f"logits must not be -inf for every class; sample {sample}, row {rows.start + row}.")
@@ -183,7 +179,7 @@ class Predictions:
     # --- sizes ------------------------------------------------------------------------------------------------------
 
     @property
-    def _deferred(self) -> _Deferred | None:
+    def _deferred(self) -> DeferredLogits | None:
         stored = self.__dict__["_logits"]
         return None if isinstance(stored, np.ndarray) else stored
 
@@ -193,6 +189,10 @@ class Predictions:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Read deferred logits before pickling: how they are read has no pickled form."""
+        return {**vars(self), "_logits": self.logits}
 
     @property
     def samples(self) -> int:
@@ -277,7 +277,7 @@ class Predictions:
             columns: By the names of the attributes.
         """
         logits = columns.pop("logits", self.__dict__["_logits"])
-        return replace(self, logits=CheckedLogits(logits) if isinstance(logits, np.ndarray) else logits, **columns)
+        return replace(self, logits=checked_logits(logits) if isinstance(logits, np.ndarray) else logits, **columns)
 
     def take(self, rows: IntArray | BoolArray) -> Predictions:
         """Return the predictions at these rows, in this order; consecutive rows are a view, not a copy.
@@ -293,32 +293,26 @@ class Predictions:
         if consecutive and len(chosen) == len(self):
             return self
         index: Any = slice(first, last + 1) if consecutive else chosen
-        selected = self.with_checked(
-            logits=self.logits[:, index] if consecutive else _Rows(self, chosen),
-            **self._map_columns(lambda column: column[index], lambda column: column[:, index]),
-        )
+        selected = object.__new__(Predictions)  # every array was checked: not again for some of its rows
+        own = vars(selected)
+        own |= {name: vars(self)[name] for name in _KEPT}
+        own |= {name: _at(vars(self)[name], index) for name in _BY_ROW}
+        own |= {name: _at(vars(self)[name], (slice(None), index)) for name in _BY_SAMPLE}
+        own |= {name: {key: column[index] for key, column in vars(self)[name].items()} for name in _BY_NAME}
+        own["_logits"] = self.logits[:, index] if consecutive else self._deferred_rows(chosen)
         # Every row is pooled on its own: what is known of a row stays true.
-        if "_pooled" in self.__dict__:
-            pooled = tuple(None if side is None else side[index] for side in self._pooled)
-            object.__setattr__(selected, "_pooled", pooled)
-        if consecutive and "summary" in self.__dict__:
-            object.__setattr__(selected, "summary", self.summary.take(index))
+        if "_pooled" in vars(self):
+            own["_pooled"] = tuple(_at(side, index) for side in self._pooled)
+        if consecutive and "summary" in vars(self):
+            own["summary"] = self.summary.take(index)
         return selected
 
-    def _map_columns(self, by_row: Callable[[Any], Any], by_sample: Callable[[Any], Any]) -> dict[str, Any]:
-        """Return everything per example but the logits, with a function applied to each array.
+    def _deferred_rows(self, rows: IntArray) -> DeferredLogits:
+        def summary() -> Summary | None:
+            available: Summary | None = vars(self).get("summary")
+            return None if available is None else available.take(rows)
 
-        Args:
-            by_row: For arrays ``[N, …]``.
-            by_sample: For arrays ``[S, N, …]``.
-        """
-        mapped: dict[str, Any] = {}
-        for function, names in ((by_row, _BY_ROW), (by_sample, _BY_SAMPLE)):
-            arrays = {name: getattr(self, name) for name in names}
-            mapped |= {name: None if array is None else function(array) for name, array in arrays.items()}
-        for name in _BY_NAME:
-            mapped[name] = {key: by_row(column) for key, column in getattr(self, name).items()}
-        return mapped
+        return DeferredLogits((self.samples, len(rows), self.class_count), lambda: self.logits[:, rows], summary)
 
     def as_ood(self) -> Predictions:
         """Return the same with every row flagged as out of distribution."""
@@ -339,63 +333,16 @@ class Predictions:
 _BY_ROW = ("labels", "ood", "ids", "group")
 _BY_SAMPLE = ("data_variance", "model_variance")
 _BY_NAME = ("columns", "scores")
+_KEPT = ("target", "member", "temperature", "classes", "kind")
 
 
-@dataclass(frozen=True, eq=False)
-class CheckedLogits:
-    """Logits that were checked before, to be given to :class:`Predictions` in place of an array."""
-
-    array: Logits
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(samples, rows, classes)."""
-        return self.array.shape
-
-    def read(self) -> Logits:
-        """Return the array."""
-        return self.array
-
-    def summary(self) -> Summary | None:
-        """Return None: it is not known."""
-        return None
+def _at(array: Any, index: Any) -> Any:
+    return None if array is None else array[index]
 
 
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """Some rows of other predictions."""
-
-    source: Predictions
-    rows: IntArray
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.source.samples, len(self.rows), self.source.class_count)
-
-    def read(self) -> Logits:
-        return self.source.logits[:, self.rows]
-
-    def summary(self) -> Summary | None:
-        available: Summary | None = self.source.__dict__.get("summary")
-        return None if available is None else available.take(self.rows)
-
-
-@dataclass(frozen=True, eq=False)
-class _Joined:
-    """The rows of several predictions, one after another."""
-
-    parts: tuple[Predictions, ...]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        first = self.parts[0]
-        return (first.samples, sum(map(len, self.parts)), first.class_count)
-
-    def read(self) -> Logits:
-        return np.concatenate([item.logits for item in self.parts], axis=1)
-
-    def summary(self) -> Summary | None:
-        return Summary.joined([item.summary for item in self.parts])
+def checked_logits(array: Logits) -> DeferredLogits:
+    """Return logits that were checked before, to be given to :class:`Predictions` in place of an array."""
+    return DeferredLogits(array.shape, lambda: array)
 
 
 def join(parts: Sequence[Predictions]) -> Predictions:
@@ -417,7 +364,12 @@ def join(parts: Sequence[Predictions]) -> Predictions:
         common = [key for key in getattr(first, name) if all(key in getattr(item, name) for item in parts)]
         stacked[name] = {key: np.concatenate([getattr(item, name)[key] for item in parts]) for key in common}
     kind = first.kind if all(item.kind == first.kind for item in parts) else None
-    return first.with_checked(logits=_Joined(tuple(parts)), kind=kind, **stacked)
+    logits = DeferredLogits(
+        (first.samples, sum(map(len, parts)), first.class_count),
+        lambda: np.concatenate([item.logits for item in parts], axis=1),
+        lambda: Summary.joined([item.summary for item in parts]),
+    )
+    return first.with_checked(logits=logits, kind=kind, **stacked)
 
 
 def pool_members(parts: Sequence[Predictions]) -> Predictions:

@@ -109,6 +109,10 @@ class Registry(Generic[T]):
     def register(self, name: str, **facts: Any) -> Callable[[Factory], Factory]:
         """Return a decorator that registers a factory under a name.
 
+        Args:
+            name: What users write.
+            facts: Further properties; those that are None are left out.
+
         Raises:
             UserError: When another module already uses the name.
         """
@@ -117,8 +121,9 @@ class Registry(Generic[T]):
             other = self._entries.get(name)
             if other is not None and other.origin != factory.__module__:
                 raise UserError(f"{self.what} {name!r} is already registered by {other.origin}; choose another name.")
-            doc = inspect.getdoc(factory) or ""
-            self._entries[name] = Entry(name, factory, factory.__module__, doc.partition("\n")[0], facts)
+            summary = (inspect.getdoc(factory) or "").partition("\n")[0]
+            stated = {key: value for key, value in facts.items() if value is not None}
+            self._entries[name] = Entry(name, factory, factory.__module__, summary, stated)
             return factory
 
         return decorate
@@ -165,12 +170,7 @@ NETWORKS: Registry[Any] = Registry("network", "dubio.networks")
 METHODS: Registry[Any] = Registry("method", "dubio.methods")
 METRICS: Registry[Any] = Registry("metric", "dubio.metrics", "dubio.calibration")
 
-REGISTRIES: dict[str, Registry[Any]] = {
-    "tasks": TASKS,
-    "networks": NETWORKS,
-    "methods": METHODS,
-    "metrics": METRICS,
-}
+REGISTRIES = {f"{registry.what}s": registry for registry in (TASKS, NETWORKS, METHODS, METRICS)}
 
 
 def task(name: str, *, source: Any = None) -> Callable[[Factory], Factory]:
@@ -180,7 +180,7 @@ def task(name: str, *, source: Any = None) -> Callable[[Factory], Factory]:
         name: Its name.
         source: Where its data comes from (:class:`dubio.tasks.sources.locate.DataSource`), for ``dubio data``.
     """
-    return TASKS.register(name, **({} if source is None else {"source": source}))
+    return TASKS.register(name, source=source)
 
 
 def network(
@@ -195,9 +195,7 @@ def network(
         encoding: The encoding it needs instead of its modality's own, such as ``wordpieces``.
         pretrained: The argument that names a pre-trained encoder, where its first weights come from one.
     """
-    more = {"encoding": encoding, "pretrained": pretrained}
-    facts = {key: value for key, value in more.items() if value is not None}
-    return NETWORKS.register(name, inputs=inputs, version=version, **facts)
+    return NETWORKS.register(name, inputs=inputs, version=version, encoding=encoding, pretrained=pretrained)
 
 
 SamplesFrom = Literal["one network", "one solution", "one mode", "several modes"]
@@ -243,16 +241,14 @@ def method(
         ensemble: True, or an :class:`Ensemble`, to register the ensemble of independent fits too, with the further
             argument ``members``.
     """
-    named = {"family": family, "colour": colour, "samples_from": samples_from, "role": role}
-    facts = {key: value for key, value in named.items() if value is not None}
+    facts = {"family": family, "colour": colour, "samples_from": samples_from}
 
     def decorate(function: Factory) -> Factory:
-        METHODS.register(name, **facts)(function)
+        METHODS.register(name, **facts, role=role)(function)
         if ensemble:
             own = ensemble if isinstance(ensemble, Ensemble) else Ensemble()
-            shared = {key: value for key, value in facts.items() if key != "role"}
             factory = _ensemble_of(function, name, own)
-            METHODS.register(own.name or f"{name}-ensemble", **shared, ensemble_of=name)(factory)
+            METHODS.register(own.name or f"{name}-ensemble", **facts, ensemble_of=name)(factory)
         return function
 
     return decorate
@@ -269,9 +265,8 @@ def _ensemble_of(function: Callable[..., Any], name: str, ensemble: Ensemble) ->
 
     members = inspect.Parameter("members", inspect.Parameter.KEYWORD_ONLY, default=MEMBERS, annotation=int)
     signature = inspect.signature(function)
-    make.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[*signature.parameters.values(), members]
-    )
+    parameters = [*signature.parameters.values(), members]
+    make.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     make.__annotations__ = {**function.__annotations__, "members": int}
     make.__doc__ = ensemble.summary or f"An ensemble of independent fits of {name}; their predictions are averaged."
     return make
@@ -299,11 +294,10 @@ def load_plugin(path: Path) -> types.ModuleType:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except (UserError, KeyboardInterrupt):
+    except (Exception, SystemExit, KeyboardInterrupt) as fault:
         del sys.modules[name]
-        raise
-    except (Exception, SystemExit) as fault:
-        del sys.modules[name]
+        if isinstance(fault, UserError | KeyboardInterrupt):
+            raise
         raise BadFile(f"plugin {str(path)!r} cannot be imported: {type(fault).__name__}: {fault}") from fault
     return module
 
@@ -362,10 +356,8 @@ def _fields(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
     default = group() if parameter.default is inspect.Parameter.empty else parameter.default
     hints = typing.get_type_hints(group, include_extras=True)
     for field in dataclasses.fields(group):
-        own = inspect.Parameter(
-            field.name, parameter.kind, default=getattr(default, field.name), annotation=hints[field.name]
-        )
-        yield from _fields(own)
+        value = getattr(default, field.name)
+        yield from _fields(parameter.replace(name=field.name, default=value, annotation=hints[field.name]))
 
 
 def _gathered(name: str, hint: Any, arguments: Mapping[str, Any]) -> Any:

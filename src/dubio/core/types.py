@@ -66,11 +66,8 @@ class Examples:
     facts: Mapping[str, StrArray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, column in self.facts.items():
-            if len(column) != len(self.inputs):
-                raise UserError(f"fact {name!r} has {len(column)} rows, inputs has {len(self.inputs)}.")
-        for name in ("labels", "ids", "group"):
-            column = getattr(self, name)
+        columns = {f"fact {name!r}": column for name, column in self.facts.items()}
+        for name, column in {**columns, "labels": self.labels, "ids": self.ids, "group": self.group}.items():
             if column is not None and len(column) != len(self.inputs):
                 raise UserError(f"{name} has {len(column)} rows, inputs has {len(self.inputs)}.")
 
@@ -84,13 +81,8 @@ class Examples:
             inputs = tuple(self.inputs[int(i)] for i in rows)
         else:
             inputs = self.inputs.take(rows) if isinstance(self.inputs, LazyRows) else self.inputs[rows]
-        return Examples(
-            inputs,
-            self.labels[rows],
-            None if self.ids is None else self.ids[rows],
-            None if self.group is None else self.group[rows],
-            {name: column[rows] for name, column in self.facts.items()},
-        )
+        ids, group = (None if column is None else column[rows] for column in (self.ids, self.group))
+        return Examples(inputs, self.labels[rows], ids, group, {name: fact[rows] for name, fact in self.facts.items()})
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of the content: inputs, labels, ids and groups; facts do not count."""

@@ -38,7 +38,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 from dubio.core.errors import BadFile, UnknownName, UserError, nearest
 
@@ -259,48 +259,91 @@ def _refuse_constant(word: str) -> float:
     raise ValueError(f"{word} is not a JSON number")
 
 
+class _Shape(NamedTuple):
+    """A type hint taken apart: its form, its own type and its arguments.
+
+    Forms: ``any``, ``annotated``, ``union``, ``literal``, ``table`` (a dataclass), ``mapping``, ``tuple`` (of a fixed
+    length), ``list`` (any other sequence), ``scalar``.
+    """
+
+    form: str
+    kind: Any
+    arguments: tuple[Any, ...]
+
+
+def _shape(hint: Any) -> _Shape:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    kind = type(None) if hint is None else origin or hint
+    if hint is Any or hint is object:
+        form = "any"
+    elif origin in _FORMS:
+        form = _FORMS[origin]
+    elif dataclasses.is_dataclass(kind):
+        form = "table"
+    elif isinstance(kind, type) and issubclass(kind, Mapping):
+        form = "mapping"
+    elif kind in (tuple, list, Sequence):
+        form = "tuple" if kind is tuple and arguments and arguments[-1] is not Ellipsis else "list"
+    else:
+        form = "scalar"
+    return _Shape(form, kind, arguments)
+
+
+_FORMS = {Annotated: "annotated", typing.Union: "union", types.UnionType: "union", Literal: "literal"}
+_ACCEPTED: dict[str, Any] = {"table": dict, "mapping": Mapping, "tuple": (list, tuple), "list": (list, tuple)}
+
+
 def _decode(hint: Any, data: Any, location: _Location) -> Any:
     """Return the value of the hint, or raise an error that says what is allowed."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if hint is Any or hint is object:
+    form, kind, arguments = _shape(hint)
+    if form == "table" and isinstance(data, kind):
         return data
-    if origin is Annotated:
-        return _decode_annotated(hint, data, location)
-    if origin in (typing.Union, types.UnionType):
-        return _decode_union(hint, arguments, data, location)
-    if origin is Literal:
-        # True == 1, and a bool must not pass for a number
-        if not any(data == choice and type(data) is type(choice) for choice in arguments):
-            raise _refusal(hint, data, location)
-        return data
-    kind = type(None) if hint is None else origin or hint
-    if dataclasses.is_dataclass(kind) and not isinstance(data, kind):
-        return _decode_dataclass(kind, data, location)
-    if isinstance(kind, type) and issubclass(kind, Mapping):
-        return _decode_mapping(hint, arguments, data, location)
-    if kind in (tuple, list, Sequence):
-        return _decode_list(hint, kind, arguments, data, location)
-    if kind is float and type(data) is int and abs(data) < 2**1023:
-        return float(data)
-    if (isinstance(data, bool) and kind is not bool) or (isinstance(kind, type) and not isinstance(data, kind)):
+    if form in _ACCEPTED and not isinstance(data, _ACCEPTED[form]):
+        raise _refusal(hint, data, location)
+    match form:
+        case "any":
+            return data
+        case "annotated":
+            return _decode_annotated(hint, data, location)
+        case "union":
+            return _decode_union(hint, arguments, data, location)
+        case "table":
+            return _decode_dataclass(kind, data, location)
+        case "mapping":
+            value_hint = arguments[1] if arguments else Any
+            return {str(key): _decode(value_hint, value, location.inside(str(key))) for key, value in data.items()}
+        case "tuple" | "list":
+            hints = arguments if form == "tuple" else (arguments[0] if arguments else Any,) * len(data)
+            if len(hints) != len(data):
+                raise _refusal(hint, data, location)
+            values = [_decode(hints[index], value, location.inside(index)) for index, value in enumerate(data)]
+            return values if kind is list else tuple(values)
+        case "literal":
+            # True == 1, and a bool must not pass for a number
+            allowed = any(data == choice and type(data) is type(choice) for choice in arguments)
+        case _:
+            if kind is float and type(data) is int and abs(data) < 2**1023:
+                return float(data)
+            allowed = not (isinstance(data, bool) and kind is not bool)
+            allowed = allowed and not (isinstance(kind, type) and not isinstance(data, kind))
+    if not allowed:
         raise _refusal(hint, data, location)
     return data
 
 
 def _decode_annotated(hint: Any, data: Any, location: _Location) -> Any:
     base, *notes = typing.get_args(hint)
-    for note in notes:
-        if isinstance(note, NullAs) and data is None:
-            return note.value
+    null = _null_of(hint)
+    if data is None and null is not None:
+        return null.value
     try:
         value = _decode(base, data, location)
     except UserError as fault:
-        if typing.get_origin(base) in (tuple, list) or dataclasses.is_dataclass(base):
+        if _shape(base).form in ("tuple", "list", "table"):
             raise  # it names the entry that is wrong
         raise _refusal(hint, data, location) from fault
-    for note in _constraints(notes):
-        if not note.allows(value):
-            raise _refusal(hint, data, location)
+    if not all(note.allows(value) for note in _constraints(notes)):
+        raise _refusal(hint, data, location)
     return value
 
 
@@ -317,19 +360,16 @@ def _decode_union(hint: Any, choices: tuple[Any, ...], data: Any, location: _Loc
 
 def _likeness(hint: Any, data: Any) -> int:
     """Return how much the data looks like the hint: that alternative's error is the one to report."""
-    if typing.get_origin(hint) is Annotated:
-        hint = typing.get_args(hint)[0]
-    kind = typing.get_origin(hint) or hint
-    if isinstance(data, dict):
-        if dataclasses.is_dataclass(kind):
-            return 1 + sum(entry.key in data for entry in _fields(cast(Any, kind)))
-        return int(isinstance(kind, type) and issubclass(kind, Mapping))
-    return int(isinstance(data, list) and kind in (tuple, list, Sequence))
+    form, kind, arguments = _shape(hint)
+    if form == "annotated":
+        return _likeness(arguments[0], data)
+    if form == "table" and isinstance(data, dict):
+        return 1 + sum(entry.key in data for entry in _fields(kind))
+    fits = {"mapping": dict, "tuple": list, "list": list}
+    return int(form in fits and isinstance(data, fits[form]))
 
 
-def _decode_dataclass(cls: Any, data: Any, location: _Location) -> Any:
-    if not isinstance(data, dict):
-        raise _refusal(cls, data, location)
+def _decode_dataclass(cls: Any, data: dict[str, Any], location: _Location) -> Any:
     header = _header(cls)
     if header:
         data = _without_header(header, data, location)
@@ -373,27 +413,6 @@ def _decode_fields(
     return values
 
 
-def _decode_mapping(hint: Any, arguments: tuple[Any, ...], data: Any, location: _Location) -> dict[str, Any]:
-    if not isinstance(data, Mapping):
-        raise _refusal(hint, data, location)
-    value_hint = arguments[1] if arguments else Any
-    return {str(key): _decode(value_hint, value, location.inside(str(key))) for key, value in data.items()}
-
-
-def _decode_list(hint: Any, kind: Any, arguments: tuple[Any, ...], data: Any, location: _Location) -> Any:
-    if not isinstance(data, list | tuple):
-        raise _refusal(hint, data, location)
-    if kind is tuple and arguments and arguments[-1] is not Ellipsis:
-        if len(data) != len(arguments):
-            raise _refusal(hint, data, location)
-        hints: Iterable[Any] = arguments
-    else:
-        hints = [arguments[0] if arguments else Any] * len(data)
-    pairs = enumerate(zip(hints, data, strict=True))
-    values = (_decode(item, value, location.inside(index)) for index, (item, value) in pairs)
-    return list(values) if kind is list else tuple(values)
-
-
 def _refusal(hint: Any, data: Any, location: _Location) -> UserError:
     allowed = [str(name) for name in _names_allowed(hint)]
     close = nearest(data, allowed) if isinstance(data, str) and data not in allowed else None
@@ -403,14 +422,9 @@ def _refusal(hint: Any, data: Any, location: _Location) -> UserError:
 
 
 def _names_allowed(hint: Any) -> list[Any]:
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-        return list(arguments)
-    if origin is Annotated:
-        return _names_allowed(arguments[0])
-    if origin in (typing.Union, types.UnionType):
-        return [name for choice in arguments for name in _names_allowed(choice)]
-    return []
+    form, _, arguments = _shape(hint)
+    inner = {"annotated": arguments[:1], "union": arguments}.get(form, ())
+    return list(arguments) if form == "literal" else [name for item in inner for name in _names_allowed(item)]
 
 
 def _shown(data: Any) -> str:
@@ -423,6 +437,11 @@ def _shown(data: Any) -> str:
 
 def _constraints(notes: Iterable[Any]) -> list[Constraint]:
     return [note for note in notes if isinstance(note, Constraint)]
+
+
+def _null_of(hint: Any) -> NullAs | None:
+    """Return the number that null stands for in a hint, where it does."""
+    return next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, NullAs)), None)
 
 
 # --- types in words -------------------------------------------------------------------------------------------------
@@ -440,34 +459,28 @@ _NOUNS: dict[Any, tuple[str, str]] = {
 
 def describe_type(hint: Any, *, plural: bool = False) -> str:
     """Return a type in words, e.g. ``a list of whole numbers of at least 1``."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in _NOUNS:
         return _NOUNS[hint][plural]
-    if origin is Annotated:
-        phrases = [describe_type(arguments[0], plural=plural), *(note.phrase for note in _constraints(arguments[1:]))]
-        null = " or null" if any(isinstance(note, NullAs) for note in arguments[1:]) else ""
-        return " ".join(filter(None, phrases)) + null
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(describe_type(choice, plural=plural) for choice in arguments)
-    if origin is Literal:
-        return ("one of " if len(arguments) > 1 else "") + ", ".join(map(repr, arguments))
-    kind = origin or hint
-    if kind in (tuple, list, Sequence):
-        return _describe_list(kind, arguments, plural)
-    if isinstance(kind, type) and issubclass(kind, Mapping):
-        entries = f" of {describe_type(arguments[1], plural=True)} by name" if arguments else ""
-        return ("tables" if plural else "a table") + entries
-    if dataclasses.is_dataclass(kind):
-        fields = ", ".join(entry.key for entry in _fields(cast(Any, kind)) if not entry.extra)
-        return f"{'tables' if plural else 'a table'} with the fields {fields}"
+    form, kind, arguments = _shape(hint)
+    table, several = ("tables", "lists") if plural else ("a table", "a list")
+    match form:
+        case "annotated":
+            base, *notes = arguments
+            phrases = [describe_type(base, plural=plural), *(note.phrase for note in _constraints(notes))]
+            return " ".join(filter(None, phrases)) + (" or null" if _null_of(hint) is not None else "")
+        case "union":
+            return " or ".join(describe_type(choice, plural=plural) for choice in arguments)
+        case "literal":
+            return ("one of " if len(arguments) > 1 else "") + ", ".join(map(repr, arguments))
+        case "tuple":
+            return f"{several} of {len(arguments)} entries"
+        case "list":
+            return f"{several} of {describe_type(arguments[0], plural=True)}" if arguments else several
+        case "mapping":
+            return f"{table} of {describe_type(arguments[1], plural=True)} by name" if arguments else table
+        case "table":
+            return f"{table} with the fields {', '.join(entry.key for entry in _fields(kind) if not entry.extra)}"
     return str(getattr(hint, "__name__", hint))
-
-
-def _describe_list(kind: Any, arguments: tuple[Any, ...], plural: bool) -> str:
-    noun = "lists" if plural else "a list"
-    if kind is tuple and arguments and arguments[-1] is not Ellipsis:
-        return f"{noun} of {len(arguments)} entries"
-    return f"{noun} of {describe_type(arguments[0], plural=True)}" if arguments else noun
 
 
 # --- encoding and schema --------------------------------------------------------------------------------------------
@@ -478,17 +491,13 @@ def encode(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         data = _header(type(value))
         for entry in _fields(type(value)):
-            plain = _encode_field(entry.hint, getattr(value, entry.name))
+            own, null = getattr(value, entry.name), _null_of(entry.hint)
+            plain: Any = None if null is not None and own == null.value else encode(own)
             data |= plain if entry.extra else {entry.key: plain}
         return data
     if isinstance(value, Mapping):
         return {str(key): encode(item) for key, item in value.items()}
     return [encode(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _encode_field(hint: Any, value: Any) -> Any:
-    notes = typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
-    return None if any(isinstance(note, NullAs) and value == note.value for note in notes) else encode(value)
 
 
 def to_json(value: Any) -> str:
@@ -500,55 +509,35 @@ def to_json(value: Any) -> str:
     return json.dumps(encode(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-_SCHEMA_TYPES: dict[Any, str] = {
-    int: "integer",
-    float: "number",
-    str: "string",
-    bool: "boolean",
-    type(None): "null",
-    None: "null",
-}
+_SCHEMA_TYPES: dict[Any, str] = {int: "integer", float: "number", str: "string", bool: "boolean", type(None): "null"}
+_LENGTHS = {"array": "minItems", "string": "minLength", "object": "minProperties"}
+"""The word of :func:`entries` that means something for a type."""
 
 
 def json_schema(hint: Any) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a dataclass or of another hint."""
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
-    kind = origin or hint
-    if hint in _SCHEMA_TYPES:
-        return {"type": _SCHEMA_TYPES[hint]}
-    if origin is Annotated:
-        return _annotated_schema(arguments[0], arguments[1:])
-    if origin in (typing.Union, types.UnionType):
-        return {"anyOf": [json_schema(choice) for choice in arguments]}
-    if origin is Literal:
-        return {"enum": list(arguments)}
-    if kind in (tuple, list, Sequence):
-        if kind is tuple and arguments and arguments[-1] is not Ellipsis:
+    form, kind, arguments = _shape(hint)
+    match form:
+        case "annotated":
+            schema = json_schema(arguments[0])
+            useless = set(_LENGTHS.values()) - {_LENGTHS.get(schema.get("type", ""))}
+            for note in _constraints(arguments[1:]):
+                schema |= {key: rule for key, rule in note.schema.items() if key not in useless}
+            return schema if _null_of(hint) is None else {"anyOf": [schema, {"type": "null"}]}
+        case "union":
+            return {"anyOf": [json_schema(choice) for choice in arguments]}
+        case "literal":
+            return {"enum": list(arguments)}
+        case "tuple":
             prefix = [json_schema(item) for item in arguments]
             return {"type": "array", "prefixItems": prefix, "minItems": len(prefix), "maxItems": len(prefix)}
-        return {"type": "array", **({"items": json_schema(arguments[0])} if arguments else {})}
-    if isinstance(kind, type) and issubclass(kind, Mapping):
-        return {"type": "object", **({"additionalProperties": json_schema(arguments[1])} if arguments else {})}
-    if dataclasses.is_dataclass(kind):
-        return _object_schema(kind)
-    return {}
-
-
-def _annotated_schema(base: Any, notes: Sequence[Any]) -> dict[str, Any]:
-    schema = json_schema(base)
-    relevant = _RELEVANT.get(schema.get("type", ""))
-    for note in _constraints(notes):
-        schema |= {key: rule for key, rule in note.schema.items() if relevant is None or key not in relevant}
-    nullable = any(isinstance(note, NullAs) for note in notes)
-    return {"anyOf": [schema, {"type": "null"}]} if nullable else schema
-
-
-_RELEVANT = {
-    "array": {"minLength", "minProperties"},
-    "string": {"minItems", "minProperties"},
-    "object": {"minItems", "minLength"},
-}
-"""Words of :class:`Length` that mean nothing for a type."""
+        case "list":
+            return {"type": "array", **({"items": json_schema(arguments[0])} if arguments else {})}
+        case "mapping":
+            return {"type": "object", **({"additionalProperties": json_schema(arguments[1])} if arguments else {})}
+        case "table":
+            return _object_schema(kind)
+    return {"type": _SCHEMA_TYPES[kind]} if kind in _SCHEMA_TYPES else {}
 
 
 def _object_schema(target: Any) -> dict[str, Any]:
@@ -564,10 +553,9 @@ def _object_schema(target: Any) -> dict[str, Any]:
         properties[entry.key] = json_schema(entry.hint) | ({"description": text} if text else {})
         if entry.default is _REQUIRED:
             required.append(entry.key)
-    title = {"title": target.__name__, "description": (inspect.getdoc(target) or "").partition("\n")[0]}
-    return {
-        **title, "type": "object", "properties": properties, "required": required, "additionalProperties": others
-    }  # fmt: skip
+    schema = {"title": target.__name__, "description": (inspect.getdoc(target) or "").partition("\n")[0]}
+    schema |= {"type": "object", "properties": properties, "required": required}
+    return schema | {"additionalProperties": others}
 
 
 def _attribute_texts(doc: str) -> dict[str, str]:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile, MissingExtra, UserError, one_of
-from dubio.core.predictions import CheckedLogits, Predictions
+from dubio.core.predictions import Predictions, checked_logits
 from dubio.core.types import KINDS, TARGETS, Kind, StrArray, Target
 from dubio.formats.arrays import COLUMN, SCORE, is_known, predictions_from_arrays, refuse_near_misses, with_logits
 from dubio.formats.npz import read_npy, read_npz
@@ -161,7 +161,7 @@ def read_verified(path: Path) -> Predictions:
     arrays = _with_texts(path, tensors)
     try:
         return Predictions(
-            CheckedLogits(arrays.pop("logits")),
+            checked_logits(arrays.pop("logits")),
             arrays.pop("labels"),
             cast(Target, metadata["target"]),
             temperature=float(metadata["temperature"]),

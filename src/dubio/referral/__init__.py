@@ -1,21 +1,13 @@
 """Referral with a guarantee: choose which predictions to retain, and apply the policy to new predictions."""
 
-from dubio.referral.application import Applied, OperatingPoint, Shift, apply_policy, operating_point, shift_test
-from dubio.referral.capacity import fit_capacity_policy
-from dubio.referral.policy import Policy
-from dubio.referral.risk import NoGuarantee, fit_risk_policy
-from dubio.referral.screening import fit_screening_policy
-
-__all__ = [
-    "Applied",
-    "NoGuarantee",
-    "OperatingPoint",
-    "Policy",
-    "Shift",
-    "apply_policy",
-    "fit_capacity_policy",
-    "fit_risk_policy",
-    "fit_screening_policy",
-    "operating_point",
-    "shift_test",
-]
+from dubio.referral.application import Applied as Applied
+from dubio.referral.application import OperatingPoint as OperatingPoint
+from dubio.referral.application import Shift as Shift
+from dubio.referral.application import apply_policy as apply_policy
+from dubio.referral.application import operating_point as operating_point
+from dubio.referral.application import shift_test as shift_test
+from dubio.referral.capacity import fit_capacity_policy as fit_capacity_policy
+from dubio.referral.policy import Policy as Policy
+from dubio.referral.risk import NoGuarantee as NoGuarantee
+from dubio.referral.risk import fit_risk_policy as fit_risk_policy
+from dubio.referral.screening import fit_screening_policy as fit_screening_policy

@@ -132,18 +132,9 @@ def apply_policy(policy: Policy, predictions: Predictions, *, shift_level: float
     uncertainties = rounded_uncertainty(predictions, policy.quantity)
     retained = uncertainties <= policy.threshold
     shift = shift_test(policy, predictions, level=shift_level, seed=seed)
-    error, count = _observed(predictions, retained)
-    return Applied(
-        retained,
-        _class_names(policy, predictions),
-        confidence(predictions),
-        uncertainties,
-        _reasons(policy, uncertainties, retained),
-        shift,
-        _warnings(policy, predictions, shift),
-        error,
-        count,
-    )
+    names, reasons = _class_names(policy, predictions), _reasons(policy, uncertainties, retained)
+    warnings, observed = _warnings(policy, predictions, shift), _observed(predictions, retained)
+    return Applied(retained, names, confidence(predictions), uncertainties, reasons, shift, warnings, *observed)
 
 
 def check_same_system(policy: Policy, predictions: Predictions) -> None:
@@ -152,19 +143,17 @@ def check_same_system(policy: Policy, predictions: Predictions) -> None:
     Raises:
         UserError: Naming the difference.
     """
-    pairs = (
+    facts: list[tuple[str, object, object]] = [
         ("target", policy.target, predictions.target),
         ("number of classes", policy.class_count, predictions.class_count),
         ("temperature", policy.temperature, float(predictions.temperature)),
-    )
-    for name, expected, actual in pairs:
+    ]
+    names = zip(policy.classes or (), predictions.classes or (), strict=False)
+    facts += [(f"class {index}", repr(expected), repr(actual)) for index, (expected, actual) in enumerate(names)]
+    for name, expected, actual in facts:
         if expected != actual:
             raise UserError(f"these predictions cannot be of the system the policy was fitted for: their {name} is "
                             f"{actual}, the policy's is {expected}.")  # fmt: skip
-    if policy.classes and predictions.classes and policy.classes != predictions.classes:
-        index = next(k for k in range(policy.class_count) if policy.classes[k] != predictions.classes[k])
-        raise UserError(f"these predictions cannot be of the system the policy was fitted for: their class {index} is "
-                        f"{predictions.classes[index]!r}, the policy's is {policy.classes[index]!r}.")  # fmt: skip
 
 
 def _warnings(policy: Policy, predictions: Predictions, shift: Shift) -> tuple[str, ...]:

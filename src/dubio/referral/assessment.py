@@ -8,20 +8,21 @@ resample groups. Without groups intervals are exact (Clopper–Pearson).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from dubio.core.predictions import Predictions
-from dubio.core.types import FloatArray
+from dubio.core.types import BoolArray, FloatArray
 from dubio.core.weights import Weights
+from dubio.metrics.areas import ratio
 from dubio.metrics.decisions import correct
-from dubio.referral.application import operating_point, shift_test
+from dubio.metrics.requirements import lacking
+from dubio.referral.application import check_same_system, shift_test
 from dubio.referral.bounds import binomial_upper
 from dubio.referral.policy import Policy
 from dubio.referral.units import rounded_uncertainty
-from dubio.statistics.bootstrap import Units, percentile_interval, replicate, units_of
+from dubio.statistics.bootstrap import percentile_interval, replicate, units_of
 
 LEVEL = 0.05
 """One minus the coverage of the intervals."""
@@ -104,22 +105,18 @@ class ReferredShare:
 
 def observe(policy: Policy, split: str, predictions: Predictions) -> Observation:
     """Measure the selective risk and the shift of a policy on a split."""
-    shift = shift_test(policy, predictions).p_value
-    if not has_labels(predictions):
-        retained = np.mean(rounded_uncertainty(predictions, policy.quantity) <= policy.threshold)
-        return Observation(split, float(retained), None, None, shift)
-    point = operating_point(policy, predictions)
-    if not point.retained:
-        return Observation(split, point.coverage, None, None, shift)
-    if predictions.group is None:
-        error = 1.0 - point.accuracy
-        return Observation(split, point.coverage, error, exact_interval(error, point.retained), shift)
-    return Observation(split, point.coverage, *error_over_groups(policy, predictions), shift)
+    check_same_system(policy, predictions)
+    labels_known, shift = has_labels(predictions), shift_test(policy, predictions).p_value
+    rows = predictions.labelled if labels_known else predictions
+    retained = rounded_uncertainty(rows, policy.quantity) <= policy.threshold
+    if not (labels_known and retained.any()):
+        return Observation(split, float(retained.mean()), None, None, shift)
+    return Observation(split, float(retained.mean()), *share_of_units(~correct(rows), retained, rows), shift)
 
 
 def has_labels(predictions: Predictions) -> bool:
     """Return whether any row has a label."""
-    return predictions.target == "multilabel" or bool((predictions.labels >= 0).any())
+    return lacking(predictions, {"labels"}) is None
 
 
 def exact_interval(share: float, rows: int) -> Interval:
@@ -127,40 +124,36 @@ def exact_interval(share: float, rows: int) -> Interval:
     return 1.0 - binomial_upper(1.0 - share, rows, LEVEL / 2), binomial_upper(share, rows, LEVEL / 2)
 
 
-def error_over_groups(policy: Policy, predictions: Predictions) -> tuple[float, Interval | None]:
-    """Return the error among the retained averaged over groups, and its bootstrap interval.
-
-    A replicate that retains nothing has no error and is left out; with one group there is no interval.
-    """
-    rows = predictions.labelled
-    units = units_of(rows)
-    retained = rounded_uncertainty(rows, policy.quantity) <= policy.threshold
-    weight = retained / np.maximum(1, np.bincount(units.index, retained))[units.index]
-    return _mean_over_groups(weight * ~correct(rows), weight, units)
-
-
 def referred_share(policy: Policy, predictions: Predictions) -> ReferredShare:
     """Measure the share that a policy refers of the labelled rows of a split."""
     rows = predictions.labelled
-    referred = (rounded_uncertainty(rows, policy.quantity) > policy.threshold).astype(np.float64)
+    referred = rounded_uncertainty(rows, policy.quantity) > policy.threshold
+    return ReferredShare(*share_of_units(referred, np.ones(len(rows), dtype=bool), rows))
+
+
+def share_of_units(flags: BoolArray, counted: BoolArray, rows: Predictions) -> tuple[float, Interval | None]:
+    """Return the share of flagged rows among those that count, and its interval; with groups, their mean share.
+
+    A replicate of the bootstrap in which no row counts has no share and is left out; with one group there is no
+    interval.
+
+    Args:
+        flags: ``[N]``.
+        counted: ``[N]``, which rows count; at least one.
+        rows: Predictions, for their groups.
+    """
     if rows.group is None:
-        share = float(referred.mean())
-        return ReferredShare(share, exact_interval(share, len(rows)))
+        share = float(flags[counted].mean())
+        return share, exact_interval(share, int(counted.sum()))
     units = units_of(rows)
-    weight = 1.0 / np.bincount(units.index, minlength=units.count)[units.index]
-    return ReferredShare(*_mean_over_groups(referred * weight, weight, units))
-
-
-def _mean_over_groups(values: FloatArray, weight: FloatArray, units: Units) -> tuple[float, Interval | None]:
-    """Return Σ values / Σ weight with an interval that resamples groups; None with one group."""
-    mean = float(values.sum() / weight.sum())
+    weight = counted / np.maximum(1, np.bincount(units.index, counted))[units.index]
+    mean = float((flags * weight).sum() / weight.sum())
     if units.count < 2:
         return mean, None
-    draws = replicate({"mean": partial(_ratio, values, weight)}, units, replicates=REPLICATES, seed=0)["mean"]
+
+    def means(weights: Weights) -> FloatArray:
+        return ratio(weights.sums(flags * weight), weights.sums(weight))
+
+    draws = replicate({"mean": means}, units, replicates=REPLICATES, seed=0)["mean"]
     interval = percentile_interval(mean, draws, level=1.0 - LEVEL)
     return mean, (interval.low, interval.high)
-
-
-def _ratio(values: FloatArray, weight: FloatArray, weights: Weights) -> FloatArray:
-    totals = weights.sums(weight)
-    return np.asarray(np.divide(weights.sums(values), totals, out=np.full(len(totals), np.nan), where=totals > 0))

@@ -6,8 +6,9 @@ The upper bound at level α is the smallest ``risk`` whose p-value is at most α
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from math import ceil, e, exp, log
+from typing import NamedTuple
 
 from scipy.optimize import brentq
 from scipy.special import bdtr, betaincinv
@@ -66,22 +67,20 @@ def _divergence(first: float, second: float) -> float:
     return sum(one * log(one / other) for one, other in terms if one > 0)
 
 
-@dataclass(frozen=True)
-class Bound:
-    """A bound by its name, chosen by the kind of independent units.
+class Bound(NamedTuple):
+    """A test of a mean loss, and the upper bound that inverts it.
 
     Attributes:
-        name: ``binomial`` where every unit is one row, else ``hoeffding-bentkus``.
+        p_value: From mean, count and risk: the p-value of "the mean loss is ``risk`` or more".
+        upper: From mean, count and level: the upper bound on the mean loss with confidence 1 − level.
     """
 
-    name: str
+    p_value: Callable[[float, int, float], float]
+    upper: Callable[[float, int, float], float]
 
-    def p_value(self, mean: float, count: int, risk: float) -> float:
-        """Return the p-value of "the mean loss is ``risk`` or more"."""
-        test = binomial_p if self.name == "binomial" else hoeffding_bentkus_p
-        return test(mean, count, risk)
 
-    def upper(self, mean: float, count: int, level: float) -> float:
-        """Return the upper bound on the mean loss with confidence 1 − level."""
-        bound = binomial_upper if self.name == "binomial" else hoeffding_bentkus_upper
-        return bound(mean, count, level)
+BINOMIAL = Bound(binomial_p, binomial_upper)
+"""For units that are single rows."""
+
+HOEFFDING_BENTKUS = Bound(hoeffding_bentkus_p, hoeffding_bentkus_upper)
+"""For groups of rows."""

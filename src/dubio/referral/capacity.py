@@ -10,7 +10,7 @@ from dubio.calibration.conformal import SLACK
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
-from dubio.referral.calibration_set import calibration_set, fraction, make_policy
+from dubio.referral.calibration_set import CalibrationSet, usable_rows
 from dubio.referral.policy import Policy
 from dubio.referral.units import independent_uncertainties
 
@@ -49,9 +49,8 @@ def fit_capacity_policy(
     Raises:
         UserError: When there are too few rows for this capacity, or for a split or a value that is not allowed.
     """
-    fraction("capacity (--capacity)", capacity)
-    fraction("confidence (--confidence)", confidence)
-    source = calibration_set(calibration, labelled=None, allow_selected=allow_selected)
+    rows = usable_rows(calibration, allow_selected)
+    source = CalibrationSet(*rows, "capacity", {"capacity": capacity}, confidence, quantity, seed)
     values = independent_uncertainties(source.predictions, quantity, seed=seed)
     count = len(values)
     rank = ceil((count + 1) * (1.0 - capacity) - SLACK)
@@ -63,23 +62,20 @@ def fit_capacity_policy(
     batch = int(betabinom.ppf(confidence, BATCH, above, rank))
     unit = "rows" if source.predictions.group is None else "rows, each of a new group,"
     threshold = float(values[rank - 1])
-    return make_policy(
-        "capacity", source, quantity=quantity, threshold=threshold, confidence=confidence,
-        goals={"capacity": capacity},
-        guarantee=f"On average at most {expected:.4g} of new {unit} are referred, for data like the calibration data. "
+    guarantee = (
+        f"On average at most {expected:.4g} of new {unit} are referred, for data like the calibration data. "
         f"With {confidence:.4g} confidence the long-run share is at most {upper:.4g}, and at most {batch} of the next "
-        f"{BATCH}.",
-        evidence={
-            "rows": float(len(source.predictions)),
-            "units": float(count),
-            "referred": float((values > threshold).mean()),
-            "expected_referral": expected,
-            "upper_referral": upper,
-            "of_next_hundred": float(batch),
-        },
-        notes=_tie_note(values, threshold, expected),
-        seed=seed,
-    )  # fmt: skip
+        f"{BATCH}."
+    )
+    evidence = {
+        "rows": float(len(source.predictions)),
+        "units": float(count),
+        "referred": float((values > threshold).mean()),
+        "expected_referral": expected,
+        "upper_referral": upper,
+        "of_next_hundred": float(batch),
+    }
+    return source.policy(threshold, guarantee, evidence, _tie_note(values, threshold, expected))
 
 
 def _tie_note(values: FloatArray, threshold: float, expected: float) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ the largest threshold whose own bound holds, has no such guarantee; the tests sh
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from math import inf
 
@@ -42,6 +43,9 @@ from scipy.special import bdtr
 from dubio.core.types import FloatArray, IntArray
 from dubio.referral.bounds import binomial_upper
 from dubio.referral.units import just_below
+
+MOST_ROWS = 1 << 30
+"""Larger than any calibration set, and still in the range of ``bdtr``."""
 
 STEPS = 100
 GUARDS = 20
@@ -149,10 +153,5 @@ class FixedSequences:
 
     def _fewest_rows(self, wrong: int, level: float) -> int:
         """Return the fewest rows for which this number of errors still passes the test."""
-        low, high = wrong, wrong + 1
-        while bdtr(wrong, high, self.risk) > level:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if bdtr(wrong, middle, self.risk) <= level else (middle, high)
-        return high
+        counts = range(wrong + 1, MOST_ROWS)
+        return wrong + 1 + bisect_left(counts, True, key=lambda rows: bool(bdtr(wrong, rows, self.risk) <= level))

@@ -26,6 +26,7 @@ with t.)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
@@ -33,7 +34,7 @@ import numpy as np
 
 from dubio.core.errors import UserError
 from dubio.core.types import BoolArray, FloatArray
-from dubio.referral.bounds import Bound
+from dubio.referral.bounds import BINOMIAL, HOEFFDING_BENTKUS, Bound
 from dubio.referral.units import Claim, ClaimEstimate, Units
 
 DESIGN_SHARE = 0.2
@@ -63,7 +64,7 @@ class ThresholdSearch:
 
     def largest(self) -> float | None:
         """Return the largest threshold whose claims pass, or None where the first one tested fails."""
-        start = int(np.argmin([self._predicted_p(threshold) for threshold in self.thresholds]))
+        start = int(np.argmin([self._largest_p(self._expected, threshold) for threshold in self.thresholds]))
         accepted = None
         for threshold in self.thresholds[start:]:
             if self.p_value(threshold) > self.level:
@@ -73,13 +74,15 @@ class ThresholdSearch:
 
     def nearest_miss(self) -> float:
         """Return the threshold at which, by the design set, the bounds come closest to the claims."""
-        gaps = [self._predicted_gap(threshold) for threshold in self.thresholds]
+        gaps = [
+            max(self._upper(self._expected(claim, threshold)) - claim.risk for claim in self.claims)
+            for threshold in self.thresholds
+        ]
         return float(self.thresholds[int(np.argmin(gaps))])
 
     def p_value(self, threshold: float) -> float:
         """Return the p-value of "some claim is false at this threshold" on the test set."""
-        estimates = [(self.estimate(claim, threshold), claim.risk) for claim in self.claims]
-        return max(self.bound.p_value(estimate.mean, estimate.count, risk) for estimate, risk in estimates)
+        return self._largest_p(self.estimate, threshold)
 
     def estimate(self, claim: Claim, threshold: float) -> ClaimEstimate:
         """Estimate a claim's loss on the test set."""
@@ -87,37 +90,30 @@ class ThresholdSearch:
 
     def upper(self, claim: Claim, threshold: float) -> float:
         """Return an upper bound on a claim's risk at a threshold, jointly valid over the claims (Bonferroni)."""
-        estimate = self.estimate(claim, threshold)
-        return self.bound.upper(estimate.mean, estimate.count, self.level / len(self.claims))
+        return self._upper(self.estimate(claim, threshold))
 
     def coverage(self, threshold: float) -> float:
         """Return the share of the test set's rows that are retained."""
-        return self.units.coverage(threshold, ~self.design)
+        return float((self.units.uncertainty[~self.design[self.units.unit]] <= threshold).mean())
 
     def facts(self, threshold: float) -> dict[str, float]:
         """Return the sizes of the two sets, and the p-value at a threshold."""
         design = int(self.design.sum())
-        return {
-            "design_units": float(design),
-            "test_units": float(self.units.count - design),
-            "p_value": self.p_value(threshold),
-        }
+        sizes = {"design_units": float(design), "test_units": float(self.units.count - design)}
+        return sizes | {"p_value": self.p_value(threshold)}
 
     def _expected(self, claim: Claim, threshold: float) -> ClaimEstimate:
         """Predict the test set's estimate from the design set; its mean loss is shrunk towards one half."""
         estimate = self.units.estimate(claim, threshold, self.design)
         scale = (self.units.count - self.design.sum()) / self.design.sum()
-        mean = (estimate.mean * estimate.count + 0.5) / (estimate.count + 1.0)
-        return ClaimEstimate(round(estimate.count * scale), mean)
+        mean = (estimate.mean * estimate.units + 0.5) / (estimate.units + 1.0)
+        return ClaimEstimate(mean, round(estimate.units * scale))
 
-    def _predicted_p(self, threshold: float) -> float:
-        estimates = [(self._expected(claim, threshold), claim.risk) for claim in self.claims]
-        return max(self.bound.p_value(estimate.mean, estimate.count, risk) for estimate, risk in estimates)
+    def _largest_p(self, estimate: Callable[[Claim, float], ClaimEstimate], threshold: float) -> float:
+        return max(self.bound.p_value(*estimate(claim, threshold), claim.risk) for claim in self.claims)
 
-    def _predicted_gap(self, threshold: float) -> float:
-        estimates = [(self._expected(claim, threshold), claim.risk) for claim in self.claims]
-        level = self.level / len(self.claims)
-        return max(self.bound.upper(estimate.mean, estimate.count, level) - risk for estimate, risk in estimates)
+    def _upper(self, estimate: ClaimEstimate) -> float:
+        return self.bound.upper(*estimate, self.level / len(self.claims))
 
 
 def threshold_search(units: Units, claims: tuple[Claim, ...], *, level: float, seed: int) -> ThresholdSearch:
@@ -139,5 +135,5 @@ def threshold_search(units: Units, claims: tuple[Claim, ...], *, level: float, s
     design[shuffled[: max(1, round(DESIGN_SHARE * units.count))]] = True
     uncertainties = units.uncertainty[design[units.unit]]
     inner = np.quantile(uncertainties, np.arange(1, STEPS) / STEPS, method="inverted_cdf")
-    bound = Bound("binomial" if units.single else "hoeffding-bentkus")
+    bound = BINOMIAL if units.single else HOEFFDING_BENTKUS
     return ThresholdSearch(units, claims, bound, level, design, np.append(np.unique(inner), inf))

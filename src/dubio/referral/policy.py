@@ -95,8 +95,7 @@ class Policy:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; a threshold of null retains everything."""
-        plain: dict[str, Any] = encode(self)
-        return plain
+        return dict(encode(self))
 
     def to_json(self) -> str:
         """Return the policy as one JSON document."""

@@ -11,11 +11,11 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
 from dubio.metrics.decisions import correct
 from dubio.referral.bounds import binomial_p
-from dubio.referral.calibration_set import calibration_set, fraction, make_policy
+from dubio.referral.calibration_set import CalibrationSet, usable_rows
 from dubio.referral.fixed_sequence import FixedSequences
 from dubio.referral.group_search import threshold_search
 from dubio.referral.policy import Policy
-from dubio.referral.units import Claim, Units, rounded_uncertainty, units_of
+from dubio.referral.units import Claim, Units, units_of
 
 
 class NoGuarantee(UserError):
@@ -79,12 +79,10 @@ def fit_risk_policy(
         NoGuarantee: When no threshold meets the bound, with the best that could be guaranteed.
         UserError: For a split or a value that is not allowed.
     """
-    fraction("max_risk (--max-risk)", max_risk)
-    fraction("confidence (--confidence)", confidence)
-    source = calibration_set(calibration, labelled="a bound on the error", allow_selected=allow_selected)
-    labelled = source.predictions
-    wrong = 1.0 - correct(labelled)
-    units = units_of(labelled, rounded_uncertainty(labelled, quantity), wrong)
+    rows = usable_rows(calibration, allow_selected, "a bound on the error")
+    source = CalibrationSet(*rows, "risk", {"max_risk": max_risk}, confidence, quantity, seed)
+    wrong = 1.0 - correct(source.predictions)
+    units = units_of(source.predictions, quantity, wrong)
     if units.single:
         result = _among_rows(units, wrong, max_risk, 1.0 - confidence)
     else:
@@ -92,21 +90,17 @@ def fit_risk_policy(
     if result.threshold is None:
         raise NoGuarantee(_refusal(result, units, max_risk, confidence), result.upper, result.coverage)
     rate = "error among the retained" if units.single else "mean over groups of the error among their retained rows"
-    return make_policy(
-        "risk", source, quantity=quantity, threshold=result.threshold, confidence=confidence,
-        goals={"max_risk": max_risk},
-        guarantee=f"With {confidence:.4g} confidence the {rate} is below {max_risk:.4g}, for new data like the "
-        "calibration data.",
-        evidence={
-            "rows": float(len(labelled)),
-            "units": float(units.count),
-            "coverage": result.coverage,
-            "error": result.error,
-            "error_without_referral": float(wrong.mean()),
-            **result.evidence,
-        },
-        seed=seed,
-    )  # fmt: skip
+    evidence = {
+        "rows": float(len(wrong)),
+        "units": float(units.count),
+        "coverage": result.coverage,
+        "error": result.error,
+        "error_without_referral": float(wrong.mean()),
+    }
+    guarantee = (
+        f"With {confidence:.4g} confidence the {rate} is below {max_risk:.4g}, for new data like the calibration data."
+    )
+    return source.policy(result.threshold, guarantee, evidence | result.evidence)
 
 
 def _among_rows(units: Units, wrong: FloatArray, risk: float, level: float) -> SearchResult:
@@ -126,19 +120,16 @@ def _among_groups(units: Units, wrong: FloatArray, risk: float, level: float, se
     chosen = search.largest()
     threshold = search.nearest_miss() if chosen is None else chosen
     estimate = search.estimate(claim, threshold)
-    evidence = {**search.facts(threshold), "retained_groups": float(estimate.count)}
+    evidence = {**search.facts(threshold), "retained_groups": float(estimate.units)}
     upper = search.upper(claim, threshold)
     return SearchResult(chosen, upper, search.coverage(threshold), estimate.mean, evidence)
 
 
 def _refusal(result: SearchResult, units: Units, risk: float, confidence: float) -> str:
-    unit = "rows" if units.single else "groups"
-    offer = (
-        f"The best that can be guaranteed is an error below {result.upper:.4g}, retaining {result.coverage:.1%} of "
-        f"rows (observed error {result.error:.4g})"
-        if result.upper < 1.0
-        else "No bound at all can be guaranteed"
-    )
+    unit, offer = "rows" if units.single else "groups", "No bound at all can be guaranteed"
+    if result.upper < 1.0:
+        offer = (f"The best that can be guaranteed is an error below {result.upper:.4g}, retaining "
+                 f"{result.coverage:.1%} of rows (observed error {result.error:.4g})")  # fmt: skip
     return (
         f"no threshold on these {units.count} {unit} has an error among the retained below max_risk {risk:.4g} with "
         f"confidence {confidence:.4g}. {offer}. Give more calibration data, a higher max_risk or a lower confidence."

@@ -18,11 +18,11 @@ import numpy as np
 from dubio.core.predictions import Predictions
 from dubio.metrics.decisions import correct
 from dubio.metrics.requirements import labelled
-from dubio.referral.bounds import SLACK, Bound
-from dubio.referral.calibration_set import calibration_set
+from dubio.referral.bounds import BINOMIAL, HOEFFDING_BENTKUS, SLACK, Bound
+from dubio.referral.calibration_set import usable_rows
 from dubio.referral.fixed_sequence import GUARD_SHARE
 from dubio.referral.group_search import DESIGN_SHARE
-from dubio.referral.units import Claim, rounded_uncertainty, units_of
+from dubio.referral.units import Claim, units_of
 
 STEPS = 10
 """Number of coverages that are tried."""
@@ -61,12 +61,10 @@ def least_count(mean: float, risk: float, *, level: float, bound: Bound, most: i
     """
     if mean >= risk:
         return None
-    binary = bound.name == "binomial"
-    for count in range(1, most + 1):
-        observed = ceil(count * mean - SLACK) / count if binary else mean
-        if bound.p_value(observed, count, risk) <= level:
-            return count
-    return None
+    counts = range(1, most + 1)
+    means = (ceil(count * mean - SLACK) / count if bound is BINOMIAL else mean for count in counts)
+    passing = (count for count, loss in zip(counts, means, strict=True) if bound.p_value(loss, count, risk) <= level)
+    return next(passing, None)
 
 
 def units_needed(like: Predictions, *, max_risk: float, confidence: float, quantity: str) -> SampleSize | None:
@@ -83,15 +81,15 @@ def units_needed(like: Predictions, *, max_risk: float, confidence: float, quant
     """
     rows = labelled(like, "the number of units needed")
     wrong = 1.0 - correct(rows)
-    units = units_of(rows, rounded_uncertainty(rows, quantity), wrong)
+    units = units_of(rows, quantity, wrong)
     plan = _Plan.of(confidence, single=units.single)
     claim = Claim("error", np.ones(len(wrong), dtype=bool), wrong, max_risk)
     tenths = np.quantile(units.uncertainty, np.arange(1, STEPS) / STEPS, method="inverted_cdf")
     best = None
     for threshold in [*np.unique(tenths).tolist(), inf]:
         estimate = units.estimate(claim, threshold, np.ones(units.count, dtype=bool))
-        share = estimate.count / units.count
-        error = (estimate.mean * estimate.count + 0.5) / (estimate.count + 1.0)
+        share = estimate.units / units.count
+        error = (estimate.mean * estimate.units + 0.5) / (estimate.units + 1.0)
         most = MOST if best is None else best.units
         count = least_count(error, max_risk, level=plan.level, bound=plan.bound, most=int(most * share))
         if count is not None and (best is None or plan.total(count, share) < best.units):
@@ -108,21 +106,17 @@ def sample_size_sentence(calibration: Predictions, *, max_risk: float, confidenc
         confidence: Confidence of the guarantee.
         quantity: The uncertainty to refer by.
     """
-    rows = calibration_set(calibration, labelled="the number of units needed", allow_selected=True).predictions
-    units = units_of(rows, rounded_uncertainty(rows, quantity), 1.0 - correct(rows))
+    rows, _ = usable_rows(calibration, True, "the number of units needed")
+    units = units_of(rows, quantity, 1.0 - correct(rows))
     unit = "rows" if units.single else "groups"
     needed = units_needed(rows, max_risk=max_risk, confidence=confidence, quantity=quantity)
     if needed is None:
         fewest = fewest_units(max_risk, confidence, single=units.single)
         least = "" if fewest is None else f" Even without any error, {max_risk:.4g} needs {fewest:,} {unit}."
-        return (
-            f"Even {MOST:,} {unit} like these are unlikely to be enough: the retained are wrong too often at every "
-            f"coverage.{least}"
-        )
-    return (
-        f"If further {unit} are like these, at least about {needed.units:,} are needed, retaining "
-        f"{needed.retained:.0%}; there are {units.count:,} now. Plan for twice the number."
-    )
+        return (f"Even {MOST:,} {unit} like these are unlikely to be enough: the retained are wrong too often at every "
+                f"coverage.{least}")  # fmt: skip
+    return (f"If further {unit} are like these, at least about {needed.units:,} are needed, retaining "
+            f"{needed.retained:.0%}; there are {units.count:,} now. Plan for twice the number.")  # fmt: skip
 
 
 def fewest_units(max_risk: float, confidence: float, *, single: bool) -> int | None:
@@ -150,8 +144,8 @@ class _Plan:
     def of(cls, confidence: float, *, single: bool) -> _Plan:
         level = 1.0 - confidence
         if single:
-            return cls(Bound("binomial"), (1.0 - GUARD_SHARE) * level, 1.0)
-        return cls(Bound("hoeffding-bentkus"), level, 1.0 - DESIGN_SHARE)
+            return cls(BINOMIAL, (1.0 - GUARD_SHARE) * level, 1.0)
+        return cls(HOEFFDING_BENTKUS, level, 1.0 - DESIGN_SHARE)
 
     def total(self, count: int, share: float) -> int:
         return ceil(count / share / self.testing - SLACK)

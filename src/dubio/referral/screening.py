@@ -7,12 +7,10 @@ import numpy as np
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions
 from dubio.metrics.decisions import predicted
-from dubio.referral.calibration_set import calibration_set, fraction, make_policy
+from dubio.referral.calibration_set import CalibrationSet, usable_rows
 from dubio.referral.group_search import ThresholdSearch, threshold_search
 from dubio.referral.policy import Policy
-from dubio.referral.units import Claim, rounded_uncertainty, units_of
-
-GOALS = ("sensitivity", "specificity")
+from dubio.referral.units import Claim, units_of
 
 
 def fit_screening_policy(
@@ -46,40 +44,34 @@ def fit_screening_policy(
     Raises:
         UserError: When no threshold meets both, with what could be guaranteed; or for a task that is not binary.
     """
-    targets = zip(GOALS, (sensitivity, specificity), strict=True)
-    goals = {name: fraction(f"{name} (--{name})", value) for name, value in targets if value is not None}
+    targets = {"sensitivity": sensitivity, "specificity": specificity}
+    goals = {name: value for name, value in targets.items() if value is not None}
     if not goals:
         raise UserError("give sensitivity, specificity or both.")
-    fraction("confidence (--confidence)", confidence)
     if calibration.target == "multilabel" or calibration.class_count != 2:
         raise UserError(f"screening needs two classes; these predictions are {calibration.target} with "
                         f"{calibration.class_count}.")  # fmt: skip
     index = class_index(calibration, positive)
-    source = calibration_set(calibration, labelled="screening", allow_selected=allow_selected)
-    labelled = source.predictions
-    claims = _claims(labelled, goals, index)
-    order_by = 2 * labelled.labels + predicted(labelled)
-    units = units_of(labelled, rounded_uncertainty(labelled, quantity), order_by)
+    rows, notes = usable_rows(calibration, allow_selected, "screening")
+    source = CalibrationSet(rows, notes, "screening", goals, confidence, quantity, seed)
+    claims = _claims(rows, goals, index)
+    units = units_of(rows, quantity, 2 * rows.labels + predicted(rows))
     search = threshold_search(units, claims, level=1.0 - confidence, seed=seed)
     threshold = search.largest()
     if threshold is None:
         raise UserError(_refusal(search, confidence))
     estimates = {claim.name: search.estimate(claim, threshold) for claim in claims}
     limits = " and ".join(f"{name} above {goal:.4g}" for name, goal in goals.items())
-    return make_policy(
-        "screening", source, quantity=quantity, threshold=threshold, confidence=confidence, goals=goals,
-        guarantee=f"With {confidence:.4g} confidence the retained have {limits}, for new data like the calibration "
-        "data.",
-        evidence={
-            "rows": float(len(labelled)),
-            "units": float(units.count),
-            "coverage": search.coverage(threshold),
-            **search.facts(threshold),
-            **{name: 1.0 - estimate.mean for name, estimate in estimates.items()},
-            **{f"{name}_units": float(estimate.count) for name, estimate in estimates.items()},
-        },
-        seed=seed, positive=index,
-    )  # fmt: skip
+    evidence = {
+        "rows": float(len(rows)),
+        "units": float(units.count),
+        "coverage": search.coverage(threshold),
+        **search.facts(threshold),
+        **{name: 1.0 - estimate.mean for name, estimate in estimates.items()},
+        **{f"{name}_units": float(estimate.units) for name, estimate in estimates.items()},
+    }
+    guarantee = f"With {confidence:.4g} confidence the retained have {limits}, for new data like the calibration data."
+    return source.policy(threshold, guarantee, evidence, positive=index)
 
 
 def class_index(predictions: Predictions, name: int | str) -> int:
@@ -111,7 +103,7 @@ def _refusal(search: ThresholdSearch, confidence: float) -> str:
     best = search.nearest_miss()
     targets = " and ".join(f"{claim.name} above {1 - claim.risk:.4g}" for claim in search.claims)
     best_bounds = " and ".join(
-        f"{claim.name} above {1 - search.upper(claim, best):.4g} (observed {1 - estimate.mean:.4g} on {estimate.count})"
+        f"{claim.name} above {1 - search.upper(claim, best):.4g} (observed {1 - estimate.mean:.4g} on {estimate.units})"
         for claim in search.claims
         for estimate in [search.estimate(claim, best)]
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import frexp, ldexp
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,17 +79,16 @@ class Claim:
     risk: float
 
 
-@dataclass(frozen=True)
-class ClaimEstimate:
+class ClaimEstimate(NamedTuple):
     """The estimated loss of a claim at a threshold.
 
     Attributes:
-        count: Number of units with a retained row to which the claim applies.
-        mean: Mean over those units of each one's mean loss; 0 where there is none.
+        mean: Mean over units of each one's mean loss; 0 where there is none.
+        units: Number of those units: with a retained row to which the claim applies.
     """
 
-    count: int
     mean: float
+    units: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,21 +119,18 @@ class Units:
         retained = np.bincount(self.unit[rows], minlength=self.count)
         losses = np.bincount(self.unit[rows], claim.loss[rows], minlength=self.count)
         some = retained > 0
-        return ClaimEstimate(int(some.sum()), float((losses[some] / retained[some]).mean()) if some.any() else 0.0)
-
-    def coverage(self, threshold: float, members: BoolArray) -> float:
-        """Return the share of the members' rows that are retained."""
-        return float((self.uncertainty[members[self.unit]] <= threshold).mean())
+        return ClaimEstimate(float((losses[some] / retained[some]).mean()) if some.any() else 0.0, int(some.sum()))
 
 
-def units_of(predictions: Predictions, uncertainties: FloatArray, order_by: NDArray[Any]) -> Units:
+def units_of(predictions: Predictions, quantity: str, order_by: NDArray[Any]) -> Units:
     """Return the independent units of a calibration set, in an order that does not depend on the order of the rows.
 
     Args:
         predictions: Predictions; their ``group`` names the units, where given.
-        uncertainties: ``[N]``.
+        quantity: The uncertainty to refer by.
         order_by: ``[N]`` sort key of rows of equal uncertainty, where rows are the units.
     """
+    uncertainties = rounded_uncertainty(predictions, quantity)
     if predictions.group is None:
         order = np.lexsort((order_by, uncertainties))
         unit = np.empty(len(order), dtype=np.int64)
