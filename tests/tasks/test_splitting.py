@@ -6,10 +6,18 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from dubio.core.errors import UserError
-from dubio.tasks.splitting import PARTS, TRAIN, balanced_rows, parts_by_time, stratified_parts
+from dubio.tasks.splitting import PARTS, TRAIN, SplitOptions, assign_parts, balanced_rows
 
 FRACTIONS = (0.6, 0.1, 0.15, 0.15)
 DEFAULT = {"fractions": FRACTIONS, "seed": 0}
+
+
+def stratified_parts(labels, *, fractions, seed, group=None):
+    return assign_parts(labels, SplitOptions(tuple(fractions), seed), group=group)
+
+
+def parts_by_time(time, *, fractions, group=None):
+    return assign_parts(np.zeros(len(time), dtype=np.int64), SplitOptions(tuple(fractions)), group=group, time=time)
 
 
 def table(labels: np.ndarray, parts: np.ndarray, classes: int) -> np.ndarray:

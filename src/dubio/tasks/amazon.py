@@ -19,8 +19,8 @@ from dubio.tasks.text_corpora import (
     check_cal,
     copy_card,
     document_examples,
+    document_labels,
     jsonl_layout,
-    label_array,
     shared_text_notes,
     text_groups,
 )
@@ -100,7 +100,7 @@ def amazon(
     for domain in DOMAINS:
         if not (domains == domain).any():
             raise BadFile(f"{copy.path.name} has no review of the domain {domain!r}.")
-    labels = label_array(documents, CLASSES, "multiclass")
+    labels = document_labels(documents, CLASSES, "multiclass")
     examples = document_examples(documents, labels)
     rows = np.flatnonzero(domains == source)
     if len(rows) <= TEST_REVIEWS:

@@ -7,7 +7,7 @@ import numpy as np
 from dubio.core.registry import task
 from dubio.core.types import Examples, SourceCard, Task
 from dubio.tasks.sources.locate import DataSource, scikit_learn_data
-from dubio.tasks.splitting import part_splits, stratified_parts
+from dubio.tasks.splitting import SplitOptions, assign_parts, part_splits
 
 CARD = SourceCard(
     source="scikit-learn, sklearn.datasets.load_breast_cancer (UCI Breast Cancer Wisconsin, Diagnostic)",
@@ -35,6 +35,6 @@ def breast_cancer(*, fractions: tuple[float, ...] = (0.35, 0.1, 0.15, 0.4), spli
     labels = (1 - bunch["target"]).astype(np.int64)
     inputs = np.ascontiguousarray(bunch["data"], dtype=np.float64)
     examples = Examples(inputs, labels, ids=np.arange(len(labels)).astype(np.str_))
-    parts = stratified_parts(labels, fractions=fractions, seed=split_seed)
+    parts = assign_parts(labels, SplitOptions(fractions, split_seed))
     splits = tuple(part_splits(examples, parts))
     return Task("breast-cancer", "table", "multiclass", ("benign", "malignant"), splits, CARD)

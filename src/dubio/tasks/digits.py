@@ -10,7 +10,7 @@ from dubio.core.registry import task
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.tasks.shift import corruptions, hold_out, novel_names
 from dubio.tasks.sources.locate import DataSource, scikit_learn_data
-from dubio.tasks.splitting import TEST, part_splits, stratified_parts
+from dubio.tasks.splitting import TEST, SplitOptions, assign_parts, part_splits
 
 CARD = SourceCard(
     source="scikit-learn, sklearn.datasets.load_digits (test part of UCI Optical Recognition of Handwritten Digits)",
@@ -47,7 +47,7 @@ def digits(
     novelty = hold_out(names, labels, held_out)
     examples = Examples(images, novelty.labels, ids=np.arange(len(images)).astype(np.str_))
     trained = examples.take(np.flatnonzero(~novelty.novel))
-    parts = stratified_parts(trained.labels, fractions=fractions, seed=split_seed)
+    parts = assign_parts(trained.labels, SplitOptions(fractions, split_seed))
     splits = part_splits(trained, parts)
     if held_out:
         splits.append(Split.of("novel", "ood", examples.take(np.flatnonzero(novelty.novel))))

@@ -1,9 +1,7 @@
-"""ImageNet on this machine: its folders, its labels, and the photographs that cannot be read.
+"""ImageNet, streamed: photographs are decoded batch by batch, never all in memory.
 
 The usual folders are ``train/WNID/*.JPEG``, and ``val/WNID/*.JPEG`` or ``val/*.JPEG`` with a table of labels. Files are
-checked once; the result is cached as long as no file changes.
-
-ImageNet, streamed: photographs are decoded batch by batch, never all in memory.
+checked once; the list of those that cannot be read is cached as long as no file changes.
 """
 
 from __future__ import annotations
@@ -24,26 +22,30 @@ import numpy as np
 from dubio.core.errors import BadFile, UserError, listing
 from dubio.core.files import write_file
 from dubio.core.registry import task
-from dubio.core.types import Examples, IntArray, Kind, SourceCard, Split, StrArray, Task
+from dubio.core.types import Examples, IntArray, Kind, Split, StrArray, Task
 from dubio.tasks.images.files import Problem, progress_on_screen, summary
 from dubio.tasks.images.streamed import THREADS, Square, StreamedRows, read_fault
-from dubio.tasks.sources.locate import DATA_VARIABLE, DataMissing, DataSource, cache_dir, data_folders
+from dubio.tasks.sources.locate import (
+    DATA_VARIABLE,
+    DataMissing,
+    DataSource,
+    cache_dir,
+    catalogue,
+    data_folders,
+    source_card,
+)
 from dubio.tasks.splitting import PART_KINDS, balanced_rows, check_training_shares, subset_rows
 
-EXPECTED_FILES = (
-    "train/n01440764/*.JPEG and so on for each class, and val/n01440764/*.JPEG or val/*.JPEG with a file of labels "
-    "(LOC_val_solution.csv, val_annotations.txt, val_labels.txt or imagenet_2012_validation_synset_labels.txt)"
-)
+CARD = source_card("imagenet")
+PUBLISHED: dict[str, int] = catalogue()["imagenet"]["published"]
+EXPECTED_FILES: str = catalogue()["imagenet"]["files"]
 ROOTS = (".", "imagenet", "ImageNet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC", "imagenet/ILSVRC/Data/CLS-LOC")
 """Folders inside a named folder that may hold ``train`` and ``val``."""
 
 LABELS = (
-    "LOC_val_solution.csv",
-    "val_annotations.txt",
-    "val_labels.txt",
-    "imagenet_2012_validation_synset_labels.txt",
+    "LOC_val_solution.csv", "val_annotations.txt", "val_labels.txt", "imagenet_2012_validation_synset_labels.txt",
     "synset_labels.txt",
-)
+)  # fmt: skip
 _ENDINGS = (".jpeg", ".jpg", ".png")
 _WNID = re.compile(r"n\d{8}")
 
@@ -74,11 +76,8 @@ class PhotographFiles:
 
 def find_root(folder: Path) -> Path | None:
     """Return the folder with ``train`` and ``val`` inside a named folder, or None."""
-    for inner in ROOTS:
-        root = folder / inner
-        if (root / "val").is_dir() and _classes(root / "train"):
-            return root
-    return None
+    roots = (folder / inner for inner in ROOTS)
+    return next((root for root in roots if (root / "val").is_dir() and _classes(root / "train")), None)
 
 
 def _classes(folder: Path) -> tuple[str, ...]:
@@ -138,9 +137,8 @@ def _flat(root: Path, named: Path, classes: tuple[str, ...]) -> PhotographFiles:
 
 def _read_labels(table: Path, names: list[str], classes: tuple[str, ...]) -> list[int]:
     """Return the class of each photograph from lines ``NAME WNID …`` (spaces, tabs or commas), or one WNID per line."""
-    lines = [
-        re.split(r"[\s,]+", line.strip()) for line in table.read_text(encoding="utf-8").splitlines() if line.strip()
-    ]
+    texts = table.read_text(encoding="utf-8").splitlines()
+    lines = [re.split(r"[\s,]+", text.strip()) for text in texts if text.strip()]
     index = {name: k for k, name in enumerate(classes)}
     if all(len(line) == 1 and _WNID.fullmatch(line[0]) for line in lines):
         if len(lines) != len(names):
@@ -158,21 +156,11 @@ def _read_labels(table: Path, names: list[str], classes: tuple[str, ...]) -> lis
 
 
 def _files(items: list[tuple[str, int, int, int]]) -> PhotographFiles:
-    names, sizes, changed, labels = zip(*items, strict=True) if items else ((), (), (), ())
-    return PhotographFiles(
-        np.array(names, dtype=np.str_),
-        np.array(sizes, dtype=np.int64),
-        np.array(changed, dtype=np.int64),
-        np.array(labels, dtype=np.int64),
-    )
+    names, *numbers = zip(*items, strict=True) if items else ((), (), (), ())
+    return PhotographFiles(np.array(names, dtype=np.str_), *(np.array(column, dtype=np.int64) for column in numbers))
 
 
 _CHUNK = 4096
-
-
-def survey_cache() -> Path:
-    """Return the folder of cached surveys."""
-    return cache_dir() / "imagenet"
 
 
 def find_unreadable(root: Path, parts: Sequence[PhotographFiles], *, verify: bool = False) -> list[Problem]:
@@ -190,12 +178,13 @@ def find_unreadable(root: Path, parts: Sequence[PhotographFiles], *, verify: boo
     for files in parts:
         digest.update("\n".join(files.names.tolist()).encode())
         digest.update(files.sizes.tobytes() + files.changed.tobytes())
-    path = survey_cache() / f"{digest.hexdigest()[:32]}.json"
+    path = cache_dir() / "imagenet" / f"{digest.hexdigest()[:32]}.json"
     survey = _read_survey(path)
     if survey is None or (verify and not survey["verified"]):
         names = [name for files in parts for name in files.names.tolist()]
         survey = {"schema": 1, "verified": verify, "unreadable": _faults(root, names, verify)}
-        _write_survey(path, survey)
+        with suppress(UserError):  # a cache that cannot be written costs time, not the task
+            write_file(path, json.dumps(survey))
     return [Problem("unreadable", name, fault) for name, fault in sorted(survey["unreadable"].items())]
 
 
@@ -221,23 +210,6 @@ def _read_survey(path: Path) -> dict[str, Any] | None:
     return survey if valid else None
 
 
-def _write_survey(path: Path, survey: dict[str, Any]) -> None:
-    """Write the survey down; a cache that cannot be written costs time, not the task."""
-    with suppress(UserError):
-        write_file(path, json.dumps(survey))
-
-
-CARD = SourceCard(
-    source="https://www.image-net.org/download.php (ILSVRC 2012; an account and its terms are asked for)",
-    revision="1,281,167 training and 50,000 validation photographs",
-    licence="ImageNet's terms: research and education, not commercial",
-    citation="O. Russakovsky et al. (2015), ImageNet Large Scale Visual Recognition Challenge, IJCV 115",
-    description="Photographs in 1,000 classes. The published validation photographs, whose labels are known, are the "
-    "test split.",
-)
-PUBLISHED = {"train": 1_281_167, "val": 50_000, "classes": 1000}
-
-
 @dataclass(frozen=True, eq=False)
 class ImageNetCopy:
     """The readable photographs of a copy of ImageNet.
@@ -255,6 +227,11 @@ class ImageNetCopy:
     train: PhotographFiles
     test: PhotographFiles
     problems: tuple[Problem, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Numbers of photographs of both parts, and of classes, by their names among the published counts."""
+        return {"train": len(self.train), "val": len(self.test), "classes": len(self.classes)}
 
 
 def open_imagenet(data: str | None, data_dir: str | None, *, verify: bool = False) -> ImageNetCopy:
@@ -296,7 +273,7 @@ def list_copies(data_dir: str | None = None) -> dict[str, Any]:
         "corpus": "imagenet",
         "here": [{"form": "folders", "path": str(root), "way": "folder", "whole": True} for root in roots],
         "folders": [str(folder) for folder in data_folders(data_dir)],
-        "cache": str(survey_cache()),
+        "cache": str(cache_dir() / "imagenet"),
         "kept": "surveys of photographs",
         "sources": [{"name": "ImageNet (ILSVRC 2012)", "source": CARD.source, "looks": EXPECTED_FILES}],
         "by_hand": _placing_advice(),
@@ -311,7 +288,7 @@ def counts_report(data_dir: str | None = None, *, verify: bool = False) -> dict[
         verify: Decode every file.
     """
     copy = open_imagenet(None, data_dir, verify=verify)
-    counts = {"train": len(copy.train), "val": len(copy.test), "classes": len(copy.classes)}
+    counts = copy.counts
     sentences = [
         f"{what}: {number:,}, published {PUBLISHED[what]:,}{'' if number == PUBLISHED[what] else ' (DIFFERS)'}"
         for what, number in counts.items()
@@ -400,8 +377,8 @@ def _split(copy: ImageNetCopy, square: Square, name: str, kind: Kind, files: Pho
 
 
 def _notes(copy: ImageNetCopy, seed: int) -> tuple[str, ...]:
-    counts = {"train": len(copy.train), "val": len(copy.test), "classes": len(copy.classes)}
-    differing = [f"{what} {n:,} of {PUBLISHED[what]:,}" for what, n in counts.items() if n != PUBLISHED[what]]
+    counts = copy.counts.items()
+    differing = [f"{what} {n:,} of {PUBLISHED[what]:,}" for what, n in counts if n != PUBLISHED[what]]
     return (
         f"val and cal are cut out of the training part at random, equally of all classes (seed {seed}); test is the "
         "published validation part.",

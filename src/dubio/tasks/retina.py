@@ -1,6 +1,6 @@
-"""Photographs on this machine, and the preprocessing report on them.
+"""Photographs of the retina: is the eye to be referred, and does the classifier know when it is uncertain?
 
-Photographs of the retina: is the eye to be referred, and does the classifier know when it is uncertain?
+Photographs are looked for on this machine and never fetched; the preprocessing report lists their problems.
 """
 
 from __future__ import annotations
@@ -12,29 +12,21 @@ import numpy as np
 
 from dubio.core.errors import UserError
 from dubio.core.registry import task
-from dubio.core.types import SourceCard, Task
+from dubio.core.types import Task
 from dubio.tasks.fundus.labels import GRADES
-from dubio.tasks.fundus.layouts import LAYOUTS, TABLE
+from dubio.tasks.fundus.layouts import LAYOUTS, TABLE, list_layouts
 from dubio.tasks.fundus.photographs import SIZES, read_photographs
 from dubio.tasks.fundus.shifts import Predicted, RetinaOptions, other_data_split, retina_splits, shift_names
 from dubio.tasks.images.files import summary
 from dubio.tasks.shift import JOINT
-from dubio.tasks.sources.locate import DATA_VARIABLE, DataMissing, DataSource, cache_dir, data_folders
+from dubio.tasks.sources.locate import DATA_VARIABLE, DataMissing, DataSource, cache_dir, data_folders, source_card
 
 FOLDERS = (
-    "",
-    "retina",
-    "eyepacs",
-    "deepdrid",
-    "DeepDRiD",
-    "aptos2019",
-    "aptos",
-    "idrid",
-    "IDRiD",
-    "messidor2",
-    "messidor",
-)
+    "", "retina", "eyepacs", "deepdrid", "DeepDRiD", "aptos2019", "aptos", "idrid", "IDRiD", "messidor2", "messidor",
+)  # fmt: skip
 """Folders inside a named folder that are searched."""
+
+DEFAULT_SIZE = 64
 
 
 def _copies(data_dir: str | None = None) -> list[dict[str, Any]]:
@@ -75,17 +67,16 @@ def find_data(data: str | None, data_dir: str | None, size: int) -> Path:
             return Path(copy["path"])
     if folder is not None and TABLE.find(folder) is not None:
         return folder
+    missing = "there are no photographs of eyes in the folders that dubio searches."
     if folder is not None:
-        message = f"data_dir {data_dir!r} holds no photographs of eyes of at least {size} pixels."
-        raise DataMissing(f"{message} {_placing_advice()}")
-    raise DataMissing(f"there are no photographs of eyes in the folders that dubio searches. {_placing_advice()}")
+        missing = f"data_dir {data_dir!r} holds no photographs of eyes of at least {size} pixels."
+    raise DataMissing(f"{missing} {_placing_advice()}")
 
 
 def _placing_advice() -> str:
-    layouts = "; ".join(f"{layout.name}: {layout.files}" for layout in (*LAYOUTS, TABLE))
     return (
         f"Name a folder, a table of labels beside its images, or an npz with --data or the argument data; or place a "
-        f"public data set in a folder named by --data-dir or {DATA_VARIABLE}. Known layouts: {layouts}."
+        f"public data set in a folder named by --data-dir or {DATA_VARIABLE}. Known layouts: {list_layouts()}."
     )
 
 
@@ -96,7 +87,7 @@ def list_copies(data_dir: str | None = None) -> dict[str, Any]:
         "here": _copies(data_dir),
         "folders": [str(folder) for folder in data_folders(data_dir)],
         "cache": str(cache_dir() / "retina"),
-        "sources": [{"name": layout.name, "source": layout.card.source, "looks": layout.files} for layout in LAYOUTS],
+        "sources": [{"name": x.name, "source": source_card(x.name).source, "looks": x.files} for x in LAYOUTS],
         "by_hand": _placing_advice(),
     }
 
@@ -124,19 +115,7 @@ def preprocessing_report(data_dir: str | None = None, *, size: int = 64, verify:
     }
 
 
-CARD = SourceCard(
-    source="your copy of EyePACS, APTOS 2019, DeepDRiD, IDRiD or Messidor-2, or your own photographs",
-    revision="as found",
-    licence="that of the data set",
-    citation="A. Filos et al. (2019), A Systematic Comparison of Bayesian Deep Learning Robustness in Diabetic "
-    "Retinopathy Tasks; and that of the data set",
-    description="Photographs of the eye's background, graded 0 to 4 for diabetic retinopathy; referable from grade 2.",
-)
-
-DEFAULT_SIZE = 64
-
-
-@task("retina", source=DataSource(CARD, locate=list_copies, check=preprocessing_report))
+@task("retina", source=DataSource(source_card("retina"), locate=list_copies, check=preprocessing_report))
 def retina(
     *,
     data: str | None = None,

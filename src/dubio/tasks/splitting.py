@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import UnknownName, UserError
-from dubio.core.types import BoolArray, Examples, IntArray, Kind, Split, StrArray
+from dubio.core.types import UNLABELLED, BoolArray, Examples, IntArray, Kind, Split, StrArray, Target
 
 PARTS = ("train", "val", "cal", "test")
 """The four parts, in the order of their index."""
@@ -94,13 +94,72 @@ def check_training_shares(val: float, cal: float) -> None:
         )
 
 
+def label_array(labels: Sequence[Sequence[str]], classes: Sequence[str], target: Target) -> IntArray:
+    """Return the labels of each row as class indices ``[N]`` or multi-hot ``[N, K]``; a label that is no class is none.
+
+    Args:
+        labels: The labels of each row; one each, unless the target is multi-label.
+        classes: The classes, in the order of their indices.
+        target: The kind of target.
+    """
+    index = {name: number for number, name in enumerate(classes)}
+    if target != "multilabel":
+        return np.array([index.get(name, UNLABELLED) for (name,) in labels], dtype=np.int64)
+    hot = np.zeros((len(labels), len(classes)), dtype=np.int64)
+    for row, names in enumerate(labels):
+        hot[row, [index[name] for name in names if name in index]] = 1
+    return hot
+
+
 def assign_parts(
-    labels: IntArray, options: SplitOptions, *, group: StrArray | None = None, time: NDArray[np.float64] | None = None
+    labels: IntArray,
+    options: SplitOptions,
+    *,
+    group: StrArray | None = None,
+    time: NDArray[np.float64] | None = None,
 ) -> IntArray:
-    """Return the part of each row: by time where times are given, else at random and stratified by label."""
-    if time is not None:
-        return parts_by_time(time, fractions=options.fractions, group=group)
-    return stratified_parts(labels, fractions=options.fractions, seed=options.seed, group=group)
+    """Return the part of each row: by time where times are given, else at random with equal shares of every label.
+
+    By time, the oldest rows train and the newest test. Rows of the same time share a part. A group goes where its
+    latest row goes, so that nothing in training is newer than the training period.
+
+    Args:
+        labels: Class index ``[N]``, or multi-hot ``[N, K]``.
+        options: Shares, and the seed of the random order.
+        group: The group of each row ``[N]``.
+        time: The time of each row ``[N]``; only the order counts.
+
+    Raises:
+        UserError: When a part with a share gets no rows.
+    """
+    units = np.arange(len(labels)) if group is None else np.unique(group, return_inverse=True)[1]
+    if time is None:
+        parts = _Stratifier(labels, units, options.fractions, np.random.default_rng(options.seed)).run()[units]
+        available, unit = int(units.max(initial=-1)) + 1, "rows" if group is None else "groups"
+    else:
+        parts, available = _parts_by_time(time, units, options.fractions)
+        unit = "different times"
+    sizes = np.bincount(parts, minlength=len(PARTS)).tolist()
+    for name, share, size in zip(PARTS, options.fractions, sizes, strict=True):
+        if share > 0 and size == 0:
+            shares = ", ".join(
+                f"{part_name} {value:g}" for part_name, value in zip(PARTS, options.fractions, strict=True)
+            )
+            raise UserError(
+                f"{name} would be empty: {available} {unit} are too few for the fractions {shares}. Give more data or "
+                "other fractions."
+            )
+    return parts
+
+
+def _parts_by_time(time: NDArray[np.float64], units: IntArray, shares: Sequence[float]) -> tuple[IntArray, int]:
+    """Return the part of each row, and the number of different times."""
+    latest = np.full(int(units.max(initial=-1)) + 1, -np.inf)
+    np.maximum.at(latest, units, time)
+    # the quantile of a row is the number of strictly older rows plus half of those equally old: ties share a part
+    moments, inverse, counts = np.unique(latest[units], return_inverse=True, return_counts=True)
+    quantiles = (np.cumsum(counts) - counts / 2) / max(1, len(units))
+    return np.searchsorted(np.cumsum(shares)[:-1], quantiles[inverse], side="right").astype(np.int64), len(moments)
 
 
 def fill_parts(
@@ -134,57 +193,6 @@ def fill_parts(
     return missing
 
 
-def stratified_parts(
-    labels: IntArray, *, fractions: Sequence[float], seed: int, group: StrArray | None = None
-) -> IntArray:
-    """Return random parts with equal shares of every label.
-
-    Args:
-        labels: Class index ``[N]``, or multi-hot ``[N, K]``.
-        fractions: Shares of train, val, cal and test.
-        seed: Seed of the random order.
-        group: The group of each row ``[N]``.
-
-    Raises:
-        UserError: When a part with a share gets no rows.
-    """
-    shares = SplitOptions(tuple(fractions)).fractions
-    units = np.arange(len(labels)) if group is None else np.unique(group, return_inverse=True)[1]
-    stratifier = _Stratifier.of(labels, units, shares, np.random.default_rng(seed))
-    parts = stratifier.run()[units]
-    _refuse_empty(parts, shares, "rows" if group is None else "groups", int(units.max(initial=-1)) + 1)
-    return parts
-
-
-def parts_by_time(time: NDArray[np.float64], *, fractions: Sequence[float], group: StrArray | None = None) -> IntArray:
-    """Return parts by time: the oldest rows train, the newest test.
-
-    Rows of the same time share a part. A group goes where its latest row goes, so that nothing in training is newer
-    than the training period.
-
-    Args:
-        time: The time of each row ``[N]``; only the order counts.
-        fractions: Shares of train, val, cal and test.
-        group: The group of each row ``[N]``.
-
-    Raises:
-        UserError: When a part with a share gets no rows.
-    """
-    shares = SplitOptions(tuple(fractions)).fractions
-    latest = np.array(time, dtype=np.float64)
-    if group is not None:
-        _, units = np.unique(group, return_inverse=True)
-        last = np.full(int(units.max(initial=-1)) + 1, -np.inf)
-        np.maximum.at(last, units, latest)
-        latest = last[units]
-    # the quantile of a row is the number of strictly older rows plus half of those equally old: ties share a part
-    moments, inverse, counts = np.unique(latest, return_inverse=True, return_counts=True)
-    quantiles = (np.cumsum(counts) - counts / 2) / max(1, len(latest))
-    parts = np.searchsorted(np.cumsum(shares)[:-1], quantiles[inverse], side="right").astype(np.int64)
-    _refuse_empty(parts, shares, "different times", len(moments))
-    return parts
-
-
 def balanced_rows(labels: IntArray, count: int, seed: int) -> IntArray:
     """Draw rows at random, of every class its share to within a row (largest remainders), in their original order.
 
@@ -213,25 +221,16 @@ def subset_rows(argument: str, labels: IntArray, count: int | None, seed: int) -
     return balanced_rows(labels, len(labels) if count is None else count, seed)
 
 
-@dataclass(frozen=True, eq=False)
-class NamedParts:
-    """Rows by the part that their data names.
-
-    Attributes:
-        parts: ``[N]`` index in :data:`PARTS`, or :data:`UNASSIGNED` for a row of a shift or ood split.
-        shifts: Kind and rows of every shift or ood split, by name.
-    """
-
-    parts: IntArray
-    shifts: dict[str, tuple[Kind, BoolArray]]
-
-
-def read_parts(names: StrArray, references: Sequence[str]) -> NamedParts:
+def read_parts(names: StrArray, references: Sequence[str]) -> tuple[IntArray, dict[str, tuple[Kind, BoolArray]]]:
     """Read a column of parts.
 
     Args:
         names: The part of each row, as written ``[N]``.
         references: What a message calls each row.
+
+    Returns:
+        The index of each row in :data:`PARTS`, or :data:`UNASSIGNED` for a row of a shift or ood split; and kind and
+        rows of every shift or ood split, by name.
 
     Raises:
         UnknownName: For a name of no part.
@@ -250,7 +249,7 @@ def read_parts(names: StrArray, references: Sequence[str]) -> NamedParts:
             raise UnknownName(f"part in {reference}", written, [*PART_ALIASES, "shift", "shift-…", "ood", "ood-…"])
     if not (parts == TRAIN).any():
         raise UserError("split names no row for training; write 'train' for those.")
-    return NamedParts(parts, shifts)
+    return parts, shifts
 
 
 def part_splits(examples: Examples, parts: IntArray, *, required: Sequence[str] = ()) -> list[Split]:
@@ -286,57 +285,29 @@ def rows_of_new_groups(mask: BoolArray, group: StrArray | None, learned: BoolArr
     return rows, int(mask.sum()) - len(rows)
 
 
-def _refuse_empty(parts: IntArray, shares: Sequence[float], unit: str, available: int) -> None:
-    """Refuse parts of which one has a share and no rows, naming it."""
-    sizes = np.bincount(parts, minlength=len(PARTS))
-    for index, share in enumerate(shares):
-        if share > 0 and sizes[index] == 0:
-            raise UserError(
-                f"{PARTS[index]} would be empty: {available} {unit} are too few for the fractions "
-                f"{', '.join(f'{name} {value:g}' for name, value in zip(PARTS, shares, strict=True))}. "
-                "Give more data or other fractions."
-            )
-
-
-@dataclass
 class _Stratifier:
     """The state of one iterative stratification over units (rows or groups)."""
 
-    counts: list[list[tuple[int, float]]]
-    holders: list[list[int]]
-    sizes: list[int]
-    order: list[int]
-    demand: list[list[float]]
-    capacity: list[float]
-    trained: list[bool]
-
-    @classmethod
-    def of(cls, labels: IntArray, units: IntArray, shares: Sequence[float], rng: np.random.Generator) -> _Stratifier:
+    def __init__(self, labels: IntArray, units: IntArray, shares: Sequence[float], rng: np.random.Generator) -> None:
         """Start with every unit unassigned; ``units[i]`` is the unit of row i."""
         sizes = np.bincount(units)
         order = rng.permutation(len(sizes))
-        order = order[np.argsort(-sizes[order], kind="stable")]
+        self.order: list[int] = order[np.argsort(-sizes[order], kind="stable")].tolist()
+        self.sizes: list[int] = sizes.tolist()
         rows, carried = np.nonzero(labels) if labels.ndim == 2 else (np.flatnonzero(labels >= 0), labels[labels >= 0])
         classes = labels.shape[1] if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
         pairs, times = np.unique(units[rows] * classes + carried, return_counts=True)
-        counts: list[list[tuple[int, float]]] = [[] for _ in sizes]
-        totals = [0.0] * classes
+        self.counts: list[dict[int, float]] = [{} for _ in self.sizes]
         for pair, count in zip(pairs.tolist(), times.tolist(), strict=True):
-            counts[pair // classes].append((pair % classes, float(count)))
-            totals[pair % classes] += count
-        holders: list[list[int]] = [[] for _ in totals]
-        for unit in order.tolist():
-            for label, _ in counts[unit]:
-                holders[label].append(unit)
-        return cls(
-            counts=counts,
-            holders=holders,
-            sizes=sizes.tolist(),
-            order=order.tolist(),
-            demand=[[total * share for share in shares] for total in totals],
-            capacity=[float(sizes.sum()) * share for share in shares],
-            trained=[False] * classes,
-        )
+            self.counts[pair // classes][pair % classes] = float(count)
+        self.holders: list[list[int]] = [[] for _ in range(classes)]
+        for unit in self.order:
+            for label in self.counts[unit]:
+                self.holders[label].append(unit)
+        totals = np.bincount(pairs % classes, weights=times, minlength=classes).tolist() if classes else []
+        self.demand = [[total * share for share in shares] for total in totals]
+        self.capacity = [float(sizes.sum()) * share for share in shares]
+        self.trained = [False] * classes
 
     def run(self) -> IntArray:
         """Assign every unit; return the part of each."""
@@ -348,7 +319,7 @@ class _Stratifier:
                 if parts[unit] >= 0:
                     continue
                 parts[unit] = self._place(unit, label)
-                for other, _ in self.counts[unit]:
+                for other in self.counts[unit]:
                     remaining[other] -= 1
             del remaining[label]
         for unit in self.order:  # units without any label fill the parts up
@@ -357,8 +328,7 @@ class _Stratifier:
         return parts
 
     def _place(self, unit: int, label: int) -> int:
-        demand = self.demand[label]
-        count = next(count for name, count in self.counts[unit] if name == label)
+        demand, count = self.demand[label], self.counts[unit][label]
         if not self.trained[label]:
             return self._settle(unit, TRAIN)
         fitting = [index for index in range(len(PARTS)) if demand[index] >= count]
@@ -369,8 +339,7 @@ class _Stratifier:
 
     def _settle(self, unit: int, index: int) -> int:
         self.capacity[index] -= self.sizes[unit]
-        for label, count in self.counts[unit]:
+        for label, count in self.counts[unit].items():
             self.demand[label][index] -= count
-            if index == TRAIN:
-                self.trained[label] = True
+            self.trained[label] |= index == TRAIN
         return index

@@ -19,7 +19,17 @@ from dubio.core.errors import BadFile, UserError
 from dubio.core.types import BoolArray, Examples, IntArray, SourceCard, Split, StrArray, Target, Task
 from dubio.tasks.shift import Novelty, hold_out, novel_names
 from dubio.tasks.sources.locate import DataMissing, Document, Layout, LocalCopy, count_notes, find_file
-from dubio.tasks.splitting import PARTS, TEST, TRAIN, UNASSIGNED, VAL, SplitOptions, fill_parts, part_splits
+from dubio.tasks.splitting import (
+    PARTS,
+    TEST,
+    TRAIN,
+    UNASSIGNED,
+    VAL,
+    SplitOptions,
+    fill_parts,
+    label_array,
+    part_splits,
+)
 
 Setting = Literal["in-domain", "novelty"]
 
@@ -66,7 +76,7 @@ def corpus_task(copy: LocalCopy, options: CorpusOptions) -> Task:
         raise DataMissing(f"{copy.path.name} has no training document; {options.name} cannot be trained on it.")
     names = {name for document in documents if document.subset != "novel" for name in document.labels}
     classes = tuple(sorted(names, key=options.order))
-    labels = label_array(documents, classes, options.target)
+    labels = document_labels(documents, classes, options.target)
     name, held_out = options.name, tuple[str, ...]()
     if options.setting == "novelty" and options.novel is not None:
         held_out = novel_names(classes, [0] * len(classes), options.novel(classes), seed=options.seed)
@@ -84,22 +94,16 @@ def corpus_task(copy: LocalCopy, options: CorpusOptions) -> Task:
     return Task(name, "text", options.target, trained.classes, splits, copy_card(copy, documents), tuple(notes))
 
 
-def label_array(documents: Sequence[Document], classes: Sequence[str], target: Target) -> IntArray:
+def document_labels(documents: Sequence[Document], classes: Sequence[str], target: Target) -> IntArray:
     """Return class indices ``[N]`` or multi-hot labels ``[N, K]``; a label that is no class counts as none.
 
     Raises:
         UserError: When a single-label document has not exactly one label.
     """
-    index = {name: number for number, name in enumerate(classes)}
-    if target != "multilabel":
-        for row, document in enumerate(documents):
-            if len(document.labels) != 1:
-                raise UserError(f"document {document.id or row} has {len(document.labels)} labels, not one.")
-        return np.array([index.get(document.labels[0], -1) for document in documents], dtype=np.int64)
-    hot = np.zeros((len(documents), len(classes)), dtype=np.int64)
     for row, document in enumerate(documents):
-        hot[row, [index[name] for name in document.labels if name in index]] = 1
-    return hot
+        if target != "multilabel" and len(document.labels) != 1:
+            raise UserError(f"document {document.id or row} has {len(document.labels)} labels, not one.")
+    return label_array([document.labels for document in documents], classes, target)
 
 
 def copy_card(copy: LocalCopy, documents: Sequence[Document]) -> SourceCard:

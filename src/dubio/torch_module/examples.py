@@ -18,7 +18,7 @@ from dubio.core.errors import UserError
 from dubio.core.lazy_rows import LazyRows, iterate_blocks, row_digests
 from dubio.core.types import Target
 from dubio.encoders import ArrayRows
-from dubio.tasks.splitting import stratified_parts
+from dubio.tasks.splitting import SplitOptions, assign_parts
 
 HELD_OUT = 0.1
 """Fraction of the training examples that validates where no validation examples are given."""
@@ -137,7 +137,7 @@ def check_labels(
 def hold_out(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return rows to train on and rows to validate on, stratified by class; the same for the same labels."""
     try:
-        parts = stratified_parts(labels, fractions=(1.0 - HELD_OUT, HELD_OUT, 0.0, 0.0), seed=0)
+        parts = assign_parts(labels, SplitOptions((1.0 - HELD_OUT, HELD_OUT, 0.0, 0.0)))
     except UserError as fault:
         raise UserError(
             f"train: {len(labels)} examples are too few to hold out a tenth for validation; give more, or give val."

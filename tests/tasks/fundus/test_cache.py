@@ -52,7 +52,7 @@ def test_nothing_is_prepared_twice_and_what_changes_is(eyes, monkeypatch):
         raise AssertionError
 
     monkeypatch.setattr(cache, "prepare_all", never)
-    monkeypatch.setattr(cache, "_hash_file", never)
+    monkeypatch.setattr(cache, "_try_hash", never)
     again = read_photographs(eyes.home, 64)
     np.testing.assert_array_equal(np.asarray(first.images), np.asarray(again.images))
     monkeypatch.undo()
@@ -153,7 +153,7 @@ def test_a_full_disk_is_refused_before_anything_is_written(eyes, monkeypatch):
 def test_hashes_of_other_files_in_a_folder_are_not_forgotten(eyes, monkeypatch):
     one, two = eyes.save("1.png", 1), eyes.save("2.png", 2)
     known = cache.file_hashes([one, two])
-    monkeypatch.setattr(cache, "_hash_file", lambda path: pytest.fail("read again"))
+    monkeypatch.setattr(cache, "_try_hash", lambda path: pytest.fail("read again"))
     assert cache.file_hashes([one]) == {one: known[one]}
     monkeypatch.chdir(eyes.home)
     assert cache.file_hashes([Path("1.png"), Path("2.png")])[Path("2.png")] == known[two]

@@ -1,15 +1,13 @@
-"""Prepare photographs in one process, or in several side by side.
-
-A worker writes pixels straight into the array's file, so that nothing large travels between processes. A file that
-kills its worker (a crash in an image library) costs that photograph alone: when a pool breaks, the jobs that may have
-broken it are repeated one by one, each in a process of its own, and the others go on in a new pool.
-
-Prepared photographs in dubio's cache: computed once, memory-mapped, keyed by the content of the files.
+"""Prepared photographs in dubio's cache: computed once, memory-mapped, keyed by the content of the files.
 
 ``retina/<key>/`` holds ``images.npy`` (uint8 ``[M, size, size, 3]``, a row for every different file), ``digests.npy``
 (SHA-256 of every row) and ``index.json`` (the row and the problem of every file, by its hash). It is written in
 ``retina/.<key>/`` and renamed when it is complete; every finished row is a line in ``done.jsonl`` there, so that an
 interrupted preparation resumes where it stopped. A line whose row does not have the stated hash is computed again.
+
+Several processes write pixels straight into the array's file, so that nothing large travels between them. A file that
+kills its worker (a crash in an image library) costs that photograph alone: when a pool breaks, the jobs that may have
+broken it are repeated one by one, each in a process of its own, and the others go on in a new pool.
 
 The hash of a file is cached by its size and time of change, so that no file is read twice.
 """
@@ -38,9 +36,10 @@ from numpy.typing import NDArray
 from dubio.core.errors import UserError
 from dubio.core.files import place_directory, place_file, write_file
 from dubio.core.lazy_rows import iterate_blocks
+from dubio.core.specs import hash_file
 from dubio.tasks.fundus.crop import crop_square, find_disc
 from dubio.tasks.images.files import ProblemKind, Unreadable, open_picture
-from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir
+from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir, cache_folder
 
 Job = tuple[Path, int]
 """A file and the row it goes to."""
@@ -110,8 +109,10 @@ def prepare_all(jobs: Sequence[Job], array: Path, processes: int, report: Callab
         # jobs start in order, so the one that broke the pool is among the first that did not finish
         suspects, remaining = unfinished[: 2 * processes + 1], unfinished[2 * processes + 1 :]
         for job in suspects:
-            if _run_pool([job], array, 1, report):
-                _report_crash(job, array, report)
+            if _run_pool([job], array, 1, report):  # its process died: its row is black again
+                rows = np.load(array, mmap_mode="r+", allow_pickle=False)
+                rows[job[1]] = 0
+                report(Outcome(job[1], digest_of(rows[job[1]]), "unreadable", "the process that read it died"))
 
 
 def _run_pool(jobs: Sequence[Job], array: Path, processes: int, report: Callable[[Outcome], None]) -> list[Job]:
@@ -162,13 +163,6 @@ def _hidden_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def _report_crash(job: Job, array: Path, report: Callable[[Outcome], None]) -> None:
-    """Report a file at which a process died, and make its row black again."""
-    rows = np.load(array, mmap_mode="r+", allow_pickle=False)
-    rows[job[1]] = 0
-    report(Outcome(job[1], digest_of(rows[job[1]]), "unreadable", "the process that read it died"))
-
-
 PREPARATION = 1
 """Increase by hand whenever the same file comes to give other pixels."""
 
@@ -216,13 +210,8 @@ def prepare_files(
     """
     content = json.dumps({"preparation": PREPARATION, "size": size, "files": sorted(files)}, separators=(",", ":"))
     key = f"{size}-{hashlib.sha256(content.encode()).hexdigest()[:32]}"
-    folder = cache_dir() / "retina" / key
+    folder = cache_folder("retina") / key
     scratch = folder.with_name(f".{key}")
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        message = f"the cache {str(folder)!r} cannot be created: {fault.strerror}; set {CACHE_VARIABLE}."
-        raise UserError(message) from fault
     with FileLock(folder.with_suffix(".lock")):
         if folder.is_dir() and verify and not _is_sound(_read(folder)):
             shutil.rmtree(folder)
@@ -240,7 +229,12 @@ def _write(scratch: Path, files: Mapping[str, Path], size: int, processes: int, 
     array, lines = scratch / "images.npy", scratch / "done.jsonl"
     order = sorted(files)
     if not array.is_file():
-        _check_disk(scratch, len(order) * size * size * 3)
+        needed, free = len(order) * size * size * 3, shutil.disk_usage(scratch).free
+        if needed > free:  # a process that writes to a mapped file on a full disk is killed
+            raise UserError(
+                f"the prepared photographs need {needed / 1e9:,.1f} GB in the cache, {scratch.parent}, which has "
+                f"{free / 1e9:,.1f} GB free; choose a smaller size, or another folder with {CACHE_VARIABLE}."
+            )
         lines.unlink(missing_ok=True)
         fresh = scratch / "fresh.npy"
         np.lib.format.open_memmap(fresh, mode="w+", dtype=np.uint8, shape=(len(order), size, size, 3)).flush()
@@ -262,16 +256,6 @@ def _write(scratch: Path, files: Mapping[str, Path], size: int, processes: int, 
     index = {name: vars(outcomes[row]) for row, name in enumerate(order)}
     (scratch / "index.json").write_text(json.dumps(index), encoding="utf-8")
     lines.unlink()
-
-
-def _check_disk(scratch: Path, needed: int) -> None:
-    """Refuse arrays that the disk cannot hold: a process that writes to a full mapped file is killed."""
-    free = shutil.disk_usage(scratch).free
-    if needed > free:
-        raise UserError(
-            f"the prepared photographs need {needed / 1e9:,.1f} GB in the cache, {scratch.parent}, which has "
-            f"{free / 1e9:,.1f} GB free; choose a smaller size, or another folder with {CACHE_VARIABLE}."
-        )
 
 
 def _finished(array: Path, lines: Path) -> dict[int, Outcome]:
@@ -302,10 +286,7 @@ def _read(folder: Path) -> PreparedFiles:
 def _is_sound(prepared: PreparedFiles) -> bool:
     """Return whether every row has its hash."""
     rows = (row for block in iterate_blocks(prepared.images) for row in block)
-    return all(
-        hashlib.sha256(np.ascontiguousarray(row).data).digest() == digest.tobytes()
-        for row, digest in zip(rows, prepared.digests, strict=True)
-    )
+    return all(digest_of(row) == digest.tobytes().hex() for row, digest in zip(rows, prepared.digests, strict=True))
 
 
 def file_hashes(
@@ -322,24 +303,26 @@ def file_hashes(
         return {}
     cache_path = _hash_cache_path(paths)
     cache = _read_hash_cache(cache_path)
-    stamps = {path: _stamp(path) for path in paths}
     hashes: dict[Path, str | OSError] = {}
-    unread = []
-    for path, stamp in stamps.items():
+    unread: dict[Path, list[int | str]] = {}
+    for path in paths:
+        try:
+            status = path.stat()
+        except OSError as fault:
+            hashes[path] = fault
+            continue
+        stamp: list[int | str] = [status.st_size, status.st_mtime_ns]
         entry = None if verify else cache.get(os.path.abspath(path))
-        if isinstance(stamp, OSError):
-            hashes[path] = stamp
-        elif entry is not None and entry[:2] == stamp:
+        if entry is not None and entry[:2] == stamp:
             hashes[path] = str(entry[2])
         else:
-            unread.append(path)
+            unread[path] = stamp
     # hashing releases the interpreter's lock, and a slow disk is read by several threads at once
     with ThreadPoolExecutor(max_workers=cores()) as pool:
-        for count, (path, digest) in enumerate(zip(unread, pool.map(_hash_file, unread), strict=True), start=1):
+        for count, (path, digest) in enumerate(zip(unread, pool.map(_try_hash, unread), strict=True), start=1):
             hashes[path] = digest
-            stamp = stamps[path]
-            if isinstance(digest, str) and isinstance(stamp, list):
-                cache[os.path.abspath(path)] = [*stamp, digest]
+            if isinstance(digest, str):
+                cache[os.path.abspath(path)] = [*unread[path], digest]
             if count % HASHES_PER_WRITE == 0 or count == len(unread):
                 write_file(cache_path, json.dumps(cache))
             if progress is not None:
@@ -347,18 +330,9 @@ def file_hashes(
     return hashes
 
 
-def _stamp(path: Path) -> list[int] | OSError:
+def _try_hash(path: Path) -> str | OSError:
     try:
-        status = path.stat()
-    except OSError as fault:
-        return fault
-    return [status.st_size, status.st_mtime_ns]
-
-
-def _hash_file(path: Path) -> str | OSError:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return hash_file(path)
     except OSError as fault:
         return fault
 

@@ -10,7 +10,7 @@ import io
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree
@@ -166,14 +166,18 @@ class Collection:
 
 
 class Files:
-    """The image files below a folder, found by path or by bare name, with or without ending, in any case."""
+    """The image files below a folder, found by path or by bare name, with or without ending, in any case.
+
+    A file that was found once counts as labelled.
+    """
 
     def __init__(self, folder: Path) -> None:
         """List them once."""
-        self.folder = folder
-        self.paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+        self._folder = folder
+        self._paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+        self._mentioned: set[Path] = set()
         self._named: dict[str, list[Path]] = defaultdict(list)
-        for path in self.paths:
+        for path in self._paths:
             inside = path.relative_to(folder)
             keys = (inside, inside.with_suffix(""), inside.name, inside.stem)
             for key in dict.fromkeys(str(PurePosixPath(key)).lower() for key in keys):
@@ -181,57 +185,44 @@ class Files:
 
     def named(self, name: str) -> list[Path]:
         """Return the files that a label may mean; exactly one where all is well."""
-        return self._named.get(name.replace("\\", "/").strip().lstrip("./").lower(), [])
+        paths = self._named.get(name.replace("\\", "/").strip().lstrip("./").lower(), [])
+        self._mentioned.update(paths)
+        return paths
+
+    def unlabelled(self) -> list[Problem]:
+        """Return the files that no label has named."""
+        strays = [path.relative_to(self._folder).as_posix() for path in self._paths if path not in self._mentioned]
+        return [Problem("image without label", name) for name in strays]
 
 
-def match(
-    labels: Sequence[Label], files: Files, *, prefix: str = ""
-) -> tuple[list[Photograph], list[Problem], frozenset[Path]]:
+def match(labels: Sequence[Label], files: Files, *, prefix: str = "") -> tuple[list[Photograph], list[Problem]]:
     """Return photographs for the labels that have a grade and a file, and the problems with the others.
 
     Args:
         labels: Of one part of a data set.
         files: Where its images are.
         prefix: Put before every id, where parts use the same names for different eyes.
-
-    Returns:
-        The photographs, the problems, and the files that a label means.
     """
     photographs: list[Photograph] = []
     problems: list[Problem] = []
-    mentioned: set[Path] = set()
     for name, same in _by_name(labels).items():
-        paths = files.named(name)
-        mentioned.update(paths)
-        label = same[0]
+        paths, label, grade = files.named(name), same[0], read_grade(same[0].grade)
+        agree = len({(item.grade, item.patient, item.subset) for item in same}) == 1
         if len(same) > 1:
-            agree = len({(item.grade, item.patient, item.subset) for item in same}) == 1
             details = f"{len(same)} labels, " + ("all the same: one kept" if agree else "which disagree: all left out")
             problems.append(Problem("duplicate id", prefix + name, details))
-            if not agree:
-                continue
-        grade = read_grade(label.grade)
+        if not agree:
+            continue
         if grade is None:
             problems.append(Problem("without grade", prefix + name, f"its grade is {label.grade!r}"))
         elif len(paths) != 1:
             details = f"{len(paths)} files have this name" if paths else ""
             problems.append(Problem("label without image", prefix + name, details))
         else:
-            patient = prefix + (label.patient or name)
-            quality = read_quality(label.quality, name)
-            site = label.site.strip()
-            photographs.append(Photograph(prefix + name, paths[0], grade, patient, site, quality, label.subset))
-    return photographs, problems, frozenset(mentioned)
-
-
-def unlabelled(files: Files, mentioned: Iterable[Path]) -> list[Problem]:
-    """Return the files that no label means."""
-    labelled = set(mentioned)
-    return [
-        Problem("image without label", path.relative_to(files.folder).as_posix())
-        for path in files.paths
-        if path not in labelled
-    ]
+            patient, quality = prefix + (label.patient or name), read_quality(label.quality, name)
+            site, subset = label.site.strip(), label.subset
+            photographs.append(Photograph(prefix + name, paths[0], grade, patient, site, quality, subset))
+    return photographs, problems
 
 
 def _by_name(labels: Sequence[Label]) -> dict[str, list[Label]]:

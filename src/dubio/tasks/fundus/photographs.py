@@ -7,7 +7,7 @@ only resized.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,10 @@ from dubio.core.lazy_rows import MappedRows
 from dubio.core.types import IntArray, SourceCard, StrArray
 from dubio.tasks.fundus.cache import Outcome, digest_of, file_hashes, prepare_files
 from dubio.tasks.fundus.labels import UNKNOWN, Collection, Photograph, read_grade, read_quality
-from dubio.tasks.fundus.layouts import DEEPDRID, OWN, read_collection
+from dubio.tasks.fundus.layouts import OWN, read_collection
 from dubio.tasks.images.files import Problem, progress_on_screen, read_arrays, resize_images
 from dubio.tasks.own.tables import plain_name
+from dubio.tasks.sources.locate import source_card
 
 SIZES = (64, 128, 256, 512)
 """Sides, in pixels, that photographs are prepared at."""
@@ -112,64 +113,58 @@ def _from_files(collection: Collection, size: int, verify: bool, processes: int 
         raise BadFile(f"data {str(collection.path)!r}: none of its {len(files):,} photographs can be opened.")
     progress = progress_on_screen(f"Preparing photographs at {size} pixels")
     cached = prepare_files(by_hash, size, verify=verify, processes=processes, progress=progress)
-    selection = _Selection(lambda row: cached.digests[row].tobytes())
-    for photograph in collection.photographs:
-        digest = hashes[photograph.path]
-        if isinstance(digest, OSError):
-            selection.problems.append(Problem("unreadable", photograph.id, digest.strerror or str(digest)))
-        else:
-            selection.add(photograph, cached.outcomes[digest])
-    if not selection.photographs:
+    outcomes = [
+        cached.outcomes[digest]
+        if isinstance(digest, str)
+        else Outcome(-1, "", "unreadable", digest.strerror or str(digest))
+        for digest in (hashes[path] for path in files)
+    ]
+    photographs, rows, problems = _select(collection.photographs, outcomes)
+    if not photographs:
         raise BadFile(f"data {str(collection.path)!r}: none of its {len(files):,} photographs can be read.")
-    images = MappedRows(cached.images, np.array(selection.rows, dtype=np.int64), cached.digests)
-    selection.problems[:0] = collection.problems
-    return selection.photograph_set(collection.name, images, collection.card, collection.notes)
+    images = MappedRows(cached.images, rows, cached.digests)
+    problems = [*collection.problems, *problems]
+    return _photograph_set(collection.name, images, photographs, problems, collection.card, collection.notes)
 
 
-class _Selection:
-    """Collects photographs one by one, and leaves out those that cannot be used."""
-
-    def __init__(self, content: Callable[[int], bytes]) -> None:
-        self.photographs: list[Photograph] = []
-        self.rows: list[int] = []
-        self.problems: list[Problem] = []
-        self._content = content
-        self._first: dict[bytes, str] = {}
-
-    def add(self, photograph: Photograph, outcome: Outcome) -> None:
+def _select(
+    photographs: Sequence[Photograph], outcomes: Sequence[Outcome]
+) -> tuple[list[Photograph], IntArray, list[Problem]]:
+    """Return the photographs that can be used, their rows, and the problems with them and with the others."""
+    usable: list[Photograph] = []
+    rows: list[int] = []
+    problems: list[Problem] = []
+    first: dict[str, str] = {}
+    for photograph, outcome in zip(photographs, outcomes, strict=True):
         if outcome.sort is not None:
-            self.problems.append(Problem(outcome.sort, photograph.id, outcome.words))
+            problems.append(Problem(outcome.sort, photograph.id, outcome.words))
         if outcome.sort == "unreadable":
-            return
+            continue
         # a photograph that occurs twice, perhaps under two patients, must not be both learned from and tested on
-        first = self._first.setdefault(self._content(outcome.row), photograph.id)
-        if first != photograph.id:
-            self.problems.append(Problem("same photograph", photograph.id, f"the same as {first}"))
-            return
-        self.photographs.append(photograph)
-        self.rows.append(outcome.row)
+        original = first.setdefault(outcome.digest, photograph.id)
+        if original != photograph.id:
+            problems.append(Problem("same photograph", photograph.id, f"the same as {original}"))
+            continue
+        usable.append(photograph)
+        rows.append(outcome.row)
+    return usable, np.array(rows, dtype=np.int64), problems
 
-    def photograph_set(
-        self, name: str, images: NDArray[np.uint8] | MappedRows, card: SourceCard, notes: tuple[str, ...]
-    ) -> PhotographSet:
-        """Return the collected photographs with their pixels."""
 
-        def texts(field: str) -> StrArray:
-            return np.array([getattr(item, field) for item in self.photographs], dtype=np.str_)
-
-        return PhotographSet(
-            name=name,
-            images=images,
-            grade=np.array([item.grade for item in self.photographs], dtype=np.int64),
-            quality=np.array([item.quality for item in self.photographs], dtype=np.int64),
-            ids=texts("id"),
-            patient=texts("patient"),
-            site=texts("site"),
-            subset=texts("subset"),
-            problems=tuple(self.problems),
-            card=card,
-            notes=notes,
-        )
+def _photograph_set(
+    name: str,
+    images: NDArray[np.uint8] | MappedRows,
+    photographs: Sequence[Photograph],
+    problems: Sequence[Problem],
+    card: SourceCard,
+    notes: tuple[str, ...],
+) -> PhotographSet:
+    fields = ("id", "grade", "quality", "patient", "site", "subset")
+    columns = {field: [getattr(item, field) for item in photographs] for field in fields}
+    grade, quality = (np.array(columns.pop(field), dtype=np.int64) for field in ("grade", "quality"))
+    texts = {field: np.array(values, dtype=np.str_) for field, values in columns.items()}
+    return PhotographSet(
+        name, images, grade, quality, texts.pop("id"), **texts, problems=tuple(problems), card=card, notes=notes
+    )
 
 
 def _from_arrays(path: Path, size: int) -> PhotographSet:
@@ -177,15 +172,12 @@ def _from_arrays(path: Path, size: int) -> PhotographSet:
     arrays = read_arrays(path)
     images = _resized(path, arrays, size)
     photographs, without_patients = _side_columns(path, arrays, len(images))
-    selection = _Selection(lambda row: bytes.fromhex(digest_of(images[row])))
-    for row, photograph in enumerate(photographs):
-        selection.add(photograph, Outcome(row, ""))
+    usable, rows, problems = _select(photographs, [Outcome(row, digest_of(image)) for row, image in enumerate(images)])
     is_deepdrid = path.stem.lower().startswith("deepdrid")
-    revision = f"{path.name}, {len(selection.photographs):,} photographs"
-    card = replace(DEEPDRID if is_deepdrid else OWN, revision=revision)
+    name, card = ("deepdrid", source_card("deepdrid")) if is_deepdrid else (path.stem, OWN)
+    card = replace(card, revision=f"{path.name}, {len(usable):,} photographs")
     notes = (f"{path.name} names no patients: every photograph counts as a patient.",) if without_patients else ()
-    rows = np.array(selection.rows, dtype=np.int64)
-    return selection.photograph_set("deepdrid" if is_deepdrid else path.stem, images[rows], card, notes)
+    return _photograph_set(name, images[rows], usable, problems, card, notes)
 
 
 def _resized(path: Path, arrays: Mapping[str, NDArray[Any]], size: int) -> NDArray[np.uint8]:

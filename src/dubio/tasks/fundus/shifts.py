@@ -195,14 +195,14 @@ def _named_parts(data: PhotographSet) -> tuple[IntArray, dict[str, BoolArray]]:
     parts_of: dict[str, set[str]] = defaultdict(set)
     for patient, subset in zip(data.patient.tolist(), data.subset.tolist(), strict=True):
         parts_of[patient].add(subset)
-    divided = [f"{patient} ({', '.join(sorted(parts))})" for patient, parts in parts_of.items() if len(parts) > 1]
+    divided = [f"{patient} ({', '.join(sorted(names))})" for patient, names in parts_of.items() if len(names) > 1]
     if divided:
         raise UserError(
             f"{data.name} puts {len(divided):,} patients into more than one part, so that their eyes would be both "
             f"learned from and tested on: {listing(divided)}. Put every patient into one part."
         )
-    named = read_parts(data.subset, [f"photograph {name}" for name in data.ids.tolist()])
-    return named.parts, {name: mask for name, (_, mask) in named.shifts.items()}
+    parts, shifts = read_parts(data.subset, [f"photograph {name}" for name in data.ids.tolist()])
+    return parts, {name: mask for name, (_, mask) in shifts.items()}
 
 
 def _fill(parts: IntArray, pool: IntArray, data: PhotographSet, options: RetinaOptions) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile, UserError
-from dubio.core.types import Inputs, IntArray, Modality, StrArray
+from dubio.core.types import Inputs, Modality, StrArray
 from dubio.tasks.data_options import DataOptions
 from dubio.tasks.images.files import ENDINGS, class_folders, load_images, read_arrays, resize_images, visible_folders
 from dubio.tasks.own.tables import Labels, Table
@@ -41,7 +41,7 @@ class Rows:
 
     modality: Modality
     inputs: Inputs
-    labels: list[Labels]
+    labels: Sequence[Labels]
     listed: bool
     references: list[str]
     ids: StrArray
@@ -54,25 +54,6 @@ class Rows:
     def __len__(self) -> int:
         return len(self.references)
 
-    def take(self, rows: IntArray) -> Rows:
-        """Return these rows, in this order."""
-        indices = rows.tolist()
-
-        def pick(column: NDArray[Any] | None) -> Any:
-            return None if column is None else column[rows]
-
-        return replace(
-            self,
-            inputs=tuple(self.inputs[i] for i in indices) if isinstance(self.inputs, tuple) else self.inputs[rows],
-            labels=[self.labels[i] for i in indices],
-            references=[self.references[i] for i in indices],
-            ids=self.ids[rows],
-            group=pick(self.group),
-            domain=pick(self.domain),
-            split=pick(self.split),
-            time=pick(self.time),
-        )
-
 
 def rows_of_table(table: Table, options: DataOptions) -> Rows:
     """Return the rows of a table, by the columns that the options name; a row with an empty text is left out and noted.
@@ -80,64 +61,47 @@ def rows_of_table(table: Table, options: DataOptions) -> Rows:
     Raises:
         UserError: When neither or both of text and features, or no label, is named.
     """
+    present = f"{table.path.name} has {'the columns ' + ', '.join(table.columns) if table.columns else 'no columns'}."
     if options.label is None:
-        raise UserError(f"label must name the column of classes; {table.path.name} has {_listed(table.columns)}.")
-    labels, listed = table.label_lists(options.label, options.label_separator)
-    modality, inputs = _inputs(table, options)
-    rows = Rows(
-        modality=modality,
-        inputs=inputs,
-        labels=labels,
-        listed=listed,
-        references=[table.reference(row) for row in range(len(table))],
-        **_side_columns(table, options),
-    )
-    return _without_empty(rows) if modality == "text" else rows
+        raise UserError(f"label must name the column of classes; {present}")
+    if (options.text is None) == (not options.features):
+        both = "both are" if options.features else "neither is"
+        raise UserError(f"give either text (a column of texts) or features (numeric columns); {both} given. {present}")
+    if options.text is not None:
+        table, notes = _without_empty(table, options.text)
+        return _rows(table, options, "text", tuple(table.texts(options.text)), notes)
+    features = options.features
+    if ALL in features:
+        used = set(options.columns().values())
+        features = tuple(name for name in table.columns if name not in used)
+    if options.label in features:
+        raise UserError(f"features must not contain the label column {options.label!r}.")
+    return _rows(table, options, "table", table.features(features))
 
 
-def _side_columns(table: Table, options: DataOptions) -> dict[str, Any]:
-    """Return ids, groups, domains, parts and times, by the columns that the options name."""
-    columns: dict[str, Any] = {
+def _rows(table: Table, options: DataOptions, modality: Modality, inputs: Inputs, notes: tuple[str, ...] = ()) -> Rows:
+    """Return the rows of a table with these inputs: labels, ids, groups, domains, parts and times are its columns."""
+    labels, listed = table.label_lists(options.label or "y", options.label_separator)
+    side: dict[str, Any] = {
         argument: None if column is None else table.names(column, argument)
         for argument, column in (("group", options.group), ("domain", options.domain), ("split", options.split))
     }
-    columns["ids"] = np.array(table.numbers).astype(np.str_) if options.id is None else table.unique_names(options.id)
-    columns["time"] = None if options.time is None else table.times(options.time)
-    return columns
+    ids = np.array(table.numbers).astype(np.str_) if options.id is None else table.unique_names(options.id)
+    time = None if options.time is None else table.times(options.time)
+    return Rows(modality, inputs, labels, listed, table.references(), ids, time=time, notes=notes, **side)
 
 
-def _inputs(table: Table, options: DataOptions) -> tuple[Modality, Inputs]:
-    if (options.text is None) == (not options.features):
-        both = "both are" if options.features else "neither is"
-        raise UserError(
-            f"give either text (a column of texts) or features (numeric columns); {both} given. "
-            f"{table.path.name} has {_listed(table.columns)}."
-        )
-    if options.text is not None:
-        return "text", tuple(table.texts(options.text))
-    features: Sequence[str] = options.features
-    if ALL in features:
-        used = set(options.columns().values())
-        features = [name for name in table.columns if name not in used]
-    if options.label in features:
-        raise UserError(f"features must not contain the label column {options.label!r}.")
-    return "table", table.features(features)
-
-
-def _without_empty(rows: Rows) -> Rows:
-    assert isinstance(rows.inputs, tuple)
-    empty = [row for row, text in enumerate(rows.inputs) if not text.strip()]
+def _without_empty(table: Table, column: str) -> tuple[Table, tuple[str, ...]]:
+    """Return the table without the rows whose text is empty, and a note on them."""
+    texts = table.texts(column)
+    filled = [row for row, text in enumerate(texts) if text.strip()]
+    if not filled:
+        raise UserError(f"all {len(table)} texts are empty; is text the right column?")
+    empty = [table.reference(row) for row, text in enumerate(texts) if not text.strip()]
     if not empty:
-        return rows
-    if len(empty) == len(rows):
-        raise UserError(f"all {len(rows)} texts are empty; is text the right column?")
-    shown = ", ".join(rows.references[row] for row in empty[:5]) + (", …" if len(empty) > 5 else "")
-    note = f"Left out, because the text is empty: {len(empty):,} rows ({shown})."
-    return replace(rows.take(np.setdiff1d(np.arange(len(rows)), empty)), notes=(*rows.notes, note))
-
-
-def _listed(names: Mapping[str, Any]) -> str:
-    return "the columns " + ", ".join(names) if names else "no columns"
+        return table, ()
+    shown = ", ".join(empty[:5]) + (", …" if len(empty) > 5 else "")
+    return table.take(filled), (f"Left out, because the text is empty: {len(empty):,} rows ({shown}).",)
 
 
 def rows_of_folder(folder: Path, *, size: int) -> Rows:
@@ -161,17 +125,10 @@ def rows_of_folder(folder: Path, *, size: int) -> Rows:
     if not files:
         raise BadFile(f"data {str(folder)!r}: no images; expected a folder per class with {', '.join(ENDINGS)} files.")
     images = load_images([path for path, _, _ in files], size)
-    ids = [path.relative_to(folder).as_posix() for path, _, _ in files]
-    return Rows(
-        modality="image",
-        inputs=images,
-        labels=[(name,) for _, name, _ in files],
-        listed=False,
-        references=ids,
-        ids=np.array(ids, dtype=np.str_),
-        split=np.array([subset for _, _, subset in files], dtype=np.str_) if by_part else None,
-        notes=(_describe(images),),
-    )
+    references = [path.relative_to(folder).as_posix() for path, _, _ in files]
+    labels, ids = [(name,) for _, name, _ in files], np.array(references, dtype=np.str_)
+    split = np.array([subset for _, _, subset in files], dtype=np.str_) if by_part else None
+    return Rows("image", images, labels, False, references, ids, split=split, notes=(_describe(images),))
 
 
 def rows_of_npz(path: Path, options: DataOptions) -> Rows:
@@ -188,19 +145,10 @@ def rows_of_npz(path: Path, options: DataOptions) -> Rows:
     if "x" not in arrays:
         raise BadFile(f"data {str(path)!r} has no array 'x'; it has {', '.join(arrays) or 'none'}.")
     x = arrays.pop("x")
-    side = {name: array for name, array in arrays.items() if array.ndim == 1 and len(array) == len(x)}
-    table = Table(path, {name: array.tolist() for name, array in side.items()}, list(range(len(x))))
-    labels, _ = table.label_lists(options.label or "y", options.label_separator)
+    side = {name: array.tolist() for name, array in arrays.items() if array.ndim == 1 and len(array) == len(x)}
     modality, inputs = _array_inputs(path, x, options.size)
-    return Rows(
-        modality=modality,
-        inputs=inputs,
-        labels=labels,
-        listed=options.label_separator is not None,
-        references=[table.reference(row) for row in range(len(x))],
-        notes=(_describe(inputs),) if modality == "image" else (),
-        **_side_columns(table, options),
-    )
+    notes = (_describe(inputs),) if modality == "image" else ()
+    return _rows(Table(path, side, list(range(len(x)))), options, modality, inputs, notes)
 
 
 def _array_inputs(path: Path, x: NDArray[Any], size: int | None) -> tuple[Modality, NDArray[Any]]:
@@ -214,13 +162,9 @@ def _array_inputs(path: Path, x: NDArray[Any], size: int | None) -> tuple[Modali
             f"data {str(path)!r}: x must be uint8 images [N, H, W] or [N, H, W, C], or numbers [N, D]; it is {x.dtype} "
             f"of shape {x.shape}."
         )
-    infinite = np.argwhere(np.isinf(x))
-    if len(infinite):
-        row, column = infinite[0].tolist()
-        raise BadFile(
-            f"data {str(path)!r}: x[{row}, {column}] is {x[row, column]}, which is not a finite number. "
-            "A missing value is NaN."
-        )
+    for row, column in np.argwhere(np.isinf(x)):
+        value = f"x[{row}, {column}] is {x[row, column]}"
+        raise BadFile(f"data {str(path)!r}: {value}, which is not a finite number. A missing value is NaN.")
     return "table", x.astype(np.float64)
 
 

@@ -14,7 +14,7 @@ import json
 import math
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,15 @@ class Table:
     def reference(self, row: int) -> str:
         """Return what a message calls a row."""
         return f"{self.unit} {self.numbers[row]}"
+
+    def references(self) -> list[str]:
+        """Return what a message calls each row."""
+        return [self.reference(row) for row in range(len(self))]
+
+    def take(self, rows: Sequence[int]) -> Table:
+        """Return these rows, in this order."""
+        columns = {name: [values[row] for row in rows] for name, values in self.columns.items()}
+        return replace(self, columns=columns, numbers=[self.numbers[row] for row in rows])
 
     def column(self, name: str, argument: str) -> list[Any]:
         """Return the values of a column.
@@ -116,8 +125,10 @@ class Table:
         listed = separator is not None or any(isinstance(value, list | tuple) for value in values)
         rows: list[Labels] = []
         for row, value in enumerate(values):
-            items = value if isinstance(value, list | tuple) else _split_cell(value, separator)
-            rows.append(tuple(dict.fromkeys(name for name in map(plain_name, items) if name)))
+            items = value if isinstance(value, list | tuple) else [plain_name(value)]
+            if separator is not None and not isinstance(value, list | tuple):
+                items = items[0].split(separator)
+            rows.append(tuple(dict.fromkeys(filter(None, map(plain_name, items)))))
             if not listed and not rows[-1]:
                 raise UserError(f"column {column!r} for label is empty in {self.reference(row)}.")
         return rows, listed
@@ -162,18 +173,9 @@ class Table:
 
 def plain_name(value: Any) -> str:
     """Return a cell as a name: without surrounding white space, and an integer without its decimal point."""
-    if value is None:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
-        return str(int(value))
-    if isinstance(value, float) and math.isnan(value):
-        return ""
-    return str(value).strip()
-
-
-def _split_cell(value: Any, separator: str | None) -> list[str]:
-    name = plain_name(value)
-    return [name] if separator is None else name.split(separator)
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
 
 
 def _number(value: Any) -> float | None:
@@ -187,25 +189,17 @@ def _number(value: Any) -> float | None:
 
 def _moment(value: Any) -> tuple[float, str | None]:
     """Return a time as a number, and its format: ``number``, ``date``, or None for neither."""
-    if isinstance(value, datetime):
-        return _seconds(value), "date"
-    if isinstance(value, date):
-        return _seconds(datetime(value.year, value.month, value.day)), "date"
-    text = plain_name(value)
+    text = value.isoformat() if isinstance(value, date) else plain_name(value)
     try:
         number = float(text)
+        return number, "number" if math.isfinite(number) else None
     except ValueError:
         pass
-    else:
-        return number, "number" if math.isfinite(number) else None
     try:
-        return _seconds(datetime.fromisoformat(text)), "date"
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return math.nan, None
-
-
-def _seconds(moment: datetime) -> float:
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), "date"
 
 
 def read_table(path: Path) -> Table:

@@ -6,18 +6,18 @@ training, validation and calibration use.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from dubio.core.errors import BadFile, UserError, listing
 from dubio.core.registry import task
+from dubio.core.specs import hash_file
 from dubio.core.types import BoolArray, Examples, IntArray, Kind, SourceCard, Split, Target, Task, families_by_name
 from dubio.tasks.data_options import DataOptions, takes_options
 from dubio.tasks.duplicates import shared_rows
@@ -25,21 +25,24 @@ from dubio.tasks.own.reading import Rows, rows_of_folder, rows_of_npz, rows_of_t
 from dubio.tasks.own.tables import read_table
 from dubio.tasks.shift import hold_out, novel_names, other_domains
 from dubio.tasks.splitting import (
-    CAL,
     LEARNED,
-    PART_KINDS,
     PARTS,
     TEST,
     TRAIN,
     UNASSIGNED,
     SplitOptions,
     fill_parts,
+    label_array,
+    part_splits,
     read_parts,
     rows_of_new_groups,
 )
 
 FOLDER_SIZE = 64
 """Both sides of an image from a folder, unless a size is given."""
+
+Masks = Mapping[str, tuple[Kind, BoolArray]]
+"""Kind and rows of splits, by name."""
 
 
 @task("own")
@@ -58,17 +61,10 @@ def own(options: DataOptions) -> Task:
     path = Path(options.data).expanduser()
     rows = _read(path, options)
     labels = encode_labels(rows, target=options.target, order=options.order)
-    division = divide_rows(rows, labels, options)
-    examples = Examples(rows.inputs, division.labels, rows.ids, rows.group)
-    families = families_by_name({name: len(division.splits[name][1]) for name in division.named_shifts})
-    splits = tuple(
-        Split.of(name, kind, examples.take(chosen), family=family, severity=severity)
-        for name, (kind, chosen) in division.splits.items()
-        for family, severity in [families.get(name, (None, None))]
-    )
-    shared = tuple(pair.sentence() for pair in shared_rows(splits, rows.modality))
-    notes = (*rows.notes, *labels.notes, *division.notes, *shared)
-    return Task(options.name, rows.modality, labels.target, division.classes, splits, _card(path, rows), notes)
+    classes, splits, remarks = divide_rows(rows, labels, options)
+    shared = (pair.sentence() for pair in shared_rows(splits, rows.modality))
+    notes = (*rows.notes, *labels.notes, *remarks, *shared)
+    return Task(options.name, rows.modality, labels.target, classes, tuple(splits), _card(path, rows), notes)
 
 
 def _read(path: Path, options: DataOptions) -> Rows:
@@ -86,18 +82,9 @@ def _read(path: Path, options: DataOptions) -> Rows:
 
 
 def _card(path: Path, rows: Rows) -> SourceCard:
-    if path.is_dir():
-        revision = f"{len(rows):,} images"
-    else:
-        with path.open("rb") as file:
-            revision = "sha256 " + hashlib.file_digest(file, "sha256").hexdigest()[:16]
-    return SourceCard(
-        source=path.name,
-        revision=revision,
-        licence="the owner's",
-        citation="the owner's",
-        description=f"The user's own data: {len(rows):,} rows.",
-    )
+    revision = f"{len(rows):,} images" if path.is_dir() else f"sha256 {hash_file(path)[:16]}"
+    description = f"The user's own data: {len(rows):,} rows."
+    return SourceCard(path.name, revision, licence="the owner's", citation="the owner's", description=description)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,26 +114,21 @@ def encode_labels(rows: Rows, *, target: Target | None, order: Sequence[str]) ->
     Raises:
         UserError: When a row has no label or several and the target allows one, or there are fewer than two classes.
     """
-    single = all(len(names) == 1 for names in rows.labels)
-    resolved: Target = target or ("ordinal" if order else "multilabel" if rows.listed and not single else "multiclass")
-    if resolved != "multilabel" and not single:
-        row = next(row for row, names in enumerate(rows.labels) if len(names) != 1)
-        raise UserError(
-            f"a {resolved} target has one label per row; {rows.references[row]} has {len(rows.labels[row])}."
-        )
+    several = next((row for row, names in enumerate(rows.labels) if len(names) != 1), None)
+    automatic: Target = "multilabel" if rows.listed and several is not None else "multiclass"
+    resolved = target or ("ordinal" if order else automatic)
+    if resolved != "multilabel" and several is not None:
+        reference, count = rows.references[several], len(rows.labels[several])
+        raise UserError(f"a {resolved} target has one label per row; {reference} has {count}.")
     classes = _sorted_classes({name for names in rows.labels for name in names}, order)
     if len(classes) < 2:
         raise UserError(f"there must be at least two classes; the data has {len(classes)}: {', '.join(classes)}.")
-    index = {name: number for number, name in enumerate(classes)}
-    if resolved != "multilabel":
-        notes = ("Every row has exactly one label: taken as multi-class.",) if rows.listed and target is None else ()
-        numbers = np.array([index[names[0]] for names in rows.labels], dtype=np.int64)
-        return EncodedLabels(resolved, classes, numbers, notes)
-    hot = np.zeros((len(rows), len(classes)), dtype=np.int64)
-    for row, names in enumerate(rows.labels):
-        hot[row, [index[name] for name in names]] = 1
-    bare = int((hot.sum(axis=1) == 0).sum())
-    return EncodedLabels(resolved, classes, hot, (f"Rows without any label: {bare:,}.",) if bare else ())
+    notes: tuple[str, ...] = ()
+    if resolved != "multilabel" and rows.listed and target is None:
+        notes = ("Every row has exactly one label: taken as multi-class.",)
+    elif bare := sum(not names for names in rows.labels):
+        notes = (f"Rows without any label: {bare:,}.",)
+    return EncodedLabels(resolved, classes, label_array(rows.labels, classes, resolved), notes)
 
 
 def _sorted_classes(names: set[str], order: Sequence[str]) -> tuple[str, ...]:
@@ -164,40 +146,10 @@ def _sorted_classes(names: set[str], order: Sequence[str]) -> tuple[str, ...]:
         return tuple(sorted(names))
 
 
-@dataclass
-class Division:
-    """Rows divided into splits.
-
-    Attributes:
-        classes: The classes training has.
-        labels: Labels among those, for every row.
-        splits: Kind and rows of every split, by name, in order.
-        named_shifts: Names of the shift splits that the data names.
-        notes: Remarks for the reader.
-    """
-
-    classes: tuple[str, ...]
-    labels: IntArray
-    splits: dict[str, tuple[Kind, IntArray]] = field(default_factory=dict)
-    named_shifts: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, name: str, kind: Kind, rows: Rows, mask: BoolArray) -> None:
-        """Add a split that is not trained on, without the groups that are."""
-        learned = np.zeros(len(rows), dtype=bool)
-        for subset in (PARTS[index] for index in LEARNED):
-            if subset in self.splits:
-                learned[self.splits[subset][1]] = True
-        chosen, lost = rows_of_new_groups(mask, rows.group, learned)
-        if lost:
-            self.notes.append(f"Left out of {name}, because train, val or cal has their group: {lost:,} rows.")
-        if len(chosen) == 0:
-            raise UserError(f"the split {name!r} ({kind}) would be empty.")
-        self.splits[name] = (kind, chosen)
-
-
-def divide_rows(rows: Rows, encoded: EncodedLabels, options: DataOptions) -> Division:
-    """Divide rows into splits.
+def divide_rows(
+    rows: Rows, encoded: EncodedLabels, options: DataOptions
+) -> tuple[tuple[str, ...], list[Split], list[str]]:
+    """Divide rows into splits; return the classes that training has, the splits, and remarks for the reader.
 
     Raises:
         UserError: When these rows do not allow the options.
@@ -209,25 +161,61 @@ def divide_rows(rows: Rows, encoded: EncodedLabels, options: DataOptions) -> Div
     counts = [int((_carries(encoded.labels, k) & inside).sum()) for k in range(len(encoded.classes))]
     held_out = novel_names(encoded.classes, counts, options.novel, seed=options.split_seed)
     novel = hold_out(encoded.classes, encoded.labels, held_out).novel
-    notes = list(_fill(parts, rows, encoded, np.flatnonzero(inside & ~novel), options))
-    trained = np.flatnonzero((parts == TRAIN) & inside & ~novel)
-    present = [k for k in range(len(encoded.classes)) if _carries(encoded.labels[trained], k).any()]
-    if len(present) < 2:
-        raise UserError(f"training has {len(present)} class; it needs at least two.")
-    absent = [name for k, name in enumerate(encoded.classes) if k not in present]
+    pool = inside & ~novel
+    notes = _fill(parts, rows, encoded, np.flatnonzero(pool), options)
+    trained = encoded.labels[(parts == TRAIN) & pool]
+    absent = [name for k, name in enumerate(encoded.classes) if not _carries(trained, k).any()]
+    if len(encoded.classes) - len(absent) < 2:
+        raise UserError(f"training has {len(encoded.classes) - len(absent)} class; it needs at least two.")
     final = hold_out(encoded.classes, encoded.labels, absent)
-    division = Division(final.classes, final.labels, notes=notes)
-    _add_parts(division, parts, inside & ~novel, final.novel)
+    examples = Examples(rows.inputs, final.labels, rows.ids, rows.group)
+    splits = part_splits(examples, np.where(pool & ~final.novel, parts, UNASSIGNED), required=("train", "val", "test"))
+    if dropped := int((np.isin(parts, LEARNED) & pool & final.novel).sum()):
+        notes.append(f"Left out of val and cal, because training lacks their classes: {dropped:,} rows.")
+    if len(tested := np.flatnonzero((parts == TEST) & pool & final.novel)):
+        splits.append(Split.of("unseen", "ood", examples.take(tested)))
+        notes.append(f"Test rows whose classes training lacks are the split unseen: {len(tested):,} rows.")
+    others: dict[str, tuple[Kind, BoolArray]] = dict(named)
     if held_out:
-        division.notes.append(f"Classes never trained on (novel), {len(held_out)}: {_some(held_out)}.")
-        division.add("novel", "ood", rows, novel & inside & ((parts == TEST) if rows.split is not None else True))
-    for name, (kind, mask) in named.items():
-        division.add(name, kind, rows, mask)
-        division.named_shifts += [name] if kind == "shift" else []
+        notes.append(f"Classes never trained on (novel), {len(held_out)}: {_some(held_out)}.")
+        others = {"novel": ("ood", novel & inside & ((parts == TEST) | (rows.split is None))), **named}
     for name, mask in domains.items():
-        division.add(_free_name(division, name), "shift", rows, mask & ~final.novel)
-    _note_classes(division, domains, final.novel)
-    return division
+        others[_free_name(name, [*others, *(split.name for split in splits)])] = ("shift", mask & ~final.novel)
+    learned = pool & ~final.novel & np.isin(parts, LEARNED)
+    splits += _shift_splits(examples, others, learned, [name for name in named if named[name][0] == "shift"], notes)
+    if lost := sum(int((mask & final.novel).sum()) for mask in domains.values()):
+        notes.append(f"Left out of other domains, because training lacks their classes: {lost:,} rows.")
+    test = next(split.data.labels for split in splits if split.name == "test")
+    if without := [name for k, name in enumerate(final.classes) if not _carries(test, k).any()]:
+        notes.append(f"Classes without a test row, {len(without)}: {_some(without)}.")
+    return final.classes, splits, notes
+
+
+def _shift_splits(
+    examples: Examples, masks: Masks, learned: BoolArray, named: Sequence[str], notes: list[str]
+) -> list[Split]:
+    """Return the splits that are not trained on, without the groups that are, and note what they lose.
+
+    Args:
+        examples: All rows.
+        masks: Kind and rows of each split.
+        learned: Rows of train, val and cal.
+        named: Shift splits that the data names; their names may state a severity.
+        notes: Remarks for the reader; changed.
+    """
+    chosen: dict[str, IntArray] = {}
+    for name, (kind, mask) in masks.items():
+        chosen[name], lost = rows_of_new_groups(mask, examples.group, learned)
+        if lost:
+            notes.append(f"Left out of {name}, because train, val or cal has their group: {lost:,} rows.")
+        if len(chosen[name]) == 0:
+            raise UserError(f"the split {name!r} ({kind}) would be empty.")
+    families = families_by_name({name: len(chosen[name]) for name in named})
+    splits = []
+    for name, rows in chosen.items():
+        family, severity = families.get(name, (None, None))
+        splits.append(Split.of(name, masks[name][0], examples.take(rows), family=family, severity=severity))
+    return splits
 
 
 def _any_of(masks: Iterable[BoolArray], count: int) -> BoolArray:
@@ -249,32 +237,35 @@ def _other_domains(rows: Rows, options: DataOptions) -> dict[str, BoolArray]:
     return other_domains(rows.domain, options.train_domain)
 
 
-def _named_parts(rows: Rows, in_domain: BoolArray) -> tuple[IntArray, dict[str, tuple[Kind, BoolArray]]]:
+def _named_parts(rows: Rows, in_domain: BoolArray) -> tuple[IntArray, Masks]:
     """Return the part of each row as far as the data names it, and the shift and ood splits that it names."""
     if rows.split is None:
         return np.full(len(rows), UNASSIGNED, dtype=np.int64), {}
-    named = read_parts(rows.split, rows.references)
-    return named.parts, {name: (kind, mask & in_domain) for name, (kind, mask) in named.shifts.items()}
+    parts, shifts = read_parts(rows.split, rows.references)
+    return parts, {name: (kind, mask & in_domain) for name, (kind, mask) in shifts.items()}
 
 
-def _fill(parts: IntArray, rows: Rows, encoded: EncodedLabels, pool: IntArray, options: DataOptions) -> tuple[str, ...]:
+def _fill(parts: IntArray, rows: Rows, encoded: EncodedLabels, pool: IntArray, options: DataOptions) -> list[str]:
     """Give every row of the pool its part, in place; return notes."""
     shares = SplitOptions(options.fractions, options.split_seed)
-    by_time = rows.time is not None
-    how = "by time, oldest first" if by_time else f"at random, stratified by label (seed {options.split_seed})"
+    how = f"at random, stratified by label (seed {options.split_seed})"
+    if rows.time is not None:
+        how = "by time, oldest first"
     if rows.split is None:
-        if not by_time and encoded.labels.ndim == 1:
+        if rows.time is None and encoded.labels.ndim == 1:
             _refuse_single_rows(encoded, pool, rows)
         parts[pool] = TRAIN
         fill_parts(parts, pool, encoded.labels, shares, group=rows.group, time=rows.time)
         groups = "" if rows.group is None else f", {len(np.unique(rows.group[pool])):,} groups kept whole"
-        return (f"Split {how}{groups}.",)
+        return [f"Split {how}{groups}."]
     shares = shares.for_missing(parts[pool])
     missing = fill_parts(parts, pool, encoded.labels, shares, group=rows.group, time=rows.time)
     notes = [f"Cut out of the named training rows {how}: {', '.join(missing)}."] if missing else []
-    if divided := _divided_groups(rows, parts, pool):
-        notes.append(f"Groups with rows in more than one of the named parts: {divided:,}.")
-    return tuple(notes)
+    if rows.group is not None:
+        pairs = set(zip(rows.group[pool].tolist(), parts[pool].tolist(), strict=True))
+        if divided := sum(count > 1 for count in Counter(group for group, _ in pairs).values()):
+            notes.append(f"Groups with rows in more than one of the named parts: {divided:,}.")
+    return notes
 
 
 def _refuse_single_rows(encoded: EncodedLabels, pool: IntArray, rows: Rows) -> None:
@@ -282,58 +273,23 @@ def _refuse_single_rows(encoded: EncodedLabels, pool: IntArray, rows: Rows) -> N
     counts = np.bincount(encoded.labels[pool], minlength=len(encoded.classes))
     lonely = np.flatnonzero(counts == 1)
     if len(lonely):
-        first = int(lonely[0])
-        row = int(pool[encoded.labels[pool] == first][0])
+        row = int(pool[encoded.labels[pool] == lonely[0]][0])
         more = f" (and {len(lonely) - 1} other classes have one row each)" if len(lonely) > 1 else ""
         raise UserError(
-            f"class {encoded.classes[first]!r} has one row, {rows.references[row]}{more}; a class needs at least two, "
-            "one to train on and one to test. Add rows, merge it with another class, remove it, or hold it out with "
-            "novel."
+            f"class {encoded.classes[lonely[0]]!r} has one row, {rows.references[row]}{more}; a class needs at least "
+            "two, one to train on and one to test. Add rows, merge it with another class, remove it, or hold it out "
+            "with novel."
         )
 
 
-def _divided_groups(rows: Rows, parts: IntArray, pool: IntArray) -> int:
-    if rows.group is None:
-        return 0
-    pairs = set(zip(rows.group[pool].tolist(), parts[pool].tolist(), strict=True))
-    return sum(count > 1 for count in Counter(group for group, _ in pairs).values())
-
-
-def _add_parts(division: Division, parts: IntArray, usable: BoolArray, unseen: BoolArray) -> None:
-    """Add train, val, cal and test; test rows of classes that training lacks become a split of their own."""
-    for index, name in enumerate(PARTS):
-        chosen = np.flatnonzero((parts == index) & usable & ~unseen)
-        if len(chosen):
-            division.splits[name] = (PART_KINDS[name], chosen)
-        elif index != CAL:
-            raise UserError(f"{name} has no row of a class that training has; a task needs train, val and test.")
-    dropped = int((np.isin(parts, LEARNED) & usable & unseen).sum())
-    if dropped:
-        division.notes.append(f"Left out of val and cal, because training lacks their classes: {dropped:,} rows.")
-    tested = np.flatnonzero((parts == TEST) & usable & unseen)
-    if len(tested):
-        division.splits["unseen"] = ("ood", tested)
-        division.notes.append(f"Test rows whose classes training lacks are the split unseen: {len(tested):,} rows.")
-
-
-def _free_name(division: Division, domain: str) -> str:
+def _free_name(domain: str, used: Sequence[str]) -> str:
     """Return a domain's name as the name of a split: valid in a file name, and not that of another split."""
     plain = re.sub(r"[^\w.-]+", "-", domain)[:60].strip("-.") or "domain"
     unclear = plain.isdigit() or plain.lower() in (*PARTS, "novel", "unseen")  # a bare number says nothing in a table
     preferred = f"domain-{plain}" if unclear else plain
-    used = {name.lower() for name in division.splits}
+    lower = {name.lower() for name in used}
     tries = (preferred if number == 1 else f"{preferred}-{number}" for number in itertools.count(1))
-    return next(name for name in tries if name.lower() not in used)
-
-
-def _note_classes(division: Division, domains: dict[str, BoolArray], unseen: BoolArray) -> None:
-    lost = sum(int((mask & unseen).sum()) for mask in domains.values())
-    if lost:
-        division.notes.append(f"Left out of other domains, because training lacks their classes: {lost:,} rows.")
-    tested = division.labels[division.splits["test"][1]]
-    without = [name for k, name in enumerate(division.classes) if not _carries(tested, k).any()]
-    if without:
-        division.notes.append(f"Classes without a test row, {len(without)}: {_some(without)}.")
+    return next(name for name in tries if name.lower() not in lower)
 
 
 def _some(names: Sequence[str]) -> str:
