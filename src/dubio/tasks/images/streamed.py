@@ -5,7 +5,6 @@ A file becomes a square: the shorter side is resized, the centre is cropped.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile, UserError
 from dubio.core.lazy_rows import LazyRows
+from dubio.core.specs import hash_file
 from dubio.core.types import IntArray, StrArray
 from dubio.tasks.images.files import Unreadable, pillow, reading
 
@@ -171,12 +171,8 @@ class StreamedRows(LazyRows):
                     "and leaves out those that cannot be read."
                 ) from fault
 
-        if chosen.size < 2:
-            for index in range(chosen.size):
-                fill(index)
-        else:
-            with ThreadPoolExecutor(THREADS, "dubio-decoding") as pool:
-                list(pool.map(fill, range(chosen.size)))
+        with ThreadPoolExecutor(THREADS, "dubio-decoding") as pool:
+            list(pool.map(fill, range(chosen.size)))
         return images.reshape(*chosen.shape, *self.row_shape)
 
     @property
@@ -201,7 +197,7 @@ class StreamedRows(LazyRows):
         """Return the SHA-256 of each file: equal where the files are equal. Every file is read."""
         files = [self.root / name for name in self.names[self.rows].tolist()]
         with ThreadPoolExecutor(THREADS) as pool:
-            return list(pool.map(_digest, files))
+            return [bytes.fromhex(digest) for digest in pool.map(hash_file, files)]
 
     def content(self) -> bytes:
         """Return the content for a fingerprint: the size of each file and how it is decoded; names are among the ids.
@@ -210,8 +206,3 @@ class StreamedRows(LazyRows):
         """
         settings = f"{self.square.shorter}|{VERSION}"
         return f"streamed{self.shape}{settings}".encode() + self.sizes[self.rows].astype("<i8").tobytes()
-
-
-def _digest(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()

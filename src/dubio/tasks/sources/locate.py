@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -398,18 +397,6 @@ def corpus_facts(corpus: Corpus, data_dir: str | None = None) -> dict[str, Any]:
 def count_facts(copy: LocalCopy) -> dict[str, Any]:
     """Return a copy with its counts beside the published ones."""
     return {"corpus": copy.corpus.name, "here": copy_facts(copy), "counts": compare_counts(copy, copy.read())}
-
-
-def package_version(package: str, use: str) -> str:
-    """Return the installed version of a package.
-
-    Raises:
-        MissingExtra: When it is not installed.
-    """
-    try:
-        return version(package)
-    except PackageNotFoundError as missing:
-        raise MissingExtra(use, "train") from missing
 
 
 def scikit_learn_data(name: str, use: str) -> Mapping[str, Any]:
