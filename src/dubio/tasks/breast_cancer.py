@@ -5,18 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from dubio.core.registry import task
-from dubio.core.types import Examples, SourceCard, Task
-from dubio.tasks.sources.locate import DataSource, scikit_learn_data
+from dubio.core.types import Examples, Task
+from dubio.tasks.sources.locate import DataSource, scikit_learn_data, source_card
 from dubio.tasks.splitting import SplitOptions, assign_parts, part_splits
 
-CARD = SourceCard(
-    source="scikit-learn, sklearn.datasets.load_breast_cancer (UCI Breast Cancer Wisconsin, Diagnostic)",
-    revision="the copy inside scikit-learn, 569 rows",
-    licence="CC BY 4.0",
-    citation="W. Wolberg, O. Mangasarian, N. Street and W. Street (1993), Breast Cancer Wisconsin (Diagnostic), UCI, "
-    "doi:10.24432/C5DW2B",
-    description="30 measurements of cell nuclei in a fine needle aspirate; is the tumour malignant?",
-)
+CARD = source_card("breast-cancer")
 
 
 @task("breast-cancer", source=DataSource(CARD))

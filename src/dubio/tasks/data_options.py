@@ -78,15 +78,9 @@ class DataOptions:
 def takes_options(options: type[Any]) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:
     """Turn a function of an options dataclass into one with a keyword argument for each field."""
     hints = typing.get_type_hints(options)
-    required = inspect.Parameter.empty
     parameters = [
-        inspect.Parameter(
-            item.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=required if item.default is dataclasses.MISSING else item.default,
-            annotation=hints[item.name],
-        )
-        for item in dataclasses.fields(options)
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[name])
+        for name, parameter in inspect.signature(options).parameters.items()
     ]
 
     def decorate(function: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -98,8 +92,7 @@ def takes_options(options: type[Any]) -> Callable[[Callable[[Any], Any]], Callab
 
         del factory.__wrapped__  # its signature is the fields', not the function's
         factory.__signature__ = inspect.Signature(parameters, return_annotation=result)  # type: ignore[attr-defined]
-        factory.__annotations__ = {item.name: hints[item.name] for item in dataclasses.fields(options)}
-        factory.__annotations__["return"] = result
+        factory.__annotations__ = {**hints, "return": result}
         return factory
 
     return decorate

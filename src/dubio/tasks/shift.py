@@ -79,17 +79,14 @@ def novel_names(classes: Sequence[str], rows: Sequence[int], names: Sequence[str
             raise UnknownName("class in novel", name, classes)
     if names and len(classes) - len(set(names)) < 2:
         raise UserError(
-            f"novel must leave at least two classes to train on; there are {len(classes)} and it holds out "
-            f"{len(set(names))}."
+            f"novel must leave at least two classes to train on; it holds out {len(set(names))} of {len(classes)}."
         )
     return tuple(name for name in classes if name in names)
 
 
 def _choose(classes: Sequence[str], rows: Sequence[int], seed: int) -> tuple[str, ...]:
     if len(classes) < 3:
-        raise UserError(
-            f"novel 'auto' needs at least three classes, to hold one out and train on two; there are {len(classes)}."
-        )
+        raise UserError(f"novel 'auto' needs at least three classes, to hold one out; there are {len(classes)}.")
     number = min(max(1, len(classes) // 5), len(classes) - 2)
     most = sum(rows) / 3
     chosen: list[int] = []
@@ -114,10 +111,23 @@ def hold_out(classes: Sequence[str], labels: IntArray, names: Sequence[str]) -> 
     remaining = tuple(name for name, stay in zip(classes, stays, strict=True) if stay)
     if labels.ndim == 2:
         return Novelty(remaining, labels[:, stays], np.asarray(labels[:, ~stays].any(axis=1)))
-    index = np.where(stays, np.cumsum(stays) - 1, UNLABELLED)
-    labelled = labels >= 0
-    new = np.where(labelled, index[np.where(labelled, labels, 0)], UNLABELLED).astype(np.int64)
-    return Novelty(remaining, new, labelled & (new < 0))
+    # the index after the last class is that of the label −1
+    index = np.append(np.where(stays, np.cumsum(stays) - 1, UNLABELLED), UNLABELLED)
+    new = index[labels].astype(np.int64)
+    return Novelty(remaining, new, (labels >= 0) & (new < 0))
+
+
+def hold_out_untrained(classes: Sequence[str], labels: IntArray, trained: BoolArray) -> Novelty:
+    """Hold out the classes that no training row carries.
+
+    Args:
+        classes: Every class.
+        labels: Class index ``[N]``, or multi-hot ``[N, K]``.
+        trained: The training rows ``[N]``.
+    """
+    carried = labels[trained]
+    present = np.asarray(carried.any(axis=0) if labels.ndim == 2 else np.isin(np.arange(len(classes)), carried))
+    return hold_out(classes, labels, [name for name, trains in zip(classes, present, strict=True) if not trains])
 
 
 def other_domains(domain: StrArray, train_domain: str) -> dict[str, BoolArray]:
@@ -158,10 +168,10 @@ def rotate(images: NDArray[np.uint8], severity: int, *, seed: int) -> NDArray[np
     from scipy import ndimage
 
     leftward = np.random.default_rng([seed, severity, 1]).random(len(images)) < 0.5
-    turned = np.empty_like(images)
-    for rows, angle in ((leftward, _strength(_ROTATION, severity)), (~leftward, -_strength(_ROTATION, severity))):
+    angle, turned = _strength(_ROTATION, severity), np.empty_like(images)
+    for rows, turn in ((leftward, angle), (~leftward, -angle)):
         source = images[rows].astype(np.float64)
-        turned[rows] = to_levels(ndimage.rotate(source, angle, axes=(1, 2), reshape=False, order=1, mode="nearest"))
+        turned[rows] = to_levels(ndimage.rotate(source, turn, axes=(1, 2), reshape=False, order=1, mode="nearest"))
     return turned
 
 

