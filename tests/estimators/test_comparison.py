@@ -15,7 +15,8 @@ from dubio.core.errors import UnknownName, UserError
 from dubio.estimators import EstimatorBenchmark, RandomReferral
 from dubio.evaluation import evaluate
 from dubio.metrics.selective import au_arc
-from dubio.statistics.paired import compare_systems, holm
+from dubio.statistics.paired import pair_tests
+from dubio.statistics.verdicts import holm
 from tests.estimators.helpers import make_task, softmax
 
 
@@ -39,8 +40,8 @@ def test_a_comparison_tests_every_pair_and_everyone_against_chance(cancer, logis
     weak = make_pipeline(StandardScaler(), LogisticRegression(C=1e-3)).fit(*cancer.train)
     found = cancer.compare({"mine": logistic, "weak": weak, **cancer.baselines()}, replicates=100, seed=2)
     systems = {name: found.scores[name].predictions["test"] for name in ("mine", "weak", "class prior")}
-    wanted = compare_systems(systems, [dubio.metrics.metric.metric_named("accuracy")], replicates=100, seed=2)
-    assert found.tests["test"]["accuracy"] == wanted.tests["accuracy"]
+    expected = pair_tests(systems, [dubio.metrics.metric.metric_named("accuracy")], replicates=100, seed=2)
+    assert found.tests["test"]["accuracy"] == expected["accuracy"]
     assert {test.better for test in found.tests["test"]["accuracy"]} <= {"mine", "weak", None}
     pairs = [row for row in found.pairs if row["metric"] == 'au_arc(quantity="own")']
     assert [(row["first"], row["second"]) for row in pairs] == [

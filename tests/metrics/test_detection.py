@@ -7,7 +7,16 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import join
-from dubio.metrics.detection import detect, generalisation_gap, id_aupr, ood_aupr, ood_auroc, ood_correlation, ood_fpr95
+from dubio.metrics.detection import (
+    detect,
+    generalisation_gap,
+    id_aupr,
+    ood_aupr,
+    ood_auroc,
+    ood_correlation,
+    ood_fpr95,
+    placements,
+)
 from dubio.metrics.quantities import applicable_quantities, uncertainty
 from tests.metrics.helpers import coarse, drawn, of_probs
 
@@ -74,3 +83,31 @@ def test_generalisation_gap_is_of_labelled_rows():
     assert generalisation_gap(predictions) == pytest.approx(0.5)
     with pytest.raises(UserError, match="labelled rows both in and out"):
         generalisation_gap(of_probs([[0.9, 0.1]] * 2, [0, -1], ood=np.array([False, True])))
+
+
+def test_placements_average_to_the_area_and_vary_like_delongs():
+    rng = np.random.default_rng(3)
+    ood = rng.permutation(np.repeat([False, True], [70, 50]))
+    scores = np.round(rng.normal(0.7 * ood, 1), 1)
+    values = placements(scores, ood)
+    assert values.mean() == pytest.approx(roc_auc_score(ood, scores))
+    outside, inside = scores[ood], scores[~ood]
+    wins = (outside[:, None] > inside) + 0.5 * (outside[:, None] == inside)
+    delong = wins.mean(1).var() / 50 + wins.mean(0).var() / 70
+    assert values.var() / 120 == pytest.approx(delong)
+
+
+def test_the_areas_of_two_systems_are_compared_with_delongs_covariance():
+    one, two = mixture(), mixture(coarse)
+    assert (one.ood == two.ood).all()
+    gaps = ood_auroc.metric().per_example(one) - ood_auroc.metric().per_example(two)
+    wins = []
+    for predictions in (one, two):
+        scores, ood = uncertainty(predictions, "confidence"), predictions.ood
+        pairs = scores[ood][:, None] - scores[~ood]
+        wins.append((pairs > 0) + 0.5 * (pairs == 0))
+    difference = wins[0] - wins[1]
+    assert gaps.mean() == pytest.approx(difference.mean())
+    # DeLong, DeLong and Clarke-Pearson (1988), with n and m for their n - 1 and m - 1
+    delong = difference.mean(1).var() / 80 + difference.mean(0).var() / 120
+    assert gaps.var() / 200 == pytest.approx(delong)

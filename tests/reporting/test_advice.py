@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dubio.reporting.leaderboard import compared, in_domain_leaderboard
+from dubio.reporting.leaderboard import in_domain_leaderboard
 from dubio.reporting.measures import RANKED_BY
-from dubio.reporting.score_table import Cell
 from dubio.reporting.sections.advice import Advice, advice, conclusion
-from dubio.statistics.verdicts import Losses, against_best, pair_verdict
 from tests.reporting.advice_world import AUROC, ENTROPY, made, task
 
 
@@ -120,7 +118,7 @@ def test_a_pair_is_judged_alike_under_every_limit() -> None:
         assert set(part.cells) == set(part.verdicts) == set(limit)
         for name in limit:
             if name != part.order[0]:
-                verdict = compared(run, whole, (name, part.order[0]))
+                verdict = whole.verdict(name, part.order[0])
                 assert verdict is not None
                 assert part.verdicts[name] == verdict
 
@@ -138,28 +136,3 @@ def test_an_infinite_loss_is_never_advised() -> None:
     assert found is not None
     assert "deterministic" not in found.cells
     assert "Deterministic" not in conclusion(run, [found])
-
-
-def test_two_methods_are_compared_as_strictly_as_with_the_best() -> None:
-    rng = np.random.default_rng(0)
-    losses = {name: Losses(rng.normal(shift, 1, 80)) for name, shift in (("a", 0.0), ("b", 0.3), ("c", 0.9))}
-    cells = {name: Cell((float(loss.values.mean()),)) for name, loss in losses.items()}
-    verdicts = against_best(cells, "lower", losses)
-    for name in "bc":
-        single = pair_verdict(cells, "lower", (name, "a"), losses)
-        assert (single.difference, single.resolves, single.place) == pytest.approx(
-            (verdicts[name].difference, verdicts[name].resolves, verdicts[name].place)
-        )
-        turned = pair_verdict(cells, "lower", ("a", name), losses)
-        assert turned.difference == -single.difference
-
-
-def test_a_known_spread_counts_even_where_the_other_is_not_known() -> None:
-    rng = np.random.default_rng(1)
-    a = rng.normal(0, 0.05, 200)
-    losses = {"a": Losses(a), "b": Losses(a + 0.02 + rng.normal(0, 0.01, 200))}
-    once = {"a": Cell((float(a.mean()),)), "b": Cell((float(losses["b"].values.mean()),))}
-    varied = {**once, "b": Cell((once["b"].mean - 0.3, once["b"].mean + 0.3))}
-    kin = {"a": 1, "b": 2}
-    assert against_best(once, "lower", losses, kin)["b"].place == "behind"
-    assert against_best(varied, "lower", losses, kin)["b"].place == "tied"

@@ -25,7 +25,6 @@ from dubio.reporting.sections.shift import (
     summary_table,
 )
 from dubio.reporting.tables import Table
-from dubio.statistics.verdicts import placements
 from tests.reporting.helpers import on_tasks, with_scores
 from tests.reporting.world import METHODS, SEEDS, FakeStore, identifier, make_world
 
@@ -188,17 +187,6 @@ def test_domains_are_pairs_and_novel_classes_a_set_each() -> None:
     assert float(column(table, "digits → abroad")["Deterministic"]) == pytest.approx(0.5)
     gap = across_table(run, found, GAP)
     assert "Mean rank" not in [head.title for head in gap.columns]
-
-
-def test_placements_average_to_the_area_and_vary_like_delongs() -> None:
-    rng = np.random.default_rng(3)
-    inside, outside = np.round(rng.normal(0, 1, 70), 1), np.round(rng.normal(0.7, 1, 50), 1)
-    made = placements(inside, outside)
-    area = sk.roc_auc_score(np.repeat([0, 1], [70, 50]), np.concatenate([inside, outside]))
-    assert made.mean() == pytest.approx(area)
-    wins = (outside[:, None] > inside) + 0.5 * (outside[:, None] == inside)
-    delong = wins.mean(1).var() / 50 + wins.mean(0).var() / 70
-    assert made.var() / 120 == pytest.approx(delong)
 
 
 def test_one_run_of_each_method_is_judged_by_examples_away_from_home() -> None:

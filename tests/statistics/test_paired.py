@@ -1,20 +1,17 @@
 """Paired tests against statsmodels and simulation."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
-from statsmodels.stats.multitest import multipletests
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, join
 from dubio.metrics.metric import metric_named
-from dubio.statistics.paired import compare_systems, holm, holm_levels, mcnemar, paired_tests_by
-from dubio.statistics.verdicts import Losses, pair_verdict, paired_variance, two_sided_p
+from dubio.statistics.paired import mcnemar, mcnemar_tests, pair_tests
+from dubio.statistics.verdicts import OneRun, Rows, compare_means, holm
 
 
 def made(seed, labels, strength=1.0, **more):
@@ -27,19 +24,10 @@ def made(seed, labels, strength=1.0, **more):
 LABELS = np.random.default_rng(0).integers(0, 3, 400)
 
 
-def pair_tests(systems, metric, **more):
-    return paired_tests_by(systems, [metric], **more)[metric.name]
-
-
-@settings(max_examples=25)
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
-def test_holm_equals_statsmodels(p):
-    np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1], atol=1e-12)
-
-
-def test_holm_refuses_what_is_no_probability():
-    with pytest.raises(UserError, match="between 0 and 1"):
-        holm([0.1, 1.2])
+def pairs_by(systems, name, replicates=200):
+    """Return the pairs under one metric, also under one that must not rank."""
+    metric = replace(metric_named(name), comparable=True)
+    return pair_tests(systems, [metric], replicates=replicates)[name]
 
 
 def test_mcnemar_equals_statsmodels():
@@ -60,7 +48,7 @@ def test_mcnemar_refuses_groups():
 
 def test_a_mean_is_compared_as_by_the_paired_normal_test():
     systems = {"good": made(1, LABELS, 1.6), "bad": made(2, LABELS, 1.0)}
-    found = pair_tests(systems, metric_named("brier"))[0]
+    found = pairs_by(systems, "brier")[0]
     losses = [metric_named("brier").per_example(each) for each in systems.values()]
     gaps = losses[0] - losses[1]
     error = gaps.std() / np.sqrt(len(gaps))
@@ -72,27 +60,31 @@ def test_a_mean_is_compared_as_by_the_paired_normal_test():
 
 def test_false_alarms_stay_at_their_rate():
     rng = np.random.default_rng(7)
-    alarms = sum(two_sided_p(gaps.mean(), [paired_variance(gaps, None)]) <= 0.1 for gaps in rng.normal(size=(200, 80)))
+    alarms = 0
+    for gaps in rng.normal(size=(200, 80)):
+        rows = Rows({"a": gaps, "b": np.zeros(80)})
+        (test,) = compare_means({"a": OneRun(gaps.mean()), "b": OneRun(0.0)}, "lower", rows).tests
+        alarms += test.p <= 0.1
     assert stats.binomtest(alarms, 200, 0.1).pvalue > 0.001
 
 
 def test_p_equals_that_of_scipy():
     systems = {"a": made(1, LABELS, 1.1), "b": made(2, LABELS, 1.0)}
-    test = pair_tests(systems, metric_named("brier"), replicates=20)[0]
+    test = pairs_by(systems, "brier", replicates=20)[0]
     one, two = (metric_named("brier").per_example(each) for each in systems.values())
     assert test.p == pytest.approx(stats.ttest_rel(one, two).pvalue)
 
 
 def test_all_pairs_are_corrected_together():
     systems = {name: made(seed, LABELS, 1.0) for seed, name in enumerate("abc")}
-    tests = pair_tests(systems, metric_named("aurc"), replicates=200)
+    tests = pairs_by(systems, "aurc", replicates=200)
     assert [(test.first, test.second) for test in tests] == [("a", "b"), ("a", "c"), ("b", "c")]
     assert tuple(test.adjusted_p for test in tests) == holm([test.p for test in tests])
 
 
 def test_a_system_does_not_differ_from_itself():
     one = made(1, LABELS)
-    found = pair_tests({"a": one, "b": one}, metric_named("nll"), replicates=50)[0]
+    found = pairs_by({"a": one, "b": one}, "nll", replicates=50)[0]
     assert (found.difference, found.low, found.high, found.p) == (0.0, 0.0, 0.0, 1.0)
 
 
@@ -100,28 +92,28 @@ def test_systems_are_compared_by_id_whatever_the_order_of_rows():
     ids = np.array([f"e{i}" for i in range(400)])
     one, two = made(1, LABELS, ids=ids), made(2, LABELS, ids=ids)
     shuffled = two.take(np.random.default_rng(3).permutation(400))
-    expected = pair_tests({"a": one, "b": two}, metric_named("nll"), replicates=20)
-    assert pair_tests({"a": one, "b": shuffled}, metric_named("nll"), replicates=20) == expected
+    expected = pairs_by({"a": one, "b": two}, "nll", replicates=20)
+    assert pairs_by({"a": one, "b": shuffled}, "nll", replicates=20) == expected
 
 
 def test_other_examples_are_refused_by_name():
     ids = np.array([f"e{i}" for i in range(400)])
-    one, nll = made(1, LABELS, ids=ids), metric_named("nll")
+    one = made(1, LABELS, ids=ids)
     with pytest.raises(UserError, match=r"'b'.*399"):
-        pair_tests({"a": one, "b": one.take(np.arange(399))}, nll)
+        pairs_by({"a": one, "b": one.take(np.arange(399))}, "nll")
     with pytest.raises(UserError, match="'e0'"):
-        pair_tests({"a": one, "b": made(1, LABELS, ids=np.array(["x0", *ids[1:]]))}, nll)
+        pairs_by({"a": one, "b": made(1, LABELS, ids=np.array(["x0", *ids[1:]]))}, "nll")
     twice = np.array(["e1", *ids[1:]])
     with pytest.raises(UserError, match="'e1' occurs more than once"):
-        pair_tests({"a": one, "b": made(1, LABELS, ids=twice)}, nll)
+        pairs_by({"a": one, "b": made(1, LABELS, ids=twice)}, "nll")
     with pytest.raises(UserError, match="'e1' occurs more than once"):
-        pair_tests({"a": made(1, LABELS, ids=twice), "b": one}, nll)
+        pairs_by({"a": made(1, LABELS, ids=twice), "b": one}, "nll")
     changed = LABELS.copy()
     changed[5] = (changed[5] + 1) % 3
     with pytest.raises(UserError, match="row 5"):
-        pair_tests({"a": made(1, LABELS), "b": made(1, changed)}, nll)
+        pairs_by({"a": made(1, LABELS), "b": made(1, changed)}, "nll")
     with pytest.raises(UserError, match="two systems"):
-        pair_tests({"a": one}, nll)
+        pairs_by({"a": one}, "nll")
 
 
 FEWER = np.random.default_rng(0).integers(0, 3, 300)
@@ -138,67 +130,36 @@ def metrics(*names):
 
 def test_a_better_system_is_named_and_twins_do_not_differ_significantly():
     systems = {"good": skilled(1, 3.0), "bad": skilled(2, 0.5), "twin": skilled(3, 3.0)}
-    found = compare_systems(systems, metrics("accuracy", "brier", "aurc"), replicates=100)
-    for tests in found.tests.values():
+    for tests in pair_tests(systems, metrics("accuracy", "brier", "aurc"), replicates=100).values():
         better = {(test.first, test.second): test.better for test in tests}
         assert better == {("good", "bad"): "good", ("good", "twin"): None, ("bad", "twin"): "twin"}
-    assert found.mcnemar["good", "bad"] == mcnemar(systems["good"], systems["bad"])
+    assert mcnemar_tests(systems)["good", "bad"] == mcnemar(systems["good"], systems["bad"])
 
 
 def test_the_verdict_follows_from_p_and_from_the_smallest_significant_difference():
     systems = {"a": skilled(1, 1.0), "b": skilled(2, 1.2), "c": skilled(4, 1.1), "d": skilled(5, 2.0)}
     for name in ("brier", "aurc"):
-        tests = compare_systems(systems, metrics(name), replicates=50).tests[name]
+        tests = pair_tests(systems, metrics(name), replicates=50)[name]
         assert {test.better for test in tests} > {None}
         for test in tests:
             assert (test.better is not None) == (test.adjusted_p <= 0.05) == (abs(test.difference) > test.resolves)
-    assert tests == pair_tests(systems, metric_named("aurc"), replicates=480)  # four for each of 6 pairs and 1/0.05
-
-
-@settings(max_examples=50)
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
-def test_a_p_value_is_rejected_at_its_own_level_exactly_when_holm_rejects_it(p):
-    rejected = np.asarray(p) <= np.asarray(holm_levels(p, 0.05)) * (1 + 1e-12)
-    assert (rejected == multipletests(p, alpha=0.05, method="holm")[0]).all()
-
-
-@pytest.mark.parametrize("grouped", [False, True])
-def test_one_run_per_system_has_the_verdict_and_the_smallest_difference_of_the_report(grouped):
-    group = np.repeat([f"g{i}" for i in range(60)], 5) if grouped else None
-    for seed in range(8):
-        systems = {"a": skilled(seed, 1.0, group=group), "b": skilled(100 + seed, 1.3, group=group)}
-        for metric in metrics("accuracy", "brier"):
-            (test,) = compare_systems(systems, [metric], replicates=20).tests[metric.name]
-            cells = {name: Runs(metric.compute(each)) for name, each in systems.items()}
-            losses = {name: Losses(metric.per_example(each), group) for name, each in systems.items()}
-            verdict = pair_verdict(cells, metric.better, ("a", "b"), losses)
-            assert verdict.resolves == pytest.approx(test.resolves)
-            assert verdict.place == {"a": "best", "b": "behind", None: "tied"}[test.better]
-
-
-@dataclass(frozen=True)
-class Runs:
-    """One run."""
-
-    mean: float
-    n: int = 1
-    std: float | None = None
+    assert tests == pairs_by(systems, "aurc", replicates=480)  # four for each of 6 pairs and 1/0.05
 
 
 def test_what_may_not_rank_or_does_not_apply_is_left_out():
-    found = compare_systems(
+    found = pair_tests(
         {"a": skilled(1, 1.0), "b": skilled(2, 1.0)},
         metrics("ece", "nll", "rps", "ood_auroc", "accuracy"),
         replicates=50,
     )
-    assert list(found.tests) == ["accuracy"]
+    assert list(found) == ["accuracy"]
     certain = np.full((1, 300, 3), -np.inf, np.float32)
     certain[0, :, 0] = 0.0
     infinite = Predictions(certain, FEWER)
     odd = [metric_named("nll").__class__(**{**vars(metric_named("nll")), "comparable": True, "why_not": ""})]
-    assert compare_systems({"a": skilled(1, 1.0), "b": infinite}, odd, replicates=50).tests == {}
+    assert pair_tests({"a": skilled(1, 1.0), "b": infinite}, odd, replicates=50) == {}
     with pytest.raises(UserError, match="at least two systems"):
-        compare_systems({"a": skilled(1, 1.0)}, metrics("accuracy"), replicates=50)
+        pair_tests({"a": skilled(1, 1.0)}, metrics("accuracy"), replicates=50)
 
 
 def test_ood_rows_serve_detection_only():
@@ -207,24 +168,26 @@ def test_ood_rows_serve_detection_only():
         name: join([skilled(seed, 2.0), skilled(seed + 5, 0.0, ood_labels, ood=np.ones(100, dtype=bool))])
         for name, seed in (("a", 1), ("b", 2))
     }
-    found = compare_systems(systems, metrics("accuracy", "ood_auroc"), replicates=50)
-    alone = compare_systems({"a": skilled(1, 2.0), "b": skilled(2, 2.0)}, metrics("accuracy"), replicates=50)
-    assert found.tests["accuracy"] == alone.tests["accuracy"]
-    assert set(found.tests) == {"accuracy", "ood_auroc"}
+    found = pair_tests(systems, metrics("accuracy", "ood_auroc"), replicates=50)
+    alone = pair_tests({"a": skilled(1, 2.0), "b": skilled(2, 2.0)}, metrics("accuracy"), replicates=50)
+    assert found["accuracy"] == alone["accuracy"]
+    assert set(found) == {"accuracy", "ood_auroc"}
 
 
 def test_groups_are_resampled_and_not_tested_by_mcnemar():
     group = np.repeat([f"g{i}" for i in range(30)], 10)
     systems = {"a": skilled(1, 1.0, group=group), "b": skilled(2, 1.0, group=group)}
-    found = compare_systems(systems, metrics("accuracy"), replicates=50)
-    assert found.mcnemar == {}
-    assert found.tests["accuracy"][0] == pair_tests(systems, metric_named("accuracy"))[0]
+    assert mcnemar_tests(systems) == {}
+    (test,) = pair_tests(systems, metrics("accuracy"), replicates=50)["accuracy"]
+    one, two = (metric_named("accuracy").per_example(system) for system in systems.values())
+    gaps = (one - two).reshape(30, 10).mean(axis=1)  # the groups are of one size: a paired test of their means
+    assert test.p == pytest.approx(stats.ttest_rel(gaps, np.zeros(30)).pvalue)
 
 
 def test_nothing_is_significant_on_a_single_group():
     group = np.full(300, "one patient")
     systems = {"a": skilled(1, 3.0, group=group), "b": skilled(2, 0.5, group=group)}
-    for (test,) in compare_systems(systems, metrics("brier", "aurc"), replicates=50).tests.values():
+    for (test,) in pair_tests(systems, metrics("brier", "aurc"), replicates=50).values():
         assert (test.p, test.resolves, test.better) == (1.0, np.inf, None)
 
 
@@ -233,7 +196,7 @@ def test_equal_systems_rarely_differ_significantly():
     for seed in range(60):
         labels = np.random.default_rng(seed).integers(0, 3, 120)
         systems = {name: skilled(1000 * place + seed, 1.0, labels) for place, name in enumerate("abc")}
-        verdicts = compare_systems(systems, metrics("brier"), replicates=50).tests["brier"]
+        verdicts = pair_tests(systems, metrics("brier"), replicates=50)["brier"]
         alarms += any(each.better is not None for each in verdicts)
     assert alarms <= 8  # 3 expected of 60 at 5 %; the chance of more than 8 is below 0.5 %
 
@@ -241,5 +204,5 @@ def test_equal_systems_rarely_differ_significantly():
 def test_many_systems_can_differ_significantly_by_metrics_that_are_not_means():
     labels = np.random.default_rng(0).integers(0, 3, 200)
     systems = {f"s{k}": skilled(k, 3.0 if k == 0 else 0.5, labels) for k in range(5)}
-    verdicts = compare_systems(systems, metrics("aurc"), replicates=50).tests["aurc"]
+    verdicts = pair_tests(systems, metrics("aurc"), replicates=50)["aurc"]
     assert [each.better for each in verdicts if each.first == "s0"] == ["s0"] * 4

@@ -1,15 +1,28 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.multitest import multipletests
 
+from dubio.core.errors import UserError
+from dubio.core.types import Direction
 from dubio.reporting.score_table import Cell
-from dubio.statistics.verdicts import Losses, against_best, pair_verdict, paired_variance
+from dubio.statistics.verdicts import Replicates, Rows, Verdict, compare_means, holm, holm_levels
 
 
 def cell(*values: float) -> Cell:
     return Cell(tuple(values))
+
+
+def against_best(
+    cells: dict[str, Cell], better: Direction, *more: Any, among: Any = (), **named: Any
+) -> dict[str, Verdict]:
+    return compare_means(cells, better, *more, **named).against_best(among)
 
 
 def test_without_examples_it_is_welchs_test() -> None:
@@ -17,8 +30,8 @@ def test_without_examples_it_is_welchs_test() -> None:
     for _ in range(50):
         a, b = rng.normal(0, 1, 5), rng.normal(1.5, 0.4, 4)
         verdicts = against_best({"a": cell(*a), "b": cell(*b)}, "lower")
-        pair_verdict = "behind" in {verdict.place for verdict in verdicts.values()}
-        assert pair_verdict == (stats.ttest_ind(a, b, equal_var=False).pvalue < 0.05)
+        significant = "behind" in {verdict.place for verdict in verdicts.values()}
+        assert significant == (stats.ttest_ind(a, b, equal_var=False).pvalue < 0.05)
 
 
 def test_with_one_run_each_it_is_the_paired_test_over_examples() -> None:
@@ -26,10 +39,10 @@ def test_with_one_run_each_it_is_the_paired_test_over_examples() -> None:
     for shift in np.linspace(0, 0.5, 30):
         a = rng.normal(1, 0.3, 60)
         b = a + rng.normal(shift, 0.8, 60)
-        losses = {"a": Losses(a), "b": Losses(b)}
+        losses = Rows({"a": a, "b": b})
         verdicts = against_best({"a": cell(a.mean()), "b": cell(b.mean())}, "lower", losses)
-        pair_verdict = "behind" in {verdict.place for verdict in verdicts.values()}
-        assert pair_verdict == (stats.ttest_rel(a, b).pvalue < 0.05)
+        significant = "behind" in {verdict.place for verdict in verdicts.values()}
+        assert significant == (stats.ttest_rel(a, b).pvalue < 0.05)
 
 
 def test_groups_are_the_units_of_the_paired_variance() -> None:
@@ -37,30 +50,49 @@ def test_groups_are_the_units_of_the_paired_variance() -> None:
     by_group = rng.normal(0, 1, 20)
     difference = np.repeat(by_group, 5)  # five equal examples a group tell no more than one
     group = np.repeat(np.arange(20).astype(str), 5)
-    variance, freedom = paired_variance(difference, group)  # type: ignore[misc]
+    variance, freedom = Rows({"a": difference, "b": np.zeros(100)}, group).term("a", "b")  # type: ignore[misc]
     assert freedom == 19
     assert variance == pytest.approx(by_group.var(ddof=1) / 20)
 
 
-def test_with_one_kin_it_is_students_test_with_the_pooled_variance() -> None:
+def test_with_one_variance_group_it_is_students_test_with_the_pooled_variance() -> None:
     rng = np.random.default_rng(5)
     for _ in range(50):
         a, b = rng.normal(0, 1, 3), rng.normal(1.5, 1, 6)
         verdicts = against_best({"a": cell(*a), "b": cell(*b)}, "lower", variance_groups={"a": 1, "b": 1})
-        pair_verdict = "behind" in {verdict.place for verdict in verdicts.values()}
-        assert pair_verdict == (stats.ttest_ind(a, b, equal_var=True).pvalue < 0.05)
+        significant = "behind" in {verdict.place for verdict in verdicts.values()}
+        assert significant == (stats.ttest_ind(a, b, equal_var=True).pvalue < 0.05)
 
 
-def test_kin_is_an_analysis_of_variance_with_bonferroni() -> None:
+def test_a_variance_group_is_an_analysis_of_variance_corrected_after_holm() -> None:
     rng = np.random.default_rng(6)
     groups = {name: rng.normal(centre, 0.3, 4) for name, centre in zip("abcd", (0.0, 0.3, 0.6, 1.2), strict=True)}
     within = sum(((values - values.mean()) ** 2).sum() for values in groups.values()) / 12
-    needed = stats.t.ppf(1 - 0.05 / 6 / 2, 12) * np.sqrt(within * 2 / 4)
+    error = np.sqrt(within * 2 / 4)
     cells = {name: cell(*values) for name, values in groups.items()}
-    verdicts = against_best(cells, "lower", variance_groups=dict.fromkeys(cells, 0))
-    for verdict in verdicts.values():
-        if verdict.place != "best":
-            assert verdict.resolves == pytest.approx(needed)
+    tests = compare_means(cells, "lower", variance_groups=dict.fromkeys(cells, 0)).tests
+    p = [2 * stats.t.sf(abs(groups[t.first].mean() - groups[t.second].mean()) / error, 12) for t in tests]
+    assert [test.p for test in tests] == pytest.approx(p)
+    assert [test.adjusted_p for test in tests] == pytest.approx(multipletests(p, method="holm")[1])
+    for test, level in zip(tests, holm_levels(p, 0.05), strict=True):
+        assert test.resolves == pytest.approx(stats.t.ppf(1 - level / 2, 12) * error)
+        assert (test.better is not None) == (abs(test.difference) > test.resolves)
+        half = stats.t.ppf(0.975, 12) * error
+        assert (test.error, test.high - test.difference) == pytest.approx((error, half))
+    assert len({test.better for test in tests}) > 1
+
+
+def test_holm_finds_every_difference_that_bonferroni_finds_and_more() -> None:
+    rng = np.random.default_rng(8)
+    more = 0
+    for _ in range(40):
+        cells = {str(k): cell(*rng.normal(0.25 * k, 0.2, 4)) for k in range(4)}
+        tests = compare_means(cells, "lower", variance_groups=dict.fromkeys(cells, "alike")).tests
+        by_holm = {test for test in tests if test.better is not None}
+        by_bonferroni = {test for test in tests if test.p <= 0.05 / 6}
+        assert by_bonferroni <= by_holm
+        more += len(by_holm - by_bonferroni)
+    assert more > 0
 
 
 def test_the_best_is_the_lowest_or_the_highest_mean() -> None:
@@ -83,7 +115,7 @@ def test_one_run_with_examples_is_judged_by_them() -> None:
     rng = np.random.default_rng(3)
     good = rng.gamma(1, 0.2, 400)
     bad = good + rng.gamma(1, 0.2, 400)
-    losses = {"a": Losses(good), "b": Losses(bad)}
+    losses = Rows({"a": good, "b": bad})
     verdict = against_best({"a": cell(good.mean()), "b": cell(bad.mean())}, "lower", losses)["b"]
     assert verdict.place == "behind"
     assert verdict.difference == pytest.approx(bad.mean() - good.mean())
@@ -97,11 +129,11 @@ def test_more_methods_ask_for_a_larger_difference() -> None:
 
 def test_a_part_of_the_methods_is_judged_as_strictly_as_all_of_them() -> None:
     cells = {"a": cell(0.1, 0.12, 0.11), "b": cell(0.15, 0.17, 0.16), "c": cell(0.25, 0.27, 0.3), "d": cell(0.5, 0.6)}
-    kin = dict.fromkeys(cells, "alike")
-    part = against_best(cells, "lower", variance_groups=kin, among=("b", "c"))
+    groups = dict.fromkeys(cells, "alike")
+    part = against_best(cells, "lower", variance_groups=groups, among=("b", "c"))
     assert (part["b"].place, set(part)) == ("best", {"b", "c"})
-    assert part["c"] == pair_verdict(cells, "lower", ("c", "b"), variance_groups=kin)
-    alone = against_best({name: cells[name] for name in "bc"}, "lower", variance_groups=kin)
+    assert part["c"] == compare_means(cells, "lower", variance_groups=groups).verdict("c", "b")
+    alone = against_best({name: cells[name] for name in "bc"}, "lower", variance_groups=groups)
     assert part["c"].resolves != alone["c"].resolves
 
 
@@ -121,3 +153,53 @@ def test_an_infinite_loss_is_behind_and_never_best() -> None:
     verdicts = against_best(cells, "lower")
     assert (verdicts["a"].place, verdicts["b"].place) == ("behind", "best")
     assert "none" not in verdicts
+
+
+def test_a_difference_of_replicates_has_their_variance_and_no_more_freedom_than_units() -> None:
+    rng = np.random.default_rng(9)
+    draws = {"a": rng.normal(1, 0.1, 300), "b": rng.normal(1, 0.1, 300)}
+    variance, freedom = Replicates(draws, 50).term("a", "b")  # type: ignore[misc]
+    assert (variance, freedom) == (pytest.approx((draws["a"] - draws["b"]).var(ddof=1)), 49)
+    draws["a"][:20] = np.nan  # undefined replicates are left out
+    assert Replicates(draws, 1000).term("a", "b")[1] == 279  # type: ignore[index]
+    assert Replicates(draws, 1).term("a", "b") is None
+
+
+def test_two_methods_are_compared_as_strictly_as_with_the_best() -> None:
+    rng = np.random.default_rng(0)
+    rows = Rows({name: rng.normal(shift, 1, 80) for name, shift in (("a", 0.0), ("b", 0.3), ("c", 0.9))})
+    pairs = compare_means({name: cell(float(values.mean())) for name, values in rows.values.items()}, "lower", rows)
+    verdicts = pairs.against_best()
+    for name in "bc":
+        assert pairs.verdict(name, "a") == verdicts[name]
+        turned = pairs.verdict("a", name)
+        assert (turned.difference, turned.p) == (-verdicts[name].difference, verdicts[name].p)
+
+
+def test_a_known_spread_counts_even_where_the_other_is_not_known() -> None:
+    rng = np.random.default_rng(1)
+    a = rng.normal(0, 0.05, 200)
+    rows = Rows({"a": a, "b": a + 0.02 + rng.normal(0, 0.01, 200)})
+    once = {name: cell(float(values.mean())) for name, values in rows.values.items()}
+    varied = {**once, "b": cell(once["b"].mean - 0.3, once["b"].mean + 0.3)}
+    groups = {"a": 1, "b": 2}
+    assert against_best(once, "lower", rows, groups)["b"].place == "behind"
+    assert against_best(varied, "lower", rows, groups)["b"].place == "tied"
+
+
+@settings(max_examples=25)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_equals_statsmodels(p: list[float]) -> None:
+    np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1], atol=1e-12)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_a_p_value_is_rejected_at_its_own_level_exactly_when_holm_rejects_it(p: list[float]) -> None:
+    rejected = np.asarray(p) <= np.asarray(holm_levels(p, 0.05)) * (1 + 1e-12)
+    assert (rejected == multipletests(p, alpha=0.05, method="holm")[0]).all()
+
+
+def test_holm_refuses_what_is_no_probability() -> None:
+    with pytest.raises(UserError, match="between 0 and 1"):
+        holm([0.1, 1.2])

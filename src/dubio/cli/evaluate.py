@@ -15,8 +15,6 @@ from dubio.core.errors import UnknownName, UserError
 if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
     from dubio.core.types import Metric
-    from dubio.evaluation import Evaluation
-    from dubio.statistics.paired import SystemComparison
 
 
 def evaluate(
@@ -59,11 +57,11 @@ def evaluate(
 ) -> None:
     """Score files of predictions: accuracy, calibration, selective prediction, out-of-distribution detection.
 
-    Several systems on the same examples are compared pair by pair: paired bootstrap, corrected after Holm.
+    Several systems on the same examples are compared pair by pair: paired t-tests, corrected after Holm.
     """
-    from dubio.cli.evaluate_tables import notes_on, pairs_as_json, print_detection, print_pairs, print_scores
+    from dubio.cli.evaluate_tables import notes_on, print_detection, print_pairs, print_scores
     from dubio.core.registry import load_entry_points, load_plugin
-    from dubio.evaluation import evaluate_predictions, with_ood
+    from dubio.evaluation import compare_evaluations, evaluate_predictions, with_ood
     from dubio.formats import read_predictions
     from dubio.statistics.paired import align
 
@@ -99,11 +97,11 @@ def evaluate(
     }
     if metric and not any(result.scores for result in results.values()):
         raise UserError(" ".join(sorted({text for result in results.values() for text in result.reasons.values()})))
-    pairs = _compared(predicted, results, replicates, seed, level) if len(predicted) > 1 and replicates else None
+    pairs = compare_evaluations(results) if len(results) > 1 and replicates else None
     notes = [*remarks, *notes_on(results, pairs)]
     if json:
         print_json({"systems": {name: result.as_dict() for name, result in results.items()},
-                    "pairs": pairs_as_json(pairs), "notes": notes})  # fmt: skip
+                    "pairs": None if pairs is None else pairs.as_dict(), "notes": notes})  # fmt: skip
         return
     print_scores(results)
     print_pairs(results, pairs)
@@ -112,20 +110,6 @@ def evaluate(
         say(note)
     for reason in sorted({text for result in results.values() for text in result.reasons.values()} if metric else ()):
         say(reason)
-
-
-def _compared(
-    systems: dict[str, Predictions], results: dict[str, Evaluation], replicates: int, seed: int, level: float
-) -> SystemComparison:
-    """Compare every pair of systems by the metrics that were computed for all of them."""
-    from dubio.calibration.thresholds import TUNED
-    from dubio.metrics.metric import metric_named
-    from dubio.statistics.paired import compare_systems
-
-    first, *others = results.values()
-    shared = [name for name in first.scores if all(name in result.scores for result in others)]
-    chosen = [metric_named(name) for name in shared if not name.endswith(TUNED)]
-    return compare_systems(systems, chosen, replicates=replicates, seed=seed, level=level)
 
 
 def _validation(options: list[str], systems: dict[str, str]) -> dict[str, str]:

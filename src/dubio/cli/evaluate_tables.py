@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dubio.evaluation import Evaluation, Score
-    from dubio.statistics.paired import PairedTest, SystemComparison
+    from dubio.evaluation import Evaluation, Score, SystemComparison
+    from dubio.statistics.verdicts import PairTest
 
 FEW = 3
 """Up to this many systems every pair is printed; of more, those with the best one of each metric."""
@@ -51,7 +50,7 @@ def print_pairs(results: dict[str, Evaluation], pairs: SystemComparison | None) 
     table = Table(title=title, box=SIMPLE, pad_edge=False, collapse_padding=True)
     table.add_column("metric", no_wrap=True)
     table.add_column("pair")
-    for heading in ("difference", "p (Holm)", "resolves"):
+    for heading in ("difference", "p (Holm)", "detectable"):
         table.add_column(heading, justify="right")
     table.add_column("verdict", min_width=max(map(len, SAME.split())))
     for metric, tests in pairs.tests.items():
@@ -67,21 +66,10 @@ def print_pairs(results: dict[str, Evaluation], pairs: SystemComparison | None) 
     Console().print(table)
 
 
-def _with_best(metric: str, tests: tuple[PairedTest, ...], results: dict[str, Evaluation]) -> list[PairedTest]:
+def _with_best(metric: str, tests: tuple[PairTest, ...], results: dict[str, Evaluation]) -> list[PairTest]:
     best = _best([result.scores[metric] for result in results.values()])
     names = {name for name, result in results.items() if result.scores[metric].value == best}
     return [test for test in tests if {test.first, test.second} & names]
-
-
-def pairs_as_json(pairs: SystemComparison | None) -> dict[str, Any] | None:
-    """Return the comparison as plain values."""
-    if pairs is None:
-        return None
-    return {
-        "level": pairs.level,
-        "metrics": {metric: [asdict(test) for test in tests] for metric, tests in pairs.tests.items()},
-        "mcnemar": [{"first": pair[0], "second": pair[1], **asdict(test)} for pair, test in pairs.mcnemar.items()],
-    }
 
 
 def print_detection(results: dict[str, Evaluation]) -> None:
@@ -154,11 +142,9 @@ def notes_on(results: dict[str, Evaluation], pairs: SystemComparison | None) -> 
 
 
 def _notes_on_pairs(pairs: SystemComparison, systems: int) -> list[str]:
-    notes = [
-        f"Pairs: paired t-tests on the same examples, p after Holm's correction over the pairs of a metric; a "
-        f"difference is significant where it exceeds the smallest significant one (resolves), which is where p is at "
-        f"most {1 - pairs.level:.2g}."
-    ]
+    from dubio.evaluation import pairs_remark
+
+    notes = [pairs_remark(pairs.level)]
     if systems > FEW:
         notes.append("Only pairs with the best system of each metric are printed; --json has all.")
     for (first, second), test in pairs.mcnemar.items() if systems <= FEW else ():

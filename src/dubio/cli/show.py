@@ -92,7 +92,7 @@ def _scores(store: Store, identifier: str, record: dict[str, Any]) -> dict[str, 
     scores = {}
     for facts in files.values():
         predictions = store.read_predictions(identifier, facts["split"], facts["fingerprint"])
-        scores[facts["split"]] = dict(measure(metrics, predictions).values)
+        scores[facts["split"]] = measure(metrics, predictions)
     return scores
 
 

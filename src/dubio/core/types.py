@@ -234,7 +234,7 @@ class Metric:
         name: Its registered name.
         better: Which way is better.
         compute: The value on a set of predictions.
-        per_example: Contributions whose mean is the value, where it is such a mean.
+        per_example: Values of the rows whose mean is the value and whose spread gives its variance, where it has them.
         needs: What the predictions must have for it to be defined.
         targets: The targets it is defined for.
         comparable: False for what must not rank different models; ``why_not`` says why.

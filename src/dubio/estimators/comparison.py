@@ -18,14 +18,13 @@ from dubio.estimators.scores import (
     metric_by,
     referral_metrics,
     referrals,
-    text_table,
 )
-from dubio.evaluation import with_ood
+from dubio.evaluation import pair_lines, pairs_remark, text_table, with_ood
 from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import uncertainty
-from dubio.statistics.bootstrap import metric_statistic, percentile_interval, replicate, units_of
-from dubio.statistics.paired import PairedTest, compare_systems, enough_replicates, holm, replicate_variance
-from dubio.statistics.verdicts import two_sided_p
+from dubio.statistics.bootstrap import metric_statistic, replicate, units_of
+from dubio.statistics.paired import enough_replicates, pair_tests
+from dubio.statistics.verdicts import PairTest, Replicates, judge_differences
 
 OWN = "own"
 """Each system's own quantity: the uncertainty it returns, else its predictive entropy."""
@@ -76,7 +75,7 @@ class EstimatorComparison:
     """
 
     scores: Mapping[str, EstimatorScores]
-    tests: Mapping[str, Mapping[str, tuple[PairedTest, ...]]]
+    tests: Mapping[str, Mapping[str, tuple[PairTest, ...]]]
     gains: Mapping[str, Mapping[str, Gain]]
     level: float
 
@@ -106,20 +105,9 @@ class EstimatorComparison:
 
     def __str__(self) -> str:
         systems = list(self.scores.values())
-        tables = [*headlines(systems), "", *referrals(systems), "", *self._pair_lines(), *self._gain_lines()]
+        tables = [*headlines(systems), "", *referrals(systems), "", *pair_lines(self._printed()), *self._gain_lines()]
         notes = [f"{name}: {note}" for name, scores in self.scores.items() for note in scores.notes]
         return "\n".join([*tables, *self._remarks(), *notes])
-
-    def _pair_lines(self) -> list[str]:
-        rows = [["split", "metric", "first − second", "difference", "p (Holm)", "detectable", "verdict"]]
-        for pair in self._printed():
-            ends = f" ({pair['low']:+.3f}, {pair['high']:+.3f})"
-            rows.append([
-                pair["split"], pair["metric"], f"{pair['first']} − {pair['second']}",
-                f"{pair['difference']:+.3f}{ends}", f"{pair['adjusted_p']:.3g}", f"{pair['resolves']:.3f}",
-                f"{pair['better']} is better" if pair["better"] else "not significantly different",
-            ])  # fmt: skip
-        return [*text_table(rows), ""] if len(rows) > 1 else []
 
     def _gain_lines(self) -> list[str]:
         rows = [["split", "system", "gain over random referral", "p (Holm)", "verdict"]]
@@ -139,9 +127,7 @@ class EstimatorComparison:
 
     def _remarks(self) -> list[str]:
         return [
-            f"Pairs: paired t-tests on the same examples, p after Holm's correction over the pairs of a metric; a "
-            f"difference is significant where it exceeds the smallest detectable one, which is where p is at most "
-            f"{1 - self.level:.2g}.",
+            pairs_remark(self.level),
             f"{len(self._printed())} of {len(self.pairs)} tests are printed; .pairs has all.",
             f"quantity={OWN!r}: the uncertainty a system returns, else its predictive entropy.",
         ]
@@ -158,15 +144,15 @@ def compare_scores(
         bootstrap: Replicates, level and seed.
     """
     systems = {name: own.predictions for name, own in scores.items() if name not in controls}
-    tests: dict[str, dict[str, tuple[PairedTest, ...]]] = {}
+    tests: dict[str, dict[str, tuple[PairTest, ...]]] = {}
     gains: dict[str, dict[str, Gain]] = {}
     first = next(iter(scores.values()))
     in_domain = {name: _with_own(own[first.on().name]) for name, own in systems.items()}
     for split in first.splits.values():
         predictions = {name: _with_own(own[split.name]) for name, own in systems.items()}
         if len(systems) > 1:
-            away = split.kind in ("shift", "ood")
-            tests[split.name] = _pairs(predictions, in_domain if away else None, bootstrap)
+            others = in_domain if split.kind in ("shift", "ood") else None
+            tests[split.name] = _pairs(predictions, others, bootstrap)
         if has_labels(next(iter(predictions.values()))):
             gains[split.name] = _gains(predictions, bootstrap)
     return EstimatorComparison(scores, tests, gains, bootstrap.level)
@@ -180,7 +166,7 @@ def _with_own(predictions: Predictions) -> Predictions:
 
 def _pairs(
     systems: Mapping[str, Predictions], in_domain: Mapping[str, Predictions] | None, options: BootstrapOptions
-) -> dict[str, tuple[PairedTest, ...]]:
+) -> dict[str, tuple[PairTest, ...]]:
     """Return metric → the tests of every pair.
 
     Args:
@@ -188,14 +174,14 @@ def _pairs(
         in_domain: The same on the in-distribution test split, where the split is another one.
         options: Of the bootstrap.
     """
-    tests: dict[str, tuple[PairedTest, ...]] = {}
+    tests: dict[str, tuple[PairTest, ...]] = {}
     first = next(iter(systems.values()))
     if has_labels(first):
         metrics = [*map(metric_named, COMPARED), *referral_metrics(first, OWN, RETAINED)]
-        tests |= compare_systems(systems, metrics, **asdict(options)).tests
+        tests |= pair_tests(systems, metrics, **asdict(options))
     if in_domain is not None:
         both = {name: with_ood(in_domain[name], predictions) for name, predictions in systems.items()}
-        tests |= compare_systems(both, [metric_by("ood_auroc", OWN)], **asdict(options)).tests
+        tests |= pair_tests(both, [metric_by("ood_auroc", OWN)], **asdict(options))
     return tests
 
 
@@ -206,16 +192,11 @@ def _gains(systems: Mapping[str, Predictions], options: BootstrapOptions) -> dic
     forms = {name: metric_statistic(metric, rows) for name, rows in labelled.items()}
     units = units_of(next(iter(labelled.values())))
     count = enough_replicates(options.replicates, len(systems), options.level)
-    draws = replicate(forms, units, replicates=count, seed=options.seed)
-    intervals = {
-        name: percentile_interval(metric.compute(rows), draws[name], level=options.level)
-        for name, rows in labelled.items()
-    }
-    p_values = [
-        1.0 if (term := replicate_variance(draws[name], rows)) is None else two_sided_p(intervals[name].value, [term])
-        for name, rows in labelled.items()
-    ]
+    sample = Replicates(replicate(forms, units, replicates=count, seed=options.seed), units.count)
+    terms = [[term] if (term := sample.own_term(name)) is not None else [] for name in labelled]
+    alpha = 1.0 - options.level
+    gains = judge_differences([metric.compute(rows) for rows in labelled.values()], terms, alpha=alpha)
     return {
-        name: Gain(gain.value, gain.low, gain.high, p, p <= 1 - options.level)
-        for (name, gain), p in zip(intervals.items(), holm(p_values), strict=True)
+        name: Gain(gain.difference, gain.low, gain.high, gain.adjusted_p, gain.adjusted_p <= alpha)
+        for name, gain in zip(labelled, gains, strict=True)
     }

@@ -7,7 +7,6 @@ flagged, and scored by how well each uncertainty detects them.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -18,7 +17,17 @@ from dubio.core.registry import METRICS
 from dubio.core.specs import to_json
 from dubio.core.types import Kind, Metric, Split
 from dubio.estimators.adapters import GIVEN
-from dubio.evaluation import REPLICATES, STANDARD, Evaluation, Score, evaluate_predictions, with_ood
+from dubio.evaluation import (
+    REPLICATES,
+    STANDARD,
+    Evaluation,
+    Score,
+    evaluate_predictions,
+    number_text,
+    score_text,
+    text_table,
+    with_ood,
+)
 from dubio.metrics.decisions import binary_problems
 from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import applicable_quantities
@@ -283,7 +292,7 @@ def headlines(systems: Sequence[EstimatorScores]) -> list[str]:
     shown = [name for name in HEADLINE if any(name in split.scores for _, split in lines)]
     rows = [["split", "kind", "rows", *(["system"] if several else []), *shown]]
     for system, split in lines:
-        cells = [_cell(split.scores.get(name)) for name in shown]
+        cells = [score_text(split.scores.get(name)) for name in shown]
         rows.append([split.name, split.kind, str(split.examples), *([system] if several else []), *cells])
     return text_table(rows)
 
@@ -298,29 +307,9 @@ def referrals(systems: Sequence[EstimatorScores]) -> list[str]:
             for quantity in scores.splits[name].referred_by[: 1 if several else None]:
                 start = [name, *([scores.system] if several else []), quantity]
                 points = scores.referral(name, quantity)
-                gain = _cell(scores.splits[name].scores.get(metric_by("referral_gain", quantity).name))
-                rows.append([*start, "accuracy", *(_number(point.accuracy.value) for point in points), gain])
-                areas = [_number(point.auc.value) for point in points if point.auc is not None]
+                gain = score_text(scores.splits[name].scores.get(metric_by("referral_gain", quantity).name))
+                rows.append([*start, "accuracy", *(number_text(point.accuracy.value) for point in points), gain])
+                areas = [number_text(point.auc.value) for point in points if point.auc is not None]
                 if areas:
                     rows.append([*start, "AUC", *areas, ""])
     return text_table(rows) if len(rows) > 1 else []
-
-
-def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows of cells as lines with aligned columns, the first row as heading."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
-
-
-def _cell(score: Score | None) -> str:
-    if score is None:
-        return "–"
-    if math.isnan(score.value):
-        return "undefined"
-    ends = "" if math.isnan(score.low) else f" ({_number(score.low)}, {_number(score.high)})"
-    return _number(score.value) + ends
-
-
-def _number(value: float) -> str:
-    return "undefined" if math.isnan(value) else f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"

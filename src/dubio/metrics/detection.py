@@ -13,7 +13,7 @@ import numpy as np
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import Direction
+from dubio.core.types import BoolArray, Direction, FloatArray
 from dubio.core.weights import ONCE, Values, Weights
 from dubio.metrics.areas import (
     auroc,
@@ -71,7 +71,17 @@ def detect(predictions: Predictions, quantity: Quantity = CONFIDENCE, *, seed: i
         UserError: When all rows are of one kind or the quantity is not defined for them.
     """
     require(predictions, {"ood"}, "out-of-distribution detection")
-    scores, ood = uncertainty(predictions, quantity, seed=seed), predictions.ood
+    return detection_of(uncertainty(predictions, quantity, seed=seed), predictions.ood, quantity)
+
+
+def detection_of(scores: FloatArray, ood: BoolArray, quantity: Quantity) -> Detection:
+    """Return every detection figure of an uncertainty.
+
+    Args:
+        scores: ``[N]``, higher = more uncertain.
+        ood: ``[N]``, which rows are out of distribution.
+        quantity: Which quantity the scores are of.
+    """
     return Detection(
         quantity,
         auroc(scores, ood),
@@ -106,7 +116,39 @@ def _id_first(p: Predictions, quantity: Quantity) -> Marked:
     return Marked(ordered(uncertainty(p, quantity)), ~p.ood)
 
 
-@metric("ood_auroc", better="higher", needs={"ood"})
+def placements(scores: FloatArray, ood: BoolArray) -> FloatArray:
+    """Return a value for every row, whose mean is the AUROC and whose spread is DeLong's variance of it.
+
+    With θ the area, n out-of-distribution and m in-distribution rows and N = n + m, every OOD row has its placement V
+    among the in-distribution ones (the share of them below it, ties counting one half) and every in-distribution row
+    its share W of OOD ones above it. The values θ + (N/n)(V − θ) and θ + (N/m)(W − θ) average to θ, and the variance of
+    their mean is DeLong, DeLong and Clarke-Pearson's (1988) up to n/(n − 1) and m/(m − 1). Differences of two systems
+    on the same rows are paired by it.
+
+    Args:
+        scores: ``[N]``, higher = more uncertain.
+        ood: ``[N]``, which rows are out of distribution.
+    """
+    shares = np.empty(len(scores))
+    shares[ood] = _share_below(scores[~ood], scores[ood])
+    shares[~ood] = 1.0 - _share_below(scores[ood], scores[~ood])
+    area = shares[ood].mean()
+    counts = np.where(ood, np.count_nonzero(ood), np.count_nonzero(~ood))
+    return np.asarray(area + len(scores) / counts * (shares - area))
+
+
+def _share_below(reference: FloatArray, values: FloatArray) -> FloatArray:
+    """Return the share of the reference below each value, ties counting one half."""
+    in_order = np.sort(reference)
+    lower, upper = np.searchsorted(in_order, values, "left"), np.searchsorted(in_order, values, "right")
+    return np.asarray((lower + upper) / (2 * len(in_order)))
+
+
+def _placements(p: Predictions, *, quantity: Quantity) -> FloatArray:
+    return placements(uncertainty(p, quantity), p.ood)
+
+
+@metric("ood_auroc", better="higher", needs={"ood"}, rows=_placements)
 def ood_auroc(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """AUROC of OOD detection: the chance that an OOD row is more uncertain than an in-distribution one."""
     return roc_area(_ood(p, quantity), weights)

@@ -93,6 +93,7 @@ class MetricFunction(Generic[P]):
     version: int
     interval: Literal["percentile", "centred"]
     mean: bool
+    rows: Callable[..., FloatArray] | None
 
     def __post_init__(self) -> None:
         functools.update_wrapper(self, self.function)
@@ -107,8 +108,8 @@ class MetricFunction(Generic[P]):
         return self._value(arguments, cast(Predictions, args[0]), weights)
 
     def per_example(self, predictions: Predictions, **arguments: Any) -> FloatArray:
-        """Return the contribution of every (labelled) row to a metric that is a mean, ``[N]``."""
-        function: Callable[..., Any] = self.function
+        """Return the value of every (labelled) row, ``[N]``, of which the metric is the mean."""
+        function: Callable[..., Any] = self.rows or self.function
         return np.asarray(function(self._rows(predictions), **arguments), dtype=np.float64)
 
     def metric(self, **arguments: Any) -> Metric:
@@ -120,7 +121,7 @@ class MetricFunction(Generic[P]):
             self._written(full),
             self.better(**full) if callable(self.better) else self.better,
             compute,
-            functools.partial(self.per_example, **full) if self.mean else None,
+            functools.partial(self.per_example, **full) if self.mean or self.rows else None,
             self._needs(full),
             self.targets,
             not self.why_not,
@@ -191,6 +192,7 @@ def metric(
     version: int = 1,
     interval: Literal["percentile", "centred"] = "percentile",
     mean: bool = False,
+    rows: Callable[..., FloatArray] | None = None,
 ) -> Callable[[Callable[P, Any]], MetricFunction[P]]:
     """Register a function ``(predictions, *, …) -> value`` as a metric; the first line of its docstring describes it.
 
@@ -203,11 +205,13 @@ def metric(
         version: Bumped by hand when the definition changes.
         interval: How its bootstrap interval is made; see :class:`dubio.core.types.Metric`.
         mean: Whether the function returns one contribution per row, of which the metric is the (weighted) mean.
+        rows: For another metric: a function with the same arguments that returns one value per row, whose mean is the
+            metric and the spread of which gives its variance; systems are compared by them.
     """
 
     def decorate(function: Callable[P, Any]) -> MetricFunction[P]:
         declared = MetricFunction(
-            function, name, better, frozenset(needs), frozenset(targets), why_not, version, interval, mean
+            function, name, better, frozenset(needs), frozenset(targets), why_not, version, interval, mean, rows
         )
         METRICS.register(name)(declared.factory())
         return declared

@@ -1,6 +1,6 @@
 """Build a report: read every stored prediction once, score it, and show it to every section.
 
-The table stores one loss per test example and method for paired comparisons; nothing else of a prediction stays in
+The table stores one value per test example, method and metric for paired tests; nothing else of a prediction stays in
 memory.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 from dubio.calibration.cross_validation import cross_validate
 from dubio.core.errors import DubioError, UserError
 from dubio.core.predictions import Predictions, pool_members
+from dubio.metrics.detection import placements
 from dubio.reporting.manifest_view import Failure, Manifest, MethodRun, Source, TaskView, read_manifest
 from dubio.reporting.measures import (
     GAP,
@@ -30,12 +31,12 @@ from dubio.reporting.measures import (
     in_domain_metrics,
     measure,
     metrics_for,
+    values_per_example,
 )
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Score, ScoreTable, TemperatureFits
 from dubio.reporting.section import SECTIONS, Block, Figure, InDomain, Part, Section, Visit
 from dubio.statistics.ensemble_equivalent import GrowthCurve, growth_curve
-from dubio.statistics.verdicts import placements
 
 ORDERS = 10
 """Random orders in which the networks of a deep ensemble are added."""
@@ -181,8 +182,7 @@ def _visit_run(
             placed.section.visit(item)
         run.scores.add(task, split, method_run, item.values)
         if item.is_in_domain_test:
-            grouped = predictions.labelled.group is not None
-            in_domain = InDomain(item.uncertainties, dict(item.values), item.temperature, grouped)
+            in_domain = InDomain(item.uncertainties, dict(item.values), item.temperature, predictions.group)
             if method_run.id in single:
                 networks.append(predictions)
 
@@ -212,38 +212,36 @@ class Scorer:
         self.metrics, self.shifted = in_domain_metrics(), metrics_for(SHIFTED)
 
     def score(self, item: Visit) -> None:
-        """Add the scores of a visit to its values, and its losses to the table."""
+        """Add the scores of a visit to its values, and its values per example to the table."""
+        metrics = self.metrics if item.split.kind == "id" else self.shifted
+        item.values |= measure(metrics, item.predictions)
+        if item.split.kind != "id" or item.is_in_domain_test:
+            rows = values_per_example(metrics, item.predictions, item.values)
+            group = item.predictions.labelled.group if rows else None
+            item.report.scores.add_rows(item.task, item.split, item.run, rows, group)
         if item.split.kind == "id":
             self._score_in_domain(item)
         else:
-            self._score_away(item)
+            self._score_shifted(item)
 
     def _score_in_domain(self, item: Visit) -> None:
-        measured = measure(self.metrics, item.predictions)
-        item.values |= measured.values
         item.values |= at_thresholds(item.report.source, item.task, item.run, item.predictions)
-        if item.is_in_domain_test:
-            table, group = item.report.scores, item.predictions.labelled.group
-            table.add_losses(item.task, item.split, item.run, measured.losses, group)
-            if RANKED_BY in measured.losses:
-                fitted = cross_validate(item.predictions)
-                fits = table.temperatures.setdefault((item.task.key, item.run.method), TemperatureFits())
-                fits.values.extend(fitted.temperatures)
-                fits.at_bound += fitted.bound_hits
-                item.temperature = float(np.median(fitted.temperatures))
+        if item.is_in_domain_test and not np.isnan(item.values.get(RANKED_BY, np.nan)):
+            fitted = cross_validate(item.predictions)
+            fits = item.report.scores.temperatures.setdefault((item.task.key, item.run.method), TemperatureFits())
+            fits.values.extend(fitted.temperatures)
+            fits.at_bound += fitted.bound_hits
+            item.temperature = float(np.median(fitted.temperatures))
 
-    def _score_away(self, item: Visit) -> None:
-        before, table = item.in_domain or InDomain(), item.report.scores
-        measured, losses = measure(self.shifted, item.predictions), {}
-        item.values |= measured.values
+    def _score_shifted(self, item: Visit) -> None:
+        before, group = item.in_domain or InDomain(), item.predictions.group
         item.values |= corrupted_values(item.task, item.split, item.predictions, before.temperature)
         item.values |= detection(before.uncertainties, item.uncertainties)
-        if "accuracy" in measured.losses:
-            losses["accuracy"] = measured.losses["accuracy"]
-        if HEADLINE in before.uncertainties and not before.grouped:
-            placed = placements(before.uncertainties[HEADLINE], item.uncertainties[HEADLINE])
-            losses[detection_name("ood_auroc", HEADLINE)] = placed
-        if item.predictions.group is None:
-            table.add_losses(item.task, item.split, item.run, losses, None)
+        if HEADLINE in before.uncertainties and (before.group is None) == (group is None):
+            sides = before.uncertainties[HEADLINE], item.uncertainties[HEADLINE]
+            rows = placements(np.concatenate(sides), np.repeat([False, True], [len(side) for side in sides]))
+            groups = None if before.group is None or group is None else np.concatenate([before.group, group])
+            name = detection_name("ood_auroc", HEADLINE)
+            item.report.scores.add_rows(item.task, item.split, item.run, {name: rows}, groups)
         if item.split.kind == "shift" and "accuracy" in before.values and "accuracy" in item.values:
             item.values[GAP] = before.values["accuracy"] - item.values["accuracy"]

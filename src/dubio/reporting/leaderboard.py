@@ -11,7 +11,7 @@ from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Cell, cell_text, decimals
 from dubio.reporting.wording import enough_digits, term
-from dubio.statistics.verdicts import Losses, Verdict, against_best, pair_verdict
+from dubio.statistics.verdicts import Pairs, Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,14 +23,14 @@ class Leaderboard:
         metric: The metric.
         cells: Method → its cell, of those with a finite mean, best first.
         verdicts: Method → its verdict against the best.
-        losses: Per-example losses, where the metric has them.
+        pairs: Every pair of methods, those that are not shown among them.
     """
 
     test_set: str
     metric: str
     cells: Mapping[str, Cell]
     verdicts: Mapping[str, Verdict]
-    losses: Mapping[str, Losses] | None
+    pairs: Pairs
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -46,6 +46,10 @@ class Leaderboard:
     def among_the_best(self) -> frozenset[str]:
         """The best method and all that are not significantly different from it."""
         return frozenset(name for name, verdict in self.verdicts.items() if verdict.place in ("best", "tied"))
+
+    def verdict(self, first: str, second: str) -> Verdict | None:
+        """Return the verdict of one method against another; None where one has no value."""
+        return self.pairs.verdict(first, second) if {first, second} <= self.cells.keys() else None
 
     def value(self, name: str) -> str:
         """Return a method's value with its spread."""
@@ -68,16 +72,14 @@ def leaderboard(
     scores = run.scores
     if not scores.ranks(metric):
         return None
-    averaged = {m.name: scores.average(task, splits, m.name, metric) for m in run.methods_of(task)}
-    finite = {name: cell for name, cell in averaged.items() if cell is not None and cell.n and isfinite(cell.mean)}
+    pairs = scores.pairs(task, splits, metric)
+    finite = {name: cell for name, cell in scores.row(task, splits, metric).items() if cell.n and isfinite(cell.mean)}
     shown = {name: cell for name, cell in finite.items() if not among or name in among}
     if not shown:
         return None
-    sign = 1.0 if scores.better[metric] == "lower" else -1.0
+    sign = 1.0 if pairs.better == "lower" else -1.0
     cells = dict(sorted(shown.items(), key=lambda item: sign * item[1].mean))
-    losses = scores.losses(task, splits, metric) or None
-    verdicts = against_best(finite, scores.better[metric], losses, scores.variance_groups, among)
-    return Leaderboard(test_set, metric, cells, verdicts, losses)
+    return Leaderboard(test_set, metric, cells, pairs.against_best(cells), pairs)
 
 
 def in_domain_leaderboard(run: RunView, task: TaskView, metric: str, among: Sequence[str] = ()) -> Leaderboard | None:
@@ -102,13 +104,6 @@ def shifted_leaderboards(run: RunView, kind: str, metric: str) -> list[Leaderboa
         if shifted.kind == kind
     ]
     return [board for board in boards if board is not None]
-
-
-def compared(run: RunView, board: Leaderboard, pair: tuple[str, str]) -> Verdict | None:
-    """Return the verdict of the first of two methods against the second; None where one has no value."""
-    if not all(name in board.cells for name in pair):
-        return None
-    return pair_verdict(board.cells, run.scores.better[board.metric], pair, board.losses, run.scores.variance_groups)
 
 
 def metric_phrase(metric: str) -> str:

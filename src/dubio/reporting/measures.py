@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
@@ -12,12 +11,12 @@ import numpy as np
 from dubio.calibration.cross_validation import calibrated_nll
 from dubio.calibration.temperature import evidence_of
 from dubio.calibration.thresholds import TUNED, fit_thresholds, metrics_at
-from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS
 from dubio.core.types import Direction, FloatArray, Metric
-from dubio.metrics.areas import auroc, average_precision, correlation, fpr_at_tpr
+from dubio.evaluation import evaluate_predictions
 from dubio.metrics.calibration_error import ece
+from dubio.metrics.detection import detection_of
 from dubio.metrics.quantities import QUANTITIES, applicable_quantities, uncertainty
 from dubio.metrics.referral_curve import FRACTIONS
 from dubio.metrics.requirements import why_not_applicable
@@ -32,7 +31,11 @@ ORDINAL = ("quadratic_kappa", "rps", "auc_from_grade")
 
 IN_DOMAIN = ("accuracy", "macro_f1", "micro_f1", *ORDINAL, "nll", "brier", "ece", "aurc", "diversity")
 SHIFTED = ("accuracy", "nll")
-DETECTION = ("ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95", "ood_correlation")
+DETECTION = {
+    "ood_auroc": "auroc", "ood_aupr": "aupr_ood", "id_aupr": "aupr_id", "ood_fpr95": "fpr95",
+    "ood_correlation": "correlation",
+}  # fmt: skip
+"""Detection metric → the figure of :class:`~dubio.metrics.detection.Detection` that it is."""
 
 DETECTED_BY = tuple(name for name in QUANTITIES if name != "random")
 """The uncertainty quantities that detection is scored for."""
@@ -67,14 +70,6 @@ IN_DOMAIN_COLUMNS = (
 """The metrics of the in-domain table: those that rank first, then those that must not."""
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
-    """Metric → value, and metric → loss of every labelled example where the metric is a mean over examples."""
-
-    values: Mapping[str, float]
-    losses: Mapping[str, FloatArray]
-
-
 def at_thresholds(store: Source, task: TaskView, run: MethodRun, predictions: Predictions) -> dict[str, float]:
     """Return scores at the thresholds fitted on the run's validation predictions, where the benchmark asks for them.
 
@@ -104,20 +99,22 @@ def plugin_metrics() -> tuple[Metric, ...]:
     return tuple(entry.factory() for entry in plugins if entry.defaults().keys() == entry.parameters().keys())
 
 
-def measure(metrics: tuple[Metric, ...], predictions: Predictions) -> Measured:
-    """Compute the metrics that apply to such predictions; NaN where one refuses these, such as for too few examples."""
-    values, losses = {}, {}
-    for metric in metrics:
-        if why_not_applicable(metric, predictions) is not None:
-            continue
-        try:
-            values[metric.name] = metric.compute(predictions)
-        except UserError:
-            values[metric.name] = math.nan
-            continue
-        if metric.per_example is not None and metric.comparable:
-            losses[metric.name] = metric.per_example(predictions)
-    return Measured(values, losses)
+def measure(metrics: tuple[Metric, ...], predictions: Predictions) -> dict[str, float]:
+    """Evaluate the metrics that apply to such predictions; NaN where one refuses these, as for too few examples."""
+    scores = evaluate_predictions(predictions, metrics=metrics, replicates=0).scores
+    applicable = [metric.name for metric in metrics if why_not_applicable(metric, predictions) is None]
+    return {name: scores[name].value if name in scores else math.nan for name in applicable}
+
+
+def values_per_example(
+    metrics: tuple[Metric, ...], predictions: Predictions, values: Mapping[str, float]
+) -> dict[str, FloatArray]:
+    """Return metric → the value of every labelled example, of the metrics that may rank and have such values."""
+    return {
+        metric.name: metric.per_example(predictions)
+        for metric in metrics
+        if metric.per_example is not None and metric.comparable and not math.isnan(values.get(metric.name, math.nan))
+    }
 
 
 @cache
@@ -142,16 +139,9 @@ def detection(inside: Mapping[str, FloatArray], outside: Mapping[str, FloatArray
     values: dict[str, float] = {}
     for quantity in (name for name in inside if name in outside):
         scores = np.concatenate([inside[quantity], outside[quantity]])
-        flag = np.repeat([False, True], [len(inside[quantity]), len(outside[quantity])])
-        sign = 1.0 if QUANTITIES[quantity].higher_is_more_uncertain else -1.0
-        found = (
-            auroc(scores, flag),
-            average_precision(scores, flag),
-            average_precision(-scores, ~flag),
-            fpr_at_tpr(scores, flag),
-            sign * correlation(scores, flag),
-        )
-        values |= {detection_name(metric, quantity): value for metric, value in zip(DETECTION, found, strict=True)}
+        ood = np.repeat([False, True], [len(inside[quantity]), len(outside[quantity])])
+        figures = detection_of(scores, ood, quantity)
+        values |= {detection_name(metric, quantity): getattr(figures, field) for metric, field in DETECTION.items()}
     return values
 
 

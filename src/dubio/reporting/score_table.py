@@ -10,7 +10,7 @@ import numpy as np
 
 from dubio.core.types import Direction, FloatArray, StrArray
 from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
-from dubio.statistics.verdicts import Losses, Verdict, against_best
+from dubio.statistics.verdicts import Pairs, Rows, Verdict, compare_means
 
 
 @dataclass(frozen=True)
@@ -113,10 +113,10 @@ def cell_text(cell: Cell | None, places: int = 3) -> str:
 
 @dataclass
 class _Sum:
-    """Losses of the runs of a method added up."""
+    """Values per example of the runs of a method added up."""
 
-    total: FloatArray
-    runs: int = 1
+    values: FloatArray
+    runs: int = 0
 
 
 @dataclass
@@ -154,8 +154,8 @@ class ScoreTable:
         self.not_ranked = dict(not_ranked or {})
         self.temperatures: dict[tuple[str, str], TemperatureFits] = {}
         self.scores: list[Score] = []
-        self._losses: dict[Key, _Sum] = {}
-        self._groups: dict[tuple[str, str], StrArray | None] = {}
+        self._rows: dict[Key, _Sum] = {}
+        self._groups: dict[tuple[str, str, str], StrArray | None] = {}
         self._cells: dict[Key, Cell] | None = None
         self._scored: set[tuple[str, str, str]] = set()
 
@@ -171,18 +171,15 @@ class ScoreTable:
         self.scores.extend(scores)
         self._cells = None
 
-    def add_losses(
-        self, task: TaskView, split: SplitView, run: MethodRun, losses: Mapping[str, FloatArray], group: StrArray | None
+    def add_rows(
+        self, task: TaskView, split: SplitView, run: MethodRun, values: Mapping[str, FloatArray], group: StrArray | None
     ) -> None:
-        """Add the per-example losses of one run, which paired comparisons use; runs of a method are averaged."""
-        self._groups[task.key, split.name] = group
-        for metric, loss in losses.items():
-            key = task.key, split.name, run.method, metric
-            if key in self._losses:
-                self._losses[key].total += loss
-                self._losses[key].runs += 1
-            else:
-                self._losses[key] = _Sum(np.array(loss, dtype=float))
+        """Add the values per example of one run, which paired tests use; runs of a method are averaged."""
+        for metric, rows in values.items():
+            self._groups[task.key, split.name, metric] = group
+            total = self._rows.setdefault((task.key, split.name, run.method, metric), _Sum(np.zeros(len(rows))))
+            total.values += rows
+            total.runs += 1
 
     @property
     def cells(self) -> Mapping[Key, Cell]:
@@ -214,25 +211,24 @@ class ScoreTable:
             cells = {m.name: self.average(task, names, m.name, metric) for m in self.methods_of(task)}
         return {name: cell for name, cell in cells.items() if cell is not None}
 
-    def losses(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Losses]:
-        """Return method → per-example losses on a split, averaged over runs; empty for several splits."""
-        names = (splits,) if isinstance(splits, str) else splits
-        if len(names) != 1:
-            return {}
-        sums = {m.name: self._losses.get((task.key, names[0], m.name, metric)) for m in self.methods_of(task)}
-        group = self._groups.get((task.key, names[0]))
-        return {name: Losses(each.total / each.runs, group) for name, each in sums.items() if each is not None}
-
     def ranks(self, metric: str) -> bool:
         """Whether a metric may rank methods."""
         return metric in self.better and metric not in self.not_ranked
 
+    def pairs(self, task: TaskView, splits: str | Sequence[str], metric: str) -> Pairs:
+        """Test every pair of methods on a split, or on several averaged, which have no values per example."""
+        names = (splits,) if isinstance(splits, str) else splits
+        rows = {}
+        for method in self.methods_of(task) if len(names) == 1 else ():
+            total = self._rows.get((task.key, names[0], method.name, metric))
+            if total is not None:
+                rows[method.name] = total.values / total.runs
+        sample = Rows(rows, self._groups.get((task.key, names[0], metric)))
+        return compare_means(self.row(task, splits, metric), self.better[metric], sample, self.variance_groups)
+
     def verdicts(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Verdict]:
         """Return method → its verdict against the best; empty for a metric that must not rank."""
-        if not self.ranks(metric):
-            return {}
-        losses = self.losses(task, splits, metric) or None
-        return against_best(self.row(task, splits, metric), self.better[metric], losses, self.variance_groups)
+        return self.pairs(task, splits, metric).against_best() if self.ranks(metric) else {}
 
     @property
     def variance_groups(self) -> dict[str, int]:

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from dubio.core.predictions import Predictions
 from dubio.core.registry import Registry
-from dubio.core.types import FloatArray
+from dubio.core.types import FloatArray, StrArray
 from dubio.reporting.manifest_view import MethodRun, SplitView, TaskView
 from dubio.reporting.measures import uncertainties
 from dubio.reporting.run_view import RunView
@@ -166,13 +166,13 @@ class InDomain:
         uncertainties: Quantity → its value for every example.
         values: Metric → its score.
         temperature: The median of the cross-validated temperatures, where there are any.
-        grouped: Whether its examples come in groups, such as patients.
+        group: The unit each example belongs to, such as a patient, where there are any.
     """
 
     uncertainties: Mapping[str, FloatArray] = field(default_factory=dict)
     values: Mapping[str, float] = field(default_factory=dict)
     temperature: float | None = None
-    grouped: bool = False
+    group: StrArray | None = None
 
 
 @dataclass(eq=False)

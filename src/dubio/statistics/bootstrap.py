@@ -24,8 +24,9 @@ would have given is not in it, and shows in the spread over seeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +127,8 @@ class ShortPoisson:
         return int(row.sum(dtype=np.uint32))
 
 
+K = TypeVar("K", bound=Hashable)
+
 Statistic = Callable[[Weights], Values]
 """A function from the weights of some replicates to the value of each."""
 
@@ -168,9 +171,7 @@ def metric_statistic(metric: Metric, predictions: Predictions) -> Statistic:
     return lambda weights: np.array([metric.compute(predictions.take(rows)) for rows in weights.replicates()])
 
 
-def replicate(
-    statistics: Mapping[str, Statistic], units: Units, *, replicates: int, seed: int
-) -> dict[str, FloatArray]:
+def replicate(statistics: Mapping[K, Statistic], units: Units, *, replicates: int, seed: int) -> dict[K, FloatArray]:
     """Evaluate every statistic on the same replicates.
 
     Args:
@@ -184,7 +185,7 @@ def replicate(
     """
     if replicates < 2:
         raise UserError(f"replicates must be at least 2; given {replicates}.")
-    collected: dict[str, list[FloatArray]] = {name: [] for name in statistics}
+    collected: dict[K, list[FloatArray]] = {name: [] for name in statistics}
     with preparing_once():
         for weights in units.weights(replicates, seed):
             for name, statistic in statistics.items():

@@ -36,8 +36,8 @@ from scipy import stats
 
 from dubio.core.errors import UserError
 from dubio.core.types import Direction, FloatArray
-from dubio.statistics.paired import holm
 from dubio.statistics.result_table import Grid, ResultTable, grid
+from dubio.statistics.verdicts import holm
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,28 +1,22 @@
-"""Verdicts over runs: which method is best, and which ones are not significantly different from it.
+"""The one comparison: every pair of systems under one metric, their differences tested together.
 
-Two methods A and B differ by D = mean(A) − mean(B). Its variance has terms: the test set is a sample (paired, over
-examples or groups), and so are the trainings behind the n_A and n_B runs:
+Commands, ``dubio.compare``, ``dubio.benchmark`` and reports all call :func:`compare_means`, so that two systems on the
+same test set get one verdict. A and B differ by D = mean(A) − mean(B), each a mean over its runs. The variance of D has
+terms: the test set is a sample (paired, over examples or groups), and so are the trainings behind the n_A and n_B runs:
 
     v = v_examples + s_A²/n_A + s_B²/n_B,    v_examples = G/(G−1) · Σ_g (Σ_{i∈g} (d_i − d̄))² / N²,
 
-where d_i is the difference of the two methods' losses on example i, each averaged over its runs. A few seeds say
-little about a variance, so methods of one *variance group* (single fits; ensembles of the same size) share theirs, as
-in an analysis of variance: s² = Σ (n_m − 1) s_m² / Σ (n_m − 1). Degrees of freedom are Satterthwaite's. The smallest
-significant difference is t·√v at level α over the number of pairs, k(k − 1)/2 (Bonferroni): the best is chosen after
-the fact, so any pair could have been the one compared. Fits that two methods share make the terms correlate positively,
-which errs on the side of "not significantly different".
+where d_i is the difference of the two systems' values on example i, each averaged over its runs (:class:`Rows`). For a
+metric without values per example, v_examples is the variance of D over bootstrap replicates (:class:`Replicates`). A
+few seeds say little about a variance, so methods of one *variance group* (single fits; ensembles of the same size)
+share theirs, as in an analysis of variance: s² = Σ (n_m − 1) s_m² / Σ (n_m − 1). Fits that two methods share make the
+terms correlate positively, which errs on the side of "not significantly different".
 
-An area under a ROC curve is compared like any other mean over examples. With θ the area, n out-of-distribution and m
-in-distribution examples and N = n + m, every OOD example has its placement V among the in-distribution ones (the share
-of them below it, ties counting one half) and every in-distribution example its share W of OOD ones above it. The values
-
-    θ + (N/n)(V − θ)    and    θ + (N/m)(W − θ)
-
-average to θ, and the variance of their mean is DeLong, DeLong and Clarke-Pearson's (1988) up to n/(n − 1) and
-m/(m − 1); differences of two methods on the same examples are paired by it.
-
-:mod:`dubio.statistics.paired` compares systems of one run each by the same p and the same smallest significant
-difference, with v = v_examples.
+p is two-sided, of t = D/√v with Satterthwaite's degrees of freedom, and the interval of D is D ± t·√v at the same
+level, uncorrected. All pairs of a metric are corrected together after Holm: with p₍₁₎ ≤ … ≤ p₍ₘ₎ the adjusted values
+are max_{j ≤ i} min(1, (m − j + 1) p₍ⱼ₎). The best is chosen after the fact, so any pair could have been the one
+compared. The procedure tests p₍ᵢ₎ at α/(m − i + 1), and stops at the first that is not significant, so that all later
+ones are tested at that level; the smallest significant difference of a pair is t·√v at its level.
 """
 
 from __future__ import annotations
@@ -30,11 +24,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from functools import cached_property
+from itertools import combinations
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
+from dubio.core.errors import UserError
 from dubio.core.types import Direction, FloatArray, StrArray
 
 ALPHA = 0.05
@@ -47,7 +44,7 @@ VarianceTerm = tuple[float, int]
 
 
 class Runs(Protocol):
-    """The values of one method's runs: their number, mean and standard deviation."""
+    """The values of one system's runs: their number, mean and standard deviation."""
 
     @property
     def n(self) -> int:
@@ -65,104 +62,238 @@ class Runs(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """How a method compares with the best one.
+class OneRun(NamedTuple):
+    """The value of a system that ran once."""
+
+    mean: float
+    n: int = 1
+    std: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Values per example, each averaged over a system's runs, whose mean is the system's score.
 
     Attributes:
-        place: Best, tied with it, behind it, or not judged.
-        difference: How much worse than the best, ≥ 0.
+        values: System → ``[N]``.
+        group: The unit each example belongs to; units are sampled as a whole.
+    """
+
+    values: Mapping[str, FloatArray]
+    group: StrArray | None = None
+
+    @cached_property
+    def _sums(self) -> dict[str, FloatArray]:
+        """The centred values of every system, added up by group."""
+        with np.errstate(invalid="ignore"):
+            centred = {name: values - values.mean() for name, values in self.values.items()}
+        if self.group is None:
+            return centred
+        _, index = np.unique(self.group, return_inverse=True)
+        return {name: np.asarray(np.bincount(index, values), dtype=np.float64) for name, values in centred.items()}
+
+    def term(self, first: str, second: str) -> VarianceTerm | None:
+        """Return the variance of the mean of the paired differences."""
+        if not {first, second} <= self.values.keys() or len(self._sums[first]) < 2:
+            return None
+        units = len(self._sums[first])
+        squares = float(np.sum(np.square(self._sums[first] - self._sums[second])))
+        return units / (units - 1) * squares / len(self.values[first]) ** 2, units - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Replicates:
+    """Values on the same bootstrap replicates of a test set.
+
+    Attributes:
+        values: System → ``[R]``, NaN where the metric is undefined.
+        units: The number of examples or groups that were resampled.
+    """
+
+    values: Mapping[str, FloatArray]
+    units: int
+
+    def term(self, first: str, second: str) -> VarianceTerm | None:
+        """Return the variance of the difference over replicates."""
+        with np.errstate(invalid="ignore"):
+            return self._variance(self.values[first] - self.values[second])
+
+    def own_term(self, name: str) -> VarianceTerm | None:
+        """Return the variance of one system's value over replicates."""
+        return self._variance(self.values[name])
+
+    def _variance(self, draws: FloatArray) -> VarianceTerm | None:
+        defined = draws[~np.isnan(draws)]
+        freedom = min(self.units, len(defined)) - 1
+        variance = float(defined.var(ddof=1)) if freedom > 0 and np.isfinite(defined).all() else math.nan
+        return (variance, freedom) if math.isfinite(variance) else None
+
+
+Sample = Rows | Replicates
+"""A test set as a sample: the variance that it gives to the difference of two systems; None for a single unit."""
+
+
+class Difference(NamedTuple):
+    """A difference tested against zero; see :class:`PairTest`."""
+
+    difference: float
+    error: float
+    low: float
+    high: float
+    p: float
+    adjusted_p: float
+    resolves: float
+
+
+@dataclass(frozen=True)
+class PairTest:
+    """One metric's difference between two systems, first minus second.
+
+    Attributes:
+        first: Name of one system.
+        second: Name of the other.
+        difference: Value of the first less value of the second.
+        error: Its standard error; NaN where there is no spread to judge by.
+        low: Lower end of its confidence interval, not corrected for several pairs; NaN likewise.
+        high: Upper end.
+        p: Two-sided p-value; 1 where there is no spread.
+        adjusted_p: The same after Holm's correction over the pairs tested together.
+        resolves: The smallest significant difference; infinite where there is no spread.
+        better: The name of the better system, or None where they do not differ significantly.
+    """
+
+    first: str
+    second: str
+    difference: float
+    error: float
+    low: float
+    high: float
+    p: float
+    adjusted_p: float
+    resolves: float
+    better: str | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a method compares with the best one, or with another.
+
+    Attributes:
+        place: Best (better), tied with it, behind it, or not judged.
+        difference: How much worse than the other; negative where it is better.
         resolves: The smallest significant difference; None where it is unknown.
+        p: Two-sided p-value after Holm's correction; None for the best, and where it is unknown.
     """
 
     place: Place
     difference: float
     resolves: float | None
+    p: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Losses:
-    """A method's loss on every test example, averaged over its runs, and the groups that are sampled together."""
+class Pairs:
+    """Every pair of systems under one metric, tested together.
 
-    values: FloatArray
-    group: StrArray | None = None
-
-
-def against_best(
-    cells: Mapping[str, Runs],
-    better: Direction,
-    losses: Mapping[str, Losses] | None = None,
-    variance_groups: Mapping[str, Hashable] | None = None,
-    among: Collection[str] = (),
-) -> dict[str, Verdict]:
-    """Judge every method that has a value against the one with the best mean.
-
-    Args:
-        cells: Method → its runs.
+    Attributes:
+        scores: System → its runs.
         better: Which way is better.
-        losses: Method → per-example losses, where the metric is a mean over examples.
-        variance_groups: Method → its variance group; by default every method is its own.
-        among: The methods that are judged, against the best of them; all by default. Variances and the level stay those
-            of all, so that a pair is judged alike whatever it is shown with.
+        tests: The pairs of systems with a finite mean.
     """
-    judged = {method: cell for method, cell in cells.items() if not among or method in among}
-    finite = {method: cell for method, cell in judged.items() if cell.n and math.isfinite(cell.mean)}
-    # An infinite loss is behind any finite one, and no spread is needed to say so.
-    verdicts = {method: Verdict("behind", math.inf, None) for method, cell in judged.items() if math.isinf(cell.mean)}
-    if not finite:
+
+    scores: Mapping[str, Runs]
+    better: Direction
+    tests: tuple[PairTest, ...]
+
+    @cached_property
+    def _by_names(self) -> dict[frozenset[str], PairTest]:
+        return {frozenset((test.first, test.second)): test for test in self.tests}
+
+    def verdict(self, first: str, second: str) -> Verdict:
+        """Judge one system against another, both with a finite mean."""
+        test = self._by_names[frozenset((first, second))]
+        difference = test.difference if (test.first == first) == (self.better == "lower") else -test.difference
+        if math.isinf(test.resolves):
+            return Verdict("unjudged", difference, None)
+        judged: Place = "tied" if test.better is None else "best" if test.better == first else "behind"
+        return Verdict(judged, difference, test.resolves, test.adjusted_p)
+
+    def against_best(self, among: Collection[str] = ()) -> dict[str, Verdict]:
+        """Judge every system that has a value against the one with the best mean.
+
+        Args:
+            among: The systems to judge, against the best of them; all by default. The tests stay those of all, so that
+                a pair is judged alike whatever it is shown with.
+        """
+        chosen = {name: runs.mean for name, runs in self.scores.items() if runs.n and (not among or name in among)}
+        # An infinite loss is behind any finite one, and no spread is needed to say so.
+        verdicts = {name: Verdict("behind", math.inf, None) for name, mean in chosen.items() if math.isinf(mean)}
+        finite = {name: mean for name, mean in chosen.items() if math.isfinite(mean)}
+        if finite:
+            best = (min if self.better == "lower" else max)(finite, key=finite.__getitem__)
+            verdicts[best] = Verdict("best", 0.0, None)
+            verdicts |= {name: self.verdict(name, best) for name in finite if name != best}
         return verdicts
-    sign = 1.0 if better == "lower" else -1.0
-    best = min(finite, key=lambda method: sign * finite[method].mean)
-    verdicts[best] = Verdict("best", 0.0, None)
-    for method in finite:
-        if method != best:
-            verdicts[method] = pair_verdict(cells, better, (method, best), losses, variance_groups)
-    return verdicts
 
 
-def pair_verdict(
-    cells: Mapping[str, Runs],
+def compare_means(
+    scores: Mapping[str, Runs],
     better: Direction,
-    pair: tuple[str, str],
-    losses: Mapping[str, Losses] | None = None,
+    sample: Sample | None = None,
     variance_groups: Mapping[str, Hashable] | None = None,
-) -> Verdict:
-    """Judge the first of two methods against the second, as strictly as against the best of all.
+    *,
+    alpha: float = ALPHA,
+) -> Pairs:
+    """Test every pair of systems under one metric.
 
     Args:
-        cells: Method → its runs, of all methods that are compared: they share variances and the level.
+        scores: System → its runs.
         better: Which way is better.
-        pair: Two of them, both with a finite mean.
-        losses: As for :func:`against_best`.
-        variance_groups: As for :func:`against_best`.
-
-    Returns:
-        ``best`` where the first is significantly better, ``behind`` where it is significantly worse, ``tied`` where the
-        difference is not significant, ``unjudged`` where there is no spread. The difference is positive where the first
-        is worse.
+        sample: The systems' values on the test set as a sample, where they are known.
+        variance_groups: System → its variance group; by default every system is its own.
+        alpha: Error rate of all pairs together.
     """
-    finite = {method: cell for method, cell in cells.items() if cell.n and math.isfinite(cell.mean)}
-    level = ALPHA / max(1, len(finite) * (len(finite) - 1) // 2)
-    groups = {method: method if variance_groups is None else variance_groups[method] for method in finite}
-    first, second = pair
-    difference = (1.0 if better == "lower" else -1.0) * (finite[first].mean - finite[second].mean)
-    examples = None if losses is None else _example_term(losses, first, second)
+    finite = {name: runs for name, runs in scores.items() if runs.n and math.isfinite(runs.mean)}
+    groups = {name: name if variance_groups is None else variance_groups[name] for name in finite}
     shared = shared_variances(finite, groups)
-    terms = _run_terms({name: finite[name] for name in pair}, groups, shared, examples)
-    resolves = smallest_difference(terms, examples, level=level)
-    if resolves is None:
-        return Verdict("unjudged", difference, None)
-    if abs(difference) <= resolves:
-        return Verdict("tied", difference, resolves)
-    return Verdict("behind" if difference > 0 else "best", difference, resolves)
+    names = list(combinations(finite, 2))
+    differences = [finite[one].mean - finite[two].mean for one, two in names]
+    terms = [_terms({name: finite[name] for name in pair}, groups, shared, sample) for pair in names]
+    tests = []
+    for (one, two), test in zip(names, judge_differences(differences, terms, alpha=alpha), strict=True):
+        winner = one if (test.difference > 0) == (better == "higher") else two
+        tests.append(PairTest(one, two, *test, winner if test.adjusted_p <= alpha else None))
+    return Pairs(scores, better, tuple(tests))
 
 
-def shared_variances(cells: Mapping[str, Runs], groups: Mapping[str, Hashable]) -> dict[Hashable, VarianceTerm]:
-    """Return variance group → the variance over runs that its methods share; none where no run repeats."""
+def _terms(
+    pair: Mapping[str, Runs],
+    groups: Mapping[str, Hashable],
+    shared: Mapping[Hashable, VarianceTerm],
+    sample: Sample | None,
+) -> list[VarianceTerm]:
+    """Return the terms of the variance of a difference; none where it is not known.
+
+    Two systems of one variance group make one term over runs, since they share their estimate of s². Where the spread
+    of one system is not known, that of the other still counts beside that of the examples; without examples nothing is
+    known.
+    """
+    examples = None if sample is None else sample.term(*pair)
+    shares: dict[Hashable, float] = {}
+    for name, runs in pair.items():
+        shares[groups[name]] = shares.get(groups[name], 0.0) + 1 / runs.n
+    if examples is None and not shares.keys() <= shared.keys():
+        return []
+    runs_terms = [(shared[name][0] * share, shared[name][1]) for name, share in shares.items() if name in shared]
+    return runs_terms if examples is None else [*runs_terms, examples]
+
+
+def shared_variances(scores: Mapping[str, Runs], groups: Mapping[str, Hashable]) -> dict[Hashable, VarianceTerm]:
+    """Return variance group → the variance over runs that its systems share; none where no run repeats."""
     terms: dict[Hashable, list[VarianceTerm]] = {}
-    for method, cell in cells.items():
-        if cell.std is not None:
-            terms.setdefault(groups[method], []).append((cell.std**2, cell.n - 1))
+    for name, runs in scores.items():
+        if runs.std is not None:
+            terms.setdefault(groups[name], []).append((runs.std**2, runs.n - 1))
     return {
         name: (sum(variance * freedom for variance, freedom in own) / total, total)
         for name, own in terms.items()
@@ -170,23 +301,36 @@ def shared_variances(cells: Mapping[str, Runs], groups: Mapping[str, Hashable]) 
     }
 
 
-def smallest_difference(
-    runs: list[VarianceTerm] | None, examples: VarianceTerm | None, *, level: float = ALPHA
-) -> float | None:
-    """Return the smallest difference of two means that is significant at this two-sided level.
+def judge_differences(
+    differences: Sequence[float], terms: Sequence[Sequence[VarianceTerm]], *, alpha: float = ALPHA
+) -> list[Difference]:
+    """Test differences against zero, corrected together after Holm.
 
     Args:
-        runs: The terms of the variance that come from trainings; None where they are not known for both methods.
-        examples: The term that comes from the test set being a sample, where it is known.
-        level: Error rate, both sides together.
-
-    Returns:
-        None where neither is known.
+        differences: The differences.
+        terms: The terms of the variance of each; none where it is not known.
+        alpha: Error rate of all together.
     """
-    if runs is None and examples is None:
-        return None
-    variance, freedom = _total([*(runs or ()), *([examples] if examples is not None else ())])
-    return 0.0 if variance == 0.0 else float(stats.t.ppf(1 - level / 2, freedom)) * math.sqrt(variance)
+    p_values = [two_sided_p(*item) if item[1] else 1.0 for item in zip(differences, terms, strict=True)]
+    judged = zip(differences, terms, p_values, holm(p_values), holm_levels(p_values, alpha), strict=True)
+    return [_judged(difference, own, p, adjusted, (alpha, level)) for difference, own, p, adjusted, level in judged]
+
+
+def _judged(
+    difference: float, terms: Sequence[VarianceTerm], p: float, adjusted_p: float, levels: tuple[float, float]
+) -> Difference:
+    """Return a tested difference; the levels are those of its interval and of its smallest significant difference."""
+    if not terms:
+        return Difference(difference, math.nan, math.nan, math.nan, p, adjusted_p, math.inf)
+    half, resolves = (smallest_difference(terms, level=level) for level in levels)
+    error = math.sqrt(_total(terms)[0])
+    return Difference(difference, error, difference - half, difference + half, p, adjusted_p, resolves)
+
+
+def smallest_difference(terms: Sequence[VarianceTerm], *, level: float = ALPHA) -> float:
+    """Return the smallest difference of two means that is significant at this level, both sides together."""
+    variance, freedom = _total(terms)
+    return 0.0 if variance == 0.0 else float(special.stdtrit(freedom, 1 - level / 2)) * math.sqrt(variance)
 
 
 def two_sided_p(difference: float, terms: Sequence[VarianceTerm]) -> float:
@@ -194,7 +338,7 @@ def two_sided_p(difference: float, terms: Sequence[VarianceTerm]) -> float:
     variance, freedom = _total(terms)
     if variance == 0.0:
         return 1.0 if difference == 0.0 else 0.0
-    return 2.0 * float(stats.t.sf(abs(difference) / math.sqrt(variance), freedom))
+    return 2.0 * float(special.stdtr(freedom, -abs(difference) / math.sqrt(variance)))
 
 
 def _total(terms: Sequence[VarianceTerm]) -> tuple[float, float]:
@@ -205,60 +349,23 @@ def _total(terms: Sequence[VarianceTerm]) -> tuple[float, float]:
     return variance, variance**2 / sum(term**2 / degrees for term, degrees in terms)
 
 
-def paired_variance(difference: FloatArray, group: StrArray | None) -> VarianceTerm | None:
-    """Return the variance of the mean difference over examples, or over groups of them; None for a single unit."""
-    centred = difference - difference.mean()
-    if group is not None:
-        _, index = np.unique(group, return_inverse=True)
-        centred = np.bincount(index, weights=centred)
-    units = centred.size
-    if units < 2:
-        return None
-    return float(units / (units - 1) * np.sum(centred**2) / difference.size**2), units - 1
+def holm(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Return adjusted p-values that keep the chance of any false rejection below the level, in the order given."""
+    p = np.asarray(p_values, dtype=np.float64)
+    if np.isnan(p).any() or (p < 0).any() or (p > 1).any():
+        raise UserError("p-values must lie between 0 and 1.")
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.maximum.accumulate(np.minimum(1.0, p[order] * np.arange(len(p), 0, -1)))
+    return tuple(adjusted.tolist())
 
 
-def placements(inside: FloatArray, outside: FloatArray) -> FloatArray:
-    """Return a value for every in-distribution and then every OOD example; their mean is the area under the ROC curve.
-
-    Args:
-        inside: Uncertainties of the in-distribution examples.
-        outside: Of the OOD ones.
-    """
-    n, m = len(outside), len(inside)
-    above = _share_below(inside, outside)
-    below = 1.0 - _share_below(outside, inside)
-    area = above.mean()
-    return np.concatenate([area + (n + m) / m * (below - area), area + (n + m) / n * (above - area)])
-
-
-def _run_terms(
-    pair: Mapping[str, Runs],
-    groups: Mapping[str, Hashable],
-    shared: Mapping[Hashable, VarianceTerm],
-    examples: VarianceTerm | None,
-) -> list[VarianceTerm] | None:
-    """Return s²/n of both methods; two of one group make one term, since they share their estimate of s².
-
-    Where the spread of one method is not known, that of the other still counts beside that of the examples; without
-    examples nothing is known.
-    """
-    shares: dict[Hashable, float] = {}
-    for method, cell in pair.items():
-        shares[groups[method]] = shares.get(groups[method], 0.0) + 1 / cell.n
-    if examples is None and not shares.keys() <= shared.keys():
-        return None
-    return [(shared[name][0] * share, shared[name][1]) for name, share in shares.items() if name in shared]
-
-
-def _example_term(losses: Mapping[str, Losses], method: str, best: str) -> VarianceTerm | None:
-    one, other = losses.get(method), losses.get(best)
-    if one is None or other is None or one.values.shape != other.values.shape:
-        return None
-    return paired_variance(one.values - other.values, other.group)
-
-
-def _share_below(reference: FloatArray, values: FloatArray) -> FloatArray:
-    """Return the share of the reference below each value, ties counting one half."""
-    in_order = np.sort(reference)
-    lower, upper = np.searchsorted(in_order, values, "left"), np.searchsorted(in_order, values, "right")
-    return np.asarray((lower + upper) / (2 * len(in_order)))
+def holm_levels(p_values: Sequence[float], alpha: float) -> tuple[float, ...]:
+    """Return the level at which Holm's procedure tests each p-value, in the order given."""
+    p = np.asarray(p_values, dtype=np.float64)
+    order = np.argsort(p, kind="stable")
+    steps = alpha / np.arange(len(p), 0, -1)
+    failures = np.flatnonzero(p[order] > steps)
+    levels = np.empty_like(p)
+    levels[order] = np.minimum(steps, steps[failures[0]]) if len(failures) else steps
+    return tuple(levels.tolist())

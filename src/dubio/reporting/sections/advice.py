@@ -13,7 +13,6 @@ from typing import Any
 
 from dubio.reporting.leaderboard import (
     Leaderboard,
-    compared,
     in_domain_leaderboard,
     leaderboard,
     metric_phrase,
@@ -25,7 +24,7 @@ from dubio.reporting.measures import DETECTED_BY, HEADLINE, RANKED_BY, detection
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Card, Cards, Section, Text, section
 from dubio.reporting.wording import counted, listed
-from dubio.statistics.verdicts import against_best
+from dubio.statistics.verdicts import compare_means
 
 MANY = 20
 """A task with at least this number of classes has many."""
@@ -190,7 +189,7 @@ def _limited(
         chosen, best = some.order[0], every.order[0]
         text = f"{every.test_set}: {run.title(chosen)}, {metric_phrase(RANKED_BY)} {some.value(chosen)}"
         text += cost_phrase(run, task, chosen)
-        verdict = None if chosen == best else compared(run, every, (chosen, best))
+        verdict = None if chosen == best else every.verdict(chosen, best)
         if verdict is None:
             text += "; no more expensive method does better."
         else:
@@ -256,7 +255,8 @@ def _quantities(run: RunView, task: TaskView, novel: TestSet) -> Leaderboard | N
     if len(known) < 2:
         return None
     ranked = dict(sorted(known.items(), key=lambda item: -item[1].mean))
-    return Leaderboard(f"{board.test_set}, {run.title(best)}", name, ranked, against_best(ranked, "higher"), None)
+    pairs = compare_means(ranked, "higher")
+    return Leaderboard(f"{board.test_set}, {run.title(best)}", name, ranked, pairs.against_best(), pairs)
 
 
 def _phrase(quantity: str) -> str:

@@ -47,6 +47,7 @@ class Findings(Section):
                     "place": verdict.place,
                     "difference": verdict.difference,
                     "resolves": verdict.resolves,
+                    "p": verdict.p,
                 }
                 for task in run.tasks
                 for method, verdict in run.scores.verdicts(task, task.in_domain.name, RANKED_BY).items()
@@ -69,9 +70,9 @@ def how_to_read(run: RunView) -> str:
         else f"{counted(seeds, 'seed')} (for single fits, over all members trained)"
     )
     return (
-        "Two methods are significantly different if a t-test at 5 % over all pairs (Bonferroni) says so. Its variance "
-        "includes the spread over runs and, for metrics that are means over examples, over test examples; single fits "
-        "share one variance over runs, ensembles of one size another. “Not significantly different” does not mean "
+        "Two methods are significantly different if a t-test at 5 %, corrected over all pairs (Holm), says so. Its "
+        "variance includes the spread over runs and, for metrics with values per example, over test examples; single "
+        "fits share one variance over runs, ensembles of one size another. “Not significantly different” does not mean "
         f"equal: these data do not decide. Spreads are standard deviations over {repeated}."
     )
 

@@ -31,7 +31,7 @@ from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.score_table import Cell, cell_text, decimals
 from dubio.reporting.wording import signed
 from dubio.statistics.ensemble_equivalent import equivalent_range
-from dubio.statistics.verdicts import ALPHA, VarianceTerm, pair_verdict, shared_variances, smallest_difference
+from dubio.statistics.verdicts import ALPHA, VarianceTerm, compare_means, shared_variances, smallest_difference
 from dubio.studies.ensembles.equivalents import equivalent_phrase, slope_of
 from dubio.studies.ensembles.rank_agreement import tau_phrase, temperature_agreement
 from dubio.studies.ensembles.score_correlations import correlation_change, score_pairs
@@ -115,7 +115,7 @@ def margin(one: Gain, other: Gain, comparisons: int = 1) -> Margin:
     difference = one.mean - other.mean
     if one.variance is None or other.variance is None:
         return Margin(difference, None)
-    return Margin(difference, smallest_difference([one.variance, other.variance], None, level=ALPHA / comparisons))
+    return Margin(difference, smallest_difference([one.variance, other.variance], level=ALPHA / comparisons))
 
 
 def gains_of(study: Study, curves: Sequence[SampleCurve]) -> dict[str, Gain]:
@@ -174,7 +174,7 @@ def against_networks(study: Study) -> Iterable[Evidence]:
     shared = shared_variances(cells, study.variance_groups)
     for curve in (curve for curve in curves if curve.samples > 1 and curve.name in cells):
         cell, term = cells[curve.name], shared.get(curve.method.members)
-        error = None if term is None else smallest_difference([(term[0] / cell.n, term[1])], None)
+        error = None if term is None else smallest_difference([(term[0] / cell.n, term[1])])
         outcome: Outcome = "undecided"
         if error is not None:
             most, least = (equivalent_range(study.growth, "nll", cell.mean + shift) for shift in (-error, error))
@@ -298,7 +298,8 @@ def _pair(study: Study, better: SampleCurve, worse: SampleCurve) -> Iterable[Evi
     """Compare two methods among all of one training that are augmented, or not, as they are."""
     cells = study.cells(study.select("network", "method", augmented=better.augmented))
     if better.name in cells and worse.name in cells:
-        verdict = pair_verdict(cells, "lower", (better.name, worse.name), None, study.variance_groups)
+        pairs = compare_means(cells, "lower", variance_groups=study.variance_groups)
+        verdict = pairs.verdict(better.name, worse.name)
         places = decimals(cells.values())
         values = " against ".join(f"{cell_text(cells[x.name], places)} ({x.method.title})" for x in (better, worse))
         text = f"{study.task.key}, {study.compared_samples} samples: {values}; {verdict_phrase(verdict)}."

@@ -256,7 +256,7 @@ class Slope:
         for values in self.values:
             term = float(values.var(ddof=1)) / len(values), len(values) - 1
             difference = float(values.mean()) - bound
-            sides.add(int(np.sign(difference)) * (abs(difference) > (smallest_difference([term], None) or 0.0)))
+            sides.add(int(np.sign(difference)) * (abs(difference) > smallest_difference([term])))
         side = sides.pop() if len(sides) == 1 else 0
         return 0 if self.at_least and side < 0 else side
 

@@ -8,7 +8,6 @@ from typing import Any
 from dubio.reporting.claims import Claim, Evidence, Outcome, outcome_of
 from dubio.reporting.leaderboard import (
     Leaderboard,
-    compared,
     in_domain_leaderboard,
     leaderboard,
     metric_phrase,
@@ -18,7 +17,7 @@ from dubio.reporting.leaderboard import (
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
-from dubio.statistics.verdicts import pair_verdict
+from dubio.statistics.verdicts import compare_means
 from dubio.studies.published_numbers import claims_of
 
 RANDOM_RANGE = (0.50, 0.54)
@@ -54,7 +53,7 @@ def _pair(run: RunView, boards: Boards, claim: Mapping[str, Any]) -> Iterator[Ev
     """Compare two methods on every test set that has both."""
     pair = claim["better"], claim["worse"]
     for board in boards:
-        verdict = compared(run, board, pair)
+        verdict = board.verdict(*pair)
         if verdict is not None:
             numbers = " against ".join(f"{board.value(name)} ({run.title(name)})" for name in pair)
             text = f"{board.test_set}, {metric_phrase(board.metric)}: {numbers}; {verdict_phrase(verdict)}."
@@ -95,7 +94,7 @@ def _networks(run: RunView, boards: Boards, claim: Mapping[str, Any]) -> Iterato
                 continue
             for method in (name for name in textcnn.order if name in bert.cells):
                 cells = {"textcnn": textcnn.cells[method], "bert": bert.cells[method]}
-                verdict = pair_verdict(cells, run.scores.better[metric], ("textcnn", "bert"))
+                verdict = compare_means(cells, run.scores.better[metric]).verdict("textcnn", "bert")
                 numbers = f"{textcnn.value(method)} (TextCNN) against {bert.value(method)} (BERT)"
                 text = f"{one.name} → {split.name}, {run.title(method)}: {numbers}; {verdict_phrase(verdict)}."
                 yield Evidence(outcome_of(verdict), text)
