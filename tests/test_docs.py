@@ -49,12 +49,15 @@ def test_python_page_runs(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("pandas")
     examples = blocks("python", "python.md")
-    assert len(examples) == 3
+    assert len(examples) == 4
+    outputs = []
     for example in examples:
         process = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
         assert process.returncode == 0, process.stderr
-    before, after = map(float, process.stdout.split())
+        outputs.append(process.stdout)
+    before, after = map(float, outputs[2].split())
     assert after < before
+    assert "not significantly different" in outputs[3]
     assert (tmp_path / "report" / "report.html").is_file()
 
 
