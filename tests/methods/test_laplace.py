@@ -18,7 +18,7 @@ from dubio.methods.recipe import Recipe
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.testing import assert_ok, check_method
-from dubio.testing.toy_tasks import SMALL_NETWORKS, small_task
+from dubio.testing.tasks import SMALL_NETWORKS, small_task
 from dubio.training.laplace.collector import Laplace
 from dubio.training.objectives import Objective
 

@@ -12,7 +12,7 @@ from dubio.encoders import encoding_for
 from dubio.methods import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
 from dubio.networks.network import Dense, Network, Stage
 from dubio.testing import assert_ok, check_network
-from dubio.testing.toy_tasks import small_task
+from dubio.testing.tasks import small_task
 
 MEMBERS = 4
 

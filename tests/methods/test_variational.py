@@ -21,7 +21,7 @@ from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.networks.noise import DropoutEdit
 from dubio.testing import assert_ok, check_method
-from dubio.testing.toy_tasks import small_task
+from dubio.testing.tasks import small_task
 from dubio.training.optimisers import SGD, Adam, AdamW, MeanAndScale
 from tests.methods.helpers import Kept, equal
 

@@ -25,7 +25,7 @@ from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, sites
 from dubio.testing import assert_ok, check_network
-from dubio.testing.toy_tasks import small_task
+from dubio.testing.tasks import small_task
 from tests.networks import tiny_bert
 
 SIZE = len(tiny_bert.VOCABULARY)

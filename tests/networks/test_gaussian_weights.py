@@ -29,7 +29,7 @@ from dubio.networks.noise import DropoutEdit
 from dubio.networks.spectral import SpectralNorm
 from dubio.networks.textcnn import textcnn
 from dubio.networks.textcnn_v2 import textcnn_v2
-from dubio.testing.toy_batches import batch_of, of_mixed_length
+from dubio.testing.sites import batch_of, of_mixed_length
 from dubio.training.optimisers import SGD, Adam, MeanAndScale
 from tests.networks.helpers import normals, seeded
 

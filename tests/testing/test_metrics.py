@@ -179,7 +179,7 @@ def test_metrics_and_tasks_are_checked_without_torch() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from dubio.testing import check_metric, check_task\n"
-        "from dubio.testing.toy_tasks import small_task\n"
+        "from dubio.testing.tasks import small_task\n"
         "assert not check_metric('accuracy') and not check_task(small_task('table'))"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

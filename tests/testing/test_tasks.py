@@ -12,7 +12,7 @@ import pytest
 from dubio.core.registry import TASKS, Entry
 from dubio.core.types import Examples, Modality, SourceCard, Split, Task
 from dubio.testing import ConformanceError, assert_ok, check_task
-from dubio.testing.toy_tasks import small_task
+from dubio.testing.tasks import small_task
 
 Change = Callable[[Task], Task]
 

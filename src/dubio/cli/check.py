@@ -13,8 +13,7 @@ from dubio.cli.options import JsonOption
 from dubio.cli.output import print_json, say
 
 if TYPE_CHECKING:
-    from dubio.testing import Outcome
-    from dubio.testing.plugin import CheckedEntry
+    from dubio.testing import CheckedEntry, Outcome
 
 MARKS = {"passed": "✓", "failed": "✗", "skipped": "·"}
 
@@ -38,7 +37,7 @@ def check(
 
     Exit code 0 if everything passes, 1 if something fails, 2 if the file cannot be loaded or registers nothing.
     """
-    from dubio.testing.plugin import check_plugin
+    from dubio.testing import check_plugin
 
     checked = check_plugin(file, [choice.value for choice in inputs or (Inputs.TABLE,)])
     failed = sum(not item.passed for item in checked)

@@ -11,7 +11,7 @@ all is as it should be; :func:`assert_ok` raises when it is not::
         assert_ok(check_metric("top-share-accuracy"))
 
 ``dubio check mine.py`` runs the same checks on everything a file registers. Tasks and metrics need no
-torch for that; the names below are loaded when they are first used.
+torch for that; the checks are loaded when they are first used.
 """
 
 from __future__ import annotations
@@ -19,40 +19,25 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dubio.testing.rules import CheckedEntry, ConformanceError, Finding, Outcome, assert_ok, check_plugin
+
 if TYPE_CHECKING:
     from dubio.testing.methods import check_method, examine_method
     from dubio.testing.metrics import check_metric, examine_metric
     from dubio.testing.networks import check_network, examine_network
-    from dubio.testing.rules import ConformanceError, Finding, Outcome, assert_ok
     from dubio.testing.tasks import check_task, examine_task
 
+# fmt: off
 __all__ = [
-    "ConformanceError",
-    "Finding",
-    "Outcome",
-    "assert_ok",
-    "check_method",
-    "check_metric",
-    "check_network",
-    "check_task",
-    "examine_method",
-    "examine_metric",
-    "examine_network",
+    "CheckedEntry", "ConformanceError", "Finding", "Outcome", "assert_ok", "check_method", "check_metric",
+    "check_network", "check_plugin", "check_task", "examine_method", "examine_metric", "examine_network",
     "examine_task",
 ]
-
-_NAMES = {
-    "rules": ("ConformanceError", "Finding", "Outcome", "assert_ok"),
-    "methods": ("check_method", "examine_method"),
-    "metrics": ("check_metric", "examine_metric"),
-    "networks": ("check_network", "examine_network"),
-    "tasks": ("check_task", "examine_task"),
-}
-_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name from the module it lives in."""
-    if name not in _MODULE_OF:
+    """Load a check from the module of its kind: ``check_task`` from ``tasks``."""
+    if name not in __all__:
         raise AttributeError(f"module 'dubio.testing' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"dubio.testing.{_MODULE_OF[name]}"), name)
+    return getattr(importlib.import_module(f"dubio.testing.{name.partition('_')[2]}s"), name)

@@ -6,7 +6,7 @@ import inspect
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -24,19 +24,18 @@ from dubio.methods import FitContext, encode_split
 from dubio.methods.recipe import Recipe
 from dubio.methods.specification import NetworkSpec
 from dubio.testing.rules import (
-    Finding,
+    SIGNATURE,
+    Case,
     Outcome,
     Problem,
     Rule,
-    all_findings,
     apply_rules,
-    attempt,
-    find_entry,
+    case_of,
+    findings_of,
     one_line,
     other_global_seed,
-    signature_problems,
 )
-from dubio.testing.toy_tasks import CLASSES, SMALL_NETWORKS, small_task
+from dubio.testing.tasks import CLASSES, SMALL_NETWORKS, small_task
 
 LIMIT_SECONDS = 60.0
 """Largest time for a fit of 120 examples; a slower one cannot be repeated in a benchmark."""
@@ -46,22 +45,21 @@ ENOUGH = 0.6
 
 
 @dataclass
-class Case:
-    """A method to check, and its first posterior."""
+class MethodCase(Case[Any]):
+    """A method to check, the modality it is fitted on, and its first posterior, set by the rule that fits."""
 
-    entry: Entry[Any]
-    arguments: Mapping[str, Any]
-    inputs: Modality
-    posterior: Any = None  # of the first fit, set by the rule that fits
+    inputs: Modality = "table"
+    posterior: Any = None
 
     @cached_property
     def task(self) -> Task:
         """The toy task, the same for every fit."""
         return small_task(self.inputs)
 
-    def make(self) -> Any:
-        """Make the method."""
-        return self.entry.make(**self.arguments)
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The rows of its test split."""
+        return np.arange(len(_encoded(self.inputs)))
 
     def fit(self, seed: int, global_seed: int) -> Any:
         """Return the posterior of a fit on the toy task, global generators seeded otherwise."""
@@ -71,22 +69,19 @@ class Case:
             network = NetworkSpec(*SMALL_NETWORKS[self.inputs])
             return self.make().fit(self.task, network, seed=seed, context=context)
 
-    def logits(self, posterior: Any, batches: Sequence[NDArray[np.int64]], seed: int = 5) -> NDArray[np.float32]:
-        """Return logits ``[S, N, K]`` on the test split, predicted in these batches."""
-        draws, encoded = posterior.draw(seed), _encoded(self.inputs)
+    def logits(self, posterior: Any, batches: Sequence[NDArray[np.int64]] = ()) -> NDArray[np.float32]:
+        """Return logits ``[S, N, K]`` on the test split, predicted in these batches; by default in one."""
+        batches, draws, encoded = batches or [self.rows], posterior.draw(5), _encoded(self.inputs)
         pieces = [draws.predict(collate(encoded, rows), rows).logits.detach().cpu().numpy() for rows in batches]
         # batches come in any order; sorting by row restores that of the examples
         joined: NDArray[np.float32] = np.concatenate(pieces, axis=1)[:, np.argsort(np.concatenate(batches))]
         return joined
 
 
-def check_method(
-    method: Entry[Any] | str,
-    *,
-    inputs: Sequence[Modality] = ("table",),
-    arguments: Mapping[str, Any] | None = None,
-) -> list[Finding]:
-    """Return the problems of a method; an empty list when it conforms.
+def examine_method(
+    method: Entry[Any] | str, *, inputs: Sequence[Modality] = ("table",), arguments: Mapping[str, Any] | None = None
+) -> list[Outcome]:
+    """Check a method: ``examine_method`` returns the outcome of every rule, ``check_method`` the problems.
 
     It is fitted three times on a toy task of 120 training examples, with a small built-in network.
 
@@ -95,24 +90,17 @@ def check_method(
         inputs: The modalities to fit it on.
         arguments: Arguments of the registered function, where its defaults do not suffice.
     """
-    return all_findings(examine_method(method, inputs=inputs, arguments=arguments))
-
-
-def examine_method(
-    method: Entry[Any] | str,
-    *,
-    inputs: Sequence[Modality] = ("table",),
-    arguments: Mapping[str, Any] | None = None,
-) -> list[Outcome]:
-    """Return the outcome of every rule; see :func:`check_method`."""
-    entry, values = find_entry(METHODS, method), dict(arguments or {})
+    case = case_of(MethodCase, METHODS, method, arguments)
     with one_thread():
-        outcomes = apply_rules(RULES, Case(entry, values, inputs[0]))
+        outcomes = apply_rules(RULES, case)
         if all(outcome.state != "failed" for outcome in outcomes if outcome.what == MAKES):
             for modality in inputs:
-                named = tuple(Rule(f"{rule.what} ({modality})", rule.check, rule.ends) for rule in FITTED)
-                outcomes += apply_rules(named, Case(entry, values, modality))
+                rules = [replace(rule, what=f"{rule.what} ({modality})") for rule in FITTED]
+                outcomes += apply_rules(rules, replace(case, inputs=modality))
     return outcomes
+
+
+check_method = findings_of(examine_method)
 
 
 def _encoding(inputs: Modality) -> Any:
@@ -125,20 +113,14 @@ def _encoded(inputs: Modality) -> Encoded:
     return encode_split(_encoding(inputs), task.of_kind("train")[0], task.of_kind("id")[0])
 
 
-def _rows(inputs: Modality) -> NDArray[np.int64]:
-    return np.arange(len(_encoded(inputs)))
-
-
-def _makes(case: Case) -> Iterator[Problem]:
-    method, problems = attempt(case.make, case.entry, case.arguments)
-    yield from problems
-    if problems or isinstance(method, Recipe):
+def _makes(case: MethodCase) -> Iterator[Problem]:
+    succeeded = yield from case.made()
+    method = case.subject
+    if not succeeded or isinstance(method, Recipe):
         return
     if not isinstance(getattr(method, "name", None), str) or not callable(getattr(method, "fit", None)):
-        yield Problem(
-            f"The function returned {type(method).__name__}, which is not a method.",
-            "Return a Recipe, or an object with a name and fit(task, network, *, seed, context).",
-        )
+        problem = f"The function returned {type(method).__name__}, which is not a method."
+        yield Problem(problem, "Return a Recipe, or an object with a name and fit(task, network, *, seed, context).")
         return
     parameters = inspect.signature(method.fit).parameters
     for name in ("seed", "context"):
@@ -146,8 +128,8 @@ def _makes(case: Case) -> Iterator[Problem]:
             yield Problem(f"fit does not take {name!r}.", "It is called as fit(task, network, seed=…, context=…).")
 
 
-def _restores(case: Case) -> Iterator[Problem]:
-    method = case.make()
+def _restores(case: MethodCase) -> Iterator[Problem]:
+    method = case.subject
     try:
         text = json.dumps(describe(method), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as fault:
@@ -157,15 +139,13 @@ def _restores(case: Case) -> Iterator[Problem]:
         )
         return
     if restore(json.loads(text)) != method:
-        yield Problem(
-            "Restored from its JSON form, it is another method.",
-            "Every field of a part must be a number, a text, a tuple or a part, compared by value.",
-        )
+        problem = "Restored from its JSON form, it is another method."
+        yield Problem(problem, "Every field of a part must be a number, a text, a tuple or a part, compared by value.")
     if json.dumps(describe(case.make()), sort_keys=True) != text:
         yield Problem("Made twice, it is not the same method.", "Draw nothing at random while making a recipe.")
 
 
-def _fits(case: Case) -> Iterator[Problem]:
+def _fits(case: MethodCase) -> Iterator[Problem]:
     started = time.monotonic()
     try:
         case.posterior = case.fit(0, global_seed=1)
@@ -177,69 +157,58 @@ def _fits(case: Case) -> Iterator[Problem]:
         yield Problem(f"Fitting 120 examples took {seconds:.0f} seconds.", "Make the default epochs or steps fewer.")
 
 
-def _leaves_task(case: Case) -> Iterator[Problem]:
+def _leaves_task(case: MethodCase) -> Iterator[Problem]:
     for split in case.task.splits:
         if split.data.fingerprint() != split.fingerprint:
-            yield Problem(
-                f"Fitting changed the data of split {split.name!r}.",
-                "Work on a copy: other methods read the same arrays.",
-            )
+            problem = f"Fitting changed the data of split {split.name!r}."
+            yield Problem(problem, "Work on a copy: other methods read the same arrays.")
 
 
-def _draws(case: Case) -> Iterator[Problem]:
+def _draws(case: MethodCase) -> Iterator[Problem]:
     posterior = case.posterior
     for name in ("draw", "tensors"):
         if not callable(getattr(posterior, name, None)):
-            yield Problem(
-                f"fit returned {type(posterior).__name__}, which has no method {name!r}.",
-                "Return a posterior: WeightSamples, Mixture, or an object with draw(seed) and tensors().",
-            )
+            advice = "Return a posterior: WeightSamples, Mixture, or an object with draw(seed) and tensors()."
+            yield Problem(f"fit returned {type(posterior).__name__}, which has no method {name!r}.", advice)
             return
-    logits, rows = case.logits(posterior, [_rows(case.inputs)]), len(_rows(case.inputs))
+    logits, rows = case.logits(posterior), len(case.rows)
     shape = (len(posterior.draw(5).member), rows, len(CLASSES))
     if logits.shape != shape:
-        yield Problem(
-            f"The logits have shape {logits.shape}; member, examples and classes say {shape}.",
-            "predict gives [samples, batch, classes], and member names the fit of every sample.",
-        )
+        problem = f"The logits have shape {logits.shape}; member, examples and classes say {shape}."
+        yield Problem(problem, "predict gives [samples, batch, classes], and member names the fit of every sample.")
     if np.isnan(logits).any() or (logits == np.inf).any():
         yield Problem("The logits hold NaN or +inf.", "Only finite numbers and −inf (probability zero) are allowed.")
 
 
-def _samples_differ(case: Case) -> Iterator[Problem]:
-    logits = case.logits(case.posterior, [_rows(case.inputs)])
+def _samples_differ(case: MethodCase) -> Iterator[Problem]:
+    logits = case.logits(case.posterior)
     if len(logits) > 1 and (logits == logits[:1]).all():
         yield Problem(f"All {len(logits)} samples are the same.", "Give one sample, or make the prediction random.")
 
 
-def _same_seed(case: Case) -> Iterator[Problem]:
-    first, rows = case.posterior, [_rows(case.inputs)]
-    again = case.fit(0, global_seed=2)
+def _same_seed(case: MethodCase) -> Iterator[Problem]:
+    first, again = case.posterior, case.fit(0, global_seed=2)
     if not _equal_tensors(first.tensors(), again.tensors()):
-        yield Problem(
-            "Fitted twice with one seed, the weights differ.",
-            "Draw from generators made from fit's seed, never from global randomness or the clock.",
-        )
-    elif not np.array_equal(case.logits(first, rows), case.logits(again, rows)):
+        problem = "Fitted twice with one seed, the weights differ."
+        yield Problem(problem, "Draw from generators made from fit's seed, never from global randomness or the clock.")
+    elif not np.array_equal(case.logits(first), case.logits(again)):
         yield Problem("Drawn twice with one seed, the predictions differ.", "Draw all noise from draw's seed.")
 
 
-def _other_seed(case: Case) -> Iterator[Problem]:
+def _other_seed(case: MethodCase) -> Iterator[Problem]:
     other = case.fit(1, global_seed=1)
     if _equal_tensors(case.posterior.tensors(), other.tensors()):
-        yield Problem(
-            "Fitted with two seeds, the weights are the same, so that repetitions over seeds repeat nothing.",
-            "Derive first weights and the order of examples from the seed.",
-        )
+        problem = "Fitted with two seeds, the weights are the same, so that repetitions over seeds repeat nothing."
+        yield Problem(problem, "Derive first weights and the order of examples from the seed.")
 
 
 def _equal_tensors(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def _batches(case: Case) -> Iterator[Problem]:
-    posterior, rows = case.posterior, _rows(case.inputs)
-    together = case.logits(posterior, [rows])
+def _batches(case: MethodCase) -> Iterator[Problem]:
+    posterior, rows = case.posterior, case.rows
+    together = case.logits(posterior)
     cuts = {
         "in batches of 7": [rows[i : i + 7] for i in range(0, len(rows), 7)],
         "in the opposite order": [rows[::-1].copy()],
@@ -247,38 +216,30 @@ def _batches(case: Case) -> Iterator[Problem]:
     for how, batches in cuts.items():
         logits = case.logits(posterior, batches)
         if logits.shape != together.shape or not np.allclose(logits, together, rtol=1e-4, atol=1e-4):
-            yield Problem(
-                f"Predicted {how}, the logits differ.",
-                "Draw noise from (seed, sample, example index), as dubio.networks.draws.BlockDraws does.",
-            )
+            advice = "Draw noise from (seed, sample, example index), as dubio.networks.draws.BlockDraws does."
+            yield Problem(f"Predicted {how}, the logits differ.", advice)
 
 
-def _learns(case: Case) -> Iterator[Problem]:
-    logits = case.logits(case.posterior, [_rows(case.inputs)]).astype(np.float64)
+def _learns(case: MethodCase) -> Iterator[Problem]:
+    logits = case.logits(case.posterior).astype(np.float64)
     shifted = np.exp(logits - logits.max(axis=2, keepdims=True))
     probs = (shifted / shifted.sum(axis=2, keepdims=True)).mean(axis=0)
     labels = case.task.of_kind("id")[0].data.labels
     accuracy = float((probs.argmax(axis=1) == labels).mean())
     if accuracy < ENOUGH:
-        yield Problem(
-            f"On three well-separated classes its accuracy is {accuracy:.0%}; chance is 33 %.",
-            "Check its loss, its learning rate and its epochs.",
-        )
+        problem = f"On three well-separated classes its accuracy is {accuracy:.0%}; chance is 33 %."
+        yield Problem(problem, "Check its loss, its learning rate and its epochs.")
 
 
 MAKES = "it makes a Recipe, or an object with name and fit"
 
-RULES: tuple[Rule[Case], ...] = (
-    Rule("its arguments are keyword-only, typed and have a docstring", lambda case: signature_problems(case.entry)),
+RULES: tuple[Rule[MethodCase], ...] = (
+    SIGNATURE,
     Rule(MAKES, _makes, ends=True),
-    Rule(
-        "restored from its JSON form, it is the same",
-        _restores,
-        applies=lambda case: isinstance(case.make(), Recipe),
-    ),
+    Rule("restored from its JSON form, it is the same", _restores, applies=lambda c: isinstance(c.subject, Recipe)),
 )
 
-FITTED: tuple[Rule[Case], ...] = (
+FITTED: tuple[Rule[MethodCase], ...] = (
     Rule("it fits a small task", _fits, ends=True),
     Rule("it does not change the task", _leaves_task, ends=True),
     Rule("its posterior predicts [samples, examples, classes]", _draws, ends=True),

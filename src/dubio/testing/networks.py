@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -15,69 +14,50 @@ from dubio.encoders.pretrained import encoder_argument
 from dubio.inference.engine import one_thread
 from dubio.networks.network import Network
 from dubio.testing.rules import (
-    Finding,
     Outcome,
     Problem,
     Rule,
-    all_findings,
     apply_rules,
-    attempt,
-    find_entry,
+    case_of,
+    findings_of,
     one_line,
     other_global_seed,
     signature_problems,
 )
 from dubio.testing.sites import (
+    ROWS,
+    SHAPES,
+    NetworkCase,
+    batch_of,
     both_passes_agree,
     close,
     each_stage_repeats,
     every_parameter_learns,
     every_site_acts,
+    of_mixed_length,
+    random_rows,
+    short_and_long,
     sites_are_named,
     sites_name_weights,
     states_stack,
 )
-from dubio.testing.toy_batches import SHAPES, batch_of, of_mixed_length, random_rows, short_and_long
-
-ROWS = 6
 
 
-@dataclass
-class Case:
-    """A network to check."""
-
-    entry: Entry[Any]
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def inputs(self) -> Modality:
-        """The modality it was registered for."""
-        return cast(Modality, self.entry.facts["inputs"])
-
-    def build(self, seed: int = 0) -> Network:
-        """Return the network for a small shape, its first weights from this seed."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return cast(Network, self.entry.make(SHAPES[self.inputs], **self.arguments))
-
-
-def check_network(network: Entry[Any] | str, *, arguments: Mapping[str, Any] | None = None) -> list[Finding]:
-    """Return the problems of a network; an empty list when it conforms.
+def examine_network(network: Entry[Any] | str, *, arguments: Mapping[str, Any] | None = None) -> list[Outcome]:
+    """Check a network: ``examine_network`` returns the outcome of every rule, ``check_network`` the problems.
 
     Args:
         network: A registered name or entry.
         arguments: Arguments of the registered function, where its defaults do not suffice.
     """
-    return all_findings(examine_network(network, arguments=arguments))
-
-
-def examine_network(network: Entry[Any] | str, *, arguments: Mapping[str, Any] | None = None) -> list[Outcome]:
-    """Return the outcome of every rule; see :func:`check_network`."""
     with one_thread():
-        return apply_rules(RULES, Case(find_entry(NETWORKS, network), dict(arguments or {})))
+        return apply_rules(RULES, case_of(NetworkCase, NETWORKS, network, arguments))
 
 
-def _registered(case: Case) -> Iterator[Problem]:
+check_network = findings_of(examine_network)
+
+
+def _registered(case: NetworkCase) -> Iterator[Problem]:
     modalities = get_args(Modality)
     inputs, version = case.entry.facts.get("inputs"), case.entry.facts.get("version")
     if inputs not in modalities:
@@ -86,18 +66,15 @@ def _registered(case: Case) -> Iterator[Problem]:
         yield Problem(f"It is registered with version={version!r}.", "version must be a whole number from 1.")
 
 
-def _builds(case: Case) -> Iterator[Problem]:
-    action = f"Building it for inputs of shape {SHAPES[case.inputs]}"
-    network, problems = attempt(case.build, case.entry, case.arguments, action)
-    yield from problems
-    if not problems and not isinstance(network, Network):
-        yield Problem(
-            f"The function returned {type(network).__name__}, not a Network.",
-            "Return dubio.networks.network.Network(stages, width).",
-        )
+def _builds(case: NetworkCase) -> Iterator[Problem]:
+    shape = SHAPES[case.inputs]
+    succeeded = yield from case.made(shape, action=f"Building it for inputs of shape {shape}")
+    if succeeded and not isinstance(case.subject, Network):
+        problem = f"The function returned {type(case.subject).__name__}, not a Network."
+        yield Problem(problem, "Return dubio.networks.network.Network(stages, width).")
 
 
-def _output(case: Case) -> Iterator[Problem]:
+def _output(case: NetworkCase) -> Iterator[Problem]:
     network = case.build().eval()
     batch = batch_of(of_mixed_length(case.inputs, ROWS, 1))
     try:
@@ -111,54 +88,44 @@ def _output(case: Case) -> Iterator[Problem]:
     shape = (ROWS, network.width) if network.sets == 1 else (ROWS, network.sets, network.width)
     if not isinstance(out, Tensor) or out.shape != shape:
         form = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        yield Problem(
-            f"A batch of {ROWS} examples gives {form}; width says {network.width}, sets {network.sets}.",
-            f"The last stage gives [batch, width], or [batch, sets, width], here {shape}.",
-        )
+        problem = f"A batch of {ROWS} examples gives {form}; width says {network.width}, sets {network.sets}."
+        yield Problem(problem, f"The last stage gives [batch, width], or [batch, sets, width], here {shape}.")
     elif out.dtype != torch.float32 or not torch.isfinite(out).all():
         yield Problem("The output is not finite float32.", "Check for a division by zero or a logarithm of zero.")
 
 
-def _seeded(case: Case) -> Iterator[Problem]:
+def _seeded(case: NetworkCase) -> Iterator[Problem]:
     states = []
     for number, seed in ((1, 0), (2, 0), (3, 1)):
         with other_global_seed(number):
             states.append(case.build(seed).state_dict())
     for name, tensor in states[0].items():
         if not torch.equal(tensor, states[1][name]):
-            yield Problem(
-                f"Built twice from one seed, {name} starts with different values.",
-                "Draw first weights with torch's own generator, which is seeded for every fit.",
-            )
+            problem = f"Built twice from one seed, {name} starts with different values."
+            yield Problem(problem, "Draw first weights with torch's own generator, which is seeded for every fit.")
             return
     if encoder_argument(case.entry) is not None:
         return  # pre-trained weights are the same for every member; their heads and batches differ
     if all(torch.equal(tensor, states[2][name]) for name, tensor in states[0].items()):
-        yield Problem(
-            "Built from two seeds, it starts with the same weights, so the members of an ensemble would be the same.",
-            "Draw first weights at random, without fixing a seed inside the network.",
-        )
+        problem = "Built from two seeds, it starts with the same weights, so an ensemble would have equal members."
+        yield Problem(problem, "Draw first weights at random, without fixing a seed inside the network.")
 
 
-def _steady(case: Case) -> Iterator[Problem]:
+def _steady(case: NetworkCase) -> Iterator[Problem]:
     batch = batch_of(of_mixed_length(case.inputs, ROWS, 1))
     network = case.build().eval()
     with torch.inference_mode():
         if not torch.equal(network(batch), network(batch)):
-            yield Problem(
-                "Two deterministic passes over one batch differ.",
-                "In evaluation mode nothing may be random but a Site.",
-            )
+            problem = "Two deterministic passes over one batch differ."
+            yield Problem(problem, "In evaluation mode nothing may be random but a Site.")
             return
         network.train()
         if not torch.equal(network(batch), network(batch)):
-            yield Problem(
-                "It is random during training although no site is filled.",
-                "Remove its own dropout (nn.Dropout, functional.dropout) and name a Site there.",
-            )
+            problem = "It is random during training although no site is filled."
+            yield Problem(problem, "Remove its own dropout (nn.Dropout, functional.dropout) and name a Site there.")
 
 
-def _rows_alone(case: Case) -> Iterator[Problem]:
+def _rows_alone(case: NetworkCase) -> Iterator[Problem]:
     encoded = random_rows(case.inputs, ROWS, 2)
     network = case.build().eval()
     with torch.inference_mode():
@@ -172,23 +139,17 @@ def _rows_alone(case: Case) -> Iterator[Problem]:
         )
 
 
-def _padding(case: Case) -> Iterator[Problem]:
+def _padding(case: NetworkCase) -> Iterator[Problem]:
     encoded = short_and_long(3)
     network = case.build().eval()
     with torch.inference_mode():
         beside, alone = network(batch_of(encoded))[:1], network(batch_of(encoded, [0]))
     if not close(beside, alone):
-        yield Problem(
-            f"A text of 3 tokens changes by up to {float((beside - alone).abs().max()):.2g} beside one of 30.",
-            "Padding must not count: mask positions past lengths before pooling or attention.",
-        )
+        problem = f"A text of 3 tokens changes by up to {float((beside - alone).abs().max()):.2g} beside one of 30."
+        yield Problem(problem, "Padding must not count: mask positions past lengths before pooling or attention.")
 
 
-def _is_text(case: Case) -> bool:
-    return case.inputs == "text"
-
-
-RULES: tuple[Rule[Case], ...] = (
+RULES: tuple[Rule[NetworkCase], ...] = (
     Rule("it is registered for a known modality, with a version", _registered, ends=True),
     Rule(
         "its arguments after shape are keyword-only, typed and have a docstring",
@@ -199,12 +160,12 @@ RULES: tuple[Rule[Case], ...] = (
     Rule("its first weights come from the seed", _seeded),
     Rule("it is random at its sites only", _steady),
     Rule("an example does not depend on the others in its batch", _rows_alone),
-    Rule("a text does not depend on padding", _padding, applies=_is_text),
-    Rule("values between stages can be repeated", lambda case: each_stage_repeats(case.build(), case.inputs)),
-    Rule("its sites are named and accept known edits", lambda case: sites_are_named(case.build())),
-    Rule("noise at every site reaches the output", lambda case: every_site_acts(case.build, case.inputs)),
-    Rule("sites of concrete dropout name the weights they feed", lambda case: sites_name_weights(case.build())),
-    Rule("sampling from shared stages equals whole passes", lambda case: both_passes_agree(case.build, case.inputs)),
-    Rule("several weight states can be run at once", lambda case: states_stack(case.build, case.inputs)),
-    Rule("training reaches every parameter", lambda case: every_parameter_learns(case.build, case.inputs)),
+    Rule("a text does not depend on padding", _padding, applies=lambda case: case.inputs == "text"),
+    Rule("values between stages can be repeated", each_stage_repeats),
+    Rule("its sites are named and accept known edits", sites_are_named),
+    Rule("noise at every site reaches the output", every_site_acts),
+    Rule("sites of concrete dropout name the weights they feed", sites_name_weights),
+    Rule("sampling from shared stages equals whole passes", both_passes_agree),
+    Rule("several weight states can be run at once", states_stack),
+    Rule("training reaches every parameter", every_parameter_learns),
 )

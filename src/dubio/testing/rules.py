@@ -7,18 +7,22 @@ import json
 import random
 import re
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from functools import partial, wraps
+from pathlib import Path
+from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
-from dubio.core.errors import DubioError, UserError
-from dubio.core.registry import Entry, Registry
+from dubio.core.errors import DubioError, MissingExtra, UserError
+from dubio.core.registry import REGISTRIES, Entry, Registry, load_plugin
 from dubio.core.specs import describe
 
 C = TypeVar("C")
+S = TypeVar("S")
+P = ParamSpec("P")
 
 State = Literal["passed", "failed", "skipped"]
 
@@ -51,10 +55,6 @@ class Problem(NamedTuple):
     advice: str
 
 
-def _always(case: Any) -> bool:
-    return True
-
-
 @dataclass(frozen=True)
 class Rule(Generic[C]):
     """A sentence that must be true of every conforming object.
@@ -69,7 +69,7 @@ class Rule(Generic[C]):
     what: str
     check: Callable[[C], Iterable[Problem]]
     ends: bool = False
-    applies: Callable[[C], bool] = _always
+    applies: Callable[[C], bool] = lambda case: True
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,10 @@ def apply_rules(rules: Sequence[Rule[C]], case: C) -> list[Outcome]:
 def _findings(rule: Rule[C], case: C) -> Iterator[Finding]:
     try:
         for problem in rule.check(case):
-            yield Finding(rule.what, problem.problem, problem.advice)
+            yield Finding(rule.what, *problem)
     except Exception as fault:  # whatever a user's code raises is a finding, never the end of the checks
-        yield Finding(
-            rule.what, f"Checking this raised {one_line(fault)}", "Make this work, or raise an error with a sentence."
-        )
+        advice = "Make this work, or raise an error with a sentence."
+        yield Finding(rule.what, f"Checking this raised {one_line(fault)}", advice)
 
 
 def one_line(fault: BaseException) -> str:
@@ -121,9 +120,14 @@ def one_line(fault: BaseException) -> str:
     return f"{type(fault).__name__}: {text}" + ("" if text.endswith((".", "?", "!")) else ".")
 
 
-def all_findings(outcomes: Iterable[Outcome]) -> list[Finding]:
-    """Return the findings of all outcomes."""
-    return [finding for outcome in outcomes for finding in outcome.findings]
+def findings_of(examine: Callable[P, list[Outcome]]) -> Callable[P, list[Finding]]:
+    """Return the check that gives the problems alone; an empty list when all rules hold."""
+
+    @wraps(examine)
+    def check(*args: P.args, **kwargs: P.kwargs) -> list[Finding]:
+        return [finding for outcome in examine(*args, **kwargs) for finding in outcome.findings]
+
+    return check
 
 
 def assert_ok(findings: Iterable[Finding]) -> None:
@@ -143,50 +147,99 @@ def assert_ok(findings: Iterable[Finding]) -> None:
 # --- every registered function ----------------------------------------------------------------------------------------
 
 
-def find_entry(registry: Registry[Any], name: str | Entry[Any]) -> Entry[Any]:
-    """Return the entry of that name, or the entry itself.
+@dataclass
+class Case(Generic[S]):
+    """A task, network, method or metric to check.
+
+    Attributes:
+        entry: Its entry; None for one that is not registered.
+        arguments: Arguments of the registered function, where its defaults do not suffice.
+        make: Makes it.
+        subject: The object itself, set by :func:`made` before any other rule reads it.
+    """
+
+    entry: Entry[Any] | None
+    arguments: Mapping[str, Any]
+    make: Callable[..., S]
+    subject: S = None  # type: ignore[assignment]
+
+    def made(self, *args: Any, action: str = "Making it") -> Generator[Problem, None, bool]:
+        """Make the subject; yield the problems that prevent it, and return whether there are none.
+
+        Args:
+            *args: What ``make`` is called with.
+            action: What is done, for the problem.
+        """
+        missing = [] if self.entry is None else [
+            name for name, parameter in self.entry.parameters().items()
+            if parameter.default is inspect.Parameter.empty and name not in self.arguments
+        ]  # fmt: skip
+        for name in missing:
+            problem = f"The argument {name!r} has no default, so nothing can be made to check."
+            advice = f"Give it a default, or call the check of dubio.testing with arguments={{{name!r}: …}}."
+            yield Problem(problem, advice)
+        if missing:
+            return False
+        try:
+            self.subject = self.make(*args)
+        except Exception as fault:
+            yield Problem(f"{action} raised {one_line(fault)}", "Make it work with its default arguments.")
+            return False
+        return True
+
+
+K = TypeVar("K", bound=Case[Any])
+
+
+def case_of(kind: type[K], registry: Registry[Any], subject: Any, arguments: Mapping[str, Any] | None) -> K:
+    """Return the case of a registered name or entry, of an object, or of a function that makes one.
+
+    Args:
+        kind: The class of the case.
+        registry: Where names are registered.
+        subject: The name, entry, object or function.
+        arguments: Arguments of the registered function, where its defaults do not suffice.
 
     Raises:
-        UnknownName: When there is none of that name.
+        UnknownName: When nothing of that name is registered.
     """
-    return registry.entry(name) if isinstance(name, str) else name
+    values = dict(arguments or {})
+    entry = registry.entry(subject) if isinstance(subject, str) else subject
+    if isinstance(entry, Entry):
+        return kind(entry, values, partial(entry.make, **values))
+    return kind(None, values, subject if callable(subject) else lambda: subject)
 
 
-def signature_problems(entry: Entry[Any], positional: tuple[str, ...] = ()) -> Iterator[Problem]:
+def signature_problems(entry: Entry[Any] | None, positional: tuple[str, ...] = ()) -> Iterator[Problem]:
     """Yield the problems of a factory's name, arguments and docstring.
 
     Args:
-        entry: The registered factory.
+        entry: The registered factory; None has no problems.
         positional: The arguments that dubio itself passes by position.
     """
+    if entry is None:
+        return
     if not NAME.fullmatch(entry.name):
-        yield Problem(
-            f"The name {entry.name!r} cannot be written in a benchmark file.",
-            "Begin with a letter and use letters, digits, '.', '_' and '-'.",
-        )
+        problem = f"The name {entry.name!r} cannot be written in a benchmark file."
+        yield Problem(problem, "Begin with a letter and use letters, digits, '.', '_' and '-'.")
     if not entry.summary:
         yield Problem("The function has no docstring.", "Its first line is what `dubio list` shows; write one.")
     try:
         hints = typing.get_type_hints(entry.factory)
     except Exception as fault:
-        yield Problem(
-            f"Its type hints cannot be read: {one_line(fault)}",
-            "Import the names they use at the top of the file, outside `if TYPE_CHECKING`.",
-        )
+        advice = "Import the names they use at the top of the file, outside `if TYPE_CHECKING`."
+        yield Problem(f"Its type hints cannot be read: {one_line(fault)}", advice)
         return
     parameters = list(inspect.signature(entry.factory).parameters.values())
     if len(parameters) < len(positional):
-        yield Problem(
-            f"It takes {len(parameters)} arguments; dubio passes {', '.join(positional)} by position.",
-            f"Begin its arguments with {', '.join(positional)}.",
-        )
+        names = ", ".join(positional)
+        problem = f"It takes {len(parameters)} arguments; dubio passes {names} by position."
+        yield Problem(problem, f"Begin its arguments with {names}.")
     for parameter in parameters[len(positional) :]:
         name = parameter.name
         if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
-            yield Problem(
-                f"The argument {name!r} is not keyword-only, so a benchmark file cannot set it.",
-                f"Put a * before it: def …(*, {name.lstrip('*')}: … = …).",
-            )
+            problem = f"The argument {name!r} is not keyword-only, so a benchmark file cannot set it."
+            yield Problem(problem, f"Put a * before it: def …(*, {name.lstrip('*')}: … = …).")
         elif name not in hints:
             yield Problem(f"The argument {name!r} has no type hint, so no value is refused.", "Add one.")
     for name, default in entry.defaults().items():
@@ -202,41 +255,15 @@ def _default_problems(entry: Entry[Any], name: str, default: Any) -> Iterator[Pr
     try:
         json.dumps(describe(default), allow_nan=False)
     except (TypeError, ValueError) as fault:
-        yield Problem(
-            f"The default of {name!r} has no JSON form: {one_line(fault)}",
-            "Use numbers, texts, true or false, None, and tuples of these: arguments are part of a run's identity.",
-        )
+        advice = "Use numbers, texts, true or false, None, and tuples of these: arguments are part of a run's identity."
+        yield Problem(f"The default of {name!r} has no JSON form: {one_line(fault)}", advice)
     if isinstance(default, list | dict | set):
         yield Problem(f"The default of {name!r} is mutable.", "Use a tuple, so that no call can change the next one.")
 
 
-def missing_arguments(entry: Entry[Any], arguments: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem for each argument that has no default and no value: nothing can be made to check."""
-    for name, parameter in entry.parameters().items():
-        if parameter.default is inspect.Parameter.empty and name not in arguments:
-            yield Problem(
-                f"The argument {name!r} has no default, so nothing can be made to check.",
-                f"Give it a default, or call the check of dubio.testing with arguments={{{name!r}: …}}.",
-            )
-
-
-def attempt(
-    make: Callable[[], Any], entry: Entry[Any] | None, arguments: Mapping[str, Any], action: str = "Making it"
-) -> tuple[Any, list[Problem]]:
-    """Return what a registered function makes, or None with the problems that prevent it.
-
-    Args:
-        make: Calls the function.
-        entry: Its entry; None for a function that is not registered.
-        arguments: The arguments that ``make`` passes.
-        action: What ``make`` does, for the problem.
-    """
-    if entry is not None and (missing := list(missing_arguments(entry, arguments))):
-        return None, missing
-    try:
-        return make(), []
-    except Exception as fault:
-        return None, [Problem(f"{action} raised {one_line(fault)}", "Make it work with its default arguments.")]
+SIGNATURE: Rule[Any] = Rule(
+    "its arguments are keyword-only, typed and have a docstring", lambda case: signature_problems(case.entry)
+)
 
 
 @contextmanager
@@ -250,3 +277,59 @@ def other_global_seed(seed: int) -> Iterator[None]:
     finally:
         random.setstate(python_state)
         np.random.set_state(numpy_state)
+
+
+# --- everything that a file registers ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CheckedEntry:
+    """A registered task, network, method or metric and the outcome of every rule."""
+
+    kind: str
+    entry: Entry[Any]
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no rule failed."""
+        return all(outcome.state != "failed" for outcome in self.outcomes)
+
+
+def check_plugin(file: Path, inputs: Sequence[str] = ("table",)) -> tuple[CheckedEntry, ...]:
+    """Load a file and check everything it registers.
+
+    Args:
+        file: A Python file that registers tasks, networks, methods or metrics.
+        inputs: Kinds of data that methods are fitted on: ``table``, ``text``, ``image``.
+
+    Raises:
+        UserError: If the file cannot be loaded or registers nothing.
+    """
+    from dubio import testing
+
+    checked = []
+    for kind, entry in _registered_by(file):
+        examine: Callable[..., list[Outcome]] = getattr(testing, f"examine_{kind}")
+        options = {"inputs": inputs} if kind == "method" else {}
+        checked.append(CheckedEntry(kind, entry, tuple(examine(entry, **options))))
+    return tuple(checked)
+
+
+def _registered_by(file: Path) -> list[tuple[str, Entry[Any]]]:
+    """Return (kind, entry) of everything that loading the file adds to the registries."""
+    before: dict[str, tuple[str, ...]] = {}
+    unavailable: list[MissingExtra] = []
+    for kind, registry in REGISTRIES.items():
+        try:
+            before[kind] = registry.names()
+        except MissingExtra as missing:  # networks and methods without torch
+            unavailable.append(missing)
+    load_plugin(file)
+    added = [(kind, entry) for kind in before for entry in REGISTRIES[kind].entries() if entry.name not in before[kind]]
+    if not added and unavailable:
+        raise unavailable[0]
+    if not added:
+        decorators = "@dubio.task, @dubio.network, @dubio.method or @dubio.metric"
+        raise UserError(f"{str(file)!r} registers nothing; decorate a function with {decorators}.")
+    return [(kind.removesuffix("s"), entry) for kind, entry in added]
