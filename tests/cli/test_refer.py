@@ -140,7 +140,7 @@ def test_mistakes_are_named(files):
     with pytest.raises(UserError, match=r"sensitivity .* must lie between 0 and 1; given 0"):
         run("fit", cal, "--sensitivity", 0, "-o", out)
     assert not out.exists()
-    with pytest.raises(BadFile, match="no such file"):
+    with pytest.raises(BadFile, match="cannot be read"):
         run("apply", files / "none.json", cal, "-o", files / "d.csv")
     with pytest.raises(BadFile, match="is not JSON"):
         run("apply", cal, cal, "-o", files / "d.csv")

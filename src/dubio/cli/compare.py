@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dubio.cli.options import JsonOption
-from dubio.cli.output import print_json, say
+from dubio.cli.output import print_result, say
 from dubio.core.errors import UserError
 
 
@@ -55,7 +55,7 @@ def compare(
     if (results is None) == (store is None) or (run is not None and store is None):
         raise UserError("give either --results TABLE or --store DIR [RUN].")
     ranks = rank_methods(
-        results if store is None else open_run(*([] if run is None else [run]), store=store),  # type: ignore[arg-type]
+        results if store is None else open_run(*filter(None, [run]), store=store),  # type: ignore[arg-type]
         metrics=metric or (),
         better=dict(parse_direction(text) for text in better or ()),
         digits=round_to,
@@ -67,7 +67,4 @@ def compare(
         say(f"caution: {name} is ranked as requested, but should not rank models. {reason}")
     if diagram is not None:
         say(f"diagram: {ranks.diagram(diagram)}")
-    if json:
-        print_json(ranks.to_json())
-    else:
-        typer.echo(str(ranks))
+    print_result(json, ranks.to_json(), [str(ranks)])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dubio.cli.options import JsonOption, LabelsOption, TargetOption, ValuesOption, named_files
-from dubio.cli.output import print_json, say
-from dubio.core.errors import MissingExtra, UserError
+from dubio.cli.output import make_table, print_json, print_table, say
+from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
     from dubio.reporting.ensemble_curves import EnsembleCurves, EquivalentMetric
@@ -54,7 +54,7 @@ def dee(
     if store is not None:
         from dubio.reporting.stored_run import open_run
 
-        opened = open_run(*([run] if run else ()), store=store)
+        opened = open_run(*filter(None, [run]), store=store)
         of_tasks = curves_of_run(opened, task or (), methods or (), orders=orders, seed=seed)
         if json:
             print_json({"tasks": {curves.task: curves.to_json(metric) for curves in of_tasks}})
@@ -93,18 +93,12 @@ def _check_options(
 
 
 def _draw(curves: EnsembleCurves, metric: EquivalentMetric, path: Path) -> None:
+    from dubio.core.files import write_file
+    from dubio.reporting.canvas import save
+    from dubio.reporting.ensemble_curves import TITLES, EquivalentSeries, equivalents_figure, styles_by_name
+
     if path.suffix.lower() not in KINDS:
         raise UserError(f"--figure {str(path)!r}: the name must end in one of {', '.join(KINDS)}.")
-    from dubio.core.files import write_file
-    from dubio.reporting.ensemble_curves import TITLES
-
-    try:
-        from dubio.reporting.canvas import save
-        from dubio.reporting.ensemble_curves import EquivalentSeries, equivalents_figure, styles_by_name
-    except ModuleNotFoundError as missing:
-        if (missing.name or "").partition(".")[0] == "matplotlib":
-            raise MissingExtra("drawing a figure", "report") from missing
-        raise
     equivalents = curves.equivalents(metric)
     styles = styles_by_name(list(equivalents))
     series = [EquivalentSeries(styles[name], ranges) for name, ranges in equivalents.items()]
@@ -114,20 +108,16 @@ def _draw(curves: EnsembleCurves, metric: EquivalentMetric, path: Path) -> None:
 
 
 def _print(curves: EnsembleCurves, metric: EquivalentMetric) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
     from dubio.reporting.ensemble_curves import TITLES
 
     ensemble, size = curves.ensemble, len(curves.ensemble)
-    table = Table(title=f"Deep-ensemble equivalent by {TITLES[metric]}; the ensemble has {size} members")
-    for heading in ("method", "samples", TITLES[metric], "DEE", "lower", "upper"):
-        table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=heading == "method")
+    title = f"Deep-ensemble equivalent by {TITLES[metric]}; the ensemble has {size} members"
+    table = make_table(("method",), ("samples", TITLES[metric], "DEE", "lower", "upper"), title=title)
     for name, ranges in curves.equivalents(metric).items():
         for index in _shown(len(ranges)):
             bounds = (str(getattr(ranges[index], bound)) for bound in ("central", "lower", "upper"))
             table.add_row(name, str(index + 1), f"{curves.methods[name].mean[metric][index]:.4f}", *bounds)
-    Console().print(table)
+    print_table(table)
     scores = ", ".join(f"{value:.4f}" for value in ensemble.mean[metric][:12])
     typer.echo(f"The ensemble with 1, 2, … members: {scores}{' …' if size > 12 else ''}")
     say(f"DEE: the least number of independently trained networks whose ensemble reaches the method (1: a single one "

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def print_json(value: Any) -> None:
@@ -17,3 +21,31 @@ def print_json(value: Any) -> None:
 def say(message: str) -> None:
     """Print a message to standard error."""
     typer.echo(message, err=True)
+
+
+def print_result(as_json: bool, document: Any, lines: Iterable[str]) -> None:
+    """Print a result to standard output: one JSON document, or lines of text."""
+    if as_json:
+        print_json(document)
+        return
+    for line in lines:
+        typer.echo(line)
+
+
+def make_table(left: Sequence[str], right: Sequence[str] = (), **settings: Any) -> Table:
+    """Return an empty table whose first columns are aligned to the left and never broken, the others to the right."""
+    from rich.table import Table
+
+    table = Table(**settings)
+    for heading in left:
+        table.add_column(heading, no_wrap=True)
+    for heading in right:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def print_table(table: Any) -> None:
+    """Print a table, or anything else that rich can print, to standard output."""
+    from rich.console import Console
+
+    Console().print(table)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dubio.cli.options import JsonOption, LabelsOption, TargetOption, ToleranceOption, ValuesOption
-from dubio.cli.output import print_json, say
-from dubio.core.errors import BadFile, UserError
+from dubio.cli.output import print_result, say
+from dubio.core.errors import UserError
+from dubio.core.files import write_file
+from dubio.core.validate import read_json
 
 if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
@@ -57,9 +60,7 @@ def fit(
     if len(stated) != 1:
         raise UserError(f"give one goal: {', '.join(goals)}; given {', '.join(stated) or 'none'}.")
     calibration = read_predictions(predictions, values=values, labels=labels, target=target, tolerance=tolerance)
-    common: dict[str, Any] = {
-        "confidence": confidence, "quantity": quantity, "seed": seed, "allow_selected": force,
-    }  # fmt: skip
+    common: dict[str, Any] = {"confidence": confidence, "quantity": quantity, "seed": seed, "allow_selected": force}
     if max_risk is not None:
         policy = _risk_policy(calibration, max_risk, common)
     elif capacity is not None:
@@ -68,13 +69,11 @@ def fit(
         policy = referral.fit_screening_policy(
             calibration, sensitivity=sensitivity, specificity=specificity, positive=positive, **common
         )
-    _write(output, policy.to_json())
-    if json:
-        shown = {name: value for name, value in policy.as_dict().items() if name != "seen"}
-        print_json({**shown, "path": str(output)})
-        return
-    _print_policy(policy)
-    say(f"policy: {output}")
+    write_file(output, policy.to_json())
+    shown = {name: value for name, value in policy.as_dict().items() if name != "seen"}
+    print_result(json, {**shown, "path": str(output)}, _policy_lines(policy))
+    for text in () if json else (*(f"note: {note}" for note in policy.notes), f"policy: {output}"):
+        say(text)
 
 
 @app.command("apply")
@@ -91,25 +90,23 @@ def apply(
 ) -> None:
     """Decide for each row of new predictions whether it is retained or referred, with the reason."""
     from dubio.formats import read_predictions
-    from dubio.referral import apply_policy
+    from dubio.referral import Policy, apply_policy
 
-    rule = _read(policy)
+    rule = read_json(Policy, policy)
     # Arrays do not name their target, the policy does; a file with another target is refused.
     new = read_predictions(predictions, values=values, labels=labels, target=rule.target, tolerance=tolerance)
     applied = apply_policy(rule, new, shift_level=shift_level, seed=seed)
-    _write(output, _table(applied, new))
+    write_file(output, _table(applied, new))
     for warning in applied.warnings:
         say(f"warning: {warning}")
     summary = _summary(applied, rule)
-    if json:
-        print_json({**summary, "path": str(output)})
-        return
-    typer.echo(f"{summary['rows']} rows: {summary['retained']} retained, {summary['referred']} referred "
-               f"({summary['referred'] / summary['rows']:.1%})")  # fmt: skip
-    if applied.retained_error is not None:
-        typer.echo(f"error of the {applied.retained_labelled} retained rows with a label: {applied.retained_error:.4f}")
-    typer.echo(applied.shift.sentence())
-    say(f"decisions: {output}")
+    rows, referred = summary["rows"], summary["referred"]
+    lines = [f"{rows} rows: {summary['retained']} retained, {referred} referred ({referred / rows:.1%})"]
+    if (error := applied.retained_error) is not None:
+        lines.append(f"error of the {applied.retained_labelled} retained rows with a label: {error:.4f}")
+    print_result(json, {**summary, "path": str(output)}, [*lines, applied.shift.sentence()])
+    if not json:
+        say(f"decisions: {output}")
 
 
 def _risk_policy(calibration: Predictions, max_risk: float, common: dict[str, Any]) -> Policy:
@@ -125,32 +122,11 @@ def _risk_policy(calibration: Predictions, max_risk: float, common: dict[str, An
         raise NoGuarantee(f"{refusal} {sentence}", refusal.upper, refusal.coverage) from refusal
 
 
-def _read(path: Path) -> Policy:
-    from dubio.referral import Policy
-
-    if not path.is_file():
-        raise BadFile(f"{str(path)!r}: no such file.")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise BadFile(f"{str(path)!r} is not JSON: it is not UTF-8.") from error
-    return Policy.from_json(text, name=repr(str(path)))
-
-
-def _write(path: Path, text: str) -> None:
-    from dubio.core.files import write_file
-
-    write_file(path, text)
-
-
-def _print_policy(policy: Policy) -> None:
-    typer.echo(policy.guarantee)
+def _policy_lines(policy: Policy) -> Iterator[str]:
+    yield policy.guarantee
     limit = "everything is retained" if policy.threshold == float("inf") else f"retained up to {policy.threshold:.6g}"
-    typer.echo(f"{policy.quantity}: {limit} (uncertainty; higher is less certain)")
-    for name, value in policy.evidence.items():
-        typer.echo(f"  {name.replace('_', ' ')}: {value:.4g}")
-    for note in policy.notes:
-        say(f"note: {note}")
+    yield f"{policy.quantity}: {limit} (uncertainty; higher is less certain)"
+    yield from (f"  {name.replace('_', ' ')}: {value:.4g}" for name, value in policy.evidence.items())
 
 
 def _table(applied: Applied, predictions: Predictions) -> str:

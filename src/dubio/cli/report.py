@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from dubio.cli.options import STORE, PluginOption, StoreOption, load_plugins
-from dubio.cli.output import print_json, say
+from dubio.cli.output import print_json, print_table, say
 
 
 def report(
@@ -39,9 +39,7 @@ def report(
         paths = {"report": str(written.page), "figures": [str(path) for path in written.figures]}
         print_json({**paths, **written.report.document()})
         return
-    from rich.console import Console
-
-    Console().print(opened)
+    print_table(opened)
     say(f"report: {written.page}")
     if figures is not None:
         say(f"figures: {len(written.figures)} files in {figures}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dubio.cli.options import NOT_GIVEN, STORE, JsonOption, data_arguments, with_data_options
-from dubio.cli.output import print_json, say
+from dubio.cli.output import make_table, print_json, print_result, print_table, say
 from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,7 +25,8 @@ INTERRUPTED = 130
 MEGABYTE = 1e6
 
 _DATA = "Your own data"
-_CHANGE = "Changing a benchmark"
+_data = partial(typer.Option, rich_help_panel=_DATA)
+_change = partial(typer.Option, rich_help_panel="Changing a benchmark")
 
 
 @with_data_options(_DATA)
@@ -34,66 +36,39 @@ def run(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
+        _data(
             help="CSV, TSV, JSONL, Parquet, npz, or a folder of images, instead of a benchmark; or the data of a "
-            "benchmark that asks for it (retina).",
-            rich_help_panel=_DATA,
+            "benchmark that asks for it (retina)."
         ),
     ] = None,
     data_options: Mapping[str, Any] = NOT_GIVEN,
     shift: Annotated[
         str | None,
-        typer.Option(
-            help="retina: images held out of training, by quality, severity or site, several with +, or none.",
-            rich_help_panel=_DATA,
-        ),
+        _data(help="retina: images held out of training, by quality, severity or site, several with +, or none."),
     ] = None,
-    shift_data: Annotated[
-        Path | None,
-        typer.Option(help="retina: another data set as the shift.", rich_help_panel=_DATA),
-    ] = None,
-    verify: Annotated[
-        bool,
-        typer.Option("--verify", help="retina: read every file again and check the cache.", rich_help_panel=_DATA),
-    ] = False,
+    shift_data: Annotated[Path | None, _data(help="retina: another data set as the shift.")] = None,
+    verify: Annotated[bool, _data("--verify", help="retina: read every file again and check the cache.")] = False,
     task: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Only this task, such as amazon, amazon-books or 20news-novelty; may be repeated.",
-            rich_help_panel=_CHANGE,
-        ),
+        _change(help="Only this task, such as amazon, amazon-books or 20news-novelty; may be repeated."),
     ] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="A preset of the benchmark, such as paper or small.", rich_help_panel=_CHANGE)
-    ] = None,
-    method: Annotated[
-        list[str] | None, typer.Option(help="This method instead; may be repeated.", rich_help_panel=_CHANGE)
-    ] = None,
+    preset: Annotated[str | None, _change(help="A preset of the benchmark, such as paper or small.")] = None,
+    method: Annotated[list[str] | None, _change(help="This method instead; may be repeated.")] = None,
     network: Annotated[
-        str | None,
-        typer.Option(
-            help="Only the tasks with this network; if none has it, this network for every task.",
-            rich_help_panel=_CHANGE,
-        ),
+        str | None, _change(help="Only the tasks with this network; if none has it, this network for every task.")
     ] = None,
     seeds: Annotated[
-        str | None,
-        typer.Option(
-            help="Number of seeds, or a list such as 0,1,2 or 0-4; the seed 5 alone is 5-5.",
-            rich_help_panel=_CHANGE,
-        ),
+        str | None, _change(help="Number of seeds, or a list such as 0,1,2 or 0-4; the seed 5 alone is 5-5.")
     ] = None,
     set: Annotated[
         list[str] | None,
-        typer.Option(
+        _change(
             metavar="[PREFIX.]KEY=VALUE",
             help="An argument; PREFIX is training (if omitted), task, network, encoding or a method. May be repeated.",
-            rich_help_panel=_CHANGE,
         ),
     ] = None,
     data_dir: Annotated[
-        Path | None,
-        typer.Option(help="Folder with the data of a benchmark's tasks; DUBIO_DATA names another one."),
+        Path | None, typer.Option(help="Folder with the data of a benchmark's tasks; DUBIO_DATA names another one.")
     ] = None,
     plugin: Annotated[list[Path] | None, typer.Option(help="A Python file to load; may be repeated.")] = None,
     store: Annotated[Path, typer.Option(help="Folder of fits and predictions.")] = STORE,
@@ -161,67 +136,55 @@ def _make_folder(out: Path) -> None:
 
 def _print_forecast(prepared: PreparedBenchmark, path: Path, jobs: int, device: str, *, as_json: bool) -> None:
     """Print the cost of the run, in total and for each task."""
-    from dataclasses import asdict
-
-    from dubio.runner.progress import duration
     from dubio.store import open_store
 
     store = open_store(path) if (path / "store.json").exists() else None
     forecast = prepared.forecast(store, jobs, device)
-    shared = forecast.asked - forecast.trainings
-    if as_json:
-        skipped = [item.to_json() for item in prepared.skipped]
-        facts = {"preset": prepared.benchmark.preset, "shared": shared, "jobs": jobs, "skipped": skipped}
-        print_json({**asdict(forecast), **facts})
-        return
-    typer.echo(f"trainings     {forecast.trainings} ({forecast.asked} without sharing, {shared} shared)")
-    if forecast.trials:
-        trials = _counted(forecast.trials, "trial")
-        typer.echo(f"tuning        {trials}; costs are those of the first values")
-    typer.echo(f"predictions   {forecast.predictions}")
-    trainings, predictions = forecast.trainings_left, forecast.predictions_left
-    typer.echo(f"to be made    {_counted(trainings, 'training')}, {_counted(predictions, 'prediction')}")
-    time = duration(forecast.seconds)
-    typer.echo(f"time          about {time} at most with {_counted(jobs, 'job')}; early stopping ends sooner")
-    typer.echo(f"disk          about {forecast.bytes / MEGABYTE:.0f} MB in {path}")
-    if len(forecast.tasks) > 1:
+    facts = {"preset": prepared.benchmark.preset, "shared": forecast.asked - forecast.trainings, "jobs": jobs}
+    skipped = [item.to_json() for item in prepared.skipped]
+    print_result(as_json, {**vars(forecast), **facts, "skipped": skipped}, _forecast_lines(forecast, path, jobs))
+    if not as_json and len(forecast.tasks) > 1:
         _print_task_forecasts(forecast)
+
+
+def _forecast_lines(forecast: Forecast, path: Path, jobs: int) -> Iterator[str]:
+    from dubio.runner.progress import duration
+
+    shared = forecast.asked - forecast.trainings
+    yield f"trainings     {forecast.trainings} ({forecast.asked} without sharing, {shared} shared)"
+    if forecast.trials:
+        yield f"tuning        {_counted(forecast.trials, 'trial')}; costs are those of the first values"
+    yield f"predictions   {forecast.predictions}"
+    trainings, predictions = forecast.trainings_left, forecast.predictions_left
+    yield f"to be made    {_counted(trainings, 'training')}, {_counted(predictions, 'prediction')}"
+    time = duration(forecast.seconds)
+    yield f"time          about {time} at most with {_counted(jobs, 'job')}; early stopping ends sooner"
+    yield f"disk          about {forecast.bytes / MEGABYTE:.0f} MB in {path}"
 
 
 def _print_task_forecasts(forecast: Forecast) -> None:
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
     from dubio.runner.progress import duration
 
-    table = Table(box=SIMPLE, pad_edge=False)
-    table.add_column("task", no_wrap=True)
-    table.add_column("network", no_wrap=True)
-    for heading in ("trainings", "to be made", "time"):
-        table.add_column(heading, justify="right")
+    table = make_table(("task", "network"), ("trainings", "to be made", "time"), box=SIMPLE, pad_edge=False)
     for row in forecast.tasks:
         counts = str(row.trainings), str(row.trainings_left)
         table.add_row(escape(row.task), escape(row.network), *counts, f"about {duration(row.seconds)}")
-    Console().print(table)
+    print_table(table)
 
 
 def _print_results(run: Run, out: Path, *, as_json: bool, as_published: bool) -> None:
     """Write the report; print the table of results, failures and skipped tasks, and where everything is."""
-    from dataclasses import asdict
-
-    from rich.console import Console
-
     from dubio.runner.benchmark_run import skipped_sentences
 
     report = run.report(out, as_published=as_published)
     if as_json:
         notes = {"failures": run.failures, "skipped": run.skipped, "advice": run.warnings}
-        scores = [asdict(score) for score in run.results.scores]
-        print_json({"run": run.name, "report": str(report.page), **notes, "results": scores})
+        print_json({"run": run.name, "report": str(report.page), **notes, "results": run.results.scores})
         return
-    Console().print(run)
+    print_table(run)
     for failure in run.failures:
         blocked = len(failure["blocked"])
         consequence = f" {blocked} more were not made because of it." if blocked else ""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from dubio.cli.options import STORE, JsonOption, StoreOption
-from dubio.cli.output import print_json, say
+from dubio.cli.output import print_json, print_result, say
 from dubio.core.errors import UserError
 
 app = typer.Typer(help="List, verify, clean and export a store.", no_args_is_help=True)
@@ -19,64 +19,50 @@ MEGABYTE = 1e6
 @app.command("ls")
 def ls(store: StoreOption = STORE, json: JsonOption = False) -> None:
     """List benchmark runs and the size of the store; exit code 1 if a run's manifest is damaged."""
-    from dubio.store import Store
+    from dubio.store import open_store
     from dubio.store.maintenance import damaged_manifests
 
-    opened = Store.open(store, create=False)
+    opened = open_store(store)
     damaged = damaged_manifests(opened)
-    runs: list[dict[str, Any]] = []
-    for name in sorted({*opened.manifests()} - {row.id for row in damaged}):
-        manifest = opened.manifest(name)
-        runs.append(
-            {
-                "run": name,
-                "tasks": [task["name"] for task in manifest["tasks"]],
-                "methods": [method["name"] for method in manifest["methods"]],
-                "runs": len(manifest["runs"]),
-                "failures": len(manifest["failures"]),
-            }
-        )
+    manifests = {name: opened.manifest(name) for name in sorted({*opened.manifests()} - {row.id for row in damaged})}
+    runs: list[dict[str, Any]] = [
+        {
+            "run": name,
+            "tasks": [task["name"] for task in manifest["tasks"]],
+            "methods": [method["name"] for method in manifest["methods"]],
+            "runs": len(manifest["runs"]),
+            "failures": len(manifest["failures"]),
+        }
+        for name, manifest in manifests.items()
+    ]
     fits, predictions = len(opened.ids("fits")), len(opened.ids("predictions"))
     size = sum(path.stat().st_size for path in opened.path.rglob("*") if path.is_file())
-    if json:
-        print_json({
-            "store": str(store), "runs": runs, "damaged": [row.to_json() for row in damaged], "fits": fits,
-            "predictions": predictions, "bytes": size,
-        })  # fmt: skip
-    else:
-        for run in runs:
-            failed = f", {run['failures']} failed" if run["failures"] else ""
-            typer.echo(
-                f"{run['run']}: {run['runs']} runs of {len(run['methods'])} methods on "
-                f"{', '.join(run['tasks'])}{failed}"
-            )
-        for row in damaged:
-            typer.echo(f"damaged: {row.error}")
-        typer.echo(f"{fits} fits, {predictions} predictions, {size / MEGABYTE:.1f} MB")
-    if damaged:
-        raise typer.Exit(1)
+    counts = {"fits": fits, "predictions": predictions, "bytes": size}
+    lines = [
+        f"{run['run']}: {run['runs']} runs of {len(run['methods'])} methods on {', '.join(run['tasks'])}"
+        + (f", {run['failures']} failed" if run["failures"] else "")
+        for run in runs
+    ]
+    lines += [f"damaged: {row.error}" for row in damaged]
+    lines.append(f"{fits} fits, {predictions} predictions, {size / MEGABYTE:.1f} MB")
+    damages = [row.to_json() for row in damaged]
+    print_result(json, {"store": str(store), "runs": runs, "damaged": damages, **counts}, lines)
+    raise typer.Exit(1 if damaged else 0)
 
 
 @app.command("verify")
 def verify(store: StoreOption = STORE, json: JsonOption = False) -> None:
     """Compare every file with its recorded hash; exit code 1 if something is damaged. Changes nothing."""
-    from dubio.store import Store
-    from dubio.store.maintenance import verify as verify_store
+    from dubio.store import maintenance, open_store
 
-    opened = Store.open(store, create=False)
-    damaged = verify_store(opened)
-    if json:
-        print_json({"store": str(store), "damaged": [row.to_json() for row in damaged]})
-    else:
-        for row in damaged:
-            typer.echo(f"damaged: {row.kind} {row.id}: {row.error}")
-        count = len(opened.ids("fits")) + len(opened.ids("predictions"))
-        typer.echo(
-            f"{count} fits and predictions, {len(damaged)} damaged"
-            + ("; the next run makes those it needs again" if damaged else "")
-        )
-    if damaged:
-        raise typer.Exit(1)
+    opened = open_store(store)
+    damaged = maintenance.verify(opened)
+    count = len(opened.ids("fits")) + len(opened.ids("predictions"))
+    lines = [f"damaged: {row.kind} {row.id}: {row.error}" for row in damaged]
+    outlook = "; the next run makes those it needs again" if damaged else ""
+    lines.append(f"{count} fits and predictions, {len(damaged)} damaged{outlook}")
+    print_result(json, {"store": str(store), "damaged": [row.to_json() for row in damaged]}, lines)
+    raise typer.Exit(1 if damaged else 0)
 
 
 @app.command("gc")
@@ -89,20 +75,15 @@ def gc(
     json: JsonOption = False,
 ) -> None:
     """List leftovers of dead processes and damaged files that were set aside; --delete removes them."""
-    from dubio.store import Store, maintenance
+    from dubio.store import maintenance, open_store
 
-    with Store.open(store, create=False) as opened:
+    with open_store(store) as opened:
         rows = maintenance.litter(opened) + (maintenance.unreferenced(opened) if unreferenced else ())
         freed = maintenance.remove(opened, rows) if delete else sum(row.bytes for row in rows)
-        listed = [
-            {"path": str(row.path.relative_to(opened.path)), "reason": row.reason, "bytes": row.bytes} for row in rows
-        ]
-    if json:
-        print_json({"store": str(store), "removed": delete, "bytes": freed, "rows": listed})
-        return
-    for row in listed:
-        typer.echo(f"{row['path']}: {row['reason']}")
-    typer.echo(f"{len(rows)} {'removed' if delete else 'to remove (with --delete)'}, {freed / MEGABYTE:.1f} MB")
+        listed = [{**vars(row), "path": str(row.path.relative_to(opened.path))} for row in rows]
+    lines = [f"{row['path']}: {row['reason']}" for row in listed]
+    lines.append(f"{len(rows)} {'removed' if delete else 'to remove (with --delete)'}, {freed / MEGABYTE:.1f} MB")
+    print_result(json, {"store": str(store), "removed": delete, "bytes": freed, "rows": listed}, lines)
 
 
 @app.command("export")
@@ -113,14 +94,13 @@ def export(
     json: JsonOption = False,
 ) -> None:
     """Copy runs with their fits and predictions; the result, unpacked, is a store itself."""
-    from dubio.store import Store
-    from dubio.store.maintenance import export as export_runs
+    from dubio.store import maintenance, open_store
 
-    opened = Store.open(store, create=False)
+    opened = open_store(store)
     names = tuple(dict.fromkeys(opened.full_name(name) for name in run)) if run else opened.manifests()
     if not names:
         raise UserError(f"the store {str(store)!r} holds no runs to export.")
-    files = export_runs(opened, names, target)
+    files = maintenance.export(opened, names, target)
     if json:
         print_json({"target": str(target), "runs": list(names), "files": [path.as_posix() for path in files]})
         return

@@ -154,7 +154,9 @@ def to_json(value: Any) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a value as JSON holds it: arrays and numpy scalars as numbers, tuples and sets as lists, NaN as null."""
+    """Return a value as JSON holds it: dataclasses as objects, arrays as numbers, tuples as lists, NaN as null."""
+    if dataclasses.is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

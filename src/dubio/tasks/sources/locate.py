@@ -178,13 +178,13 @@ class DataSource:
     """Where the data of a task comes from, as ``dubio data`` shows it without loading anything.
 
     Attributes:
-        card: Source card.
+        card: Source card; None for a user's own data.
         corpora: Corpora that can be fetched.
         locate: Lists the copies on this machine, where data is never fetched automatically.
         check: Returns a report on the copy on this machine, where its files are checked one by one.
     """
 
-    card: SourceCard
+    card: SourceCard | None = None
     corpora: tuple[Corpus, ...] = ()
     locate: Callable[[str | None], dict[str, Any]] | None = None
     check: Callable[..., dict[str, Any]] | None = None
