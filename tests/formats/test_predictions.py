@@ -217,3 +217,12 @@ def test_a_verified_file_reads_the_same_without_checks(tmp_path, target):
     write_tensors(path, {"logits": np.zeros((1, 2, 3), np.float32)}, {})
     with pytest.raises(BadFile):
         read_verified(path)
+
+
+def test_pooled_probabilities_are_written_as_npz_and_read_again(tmp_path):
+    predictions = full()
+    write_predictions(tmp_path / "x.npz", predictions)
+    again = read_predictions(tmp_path / "x.npz", target=predictions.target)
+    assert again.samples == 1
+    assert np.allclose(again.probs, predictions.probs, atol=1e-6)
+    assert np.array_equal(again.labels, predictions.labels)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from dubio.cli.options import JsonOption, LabelsOption, TargetOption, ValuesOption
 from dubio.cli.output import print_json, say
 from dubio.core.errors import UserError
-
-if TYPE_CHECKING:
-    from dubio.core.predictions import Predictions
 
 app = typer.Typer(help="Fit a recalibration on validation predictions; apply it to new ones.", no_args_is_help=True)
 
@@ -73,22 +70,5 @@ def apply(
     new = read_predictions(predictions, values=values, labels=labels, target=target)
     if fitted_on(fitted, new):
         say("caution: it was fitted on these predictions; scores of the output will be too good.")
-    recalibrated = apply_recalibration(fitted, new)
-    if output.suffix.lower() == ".safetensors":
-        write_predictions(output, recalibrated)
-    else:
-        _write_npz(output, recalibrated)
+    write_predictions(output, apply_recalibration(fitted, new))
     say(f"written: {output}")
-
-
-def _write_npz(path: Path, predictions: Predictions) -> None:
-    """Write the pooled probabilities and the other columns of the rows."""
-    import numpy as np
-
-    columns = {name: getattr(predictions, name) for name in ("ids", "group", "ood")}
-    if predictions.target == "multilabel" or (predictions.labels >= 0).any():
-        columns["labels"] = predictions.labels
-    if predictions.classes is not None:
-        columns["classes"] = np.array(predictions.classes, dtype=np.str_)
-    with path.open("wb") as handle:
-        np.savez(handle, probs=predictions.probs, **{key: value for key, value in columns.items() if value is not None})

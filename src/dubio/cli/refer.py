@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,12 +11,10 @@ import typer
 from dubio.cli.options import JsonOption, LabelsOption, TargetOption, ToleranceOption, ValuesOption
 from dubio.cli.output import print_result, say
 from dubio.core.errors import UserError
-from dubio.core.files import write_file
-from dubio.core.validate import read_json
 
 if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
-    from dubio.referral import Applied, Policy
+    from dubio.referral import Policy
 
 app = typer.Typer(help="Decide which predictions to retain and which to refer to an expert.", no_args_is_help=True)
 
@@ -52,6 +48,7 @@ def fit(
 ) -> None:
     """Fit a referral policy: a bounded error of the retained, a capacity, or sensitivity and specificity."""
     from dubio import referral
+    from dubio.core.files import write_file
     from dubio.formats import read_predictions
 
     screening = specificity if sensitivity is None else sensitivity
@@ -89,6 +86,8 @@ def apply(
     json: JsonOption = False,
 ) -> None:
     """Decide for each row of new predictions whether it is retained or referred, with the reason."""
+    from dubio.core.files import write_file
+    from dubio.core.validate import read_json
     from dubio.formats import read_predictions
     from dubio.referral import Policy, apply_policy
 
@@ -96,15 +95,11 @@ def apply(
     # Arrays do not name their target, the policy does; a file with another target is refused.
     new = read_predictions(predictions, values=values, labels=labels, target=rule.target, tolerance=tolerance)
     applied = apply_policy(rule, new, shift_level=shift_level, seed=seed)
-    write_file(output, _table(applied, new))
+    write_file(output, applied.to_csv())
     for warning in applied.warnings:
         say(f"warning: {warning}")
-    summary = _summary(applied, rule)
-    rows, referred = summary["rows"], summary["referred"]
-    lines = [f"{rows} rows: {summary['retained']} retained, {referred} referred ({referred / rows:.1%})"]
-    if (error := applied.retained_error) is not None:
-        lines.append(f"error of the {applied.retained_labelled} retained rows with a label: {error:.4f}")
-    print_result(json, {**summary, "path": str(output)}, [*lines, applied.shift.sentence()])
+    goal = {"guarantee": rule.guarantee, "threshold": rule.threshold, "quantity": rule.quantity}
+    print_result(json, {**applied.as_dict(), **goal, "path": str(output)}, [str(applied)])
     if not json:
         say(f"decisions: {output}")
 
@@ -127,32 +122,3 @@ def _policy_lines(policy: Policy) -> Iterator[str]:
     limit = "everything is retained" if policy.threshold == float("inf") else f"retained up to {policy.threshold:.6g}"
     yield f"{policy.quantity}: {limit} (uncertainty; higher is less certain)"
     yield from (f"  {name.replace('_', ' ')}: {value:.4g}" for name, value in policy.evidence.items())
-
-
-def _table(applied: Applied, predictions: Predictions) -> str:
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(["id", "decision", "predicted", "probability", "uncertainty", "reason"])
-    ids = range(len(predictions)) if predictions.ids is None else predictions.ids.tolist()
-    rows = zip(ids, applied.retained.tolist(), applied.predicted, applied.probability.tolist(),
-               applied.uncertainty.tolist(), applied.reasons, strict=True)  # fmt: skip
-    for name, retain, label, probability, uncertainty, reason in rows:
-        decision = "retain" if retain else "refer"
-        writer.writerow([name, decision, label, f"{probability:.6g}", f"{uncertainty:.6g}", reason])
-    return sink.getvalue()
-
-
-def _summary(applied: Applied, policy: Policy) -> dict[str, Any]:
-    retained = int(applied.retained.sum())
-    return {
-        "rows": len(applied.retained),
-        "retained": retained,
-        "referred": len(applied.retained) - retained,
-        "retained_error": applied.retained_error,
-        "retained_labelled": applied.retained_labelled,
-        "shift": {**vars(applied.shift), "significant": applied.shift.significant},
-        "warnings": list(applied.warnings),
-        "guarantee": policy.guarantee,
-        "threshold": policy.threshold,
-        "quantity": policy.quantity,
-    }

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile, MissingExtra, UserError, one_of
+from dubio.core.files import open_atomic
 from dubio.core.predictions import Predictions, checked_logits
 from dubio.core.types import KINDS, TARGETS, Kind, StrArray, Target
 from dubio.formats.arrays import COLUMN, SCORE, is_known, predictions_from_arrays, refuse_near_misses, with_logits
@@ -33,11 +34,14 @@ SUFFIXES = (".safetensors", ".npz", ".npy", ".csv", ".tsv", ".parquet")
 
 
 def write_predictions(path: Path, predictions: Predictions) -> None:
-    """Write predictions atomically as dubio's own safetensors file.
+    """Write predictions atomically as dubio's own safetensors file, or their pooled probabilities as ``.npz``.
 
     Raises:
         OSError: When the system refuses to write.
     """
+    if Path(path).suffix.lower() == ".npz":
+        _write_npz(Path(path), predictions)
+        return
     tensors: dict[str, NDArray[Any]] = {}
     for name in _PLAIN:
         column = getattr(predictions, name)
@@ -62,6 +66,17 @@ def write_predictions(path: Path, predictions: Predictions) -> None:
     if predictions.kind is not None:
         metadata["kind"] = predictions.kind
     write_tensors(Path(path), tensors, metadata)
+
+
+def _write_npz(path: Path, predictions: Predictions) -> None:
+    """Write the pooled probabilities and the other columns of the rows."""
+    columns = {name: getattr(predictions, name) for name in ("ids", "group", "ood")}
+    if predictions.target == "multilabel" or (predictions.labels >= 0).any():
+        columns["labels"] = predictions.labels
+    if predictions.classes is not None:
+        columns["classes"] = np.array(predictions.classes, dtype=np.str_)
+    with open_atomic(path) as handle:
+        np.savez(handle, probs=predictions.probs, **{key: value for key, value in columns.items() if value is not None})
 
 
 def read_predictions(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 import numpy as np
 from scipy.stats import ks_2samp
@@ -98,6 +101,7 @@ class Applied:
         probability: The pooled probability of that class; multi-label: mean over the asserted labels.
         uncertainty: The value that was compared with the threshold.
         reasons: The reason of each decision.
+        ids: Names of the rows; their numbers where the predictions have none.
         shift: The test of the uncertainties against those of the calibration set.
         warnings: Sentences that a reader must know.
         retained_error: Error among the retained rows with a label, or None where there is none.
@@ -109,10 +113,42 @@ class Applied:
     probability: FloatArray
     uncertainty: FloatArray
     reasons: tuple[str, ...]
+    ids: tuple[str, ...]
     shift: Shift
     warnings: tuple[str, ...]
     retained_error: float | None
     retained_labelled: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return counts, the observed error, the shift test and the warnings as plain values."""
+        rows, retained = len(self.retained), int(self.retained.sum())
+        return {
+            "rows": rows,
+            "retained": retained,
+            "referred": rows - retained,
+            "retained_error": self.retained_error,
+            "retained_labelled": self.retained_labelled,
+            "shift": {**vars(self.shift), "significant": self.shift.significant},
+            "warnings": list(self.warnings),
+        }
+
+    def __str__(self) -> str:
+        rows, retained = len(self.retained), int(self.retained.sum())
+        share = (rows - retained) / rows
+        lines = [f"{rows} rows: {retained} retained, {rows - retained} referred ({share:.1%})"]
+        if (error := self.retained_error) is not None:
+            lines.append(f"error of the {self.retained_labelled} retained rows with a label: {error:.4f}")
+        return "\n".join([*lines, self.shift.sentence()])
+
+    def to_csv(self) -> str:
+        """Return a table with the decision about each row and its reason."""
+        sink = io.StringIO()
+        writer = csv.writer(sink, lineterminator="\n")
+        writer.writerow(["id", "decision", "predicted", "probability", "uncertainty", "reason"])
+        decisions = ("retain" if retain else "refer" for retain in self.retained)
+        numbers = ([f"{value:.6g}" for value in column.tolist()] for column in (self.probability, self.uncertainty))
+        writer.writerows(zip(self.ids, decisions, self.predicted, *numbers, self.reasons, strict=True))
+        return sink.getvalue()
 
 
 def apply_policy(policy: Policy, predictions: Predictions, *, shift_level: float = 0.01, seed: int = 0) -> Applied:
@@ -134,7 +170,8 @@ def apply_policy(policy: Policy, predictions: Predictions, *, shift_level: float
     shift = shift_test(policy, predictions, level=shift_level, seed=seed)
     names, reasons = _class_names(policy, predictions), _reasons(policy, uncertainties, retained)
     warnings, observed = _warnings(policy, predictions, shift), _observed(predictions, retained)
-    return Applied(retained, names, confidence(predictions), uncertainties, reasons, shift, warnings, *observed)
+    ids = tuple(map(str, range(len(predictions)) if predictions.ids is None else predictions.ids.tolist()))
+    return Applied(retained, names, confidence(predictions), uncertainties, reasons, ids, shift, warnings, *observed)
 
 
 def check_same_system(policy: Policy, predictions: Predictions) -> None:
