@@ -11,7 +11,15 @@ import pytest
 from dubio.core.predictions import Predictions, pool_members
 from dubio.core.registry import METRICS
 from dubio.reporting import Report
-from dubio.reporting.sections.ensembles import ACCURACY, NLL, Ensembles, in_domain_growth, pools_of
+from dubio.reporting.sections.ensembles import (
+    ACCURACY,
+    NLL,
+    Ensembles,
+    Growth,
+    in_domain_growth,
+    one_sample_per_member,
+    pools_of,
+)
 from tests.reporting.text_world import task_of
 from tests.reporting.world import FakeStore
 
@@ -27,17 +35,22 @@ def three_members(rows: int = 240, classes: int = 3) -> list[Predictions]:
     ]
 
 
+def growth_of(predictions: Predictions) -> Growth | None:
+    merged = one_sample_per_member(predictions)
+    return None if merged is None else in_domain_growth(merged)
+
+
 def test_growing_ensembles_are_those_of_all_orders_of_their_members() -> None:
     members = three_members()
-    grown = in_domain_growth(pool_members(members))
+    grown = growth_of(pool_members(members))
     assert grown is not None
     for size in (1, 2, 3):
         # A circle of three has every pair: the mean over the circle is the mean over all orders.
         pooled = [pool_members([members[i] for i in order[:size]]) for order in permutations(range(3))]
         right = np.mean([(p.probs.argmax(axis=1) == p.labels).mean() for p in pooled])
         nll = np.mean([METRICS.make("calibrated_nll").compute(p) for p in pooled])
-        assert grown.accuracy[:, size - 1].mean() == pytest.approx(right, abs=1e-9)
-        assert grown.nll[:, size - 1].mean() == pytest.approx(nll, abs=1e-5)
+        assert grown[ACCURACY][:, size - 1].mean() == pytest.approx(right, abs=1e-9)
+        assert grown[NLL][:, size - 1].mean() == pytest.approx(nll, abs=1e-5)
 
 
 @pytest.mark.parametrize("members", [2, 3, 5])
@@ -52,8 +65,8 @@ def test_every_member_is_in_as_many_ensembles_of_a_size_and_first_once(members: 
 
 
 def test_one_member_or_one_example_does_not_grow() -> None:
-    assert in_domain_growth(three_members()[0]) is None
-    assert in_domain_growth(pool_members([member.take(np.array([0])) for member in three_members()])) is None
+    assert growth_of(three_members()[0]) is None
+    assert growth_of(pool_members([member.take(np.array([0])) for member in three_members()])) is None
 
 
 def test_the_whole_ensemble_of_the_figure_is_that_of_the_table(text_report: Report) -> None:
@@ -78,7 +91,7 @@ def test_multilabel_ensembles_grow_by_their_probabilities() -> None:
         Predictions((3 * labels - 1.5 + rng.normal(0, 1.5, (3, 90, 4))).astype(np.float32), labels, "multilabel")
         for _ in range(2)
     ]
-    grown = in_domain_growth(pool_members(members))
+    grown = growth_of(pool_members(members))
     assert grown is not None
     pooled = np.mean([1 / (1 + np.exp(-m.logits.astype(float))) for m in members], axis=(0, 1))
-    assert grown.accuracy[0, -1] == pytest.approx(((pooled > 0.5) == labels).all(axis=1).mean())
+    assert grown[ACCURACY][0, -1] == pytest.approx(((pooled > 0.5) == labels).all(axis=1).mean())

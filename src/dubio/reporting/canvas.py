@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -169,6 +169,50 @@ def method_rows(styles: Sequence[Style], label: str, extra: float = 0.75) -> tup
     label_rows(axis, styles)
     axis.set_xlabel(label)
     return figure, axis
+
+
+def note_row(axis: Axes, row: int, note: str) -> None:
+    """Write a note at the right of a row."""
+    axis.text(1.02, row, note, transform=axis.get_yaxis_transform(), va="center", fontsize=7.8, color=INK)
+
+
+def draw_band(axis: Axes, series: Series, **line: Any) -> None:
+    """Draw means with a band of one standard deviation."""
+    low, high = series.mean - series.std, series.mean + series.std
+    axis.fill_between(series.x, low, high, color=series.style.colour, alpha=0.09, linewidth=0)
+    axis.plot(series.x, series.mean, **{**series.style.line, **line})
+
+
+def draw_bars(axis: Axes, series: Series, **line: Any) -> None:
+    """Draw means with bars of one standard deviation."""
+    line = {"elinewidth": 0.7, "capsize": 0, **series.style.line, **line}
+    axis.errorbar(series.x, series.mean, yerr=series.std, **line)
+
+
+@styled
+def curve_panels(
+    panels: Mapping[str, Sequence[Series]], xlabel: str, draw: Callable[..., None], *, panel_height: float
+) -> Figure:
+    """Draw one panel per title over whole numbers, with one legend of methods.
+
+    Args:
+        panels: Title → one series per method.
+        xlabel: The label of the horizontal axis.
+        draw: :func:`draw_band` or :func:`draw_bars`.
+        panel_height: Inches of a row of panels.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    styles = [series.style for series in next(iter(panels.values()))]
+    extra = legend_height(len(styles), 3) + 0.15
+    figure, axes = panel_grid(len(panels), panel_height=panel_height, extra=extra, xlabel=xlabel)
+    for axis, (title, lines) in zip(axes, panels.items(), strict=True):
+        for series in lines:
+            draw(axis, series, linewidth=1.4, markersize=4.2)
+        axis.set_title(title)
+        axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    method_legend(figure, styles, columns=3)
+    return figure
 
 
 def draw_stacks(axis: Axes, parts: FloatArray, colours: Sequence[str], *, height: float = 0.62) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dubio.metrics.referral_curve import FRACTIONS
-from dubio.reporting.canvas import WIDTH, Series, blank, finite_limits, legend_height, method_legend, styled
+from dubio.reporting.canvas import WIDTH, Series, blank, draw_band, finite_limits, legend_height, method_legend, styled
 from dubio.reporting.manifest_view import MethodView, TaskView
 from dubio.reporting.measures import referral_name
 from dubio.reporting.run_view import RunView
@@ -124,10 +124,8 @@ def referral_figure(accuracy: Sequence[Series], area: Sequence[Series], *, refer
 def draw_curves(axis: Axes, series: Sequence[Series], *, every: int = 10) -> None:
     """Draw means with a band of one standard deviation over runs; markers of methods are staggered."""
     for index, one in enumerate(series):
-        mean, std = one.mean, one.std
-        axis.fill_between(one.x, mean - std, mean + std, color=one.style.colour, alpha=0.09, linewidth=0)
         offset = (index * every) // max(len(series), 1)
-        axis.plot(one.x, mean, markevery=(offset, every), zorder=3 if one.style.ensemble else 2, **one.style.line)
+        draw_band(axis, one, markevery=(offset, every), zorder=3 if one.style.ensemble else 2)
 
 
 def fit_limits(axis: Axes, series: Sequence[Series]) -> None:

@@ -13,7 +13,7 @@ from dubio.reporting.build import Report, build_report
 from dubio.reporting.page import render
 from dubio.reporting.sections.across_tasks import ranking_sentence, rankings
 from dubio.reporting.sections.densities import Densities
-from dubio.reporting.sections.ensembles import equivalent_rows
+from dubio.reporting.sections.ensembles import equivalents_of
 from dubio.reporting.sections.in_domain import temperature
 from dubio.statistics.ensemble_equivalent import equivalent, growth_curve
 from dubio.statistics.ranks import critical_difference
@@ -42,7 +42,7 @@ def test_the_equivalent_is_read_off_the_curve_of_all_deterministic_networks(worl
     runs = [r["id"] for r in manifest["runs"] if (r["task"], r["method"]) == ("reviews", "deterministic")]
     curve = growth_curve(pool_members([store.predictions[run, "test"] for run in runs]), orders=10)
     task = next(task for task in report.run.manifest.tasks if task.key == "reviews")
-    shown = {style.title: each.central for style, each in equivalent_rows(report.run, task)}
+    shown = {report.run.title(name): one.central for name, one in equivalents_of(report.run, task).items()}
     assert len(shown) == 6
     for method in report.run.manifest.methods:
         mean = report.run.scores.cells["reviews", "test", method.name, "calibrated_nll"].mean

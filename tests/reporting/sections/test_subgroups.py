@@ -18,7 +18,7 @@ from tests.reporting.screening_world import World, runs_of
 
 
 def test_subgroups_are_calibrated_on_their_own_rows(eyes_world: World, eyes: Report) -> None:
-    subgroup = section_of(eyes, Subgroups).parts(eyes.tasks[0], "site")["test", "main"]["mc-dropout"]
+    subgroup = section_of(eyes, Subgroups).parts(eyes.tasks[0])["site"]["test", "main"]["mc-dropout"]
     rows = np.flatnonzero(np.arange(120) % 10 != 0)
     runs = [run.take(rows) for run in runs_of(eyes_world, "mc-dropout", "test")]
     assert subgroup.ece.value == pytest.approx(np.mean([ece(run) for run in runs]))
@@ -31,7 +31,7 @@ def test_subgroups_are_calibrated_on_their_own_rows(eyes_world: World, eyes: Rep
 
 def test_small_subgroups_are_marked_and_in_the_table_alone(eyes: Report) -> None:
     task = eyes.tasks[0]
-    assert section_of(eyes, Subgroups).parts(task, "site")["test", "other"]["mc-dropout"].underpowered
+    assert section_of(eyes, Subgroups).parts(task)["site"]["test", "other"]["mc-dropout"].underpowered
     shown = blocks(eyes, "subgroups", task)
     table, accuracy = of_kind(shown, Table)
     assert (table.first, accuracy.title) == ("Site", "Accuracy by site")

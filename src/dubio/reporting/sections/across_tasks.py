@@ -8,7 +8,7 @@ several networks, each network has its own comparison.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import isfinite
@@ -22,7 +22,17 @@ from dubio.reporting.measures import GAP, HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Figure, Headline, Section, Text, section
-from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, TableCell, folded, method_table, score_column
+from dubio.reporting.tables import (
+    ARROWS,
+    Column,
+    FilledColumn,
+    Table,
+    TableCell,
+    folded,
+    method_table,
+    score_column,
+    value_cell,
+)
 from dubio.reporting.wording import counted, listed, number, term
 from dubio.statistics.ranks import Comparison, compare
 from dubio.statistics.result_table import Result, ResultTable, exact
@@ -40,11 +50,7 @@ MIN_METHODS = 2
 MIN_DIAGRAM_METHODS = 3
 """Methods below which a critical-difference diagram is not drawn."""
 
-TITLES: dict[Setting, str] = {
-    "in-domain": "In-domain",
-    "novelty": "Novelty detection",
-    "cross-domain": "Cross-domain",
-}
+TITLES: dict[Setting, str] = {"in-domain": "In-domain", "novelty": "Novelty detection", "cross-domain": "Cross-domain"}
 
 CAPTION = (
     "Mean ranks over test sets, the best at the left; bars join methods that are not significantly different (Nemenyi, "
@@ -62,17 +68,19 @@ class AcrossTasks(Section):
             return
         for group in groups(run):
             metrics = [metric for metric in group.metrics if methods_over(run, group, metric)]
-            for place, metric in enumerate(metrics):
+            for metric in metrics:
                 title, table = f"{group.title}: {_title(metric)}", across_table(run, group, metric)
-                if place == 0:
+                if metric == metrics[0]:
                     yield Headline(title)
-                yield folded(table, title) if place else table
+                yield table if metric == metrics[0] else folded(table, title)
                 yield Text(ranks_sentence(run, group, metric), "small")
         for ranking in rankings(run):
-            found = ranking.comparison
-            draw = partial(draw_cd_diagram, found.average_ranks, found.critical_difference, found.cliques)
-            title = f"Mean ranks by {ranking.title}"
-            yield Figure(ranking.name, title, CAPTION, draw, reading=ranking_sentence(ranking))
+            comparison = ranking.comparison
+            ranks, difference = comparison.average_ranks, comparison.critical_difference
+            draw = partial(draw_cd_diagram, ranks, difference, comparison.cliques)
+            yield Figure(
+                ranking.name, f"Mean ranks by {ranking.title}", CAPTION, draw, reading=ranking_sentence(ranking)
+            )
 
 
 def _title(metric: str) -> str:
@@ -102,7 +110,7 @@ class Group:
     def metrics(self) -> tuple[str, ...]:
         """The metrics of the comparison, the headline first."""
         if self.setting == "in-domain":
-            return (RANKED_BY, "brier", "accuracy")
+            return (*SCORING_RULES, "accuracy")
         names = tuple(detection_name(metric, HEADLINE) for metric in ("ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95"))
         return (names[0], "accuracy", GAP) if self.setting == "cross-domain" else names
 
@@ -112,15 +120,14 @@ def groups(run: RunView) -> tuple[Group, ...]:
     scored = [task for task in run.tasks if run.methods_of(task)]
     names = [task.name for task in scored]
     several = any(names.count(name) > 1 for name in names)
-    networks = list(dict.fromkeys(task.network for task in scored)) if several else [None]
-    found = []
-    for network in networks:
+    comparisons = []
+    for network in dict.fromkeys(task.network for task in scored) if several else [None]:
         tasks = [task for task in scored if network in (None, task.network)]
         suffix = f" · {network}" if network else ""
-        found += [Group("in-domain", f"{title}{suffix}", _in_domain(some)) for title, some in _by_corpus(tasks)]
-        found.append(Group("novelty", f"{TITLES['novelty']}{suffix}", _shifted(tasks, "ood")))
-        found.append(Group("cross-domain", f"{TITLES['cross-domain']}{suffix}", _shifted(tasks, "shift")))
-    return tuple(group for group in found if len(group.blocks) >= MIN_TEST_SETS)
+        comparisons += [Group("in-domain", f"{title}{suffix}", _in_domain(some)) for title, some in _by_corpus(tasks)]
+        comparisons.append(Group("novelty", f"{TITLES['novelty']}{suffix}", _shifted(tasks, "ood")))
+        comparisons.append(Group("cross-domain", f"{TITLES['cross-domain']}{suffix}", _shifted(tasks, "shift")))
+    return tuple(group for group in comparisons if len(group.blocks) >= MIN_TEST_SETS)
 
 
 def _by_corpus(tasks: Sequence[TaskView]) -> list[tuple[str, list[TaskView]]]:
@@ -140,14 +147,13 @@ def _in_domain(tasks: Sequence[TaskView]) -> tuple[TestBlock, ...]:
 
 def _shifted(tasks: Sequence[TaskView], kind: Literal["ood", "shift"]) -> tuple[TestBlock, ...]:
     """Return the splits of a kind; the severities of a corruption are not domains."""
-    found = []
+    blocks = []
     for task in tasks:
         graded = {split for splits in task.severities.values() for split in splits}
-        splits = [split for split in task.of_kind(kind) if split not in graded]
-        for split in splits:
-            alone = kind == "ood" and len(splits) == 1
-            found.append(TestBlock(task.key if alone else f"{task.key} → {split.name}", task, split.name))
-    return tuple(found)
+        names = [split.name for split in task.of_kind(kind) if split not in graded]
+        alone = kind == "ood" and len(names) == 1
+        blocks += [TestBlock(task.key if alone else f"{task.key} → {name}", task, name) for name in names]
+    return tuple(blocks)
 
 
 def cells_over(run: RunView, group: Group, metric: str, method: str) -> list[Cell | None]:
@@ -163,17 +169,13 @@ def methods_over(run: RunView, group: Group, metric: str) -> tuple[MethodView, .
 
 def comparison_over(run: RunView, group: Group, metrics: Sequence[str]) -> Comparison | None:
     """Compare the methods with a value on every test set; None where there are too few."""
-    complete = [
-        method.name
-        for method in run.methods
-        if all(all(cells_over(run, group, metric, method.name)) for metric in metrics)
-    ]
-    if len(complete) < MIN_METHODS:
+    names = [m.name for m in run.methods if all(all(cells_over(run, group, metric, m.name)) for metric in metrics)]
+    if len(names) < MIN_METHODS:
         return None
     rows = [
         Result(block.title, name, metric, exact(run.scores.cells[block.task.key, block.split, name, metric].mean))
         for block in group.blocks
-        for name in complete
+        for name in names
         for metric in metrics
     ]
     better = {metric: run.scores.better[metric] for metric in metrics}
@@ -183,62 +185,54 @@ def comparison_over(run: RunView, group: Group, metrics: Sequence[str]) -> Compa
 def across_table(run: RunView, group: Group, metric: str) -> Table:
     """Return mean rank, record and mean of every method, then its value on every test set."""
     methods, ranked = methods_over(run, group, metric), metric not in run.scores.not_ranked
-    comparison = comparison_over(run, group, [metric]) if ranked else None
     values = {method.name: cells_over(run, group, metric, method.name) for method in methods}
-    columns = [] if comparison is None else _rank_columns(comparison)
-    both = comparison_over(run, group, SCORING_RULES) if metric == RANKED_BY else None
-    if both is not None:
+    arrow, columns = ARROWS[run.scores.better[metric]], []
+    if ranked and (comparison := comparison_over(run, group, [metric])) is not None:
+        columns.append(_ranks(comparison))
+        columns.append(_record(f"{DIGITS} decimals", "against every other method", comparison))
+    if metric == RANKED_BY and (both := comparison_over(run, group, SCORING_RULES)) is not None:
         note = "under both scoring rules, calibrated NLL and Brier, against every other method"
-        columns.append(_record(Column("Won/drawn/lost", "with Brier too", "↑", note), both))
-    columns.append(_mean(run, metric, values))
-    for place, block in enumerate(group.blocks):
-        head = Column(block.title, "", ARROWS[run.scores.better[metric]], unranked=not ranked)
-        cells = {name: cell for name, found in values.items() if (cell := found[place]) is not None}
-        verdicts = run.scores.verdicts(block.task, block.split, metric)
-        columns.append(score_column(head, cells, verdicts or None, places=DIGITS))
+        columns.append(_record("with Brier too", note, both))
+    columns.append(FilledColumn(Column("Mean", "± over test sets", arrow, unranked=True), _means(values)))
+    for index, block in enumerate(group.blocks):
+        cells = {name: cell for name, row in values.items() if (cell := row[index]) is not None}
+        verdicts = run.scores.verdicts(block.task, block.split, metric) or None
+        columns.append(score_column(Column(block.title, "", arrow, unranked=not ranked), cells, verdicts, DIGITS))
     caption = f"{_title(metric)}: {term(metric.partition('(')[0]).note}"
     return method_table(methods, columns, run.styles, caption=caption)
 
 
-def _rank_columns(comparison: Comparison) -> list[FilledColumn]:
+def _ranks(comparison: Comparison) -> FilledColumn:
+    """Return mean ranks; shaded are those within the critical difference of the best, where not all are."""
     ranks = comparison.average_ranks
     best = min(ranks.values())
-    near = best + comparison.critical_difference
-    decided = max(ranks.values()) > near
-    cells = {
-        name: TableCell(f"{value:.2f}", sort=f"{value:.6g}", place=_place(value, best, near, decided=decided))
-        for name, value in ranks.items()
-    }
+    limit = best + comparison.critical_difference
+    decided = max(ranks.values()) > limit
+
+    def place(rank: float) -> str:
+        if rank == best:
+            return "best" if decided else "leading"
+        return "tied" if decided and rank < limit else ""
+
+    cells = {name: TableCell(f"{rank:.2f}", sort=f"{rank:.6g}", place=place(rank)) for name, rank in ranks.items()}
     note = "1 is best; shaded: not significantly different from the best (Nemenyi)"
-    return [
-        FilledColumn(Column("Mean rank", "", "↓", note), cells),
-        _record(Column("Won/drawn/lost", f"{DIGITS} decimals", "↑", "against every other method"), comparison),
-    ]
+    return FilledColumn(Column("Mean rank", "", "↓", note), cells)
 
 
-def _record(head: Column, comparison: Comparison) -> FilledColumn:
+def _record(sub: str, note: str, comparison: Comparison) -> FilledColumn:
     records = comparison.win_draw_loss.items()
-    return FilledColumn(
-        head, {name: TableCell("/".join(map(str, each)), sort=str(each.wins)) for name, each in records}
-    )
+    cells = {name: TableCell("/".join(map(str, record)), sort=str(record.wins)) for name, record in records}
+    return FilledColumn(Column("Won/drawn/lost", sub, "↑", note), cells)
 
 
-def _place(value: float, best: float, near: float, *, decided: bool) -> str:
-    if value == best:
-        return "best" if decided else "leading"
-    return "tied" if decided and value < near else ""
-
-
-def _mean(run: RunView, metric: str, values: dict[str, list[Cell | None]]) -> FilledColumn:
+def _means(values: Mapping[str, Sequence[Cell | None]]) -> dict[str, TableCell]:
     """Return mean and standard deviation over test sets, of methods with a value on all."""
-    head = Column("Mean", "± over test sets", ARROWS[run.scores.better[metric]], unranked=True)
-    shown = {}
-    for name, cells in values.items():
-        means = [cell.mean for cell in cells if cell is not None]
-        if len(means) == len(cells):
-            mean, spread = float(np.mean(means)), float(np.std(means, ddof=1))
-            shown[name] = TableCell(f"{mean:.{DIGITS}f}", f"± {spread:.{DIGITS}f}", f"{mean:.9g}", "unranked")
-    return FilledColumn(head, shown)
+    means = {name: [cell.mean for cell in cells if cell is not None] for name, cells in values.items()}
+    return {
+        name: value_cell(float(np.mean(row)), f".{DIGITS}f", f"± {np.std(row, ddof=1):.{DIGITS}f}", "unranked")
+        for name, row in means.items()
+        if len(row) == len(values[name])
+    }
 
 
 def ranks_sentence(run: RunView, group: Group, metric: str) -> str:
@@ -250,17 +244,14 @@ def ranks_sentence(run: RunView, group: Group, metric: str) -> str:
         return "Fewer than two methods have a value on every test set: nothing is ranked."
     ranks, gap = comparison.average_ranks, comparison.critical_difference
     best = next(iter(ranks))
-    worse = [run.title(name) for name, value in ranks.items() if value - ranks[best] >= gap]
-    verdict = (
-        f"{run.title(best)} ranks best and is significantly better than {listed(worse)}"
-        if worse
-        else "no method is significantly worse than the best"
-    )
+    worse = [run.title(name) for name, rank in ranks.items() if rank - ranks[best] >= gap]
+    better = f"{run.title(best)} ranks best and is significantly better than {listed(worse)}" if worse else ""
     missing = [m.title for m in methods_over(run, group, metric) if m.name not in ranks]
-    without = f" Not ranked, because a value is missing: {listed(missing)}." if missing else ""
     return (
         f"Over {counted(len(group.blocks), 'test set')}: Friedman χ² = {comparison.friedman.chi2:.2f} (p = "
-        f"{comparison.friedman.p:.2g}), critical difference of mean ranks {gap:.2f}: {verdict}.{without}"
+        f"{comparison.friedman.p:.2g}), critical difference of mean ranks {gap:.2f}: "
+        f"{better or 'no method is significantly worse than the best'}."
+        + (f" Not ranked, because a value is missing: {listed(missing)}." if missing else "")
     )
 
 
@@ -290,67 +281,56 @@ def rankings(run: RunView) -> tuple[Ranking, ...]:
 
     A task that several networks learned counts once, under the network with the most methods.
     """
-    fullest: dict[str, TaskView] = {}
-    for task in run.tasks:
-        known = fullest.get(task.name)
-        if len(run.methods_of(task)) > (0 if known is None else len(run.methods_of(known))):
-            fullest[task.name] = task
-    tasks = list(fullest.values())
+    names = dict.fromkeys(task.name for task in run.tasks if run.methods_of(task))
+    same = {name: [task for task in run.tasks if task.name == name] for name in names}
+    tasks = [max(learned, key=lambda task: len(run.methods_of(task))) for learned in same.values()]
     inside = [(task, task.in_domain.name) for task in tasks]
-    outside = {
-        kind: [(task, split.name) for task in tasks for split in task.farthest if split.kind == kind]
-        for kind in ("ood", "shift")
-    }
+    shifted = [(task, split) for task in tasks for split in task.farthest]
+    novel, other = ([(task, split.name) for task, split in shifted if split.kind == kind] for kind in ("ood", "shift"))
     auroc = detection_name("ood_auroc", HEADLINE)
     candidates = (
         ("ranks", term(RANKED_BY).title, "tasks", inside, RANKED_BY),
         ("ranks-brier", term("brier").title, "tasks", inside, "brier"),
         ("ranks-accuracy", term("accuracy").title, "tasks", inside, "accuracy"),
-        ("ranks-novelty", "AUROC of novel classes", "sets of novel classes", outside["ood"], auroc),
-        ("ranks-shift", "AUROC under shift", "shifted test sets", outside["shift"], auroc),
-        ("ranks-shift-accuracy", "accuracy under shift", "shifted test sets", outside["shift"], "accuracy"),
+        ("ranks-novelty", "AUROC of novel classes", "sets of novel classes", novel, auroc),
+        ("ranks-shift", "AUROC under shift", "shifted test sets", other, auroc),
+        ("ranks-shift-accuracy", "accuracy under shift", "shifted test sets", other, "accuracy"),
     )
-    found = (_ranking(run, *each) for each in candidates)
-    return tuple(each for each in found if each is not None)
+    return tuple(ranking for candidate in candidates if (ranking := _ranking(run, *candidate)) is not None)
 
 
 def _ranking(
-    run: RunView, name: str, title: str, sets: str, places: Sequence[tuple[TaskView, str]], metric: str
+    run: RunView, name: str, title: str, sets: str, test_sets: Sequence[tuple[TaskView, str]], metric: str
 ) -> Ranking | None:
-    every = {f"{task.key}/{split}": run.scores.row(task, split, metric) for task, split in places}
-    most = max((len(cells) for cells in every.values()), default=0)
-    dense = {place: cells for place, cells in every.items() if 2 * len(cells) >= most and cells}
+    """Rank the methods with a value on every test set that at least half of the methods have a value on."""
+    rows = {f"{task.key}/{split}": run.scores.row(task, split, metric) for task, split in test_sets}
+    most = max((len(cells) for cells in rows.values()), default=0)
+    dense = {key: cells for key, cells in rows.items() if 2 * len(cells) >= most and cells}
+    finite = {key: {m for m, cell in cells.items() if isfinite(cell.mean)} for key, cells in dense.items()}
     present = [method for method in run.methods if any(method.name in cells for cells in dense.values())]
-    complete = [
-        method
-        for method in present
-        if all(method.name in cells and isfinite(cells[method.name].mean) for cells in dense.values())
-    ]
+    complete = [method for method in present if all(method.name in names for names in finite.values())]
     if len(dense) < MIN_TEST_SETS or len(complete) < MIN_DIAGRAM_METHODS:
         return None
     unique = len({method.title for method in complete}) == len(complete)
-    rows = [
-        Result(place, method.title if unique else method.name, metric, exact(cells[method.name].mean))
-        for place, cells in dense.items()
+    results = [
+        Result(key, method.title if unique else method.name, metric, exact(cells[method.name].mean))
+        for key, cells in dense.items()
         for method in complete
     ]
-    comparison = compare(ResultTable(tuple(rows)), {metric: run.scores.better[metric]})
+    comparison = compare(ResultTable(tuple(results)), {metric: run.scores.better[metric]})
     left_out = tuple(method.title for method in present if method not in complete)
-    return Ranking(name, title, sets, comparison, left_out, tuple(place for place in every if place not in dense))
+    return Ranking(name, title, sets, comparison, left_out, tuple(key for key in rows if key not in dense))
 
 
 def ranking_sentence(ranking: Ranking) -> str:
     """Return which method leads, over how many test sets, and which difference they resolve."""
     comparison, ranks = ranking.comparison, ranking.comparison.average_ranks
     best, tests = min(ranks, key=lambda name: ranks[name]), len(ranking.comparison.datasets)
-    spread = max(ranks.values()) - min(ranks.values())
-    outcome = "some do" if spread >= comparison.critical_difference else "none do"
+    outcome = "some do" if max(ranks.values()) - ranks[best] >= comparison.critical_difference else "none do"
     few = "; so few test sets resolve little" if tests < 5 else ""
-    without = ""
-    if ranking.left_out:
-        without = f" Left out, because a value is missing: {listed(list(ranking.left_out))}."
-    if ranking.sparse:
-        without += f" Not ranked over, because too few methods have a value: {listed(list(ranking.sparse))}."
+    reasons = {"Left out, because a value is missing": ranking.left_out,
+               "Not ranked over, because too few methods have a value": ranking.sparse}  # fmt: skip
+    without = "".join(f" {reason}: {listed(list(names))}." for reason, names in reasons.items() if names)
     return (
         f"{best} has the best mean rank, {ranks[best]:.2f}, of {number(len(ranks))} methods over {number(tests)} "
         f"{ranking.sets}. Mean ranks must differ by {comparison.critical_difference:.2f} (at most {len(ranks) - 1} is "

@@ -7,8 +7,10 @@ there is no advice; where the data do not decide, it says so.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import Any
 
 from dubio.reporting.leaderboard import (
@@ -47,7 +49,7 @@ class Advising(Section):
 
     def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
         """Yield one card per situation."""
-        cards = tuple(Card(each.circumstance, (each.conclusion,), each.evidence) for each in advice(run))
+        cards = tuple(Card(item.circumstance, (item.conclusion,), item.evidence) for item in advice(run))
         if cards:
             yield Text(
                 "Advice by situation, computed from the tables below. Where two methods are not significantly "
@@ -57,49 +59,34 @@ class Advising(Section):
 
     def document(self, run: RunView) -> dict[str, Any]:
         """Return every piece of advice."""
-        return {"advice": [vars(each) for each in advice(run)]}
+        return {"advice": [vars(item) for item in advice(run)]}
 
 
 def advice(run: RunView) -> tuple[Advice, ...]:
     """Return all advice that these results support."""
-    makers: tuple[Callable[[RunView], Advice | None], ...] = (
-        _few_classes, _many_classes, _several_labels, _one_training, _one_pass, _novelty, _quantity, _robustness,
-        _shift_detection,
-    )  # fmt: skip
-    return tuple(made for make in makers if (made := make(run)) is not None)
+    labels = [task for task in _tasks(run) if task.target == "multilabel"]
+    few, many = (
+        [task for task in _tasks(run) if task not in labels and (len(task.classes) >= MANY) == large]
+        for large in (False, True)
+    )
+    single = [method for method in run.methods if not method.ensemble]
+    auroc = detection_name("ood_auroc", HEADLINE)
+    items = (
+        _advice(run, f"Few classes (fewer than {MANY})", _boards(run, few)),
+        _advice(run, f"Many classes (at least {MANY})", _boards(run, many)),
+        _advice(run, "Several labels per example", _boards(run, labels)),
+        _limited(run, "Little memory or training time: one training", [m.name for m in single], _size),
+        _limited(run, "Low latency: one network, one pass", [m.name for m in single if not m.samples], _speed),
+        _advice(run, "Novel classes may occur: detect them", shifted_leaderboards(run, "ood", auroc)),
+        _quantity(run),
+        _advice(run, "Inputs may shift: stay accurate", shifted_leaderboards(run, "shift", "accuracy")),
+        _advice(run, "Inputs may shift: detect it", shifted_leaderboards(run, "shift", auroc)),
+    )
+    return tuple(item for item in items if item is not None)
 
 
-def _few_classes(run: RunView) -> Advice | None:
-    tasks = [task for task in _tasks(run) if task.target != "multilabel" and len(task.classes) < MANY]
-    return _in_domain(run, f"Few classes (fewer than {MANY})", tasks)
-
-
-def _many_classes(run: RunView) -> Advice | None:
-    tasks = [task for task in _tasks(run) if task.target != "multilabel" and len(task.classes) >= MANY]
-    return _in_domain(run, f"Many classes (at least {MANY})", tasks)
-
-
-def _several_labels(run: RunView) -> Advice | None:
-    return _in_domain(run, "Several labels per example", [t for t in _tasks(run) if t.target == "multilabel"])
-
-
-def _in_domain(run: RunView, situation: str, tasks: Sequence[TaskView]) -> Advice | None:
-    boards = [board for task in tasks if (board := in_domain_leaderboard(run, task, RANKED_BY)) is not None]
-    return _advice(run, situation, boards)
-
-
-def _novelty(run: RunView) -> Advice | None:
-    boards = shifted_leaderboards(run, "ood", detection_name("ood_auroc", HEADLINE))
-    return _advice(run, "Novel classes may occur: detect them", boards)
-
-
-def _robustness(run: RunView) -> Advice | None:
-    return _advice(run, "Inputs may shift: stay accurate", shifted_leaderboards(run, "shift", "accuracy"))
-
-
-def _shift_detection(run: RunView) -> Advice | None:
-    boards = shifted_leaderboards(run, "shift", detection_name("ood_auroc", HEADLINE))
-    return _advice(run, "Inputs may shift: detect it", boards)
+def _boards(run: RunView, tasks: Sequence[TaskView]) -> list[Leaderboard]:
+    return [board for task in tasks if (board := in_domain_leaderboard(run, task, RANKED_BY)) is not None]
 
 
 def _advice(run: RunView, situation: str, boards: Sequence[Leaderboard]) -> Advice | None:
@@ -120,60 +107,49 @@ def leading_two(run: RunView, board: Leaderboard) -> str:
 
 def conclusion(run: RunView, boards: Sequence[Leaderboard]) -> str:
     """Return the cheapest method that is never significantly worse than the best, if there is one."""
-    place = {1: "on this test set", 2: "on both test sets"}.get(len(boards), f"on all {len(boards)} test sets")
     if not all(board.judged for board in boards):
-        leaders = [board.order[0] for board in boards]
-        often = max(dict.fromkeys(leaders), key=leaders.count)
+        often, count = _most_frequent(board.order[0] for board in boards)
         return (
-            f"{run.title(often)} has the best mean on {leaders.count(often)} of {len(leaders)} test sets, but with one "
-            "run per method differences cannot be judged: these data do not decide."
+            f"{run.title(often)} has the best mean on {count} of {len(boards)} test sets, but with one run per method "
+            "differences cannot be judged: these data do not decide."
         )
-    once = sorted({name for board in boards for name, cell in board.cells.items() if cell.n == 1})
-    count = counted(len(once), "method").capitalize()
-    caution = f" {count} ran once: the spread over runs is not known." if once else ""
-    return f"{_choice(run, boards, place)}{caution}"
+    once = {name for board in boards for name, cell in board.cells.items() if cell.n == 1}
+    caution = (
+        f" {counted(len(once), 'method').capitalize()} ran once: the spread over runs is not known." if once else ""
+    )
+    return f"{_choice(run, boards)}{caution}"
 
 
-def _choice(run: RunView, boards: Sequence[Leaderboard], place: str) -> str:
+def _choice(run: RunView, boards: Sequence[Leaderboard]) -> str:
+    sets = {1: "on this test set", 2: "on both test sets"}.get(len(boards), f"on all {len(boards)} test sets")
     safe = frozenset.intersection(*(board.among_the_best for board in boards))
     if not safe:
         leaders = list(dict.fromkeys(run.title(board.order[0]) for board in boards))
-        return f"No method is among the best {place}: it depends on the data. Best on some: {listed(leaders)}."
+        return f"No method is among the best {sets}: it depends on the data. Best on some: {listed(leaders)}."
     cheap = cheapest(run, safe, boards)
-    choice = f"{run.title(cheap)}{_price(run, cheap)}"
+    price = f" ({counted(int(_trainings(run, cheap)), 'training')})" if isfinite(_trainings(run, cheap)) else ""
+    choice = f"{run.title(cheap)}{price}"
     if safe == frozenset.intersection(*(frozenset(board.cells) for board in boards)):
-        return f"No significant differences between methods {place}. Take the cheapest, {choice}."
+        return f"No significant differences between methods {sets}. Take the cheapest, {choice}."
     others = [run.title(name) for name in boards[0].order if name in safe and name != cheap]
     also = f" The same holds for {listed(others)}." if others else ""
-    return f"Take {choice}: never significantly worse than the best {place}.{also}"
+    return f"Take {choice}: never significantly worse than the best {sets}.{also}"
+
+
+def _most_frequent(names: Iterable[str]) -> tuple[str, int]:
+    """Return the most frequent name, the first among equals, and how often it occurs."""
+    return Counter(names).most_common(1)[0]
 
 
 def cheapest(run: RunView, names: Iterable[str], boards: Sequence[Leaderboard]) -> str:
     """Return the method with the fewest trainings; among equals, the one with the best mean rank."""
-    places = {name: sum(board.order.index(name) for board in boards) for name in names}
-    return min(places, key=lambda name: (_trainings(run, name), places[name], name))
+    ranks = {name: sum(board.order.index(name) for board in boards) for name in names}
+    return min(ranks, key=lambda name: (_trainings(run, name), ranks[name], name))
 
 
 def _trainings(run: RunView, name: str) -> float:
     counts = [cost.trainings for (_, method), cost in run.costs.items() if method == name]
-    return max((count.mean for count in counts if count.n), default=float("inf"))
-
-
-def _price(run: RunView, name: str) -> str:
-    trainings = _trainings(run, name)
-    return f" ({counted(int(trainings), 'training')})" if trainings != float("inf") else ""
-
-
-def _one_training(run: RunView) -> Advice | None:
-    """Advise on the best method that needs one training."""
-    single = [method.name for method in run.methods if not method.ensemble]
-    return _limited(run, "Little memory or training time: one training", single, _size)
-
-
-def _one_pass(run: RunView) -> Advice | None:
-    """Advise on the best method that predicts in one deterministic pass."""
-    plain = [method.name for method in run.methods if not method.ensemble and not method.samples]
-    return _limited(run, "Low latency: one network, one pass", plain, _speed)
+    return max((count.mean for count in counts if count.n), default=inf)
 
 
 def _limited(
@@ -227,9 +203,8 @@ def _quantity(run: RunView) -> Advice | None:
     ]
     if not boards:
         return None
-    leaders = [board.order[0] for board in boards]
-    often = max(dict.fromkeys(leaders), key=leaders.count)
-    share = f"{leaders.count(often)} of {len(leaders)} test sets" if len(leaders) > 1 else "the only test set"
+    often, count = _most_frequent(board.order[0] for board in boards)
+    share = f"{count} of {len(boards)} test sets" if len(boards) > 1 else "the only test set"
     evidence = [
         f"{board.test_set}: {_phrase(first)}, AUROC {board.value(first)}; next {_phrase(second)}, "
         f"{board.value(second)} ({verdict_phrase(board.verdicts[second])})."

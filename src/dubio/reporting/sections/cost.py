@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dubio.core.types import FloatArray
 from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RANKED_BY
-from dubio.reporting.run_view import RunView
+from dubio.reporting.run_view import Cost, RunView
 from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Figure, Section, section
 from dubio.reporting.style import Style
-from dubio.reporting.tables import Column, FilledColumn, Table, TableCell, method_table
+from dubio.reporting.tables import Column, Table, TableCell
 from dubio.reporting.wording import term
 
 if TYPE_CHECKING:
@@ -35,13 +33,10 @@ class CostSection(Section):
 
     title = "Cost"
 
-    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+    def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield the table of costs, and quality against cost."""
-        if task is None:
-            return
         yield cost_table(run, task)
-        points = cost_points(run, task)
-        if points:
+        if points := cost_points(run, task):
             yield Figure("cost", "Quality against cost", CAPTION, partial(cost_figure, points))
 
     def document(self, run: RunView) -> dict[str, Any]:
@@ -57,74 +52,62 @@ class CostSection(Section):
 
 def cost_table(run: RunView, task: TaskView) -> Table:
     """Return the cost of each method on its own; members that methods share count in full for each."""
-    methods = run.methods_of(task)
-    costs = {m.name: run.costs[task.key, m.name] for m in methods if (task.key, m.name) in run.costs}
     device = run.environment.get("device")
-    speed = f"examples per second, {device}" if device else "examples per second"
-    rows = (
-        (Column("Trainings"), "trainings", 1.0, 0),
-        (Column("Training", "seconds, all fits"), "training_seconds", 1.0, 1),
-        (Column("Epoch", "seconds, one fit"), "seconds_per_epoch", 1.0, 2),
-        (Column("Converged", "epoch, mean of fits"), "best_epoch", 1.0, 1),
-        (Column("Inference", speed), "examples_per_second", 1.0, 0),
-        (Column("Parameters", "thousands"), "parameters", 1e3, 1),
-        (Column("Stored", "kB of weights"), "stored_bytes", 1e3, 0),
-    )
-    columns = [
-        _column(head, {name: getattr(cost, field) for name, cost in costs.items()}, unit, places)
-        for head, field, unit, places in rows
-    ]
-    return method_table(methods, columns, run.styles, caption="One run; mean ± standard deviation over runs")
+    columns = {
+        "trainings": Column("Trainings"),
+        "training_seconds": Column("Training", "seconds, all fits"),
+        "seconds_per_epoch": Column("Epoch", "seconds, one fit"),
+        "best_epoch": Column("Converged", "epoch, mean of fits"),
+        "examples_per_second": Column(
+            "Inference", f"examples per second, {device}" if device else "examples per second"
+        ),
+        "parameters": Column("Parameters", "thousands"),
+        "stored_bytes": Column("Stored", "kB of weights"),
+    }
+    names = [method.name for method in run.methods_of(task)]
+    rows = {name: cost_cells(run.costs[task.key, name]) for name in names if (task.key, name) in run.costs}
+    return run.table(columns, rows, "One run; mean ± standard deviation over runs")
 
 
-def _column(head: Column, cells: Mapping[str, Cell], unit: float, places: int) -> FilledColumn:
-    """Return values in a unit; a spread of zero is not shown."""
-    shown = {}
-    for name, cell in cells.items():
+def cost_cells(cost: Cost) -> dict[str, TableCell]:
+    """Return the known costs of a method; a spread of zero is not shown."""
+    units, places = {"parameters": 1e3, "stored_bytes": 1e3}, {"training_seconds": 1, "seconds_per_epoch": 2}
+    places |= {"best_epoch": 1, "parameters": 1}
+    cells = {}
+    for name, cell in vars(cost).items():
         if cell.n:
-            spread = f"± {cell.std / unit:,.{places}f}" if cell.std else ""
-            shown[name] = TableCell(f"{cell.mean / unit:,.{places}f}", spread, f"{cell.mean:.9g}")
-    return FilledColumn(head, shown)
+            unit, form = units.get(name, 1.0), f",.{places.get(name, 0)}f"
+            spread = f"± {cell.std / unit:{form}}" if cell.std else ""
+            cells[name] = TableCell(f"{cell.mean / unit:{form}}", spread, f"{cell.mean:.9g}")
+    return cells
 
 
-@dataclass(frozen=True, eq=False)
-class CostPoint:
-    """The training seconds of one method, and its quality over runs."""
-
-    style: Style
-    seconds: float
-    quality: FloatArray
-
-
-def cost_points(run: RunView, task: TaskView) -> list[CostPoint]:
+def cost_points(run: RunView, task: TaskView) -> list[tuple[Style, float, Cell]]:
     """Return training seconds and the ranking metric of every method for which both are known."""
-    quality, points = run.scores.row(task, task.in_domain.name, RANKED_BY), []
-    for method in run.methods_of(task):
-        cost, cell = run.costs.get((task.key, method.name)), quality.get(method.name)
-        if cost is None or cell is None or not cost.training_seconds.n or not np.isfinite(cell.mean):
-            continue
-        if cost.training_seconds.mean > 0:
-            points.append(CostPoint(run.styles[method.name], cost.training_seconds.mean, np.array(cell.values)))
+    points = []
+    for name, cell in run.scores.row(task, task.in_domain.name, RANKED_BY).items():
+        cost = run.costs.get((task.key, name))
+        if cost is not None and np.isfinite(cell.mean) and cost.training_seconds.mean > 0:  # NaN where unknown
+            points.append((run.styles[name], cost.training_seconds.mean, cell))
     return points
 
 
 @styled
-def cost_figure(points: Sequence[CostPoint]) -> Drawing:
+def cost_figure(points: Sequence[tuple[Style, float, Cell]]) -> Drawing:
     """Draw quality against cost on a logarithmic axis."""
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
     figure = blank(WIDTH, 2.7 + legend_height(len(points)))
     axis = figure.subplots()
-    for one in points:
-        std = float(np.std(one.quality, ddof=1)) if one.quality.size > 1 else 0.0
+    for style, seconds, cell in points:
         axis.errorbar(
-            [one.seconds], [float(np.mean(one.quality))], yerr=[std], color=one.style.colour, elinewidth=1.0, capsize=0,
-            linestyle="none", **{**one.style.point, "markersize": 7.0},
+            [seconds], [cell.mean], yerr=[cell.std or 0.0], color=style.colour, elinewidth=1.0, capsize=0,
+            linestyle="none", **{**style.point, "markersize": 7.0},
         )  # fmt: skip
     axis.set_xscale("log")
     axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.xaxis.set_major_formatter(ScalarFormatter())
     axis.xaxis.set_minor_formatter(NullFormatter())
     axis.set(xlabel="training, seconds", ylabel=f"{term(RANKED_BY).title} (lower is better)")
-    method_legend(figure, [one.style for one in points])
+    method_legend(figure, [style for style, *_ in points])
     return figure

@@ -12,10 +12,10 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
 from dubio.metrics.decisions import REFERABLE, binary_problems, correct
 from dubio.metrics.quantities import predictive_entropy
-from dubio.reporting.canvas import panel_title, small_multiples, styled
+from dubio.reporting.canvas import label_panels, note_panel, small_multiples, styled
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
-from dubio.reporting.section import Block, Figure, Section, Visit, section
+from dubio.reporting.section import Block, Collected, Figure, Section, Visit, section
 from dubio.reporting.style import INSIDE, MUTED, OUTSIDE, Style
 from dubio.reporting.wording import file_name
 
@@ -44,31 +44,21 @@ class EntropyOfErrors(Section):
 
     def __init__(self) -> None:
         """Start without any run."""
-        self.bins: dict[tuple[str, str, str], list[FloatArray]] = {}
+        self.bins = Collected[FloatArray]()
 
     def visit(self, item: Visit) -> None:
         """Store the binned entropy of a run; of a corruption, at the worst severity alone."""
-        shown = item.is_in_domain_test or item.split in item.task.farthest
-        if shown and item.task.has_positive_side and (item.predictions.labels >= 0).any():
-            key = item.task.key, item.split.name, item.run.method
-            self.bins.setdefault(key, []).append(binned_entropy(item.predictions.labelled))
+        if item.is_shown and item.task.has_positive_side and item.has_labels:
+            self.bins.add(item, binned_entropy(item.predictions.labelled))
 
-    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+    def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield one figure per test set; those of shifted test sets on demand."""
-        if task is None:
-            return
-        for split in dict.fromkeys(split for key, split, _ in self.bins if key == task.key):
-            bins = {m.name: self.bins.get((task.key, split, m.name)) for m in run.methods_of(task)}
-            panels = [(run.styles[name], np.sum(runs, axis=0)) for name, runs in bins.items() if runs]
-            if panels:
-                yield Figure(
-                    f"certainty-{file_name(split)}",
-                    f"Predictive entropy on {split}",
-                    CAPTION,
-                    partial(entropy_figure, panels, positive=positive_side(task)),
-                    narrow=len(panels) < 3,
-                    folded=split != task.in_domain.name,
-                )
+        for split in self.bins.splits(task):
+            bins = self.bins.methods(run, task, split).items()
+            draw = partial(entropy_figure, [(run.styles[name], np.sum(runs, axis=0)) for name, runs in bins],
+                           positive=positive_side(task))  # fmt: skip
+            yield Figure(f"certainty-{file_name(split)}", f"Predictive entropy on {split}", CAPTION, draw,
+                         narrow=len(bins) < 3, folded=split != task.in_domain.name)  # fmt: skip
 
 
 def positive_side(task: TaskView) -> str:
@@ -110,17 +100,14 @@ def entropy_figure(panels: Sequence[tuple[Style, FloatArray]], *, positive: str)
             axis.scatter(probability[filled] / count[filled], sign * _mean_entropy(side), s=area, color=colour,
                          alpha=0.75, linewidth=0)  # fmt: skip
         axis.axhline(0, color=MUTED, linewidth=0.7)
-        axis.set_title(panel_title(style.title), pad=14)
-        note = _mean_note(sums)
-        axis.annotate(note, (0, 1), (0, 3), "axes fraction", "offset points", fontsize=7.0, color=MUTED)
+        note_panel(axis, style.title, _mean_note(sums))
         axis.set(xlim=(-0.04, 1.04), ylim=(-top, top))
         axis.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
         _mirror_ticks(axis, top)
     handles = [Line2D([], [], marker="o", linestyle="none", color=colour, label=label)
                for colour, label in ((INSIDE, "correct, above"), (OUTSIDE, "incorrect, below"))]  # fmt: skip
     figure.legend(handles=handles, loc="outside upper right", ncols=2)
-    figure.supxlabel(f"probability of “{positive}”", fontsize=8.5)
-    figure.supylabel("predictive entropy", fontsize=8.5)
+    label_panels(figure, f"probability of “{positive}”", "predictive entropy")
     return figure
 
 

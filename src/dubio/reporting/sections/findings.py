@@ -26,9 +26,8 @@ class Findings(Section):
 
     def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
         """Yield one card per task, one across tasks, and one about failures."""
-        cards = [Card(each.key, task_findings(run, each)) for each in run.tasks]
-        across = across_finding(run)
-        if across:
+        cards = [Card(item.key, task_findings(run, item)) for item in run.tasks]
+        if across := across_finding(run):
             cards.append(Card("All tasks", (across,), aside=True))
         if run.failures:
             text = f"{counted(len(run.failures), 'step').capitalize()} failed; see the failures below for the reasons."
@@ -38,21 +37,13 @@ class Findings(Section):
 
     def document(self, run: RunView) -> dict[str, Any]:
         """Return the verdict of every method under the ranking metric."""
-        return {
-            "standing": [
-                {
-                    "task": task.key,
-                    "metric": RANKED_BY,
-                    "method": method,
-                    "place": verdict.place,
-                    "difference": verdict.difference,
-                    "resolves": verdict.resolves,
-                    "p": verdict.p,
-                }
-                for task in run.tasks
-                for method, verdict in run.scores.verdicts(task, task.in_domain.name, RANKED_BY).items()
-            ]
-        }
+        rows = [
+            {"task": task.key, "metric": RANKED_BY, "method": method, "place": verdict.place,
+             "difference": verdict.difference, "resolves": verdict.resolves, "p": verdict.p}
+            for task in run.tasks
+            for method, verdict in run.scores.verdicts(task, task.in_domain.name, RANKED_BY).items()
+        ]  # fmt: skip
+        return {"standing": rows}
 
 
 def task_findings(run: RunView, task: TaskView) -> tuple[str, ...]:
@@ -134,18 +125,15 @@ def referral_gain(run: RunView, task: TaskView) -> str:
 def detection(run: RunView, task: TaskView) -> str:
     """Return the AUROC of detecting OOD and shifted examples: the best mean, and the reference method's."""
     name, reference = detection_name("ood_auroc", HEADLINE), run.manifest.reference(task)
-    parts = []
+    texts = []
     graded = {split for splits in task.severities.values() for split in splits}
-    for split in task.of_kind("ood", "shift"):
-        cells = {method: cell for method, cell in run.scores.row(task, split.name, name).items() if cell.n}
-        if not cells or split in graded:
-            continue
-        best = max(cells, key=lambda method, cells=cells: cells[method].mean)  # type: ignore[misc]
-        text = f"“{split.name}” {cell_text(cells[best])} ({run.title(best)})"
-        if reference in cells and reference != best:
-            text += f", {cell_text(cells[reference])} with {run.title(reference)}"
-        parts.append(text)
-    return f"Best AUROC of detection by {HEADLINE} (0.5 is chance): {'; '.join(parts)}." if parts else ""
+    for split in (split.name for split in task.of_kind("ood", "shift") if split not in graded):
+        cells = {method: cell for method, cell in run.scores.row(task, split, name).items() if cell.n}
+        if cells:
+            best, cell = max(cells.items(), key=lambda item: item[1].mean)
+            other = f", {cell_text(cells[reference])} with {run.title(reference)}" if reference in cells else ""
+            texts.append(f"“{split}” {cell_text(cell)} ({run.title(best)}){'' if best == reference else other}")
+    return f"Best AUROC of detection by {HEADLINE} (0.5 is chance): {'; '.join(texts)}." if texts else ""
 
 
 def corruption(run: RunView, task: TaskView) -> str:
@@ -169,15 +157,9 @@ def across_finding(run: RunView) -> str:
     scored = [task for task in run.tasks if run.methods_of(task)]
     if len(scored) < 2:
         return ""
-    leading: dict[str, int] = {}
-    for task in scored:
-        for name, verdict in run.scores.verdicts(task, task.in_domain.name, RANKED_BY).items():
-            leading[name] = leading.get(name, 0) + (verdict.place in ("best", "tied"))
-    always = [run.title(name) for name, count in leading.items() if count == len(scored)]
-    if always:
-        verb = "is" if len(always) == 1 else "are"
-        text = f"{listed(always)} {verb} best, or not significantly different from the best, on every task"
-    else:
-        text = "No method is best, or not significantly different from the best, on every task"
+    verdicts = [run.scores.verdicts(task, task.in_domain.name, RANKED_BY) for task in scored]
+    best = [{name for name, verdict in row.items() if verdict.place in ("best", "tied")} for row in verdicts]
+    always = [run.title(name) for name in verdicts[0] if all(name in names for names in best)]
+    subject = f"{listed(always)} {'is' if len(always) == 1 else 'are'}" if always else "No method is"
     few = "" if len(scored) >= 5 else f"; {counted(len(scored), 'task')} are too few to rank methods in general"
-    return f"{text}{few}."
+    return f"{subject} best, or not significantly different from the best, on every task{few}."

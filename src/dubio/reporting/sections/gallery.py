@@ -51,18 +51,12 @@ class Gallery(Section):
 
     def visit(self, item: Visit) -> None:
         """Choose examples of the first run of a method; of a corruption, at the worst severity alone."""
-        task, split = item.task, item.split
-        key = task.key, split.name, item.run.method
-        shown = item.is_in_domain_test or split in task.farthest
-        if key in self.choices or task.inputs != "image" or task.target == "multilabel" or not shown:
-            return
-        if (item.predictions.labels >= 0).any():
-            self.choices[key] = choose(task, item.predictions)
+        images = item.task.inputs == "image" and item.task.target != "multilabel"
+        if images and item.is_shown and item.has_labels and item.key not in self.choices:
+            self.choices[item.key] = choose(item.task, item.predictions)
 
-    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+    def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield the examples of every test set whose images are in the store."""
-        if task is None:
-            return
         shown = [(split, rows) for split in task.splits if (rows := self._rows(run, task, split))]
         if shown:
             yield Text(

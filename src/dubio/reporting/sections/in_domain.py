@@ -13,14 +13,24 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
 from dubio.metrics.calibration_error import reliability
 from dubio.metrics.decomposition import decompose
-from dubio.reporting.canvas import WIDTH, blank, label_rows, panel_title, small_multiples, styled
+from dubio.reporting.canvas import (
+    draw_stacks,
+    label_panels,
+    method_rows,
+    note_row,
+    panel_title,
+    small_multiples,
+    styled,
+)
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import GAP, IN_DOMAIN_COLUMNS, RANKED_BY, plugin_metrics
 from dubio.reporting.run_view import RunView
-from dubio.reporting.section import Block, Figure, Section, Text, Visit, section
+from dubio.reporting.score_table import Cell
+from dubio.reporting.section import Block, Collected, Figure, Section, Text, Visit, section
 from dubio.reporting.style import INK, INSIDE, MUTED, NOISE, OUTSIDE, PAPER, Style
-from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, TableCell, method_table, score_column
+from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, method_table, score_column, value_cell
 from dubio.reporting.wording import named, term
+from dubio.statistics.verdicts import Place
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -42,37 +52,29 @@ class InDomainScores(Section):
 
     def __init__(self) -> None:
         """Start without any run."""
-        self.bins: dict[tuple[str, str], list[FloatArray]] = {}
-        self.variance: dict[tuple[str, str], list[FloatArray]] = {}
+        self.bins = Collected[FloatArray]()
+        self.variance = Collected[FloatArray]()
 
     def visit(self, item: Visit) -> None:
         """Store the reliability bins and the parts of the variance of a run on the in-domain test set."""
         if item.is_in_domain_test:
-            key = item.task.key, item.run.method
-            self.bins.setdefault(key, []).append(reliability_bins(item.predictions))
-            self.variance.setdefault(key, []).append(variance_parts(item.predictions))
+            self.bins.add(item, reliability_bins(item.predictions))
+            self.variance.add(item, variance_parts(item.predictions))
 
-    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+    def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield the table of scores and the figures of one task."""
-        if task is None:
-            return
         yield in_domain_table(run, task)
         yield Text((KEY, *not_ranked_reasons(run)), "small")
         if warning := temperature_warning(run, task):
             yield Text(warning, "warning")
         yield from ranking(run, task)
-        yield self._reliability(run, task)
-        yield from temperature(run, task)
-        yield self._variance(run, task)
-
-    def _reliability(self, run: RunView, task: TaskView) -> Figure:
-        panels = [(run.styles[m.name], np.sum(self.bins[task.key, m.name], axis=0)) for m in run.methods_of(task)]
+        panels = [(run.styles[name], np.sum(bins, axis=0)) for name, bins in self.bins.methods(run, task).items()]
         draw, narrow = partial(reliability_figure, panels), len(panels) < 3
-        return Figure("reliability", "Reliability", RELIABILITY_CAPTION, draw, narrow=narrow)
-
-    def _variance(self, run: RunView, task: TaskView) -> Figure:
-        rows = [(run.styles[m.name], np.mean(self.variance[task.key, m.name], axis=0)) for m in run.methods_of(task)]
-        return Figure("variance", "Sources of the uncertainty", VARIANCE_CAPTION, partial(variance_figure, rows))
+        yield Figure("reliability", "Reliability", RELIABILITY_CAPTION, draw, narrow=narrow)
+        yield from temperature(run, task)
+        parts = {name: np.mean(runs, axis=0) for name, runs in self.variance.methods(run, task).items()}
+        draw = partial(variance_figure, [run.styles[name] for name in parts], np.array(list(parts.values())))
+        yield Figure("variance", "Sources of the uncertainty", VARIANCE_CAPTION, draw)
 
 
 def in_domain_table(run: RunView, task: TaskView) -> Table:
@@ -86,7 +88,7 @@ def in_domain_table(run: RunView, task: TaskView) -> Table:
         cells, verdicts = scores.row(task, split.name, metric), scores.verdicts(task, split.name, metric)
         columns.append(score_column(head, cells, verdicts))
     runs = scores.row(task, split.name, "accuracy")
-    counts = {name: TableCell(str(cell.n), sort=str(cell.n), place="unranked") for name, cell in runs.items()}
+    counts = {name: value_cell(cell.n, "d", place="unranked") for name, cell in runs.items()}
     note = "one per seed and member for single fits, one per seed for ensembles"
     columns.append(FilledColumn(Column("Runs", note=note, unranked=True), counts))
     caption = f"{split.examples:,} examples of the split “{split.name}”; mean ± standard deviation over runs"
@@ -119,56 +121,35 @@ RANKING_CAPTION = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Ranked:
-    """The values of one method over its runs, and its place."""
-
-    style: Style
-    values: FloatArray
-    tied: bool
-    best: bool
-
-
 def ranking(run: RunView, task: TaskView) -> Iterator[Figure]:
     """Yield the ranking metric of every method with its spread; infinite values are in the table alone."""
     cells = run.scores.row(task, task.in_domain.name, RANKED_BY)
     verdicts = run.scores.verdicts(task, task.in_domain.name, RANKED_BY)
     rows = [
-        Ranked(
-            style=run.styles[m.name],
-            values=np.array(cells[m.name].values),
-            tied=verdicts[m.name].place != "behind",
-            best=verdicts[m.name].place == "best",
-        )
-        for m in run.methods_of(task)
-        if m.name in verdicts and np.isfinite(cells[m.name].mean)
+        (run.styles[name], cell, verdicts[name].place)
+        for name, cell in cells.items()
+        if name in verdicts and np.isfinite(cell.mean)
     ]
     if rows:
-        title = term(RANKED_BY).title
-        draw = partial(ranking_figure, rows, label=f"{title} (lower is better)")
-        yield Figure("ranking", f"{title} of each method", RANKING_CAPTION, draw)
+        title, draw = f"{term(RANKED_BY).title} of each method", partial(ranking_figure, rows)
+        yield Figure("ranking", title, RANKING_CAPTION, draw)
 
 
 @styled
-def ranking_figure(rows: Sequence[Ranked], *, label: str) -> Drawing:
+def ranking_figure(rows: Sequence[tuple[Style, Cell, Place]]) -> Drawing:
     """Draw one row per method: its runs as ticks, their mean as a marker, one standard deviation as a bar."""
-    figure = blank(WIDTH, 0.27 * len(rows) + 0.75)
-    axis = figure.subplots()
-    for place, row in enumerate(rows):
-        mean = float(np.mean(row.values))
+    label = f"{term(RANKED_BY).title} (lower is better)"
+    figure, axis = method_rows([style for style, *_ in rows], label)
+    for row, (style, cell, place) in enumerate(rows):
         axis.plot(
-            row.values, np.full(row.values.shape, place), linestyle="none", marker="|", markersize=7,
-            color=row.style.colour, alpha=0.45, markeredgewidth=1.0,
+            cell.values, [row] * cell.n, linestyle="none", marker="|", markersize=7, color=style.colour, alpha=0.45,
+            markeredgewidth=1.0,
         )  # fmt: skip
-        if row.values.size > 1:
-            std = float(np.std(row.values, ddof=1))
-            axis.hlines(place, mean - std, mean + std, color=row.style.colour, linewidth=1.6)
-        axis.plot([mean], [place], linestyle="none", zorder=4, **row.style.point)
-    label_rows(axis, [row.style for row in rows])
-    for tick, row in zip(axis.get_yticklabels(), rows, strict=True):
-        tick.set_color(INK if row.best or row.tied else MUTED)
-        tick.set_fontweight("bold" if row.best else "normal")
-    axis.set_xlabel(label)
+        if cell.std is not None:
+            axis.hlines(row, cell.mean - cell.std, cell.mean + cell.std, color=style.colour, linewidth=1.6)
+        axis.plot([cell.mean], [row], linestyle="none", zorder=4, **style.point)
+        axis.get_yticklabels()[row].set_color(MUTED if place == "behind" else INK)
+        axis.get_yticklabels()[row].set_fontweight("bold" if place == "best" else "normal")
     return figure
 
 
@@ -202,10 +183,9 @@ def reliability_figure(panels: Sequence[tuple[Style, FloatArray]]) -> Drawing:
         axis.scatter(mean, accuracy, s=7 + 110 * share, color=style.colour, linewidth=0, alpha=0.9, zorder=3)
         axis.set_title(panel_title(style.title))
         axis.set(xlim=(-0.03, 1.05), ylim=(-0.03, 1.05))
-        axis.set_xticks(np.linspace(0, 1, 3), ["0", "0.5", "1"])
-        axis.set_yticks(np.linspace(0, 1, 3), ["0", "0.5", "1"])
-    figure.supxlabel("confidence", fontsize=8.5)
-    figure.supylabel("accuracy", fontsize=8.5)
+        for set_ticks in (axis.set_xticks, axis.set_yticks):
+            set_ticks([0, 0.5, 1], ["0", "0.5", "1"])
+    label_panels(figure, "confidence", "accuracy")
     return figure
 
 
@@ -228,19 +208,13 @@ class Tempered:
 
 def temperature(run: RunView, task: TaskView) -> Iterator[Figure]:
     """Yield the NLL before and after temperature scaling, of every method for which both are finite."""
-    plain = run.scores.row(task, task.in_domain.name, "nll")
-    calibrated = run.scores.row(task, task.in_domain.name, RANKED_BY)
+    plain, calibrated = (run.scores.row(task, task.in_domain.name, metric) for metric in ("nll", RANKED_BY))
+    means = {name: (plain[name].mean, cell.mean) for name, cell in calibrated.items() if name in plain}
     rows = [
-        Tempered(
-            run.styles[m.name],
-            plain[m.name].mean,
-            calibrated[m.name].mean,
-            float(np.median(run.scores.temperatures[task.key, m.name].values)),
-        )
-        for m in run.methods_of(task)
-        if m.name in plain and m.name in calibrated
-        and np.isfinite(plain[m.name].mean) and np.isfinite(calibrated[m.name].mean)
-    ]  # fmt: skip
+        Tempered(run.styles[name], *both, float(np.median(run.scores.temperatures[task.key, name].values)))
+        for name, both in means.items()
+        if np.isfinite(both).all()
+    ]
     if rows:
         title, draw = "NLL before and after temperature scaling", partial(temperature_figure, rows)
         yield Figure("temperature", title, TEMPERATURE_CAPTION, draw)
@@ -249,18 +223,15 @@ def temperature(run: RunView, task: TaskView) -> Iterator[Figure]:
 @styled
 def temperature_figure(rows: Sequence[Tempered]) -> Drawing:
     """Draw one row per method: a hollow dot at temperature 1, a full one at the fitted temperature."""
-    figure = blank(WIDTH, 0.27 * len(rows) + 0.95)
-    axis = figure.subplots()
-    for place, row in enumerate(rows):
+    label = "NLL: hollow at temperature 1, full at the cross-validated temperature"
+    figure, axis = method_rows([row.style for row in rows], label, 0.95)
+    for index, row in enumerate(rows):
         low, high = sorted((row.plain, row.calibrated))
-        axis.hlines(place, low, high, color=row.style.colour, linewidth=1.4, zorder=2)
+        axis.hlines(index, low, high, color=row.style.colour, linewidth=1.4, zorder=2)
         for value, face in ((row.plain, PAPER), (row.calibrated, row.style.colour)):
-            axis.plot([value], [place], marker="o", markersize=5.4, linestyle="none", zorder=3,
+            axis.plot([value], [index], marker="o", markersize=5.4, linestyle="none", zorder=3,
                       markeredgecolor=row.style.colour, markerfacecolor=face)  # fmt: skip
-        axis.text(1.02, place, f"T = {row.temperature:.2f}", transform=axis.get_yaxis_transform(), va="center",
-                  fontsize=7.8, color=INK)  # fmt: skip
-    label_rows(axis, [row.style for row in rows])
-    axis.set_xlabel("NLL: hollow at temperature 1, full at the cross-validated temperature")
+        note_row(axis, index, f"T = {row.temperature:.2f}")
     return figure
 
 
@@ -270,11 +241,7 @@ VARIANCE_CAPTION = (
     "methods and does not rank them."
 )
 
-VARIANCE_PARTS = {
-    "within every sample": NOISE,
-    "between samples of a member": INSIDE,
-    "between members": OUTSIDE,
-}
+VARIANCE_PARTS = {"within every sample": NOISE, "between samples of a member": INSIDE, "between members": OUTSIDE}
 
 
 def variance_parts(predictions: Predictions) -> FloatArray:
@@ -284,18 +251,12 @@ def variance_parts(predictions: Predictions) -> FloatArray:
 
 
 @styled
-def variance_figure(rows: Sequence[tuple[Style, FloatArray]]) -> Drawing:
-    """Draw one bar per method: the total variance as the sum of its parts."""
+def variance_figure(styles: Sequence[Style], parts: FloatArray) -> Drawing:
+    """Draw one bar per method: the total variance as the sum of its parts, ``[methods, parts]``."""
     from matplotlib.patches import Patch
 
-    figure = blank(WIDTH, 0.27 * len(rows) + 1.15)
-    axis = figure.subplots()
-    colours = tuple(VARIANCE_PARTS.values())
-    for place, (_, parts) in enumerate(rows):
-        starts = np.concatenate([[0.0], np.cumsum(parts)[:-1]])
-        axis.barh([place] * len(parts), parts, left=starts, height=0.62, color=colours, linewidth=0, zorder=2)
-    label_rows(axis, [style for style, _ in rows])
-    axis.set_xlabel("total variance, mean over examples and classes")
-    handles = [Patch(color=colour, label=part) for part, colour in VARIANCE_PARTS.items()]
+    figure, axis = method_rows(styles, "total variance, mean over examples and classes", 1.15)
+    draw_stacks(axis, parts, list(VARIANCE_PARTS.values()))
+    handles = [Patch(color=colour, label=label) for label, colour in VARIANCE_PARTS.items()]
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     return figure

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
 from dubio.metrics.referral_curve import FRACTIONS
 from dubio.reporting.canvas import WIDTH, Series, blank, legend_height, method_legend, styled
@@ -32,25 +31,12 @@ from dubio.reporting.retention import (
     retention_columns,
 )
 from dubio.reporting.run_view import RunView
-from dubio.reporting.section import Block, Figure, Section, Text, Visit, section
+from dubio.reporting.section import Block, Collected, Figure, Section, Text, Visit, section
 from dubio.reporting.tables import Table, method_table
 from dubio.reporting.wording import RANDOM, term
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
-
-
-@dataclass(frozen=True, eq=False)
-class Curves:
-    """The referral curves of one run on the in-domain test set.
-
-    Attributes:
-        rejection: Accuracy of the retained at the fractions :data:`REJECTED`, by confidence.
-        accuracy: Accuracy of the retained at :data:`RETAINED`, by predictive entropy.
-    """
-
-    rejection: FloatArray
-    accuracy: FloatArray
 
 
 @section("referral", order=30)
@@ -64,64 +50,45 @@ class Referral(Section):
 
     def __init__(self) -> None:
         """Start without any run."""
-        self.curves: dict[tuple[str, str], list[Curves]] = {}
+        self.rejection = Collected[FloatArray]()
+        self.accuracy = Collected[FloatArray]()
 
     def visit(self, item: Visit) -> None:
         """Add the scores at the fractions of the tables, and store the curves of the in-domain test set."""
         if item.split.kind == "id":
-            curves = curves_of(item.predictions)
+            labelled = item.predictions.labelled
+            accuracy = retained_accuracy(labelled, REFERRED_BY, RETAINED)
             if not item.task.has_positive_side:
-                item.values |= values_at_fractions(curves.accuracy, None)
+                item.values |= values_at_fractions(accuracy, None)
             if item.is_in_domain_test:
-                self.curves.setdefault((item.task.key, item.run.method), []).append(curves)
+                self.accuracy.add(item, accuracy)
+                self.rejection.add(item, retained_accuracy(labelled, "confidence", 1.0 - REJECTED))
 
     def finish(self, run: RunView, task: TaskView) -> None:
         """Add random referral of the reference method to the scores."""
         reference = run.manifest.reference(task)
         for metric in ("referral_accuracy", "referral_auc"):
-            everything = referral_name(metric, 1.0)
-            run.scores.extend(
-                [
-                    replace(score, method=RANDOM, metric=referral_name(metric, fraction))
-                    for score in run.scores.scores
-                    if score.task == task.key and score.method == reference and score.metric == everything
-                    for fraction in FRACTIONS
-                ]
-            )
+            key = task.key, reference, referral_name(metric, 1.0)
+            everything = [score for score in run.scores.scores if (score.task, score.method, score.metric) == key]
+            names = [referral_name(metric, fraction) for fraction in FRACTIONS]
+            run.scores.extend([replace(score, method=RANDOM, metric=name) for score in everything for name in names])
 
-    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+    def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield the table and the curves of one task."""
-        if task is None:
-            return
         yield Text(
             "Refer the most uncertain examples to a person and answer the others: how accurate are the retained ones? "
             "Random referral changes nothing; a useful uncertainty lies above it."
         )
+        accuracy, rejection = (
+            [Series(run.styles[name], x, np.array(runs)) for name, runs in curves.methods(run, task).items()]
+            for curves, x in ((self.accuracy, RETAINED), (self.rejection, REJECTED))
+        )
         if not task.has_positive_side:
             yield referral_table(run, task)
-            yield self._referral(run, task)
-        draw = partial(rejection_figure, self._series(run, task, "rejection", REJECTED))
+            draw = partial(referral_figure, accuracy, [], reference=reference_index(run, task, run.methods_of(task)))
+            yield Figure("referral", "Referral curves", REFERRAL_CAPTION, draw)
+        draw = partial(rejection_figure, rejection)
         yield Figure("rejection", "Accuracy–rejection curves", REJECTION_CAPTION, draw)
-
-    def _series(self, run: RunView, task: TaskView, name: str, x: FloatArray) -> list[Series]:
-        return [
-            Series(run.styles[m.name], x, np.array([getattr(c, name) for c in self.curves[task.key, m.name]]))
-            for m in run.methods_of(task)
-        ]
-
-    def _referral(self, run: RunView, task: TaskView) -> Figure:
-        accuracy = self._series(run, task, "accuracy", RETAINED)
-        draw = partial(referral_figure, accuracy, [], reference=reference_index(run, task, run.methods_of(task)))
-        return Figure("referral", "Referral curves", REFERRAL_CAPTION, draw)
-
-
-def curves_of(predictions: Predictions) -> Curves:
-    """Return the referral curves of one run."""
-    labelled = predictions.labelled
-    return Curves(
-        rejection=retained_accuracy(labelled, "confidence", 1.0 - REJECTED),
-        accuracy=retained_accuracy(labelled, REFERRED_BY, RETAINED),
-    )
 
 
 def referral_table(run: RunView, task: TaskView) -> Table:

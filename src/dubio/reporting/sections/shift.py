@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dubio.reporting.canvas import WIDTH, Series, blank, legend_height, method_legend, small_multiples, styled
+from dubio.reporting.canvas import (
+    WIDTH,
+    Series,
+    blank,
+    curve_panels,
+    draw_bars,
+    legend_height,
+    method_legend,
+    small_multiples,
+    styled,
+)
 from dubio.reporting.manifest_view import TaskView, TestSet
 from dubio.reporting.measures import AT_IN_DOMAIN_TEMPERATURE, DETECTED_BY, GAP, HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
-from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Figure, Section, Text, section
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, folded, method_table, score_column
 from dubio.reporting.wording import term
@@ -31,57 +40,47 @@ class Shift(Section):
 
     title = "Under distribution shift"
 
-    def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
+    def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield the tables of a task, its severity curves, and further tables on demand."""
-        if task is None or not task.test_sets:
+        sets = task.test_sets
+        if not sets:
             return
         yield Text(
             "Test examples that differ from the training data: novel classes, other sources, corrupted inputs. A "
             "classifier should be less certain on them. Significance of accuracy and of AUROC by confidence includes "
             "the spread over runs and over examples; for other metrics, the spread over runs alone."
         )
-        sets = task.test_sets
         yield summary_table(run, task) if len(sets) > 1 else detection_table(run, task, sets[0])
         if task.many_corruptions:
             yield from many_corruptions(run, task)
         elif task.severities:
             yield severity(run, task)
         for shifted in sets:
+            title = shifted.title
             if len(sets) > 1:
-                yield folded(detection_table(run, task, shifted), f"Detection of {shifted.title}")
-            title = f"Correlation of every uncertainty with {shifted.title}"
-            yield folded(correlation_table(run, task, shifted), title)
-            title = f"AUPR and FPR95 of {shifted.title} by every uncertainty"
-            yield folded(every_quantity_table(run, task, shifted), title)
+                yield folded(detection_table(run, task, shifted), f"Detection of {title}")
+            yield folded(correlation_table(run, task, shifted), f"Correlation of every uncertainty with {title}")
+            yield folded(every_quantity_table(run, task, shifted), f"AUPR and FPR95 of {title} by every uncertainty")
 
 
 def summary_table(run: RunView, task: TaskView) -> Table:
     """Return one detection column per test set, and accuracy where there are labels."""
-    name = detection_name("ood_auroc", HEADLINE)
-    columns = [
-        _column(run, task, shifted, name, Column("AUROC", shifted.title, "↑", term("ood_auroc").note))
-        for shifted in task.test_sets
-    ]
-    for metric, title, arrow in (("accuracy", "Accuracy", "↑"), (GAP, "Gap", "↓")):
-        columns += [
-            _column(run, task, shifted, metric, Column(title, shifted.title, arrow, term(metric).note, metric == GAP))
-            for shifted in task.test_sets
-            if shifted.kind == "shift"
-        ]
+    shifts = [shifted for shifted in task.test_sets if shifted.kind == "shift"]
+    columns = [_detected(run, task, shifted, "ood_auroc", HEADLINE, shifted.title) for shifted in task.test_sets]
+    columns += [_column(run, task, shifted, "accuracy", shifted.title) for shifted in shifts]
+    columns += [_column(run, task, shifted, GAP, shifted.title, unranked=True) for shifted in shifts]
     graded = "; mean over the severities of a corruption" if task.severities else ""
     caption = f"AUROC of detection by {HEADLINE} (0.5 is chance), accuracy under shift and the accuracy lost{graded}"
-    return method_table(
-        run.methods_of(task), columns, run.styles, caption=caption, terminal=f"{task.key}, under distribution shift"
-    )
+    terminal = f"{task.key}, under distribution shift"
+    return method_table(run.methods_of(task), columns, run.styles, caption=caption, terminal=terminal)
 
 
 def detection_table(run: RunView, task: TaskView, shifted: TestSet) -> Table:
     """Return accuracy and detection by confidence on one test set."""
     columns = []
     if shifted.kind == "shift":
-        columns.append(_column(run, task, shifted, "accuracy", Column("Accuracy", "", "↑")))
-        columns.append(_column(run, task, shifted, GAP, Column("Gap", "not ranked", "↓", term(GAP).note, True)))
-        columns.append(_column(run, task, shifted, "nll", Column("NLL", "not ranked", "↓", unranked=True)))
+        columns.append(_column(run, task, shifted, "accuracy"))
+        columns += [_column(run, task, shifted, metric, "not ranked", unranked=True) for metric in (GAP, "nll")]
     columns += [_detected(run, task, shifted, metric, HEADLINE) for metric in DETECTION]
     columns += [_detected(run, task, shifted, "ood_auroc", other) for other in DETECTED_BY if other != HEADLINE]
     return method_table(run.methods_of(task), columns, run.styles, caption=_caption(task, shifted))
@@ -89,11 +88,7 @@ def detection_table(run: RunView, task: TaskView, shifted: TestSet) -> Table:
 
 def correlation_table(run: RunView, task: TaskView, shifted: TestSet) -> Table:
     """Return the signed point-biserial correlation of every quantity with being OOD or shifted."""
-    columns = []
-    for quantity in DETECTED_BY:
-        name = detection_name("ood_correlation", quantity)
-        head = Column(_phrase(quantity), "", ARROWS[run.scores.better[name]], term("ood_correlation").note)
-        columns.append(_column(run, task, shifted, name, head))
+    columns = [_detected(run, task, shifted, "ood_correlation", name, "", _phrase(name)) for name in DETECTED_BY]
     caption = (
         f"Signed correlation of each quantity with being in “{shifted.title}”: confidence should fall, every other "
         "quantity rise"
@@ -107,12 +102,23 @@ def every_quantity_table(run: RunView, task: TaskView, shifted: TestSet) -> Tabl
     return method_table(run.methods_of(task), columns, run.styles, caption=_caption(task, shifted))
 
 
-def _detected(run: RunView, task: TaskView, shifted: TestSet, metric: str, quantity: str) -> FilledColumn:
-    name = detection_name(metric, quantity)
-    title = "AUPR" if metric in POSITIVE else term(metric).title
-    sub = f"{_phrase(quantity)}, {POSITIVE[metric]}" if metric in POSITIVE else _phrase(quantity)
-    head = Column(title, sub, ARROWS[run.scores.better[name]], term(metric).note)
-    return _column(run, task, shifted, name, head)
+def _detected(
+    run: RunView, task: TaskView, shifted: TestSet, metric: str, quantity: str, sub: str | None = None, title: str = ""
+) -> FilledColumn:
+    """Return a detection metric by a quantity; below its title stands the quantity, or another text."""
+    positive = f", {POSITIVE[metric]}" if metric in POSITIVE else ""
+    name, sub = detection_name(metric, quantity), f"{_phrase(quantity)}{positive}" if sub is None else sub
+    return _column(run, task, shifted, name, sub, title or ("AUPR" if positive else term(metric).title))
+
+
+def _column(
+    run: RunView, task: TaskView, shifted: TestSet, metric: str, sub: str = "", title: str = "", unranked: bool = False
+) -> FilledColumn:
+    """Return a metric on a test set, the mean over severities of a corruption."""
+    meaning = term(metric.partition("(")[0])
+    head = Column(title or meaning.title, sub, ARROWS[run.scores.better[metric]], meaning.note, unranked)
+    verdicts = run.scores.verdicts(task, shifted.splits, metric) or None
+    return score_column(head, run.scores.row(task, shifted.splits, metric), verdicts, places=3)
 
 
 def _phrase(quantity: str) -> str:
@@ -120,20 +126,14 @@ def _phrase(quantity: str) -> str:
 
 
 def _caption(task: TaskView, shifted: TestSet) -> str:
-    inside = task.in_domain.examples
+    inside, severities = task.in_domain.examples, len(shifted.splits)
     outside = next(split.examples for split in task.splits if split.name == shifted.splits[0])
-    several = len(shifted.splits) > 1
-    name = f"{shifted.title}: mean over {len(shifted.splits)} severities, each" if several else shifted.title
+    name = f"{shifted.title}: mean over {severities} severities, each" if severities > 1 else shifted.title
     share = outside / (inside + outside)
     return (
         f"{name} {outside:,} examples against {inside:,} in-domain ones; AUPR by chance: {share:.2f} with OOD or "
         f"shifted examples positive, {1 - share:.2f} with in-domain ones"
     )
-
-
-def _column(run: RunView, task: TaskView, shifted: TestSet, metric: str, head: Column) -> FilledColumn:
-    cells: dict[str, Cell] = run.scores.row(task, shifted.splits, metric)
-    return score_column(head, cells, run.scores.verdicts(task, shifted.splits, metric) or None, places=3)
 
 
 def severity_series(
@@ -172,33 +172,32 @@ SEVERITY_CAPTION = (
 
 def severity(run: RunView, task: TaskView) -> Figure:
     """Return accuracy and NLL against severity, one column per corruption."""
-    accuracy, nll = (
-        {base: graded_series(run, task, base, metric) for base in task.severities} for metric in ("accuracy", "nll")
-    )
+    panels = {
+        label: {base: graded_series(run, task, base, metric) for base in task.severities}
+        for label, metric in (("accuracy", "accuracy"), ("NLL", "nll"))
+    }
     title, narrow = "Accuracy and NLL against corruption severity", len(task.severities) == 1
-    return Figure("severity", title, SEVERITY_CAPTION, partial(severity_figure, accuracy, nll), narrow=narrow)
+    return Figure("severity", title, SEVERITY_CAPTION, partial(severity_figure, panels), narrow=narrow)
 
 
 @styled
-def severity_figure(accuracy: Mapping[str, Sequence[Series]], nll: Mapping[str, Sequence[Series]]) -> Drawing:
-    """Draw accuracy (top) and NLL (bottom) against severity, one column per corruption."""
-    columns = len(accuracy)
-    drawn = next(iter(accuracy.values()))
-    width = max(3.4, min(WIDTH, 2.6 * columns))
-    legend_columns = 4 if width == WIDTH else 2
-    figure = blank(width, 4.0 + legend_height(len(drawn), legend_columns))
-    axes = figure.subplots(2, columns, sharex=True, sharey="row", squeeze=False)
-    for row, (label, panels) in enumerate((("accuracy", accuracy), ("NLL", nll))):
-        for axis, (base, series) in zip(axes[row], panels.items(), strict=True):
+def severity_figure(panels: Mapping[str, Mapping[str, Sequence[Series]]]) -> Drawing:
+    """Draw one row per metric against severity, one column per corruption: label of a row → corruption → series."""
+    families = list(next(iter(panels.values())).items())
+    width = max(3.4, min(WIDTH, 2.6 * len(families)))
+    columns, styles = 4 if width == WIDTH else 2, [one.style for one in families[0][1]]
+    figure = blank(width, 4.0 + legend_height(len(styles), columns))
+    axes = figure.subplots(len(panels), len(families), sharex=True, sharey="row", squeeze=False)
+    for row, (label, series_of) in zip(axes, panels.items(), strict=True):
+        for axis, series in zip(row, series_of.values(), strict=True):
             for one in series:
-                axis.errorbar(one.x, one.mean, yerr=one.std, elinewidth=0.7, capsize=0, alpha=0.95, **one.style.line)
-                axis.set_xticks(one.x)
-            if row == 0:
-                axis.set_title(base)
-        axes[row][0].set_ylabel(label)
-    for axis in axes[1]:
-        axis.set_xlabel("severity (0: in-domain)")
-    method_legend(figure, [series.style for series in drawn], columns=legend_columns)
+                draw_bars(axis, one)
+            axis.set_xticks(series[0].x)
+        row[0].set_ylabel(label)
+    for top, bottom, (base, _) in zip(axes[0], axes[-1], families, strict=True):
+        top.set_title(base)
+        bottom.set_xlabel("severity (0: in-domain)")
+    method_legend(figure, styles, columns=columns)
     return figure
 
 
@@ -231,46 +230,26 @@ def many_corruptions(run: RunView, task: TaskView) -> Iterator[Figure]:
     panels = {title: averaged_series(run, task, *metrics) for title, metrics in AVERAGED.items()}
     if not panels["Accuracy"]:
         return
-    families = task.severities
-    yield Figure(
-        "severity",
-        "Scores against corruption severity",
-        AVERAGED_CAPTION.format(families=len(families)),
-        partial(averaged_figure, panels),
-        reading=worst_severity(panels["Accuracy"]),
-    )
+    families, reading = task.severities, worst_severity(panels["Accuracy"])
+    caption = AVERAGED_CAPTION.format(families=len(families))
+    draw = partial(curve_panels, panels, "severity", draw_bars, panel_height=2.75)
+    yield Figure("severity", "Scores against corruption severity", caption, draw, reading=reading)
     series = {base: graded_series(run, task, base, "accuracy") for base in families}
     draw = partial(families_figure, series)
     yield Figure("severity-each", "Accuracy under every corruption", FAMILIES_CAPTION, draw, folded=True)
 
 
 @styled
-def averaged_figure(panels: Mapping[str, Sequence[Series]]) -> Drawing:
-    """Draw one panel per metric, one line per method."""
-    drawn = next(iter(panels.values()))
-    figure = blank(WIDTH, 2.9 + legend_height(len(drawn), 3))
-    for axis, (title, series) in zip(figure.subplots(1, len(panels)).flat, panels.items(), strict=True):
-        for one in series:
-            keywords = {**one.style.line, "linewidth": 1.3, "markersize": 3.8}
-            axis.errorbar(one.x, one.mean, yerr=one.std, elinewidth=0.6, capsize=0, **keywords)
-            axis.set_xticks(one.x)
-        axis.set_title(title)
-        axis.set_xlabel("severity")
-    method_legend(figure, [series.style for series in drawn], columns=3)
-    return figure
-
-
-@styled
 def families_figure(families: Mapping[str, Sequence[Series]]) -> Drawing:
     """Draw accuracy against severity, one small panel per corruption family."""
-    drawn = next(iter(families.values()))
-    figure, axes = small_multiples(len(families), columns=5, panel_height=1.6, extra=legend_height(len(drawn), 3))
+    styles = [one.style for one in next(iter(families.values()))]
+    figure, axes = small_multiples(len(families), columns=5, panel_height=1.6, extra=legend_height(len(styles), 3))
     for axis, (base, series) in zip(axes, families.items(), strict=True):
         for one in series:
             axis.plot(one.x, one.mean, **{**one.style.line, "linewidth": 1.0, "markersize": 2.6})
         axis.set_xticks(series[0].x)
         axis.set_title(base, fontsize=7.6)
-    method_legend(figure, [series.style for series in drawn], columns=3)
+    method_legend(figure, styles, columns=3)
     return figure
 
 
@@ -279,6 +258,6 @@ def worst_severity(series: Sequence[Series]) -> str:
     worst = {one.style.title: float(one.mean[-1]) for one in series if np.isfinite(one.mean[-1])}
     if len(worst) < 2:
         return ""
-    best, least = max(worst, key=lambda name: worst[name]), min(worst, key=lambda name: worst[name])
+    best, least = max(worst, key=worst.__getitem__), min(worst, key=worst.__getitem__)
     level = len(series[0].x) - 1
     return f"At severity {level}, mean accuracy ranges from {worst[least]:.3f} ({least}) to {worst[best]:.3f} ({best})."
