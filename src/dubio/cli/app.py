@@ -32,18 +32,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.command("run")(run)
-app.command("evaluate")(evaluate)
-app.command("compare")(compare)
-app.command("dee")(dee)
-app.command("report")(report)
-app.command("show")(show)
-app.command("list")(list_names)
-app.command("check")(check)
-app.add_typer(calibrate.app, name="calibrate")
-app.add_typer(refer.app, name="refer")
-app.add_typer(data.app, name="data")
-app.add_typer(store.app, name="store")
+COMMANDS = {
+    "run": run, "evaluate": evaluate, "compare": compare, "dee": dee, "report": report, "show": show,
+    "list": list_names, "check": check,
+}  # fmt: skip
+for _name, _command in COMMANDS.items():
+    app.command(_name)(_command)
+for _name, _group in {"calibrate": calibrate, "refer": refer, "data": data, "store": store}.items():
+    app.add_typer(_group.app, name=_name)
 
 
 def _print_version(requested: bool) -> None:

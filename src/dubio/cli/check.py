@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dubio.cli.options import JsonOption
-from dubio.cli.output import print_json, say
+from dubio.cli.output import print_result, say
 
 if TYPE_CHECKING:
-    from dubio.testing import CheckedEntry, Outcome
+    from dubio.testing import CheckedEntry
 
 MARKS = {"passed": "✓", "failed": "✗", "skipped": "·"}
 
@@ -39,46 +39,32 @@ def check(
     """
     from dubio.testing import check_plugin
 
-    checked = check_plugin(file, [choice.value for choice in inputs or (Inputs.TABLE,)])
+    checked = check_plugin(file, inputs or [Inputs.TABLE])
     failed = sum(not item.passed for item in checked)
-    if json:
-        print_json({"file": str(file), "ok": not failed, "checked": [_document(item) for item in checked]})
-    else:
-        for item in checked:
-            typer.echo(f"{item.kind} {item.entry.name}")
-            for line in _lines(item.outcomes):
-                typer.echo(f"  {line}")
-            typer.echo("")
+    document = {"file": str(file), "ok": not failed, "checked": [_document(item) for item in checked]}
+    print_result(json, document, (line for item in checked for line in _lines(item)))
+    if not json:
         say(f"{len(checked)} checked, {failed or 'none'} failed.")
-    if failed:
-        raise typer.Exit(1)
+    raise typer.Exit(1 if failed else 0)
 
 
 def _document(item: CheckedEntry) -> dict[str, Any]:
-    return {
-        "sort": item.kind,
-        "name": item.entry.name,
-        "ok": item.passed,
-        "rules": [
-            {
-                "what": outcome.what,
-                "state": outcome.state,
-                "findings": [{"problem": f.problem, "advice": f.advice} for f in outcome.findings],
-            }
-            for outcome in item.outcomes
-        ],
-    }
+    rules = []
+    for outcome in item.outcomes:
+        findings = [{"problem": finding.problem, "advice": finding.advice} for finding in outcome.findings]
+        rules.append({"what": outcome.what, "state": outcome.state, "findings": findings})
+    return {"sort": item.kind, "name": item.entry.name, "ok": item.passed, "rules": rules}
 
 
-def _lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
+def _lines(item: CheckedEntry) -> Iterator[str]:
     """Yield one line per rule, and the problems and advice beneath it; skipped rules are only counted."""
-    for outcome in outcomes:
+    yield f"{item.kind} {item.entry.name}"
+    for outcome in item.outcomes:
         if outcome.state != "skipped":
-            yield f"{MARKS[outcome.state]} {outcome.what}"
+            yield f"  {MARKS[outcome.state]} {outcome.what}"
         for finding in outcome.findings:
-            yield f"    {finding.problem}"
-            yield f"    → {finding.advice}"
-    if any(outcome.state == "failed" for outcome in outcomes):
-        skipped = sum(outcome.state == "skipped" for outcome in outcomes)
-        if skipped:
-            yield f"· {skipped} more {'rule was' if skipped == 1 else 'rules were'} not checked"
+            yield f"      {finding.problem}\n      → {finding.advice}"
+    skipped = sum(outcome.state == "skipped" for outcome in item.outcomes)
+    if skipped and not item.passed:
+        yield f"  · {skipped} more {'rule was' if skipped == 1 else 'rules were'} not checked"
+    yield ""

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dubio.cli.options import named_files
-from dubio.cli.output import print_json, say
+from dubio.cli.options import (
+    JsonOption,
+    LabelsOption,
+    TargetOption,
+    ToleranceOption,
+    ValuesOption,
+    load_plugins,
+    named_files,
+)
+from dubio.cli.output import make_table, print_json, print_table, say
 from dubio.core.errors import UnknownName, UserError
 
 if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
     from dubio.core.types import Metric
+    from dubio.evaluation import Evaluation, Score, SystemComparison
+    from dubio.statistics.verdicts import PairTest
+
+FEW = 3
+"""Up to this many systems every pair is printed; of more, those with the best one of each metric."""
+
+SAME = "not significant"
 
 
 def evaluate(
@@ -23,16 +39,9 @@ def evaluate(
         list[str] | None,
         typer.Option(help="The same system on out-of-distribution examples: PATH, or NAME=PATH for one of several."),
     ] = None,
-    values: Annotated[
-        Literal["probs", "log_probs", "logits"] | None,
-        typer.Option(help="Kind of numbers in the file, if their names do not show it."),
-    ] = None,
-    labels: Annotated[
-        Path | None, typer.Option(help="A file of labels, if the files of predictions have none.")
-    ] = None,
-    target: Annotated[
-        Literal["multiclass", "multilabel", "ordinal"] | None, typer.Option(help="The kind of target.")
-    ] = None,
+    values: ValuesOption = None,
+    labels: LabelsOption = None,
+    target: TargetOption = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="A metric, such as nll or 'ece(bins=10)'; may be repeated.")
     ] = None,
@@ -48,30 +57,26 @@ def evaluate(
         ),
     ] = None,
     in_domain: Annotated[str | None, typer.Option(help="The in-distribution value of the column domain.")] = None,
-    tolerance: Annotated[float, typer.Option(help="How far the sum of a row of probabilities may be from one.")] = 1e-3,
+    tolerance: ToleranceOption = 1e-3,
     replicates: Annotated[int, typer.Option(help="Bootstrap replicates for the intervals; 0 for none.")] = 200,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
     plugin: Annotated[list[Path] | None, typer.Option(help="A Python file that registers metrics.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Score files of predictions: accuracy, calibration, selective prediction, out-of-distribution detection.
 
     Several systems on the same examples are compared pair by pair: paired t-tests, corrected after Holm.
     """
-    from dubio.cli.evaluate_tables import notes_on, print_detection, print_pairs, print_scores
-    from dubio.core.registry import load_entry_points, load_plugin
     from dubio.evaluation import compare_evaluations, evaluate_predictions, with_ood
     from dubio.formats import read_predictions
     from dubio.statistics.paired import align
 
-    load_entry_points()
-    for file in plugin or ():
-        load_plugin(file)
+    load_plugins(plugin)
     named = named_files(systems)
     ood_files = _ood_files(ood or [], named)
 
-    def read(path: str, own_labels: Path | None) -> Any:
+    def read(path: str, own_labels: Path | None = None) -> Any:
         return read_predictions(
             path, values=values, labels=own_labels, target=target, tolerance=tolerance, in_domain=in_domain
         )
@@ -79,37 +84,36 @@ def evaluate(
     predicted = align({name: read(path, labels) for name, path in named.items()})
     remarks = _recalibrate(predicted, calibration or [])
     for paths in zip(*ood_files.values(), strict=True):
-        further = align({name: read(path, None) for name, path in zip(ood_files, paths, strict=True)})
+        further = align({name: read(path) for name, path in zip(ood_files, paths, strict=True)})
         _recalibrate(further, calibration or [])
         predicted = {name: with_ood(predicted[name], further[name]) for name in predicted}
-    validation = {name: read(path, None) for name, path in _validation(thresholds_from or [], named).items()}
+    validation = {name: read(path) for name, path in _validation(thresholds_from or [], named).items()}
     if validation:
         _recalibrate(validation, calibration or [])
-    results = {
-        name: evaluate_predictions(
-            predictions,
-            metrics=_with_thresholds(metric, predictions, validation.get(name)),
-            replicates=replicates,
-            level=level,
-            seed=seed,
+    results = {}
+    for name, predictions in predicted.items():
+        metrics = _with_thresholds(metric, predictions, validation.get(name))
+        results[name] = evaluate_predictions(
+            predictions, metrics=metrics, replicates=replicates, level=level, seed=seed
         )
-        for name, predictions in predicted.items()
-    }
+    reasons = sorted({text for result in results.values() for text in result.reasons.values()}) if metric else []
     if metric and not any(result.scores for result in results.values()):
-        raise UserError(" ".join(sorted({text for result in results.values() for text in result.reasons.values()})))
+        raise UserError(" ".join(reasons))
     pairs = compare_evaluations(results) if len(results) > 1 and replicates else None
-    notes = [*remarks, *notes_on(results, pairs)]
+    notes = [*remarks, *_notes(results, pairs)]
     if json:
-        print_json({"systems": {name: result.as_dict() for name, result in results.items()},
-                    "pairs": None if pairs is None else pairs.as_dict(), "notes": notes})  # fmt: skip
+        documents = {name: result.as_dict() for name, result in results.items()}
+        print_json({"systems": documents, "pairs": None if pairs is None else pairs.as_dict(), "notes": notes})
         return
-    print_scores(results)
-    print_pairs(results, pairs)
-    print_detection(results)
-    for note in notes:
-        say(note)
-    for reason in sorted({text for result in results.values() for text in result.reasons.values()} if metric else ()):
-        say(reason)
+    _print_scores(results)
+    if pairs is not None and pairs.tests:
+        _print_pairs(results, pairs)
+    _print_detection(results)
+    for text in (*notes, *reasons):
+        say(text)
+
+
+# Files of the systems.
 
 
 def _validation(options: list[str], systems: dict[str, str]) -> dict[str, str]:
@@ -121,28 +125,28 @@ def _validation(options: list[str], systems: dict[str, str]) -> dict[str, str]:
     return files
 
 
-def _with_thresholds(
-    requested: list[str] | None, predictions: Predictions, validation: Predictions | None
-) -> Sequence[str | Metric] | None:
-    """Return the requested metrics, and those at the thresholds fitted on validation predictions."""
-    if validation is None:
-        return requested
-    from dubio.calibration.thresholds import fit_thresholds, metrics_at
-    from dubio.evaluation import STANDARD
+def _ood_files(options: list[str], systems: dict[str, str]) -> dict[str, list[str]]:
+    """Return system → its out-of-distribution files; every system has the same number of them."""
+    files: dict[str, list[str]] = {name: [] for name in systems}
+    for text in options:
+        name, path = _whose(text, systems, "--ood")
+        files[name].append(path)
+    if len({len(paths) for paths in files.values()}) > 1:
+        numbers = ", ".join(f"{name}: {len(paths)}" for name, paths in files.items())
+        raise UserError(f"--ood: every system needs the same out-of-distribution examples; files given are {numbers}.")
+    return files
 
-    if validation.class_count != predictions.class_count:
-        raise UserError(
-            f"--thresholds-from: validation predictions must have the {predictions.class_count} labels of those "
-            f"that are scored; given {validation.class_count}."
-        )
-    if validation.classes is not None and predictions.classes is not None:
-        for number, (own, other) in enumerate(zip(predictions.classes, validation.classes, strict=True), start=1):
-            if own != other:
-                raise UserError(
-                    "--thresholds-from: validation predictions must have the labels of those that are scored, in "
-                    f"their order; label {number} is {own!r} there and {other!r} in validation."
-                )
-    return (*(STANDARD if requested is None else requested), *metrics_at(fit_thresholds(validation)))
+
+def _whose(text: str, systems: Mapping[str, Any], option: str) -> tuple[str, str]:
+    """Return (system, path) of an option that is PATH for the only system, or NAME=PATH."""
+    name, equals, path = text.partition("=")
+    if not equals or Path(text).exists():
+        if len(systems) > 1:
+            raise UserError(f"{option} {text!r}: with several systems, name one of them: NAME=PATH.")
+        return next(iter(systems)), text
+    if name not in systems:
+        raise UnknownName(f"system in {option}", name, systems)
+    return name, path
 
 
 def _recalibrate(systems: dict[str, Predictions], options: list[str]) -> list[str]:
@@ -161,26 +165,138 @@ def _recalibrate(systems: dict[str, Predictions], options: list[str]) -> list[st
     return remarks
 
 
-def _ood_files(options: list[str], systems: dict[str, str]) -> dict[str, list[str]]:
-    """Return system → its out-of-distribution files; every system has the same number of them."""
-    files: dict[str, list[str]] = {}
-    for text in options:
-        name, path = _whose(text, systems, "--ood")
-        files.setdefault(name, []).append(path)
-    counts = {name: len(files.get(name, ())) for name in systems}
-    if files and len(set(counts.values())) > 1:
-        numbers = ", ".join(f"{name}: {count}" for name, count in counts.items())
-        raise UserError(f"--ood: every system needs the same out-of-distribution examples; files given are {numbers}.")
-    return {name: files[name] for name in systems} if files else {}
+def _with_thresholds(
+    requested: list[str] | None, predictions: Predictions, validation: Predictions | None
+) -> Sequence[str | Metric] | None:
+    """Return the requested metrics, and those at the thresholds fitted on validation predictions."""
+    if validation is None:
+        return requested
+    from dubio.calibration.thresholds import fit_thresholds, metrics_at
+    from dubio.evaluation import STANDARD
+
+    problem = "--thresholds-from: validation predictions must have the"
+    if validation.class_count != predictions.class_count:
+        raise UserError(f"{problem} {predictions.class_count} labels of those that are scored; "
+                        f"given {validation.class_count}.")  # fmt: skip
+    labels = zip(predictions.classes or (), validation.classes or (), strict=False)
+    for number, (own, other) in enumerate(labels, start=1):
+        if own != other:
+            raise UserError(f"{problem} labels of those that are scored, in their order; label {number} is {own!r} "
+                            f"there and {other!r} in validation.")  # fmt: skip
+    return (*(STANDARD if requested is None else requested), *metrics_at(fit_thresholds(validation)))
 
 
-def _whose(text: str, systems: Mapping[str, Any], option: str) -> tuple[str, str]:
-    """Return (system, path) of an option that is PATH for the only system, or NAME=PATH."""
-    name, equals, path = text.partition("=")
-    if not equals or Path(text).exists():
-        if len(systems) > 1:
-            raise UserError(f"{option} {text!r}: with several systems, name one of them: NAME=PATH.")
-        return next(iter(systems)), text
-    if name not in systems:
-        raise UnknownName(f"system in {option}", name, systems)
-    return name, path
+# Tables and sentences.
+
+
+def _print_scores(results: dict[str, Evaluation]) -> None:
+    """Print every metric of every system, with intervals; the best value of a metric that may rank is bold."""
+    from rich.markup import escape
+
+    first = next(iter(results.values()))
+    ood = f" + {first.ood_rows} out of distribution" if 0 < first.ood_rows < len(first.predictions) else ""
+    title = f"{first.rows} rows{ood}, {first.classes} classes, {first.target}"
+    table = make_table(("metric",), [escape(name) for name in results], title=title)
+    for metric in dict.fromkeys(name for result in results.values() for name in result.scores):
+        scores = [result.scores.get(metric) for result in results.values()]
+        present = [score for score in scores if score is not None]
+        best = _best(present) if len(results) > 1 else None
+        arrow = {"higher": " ↑", "lower": " ↓"}[present[0].better]
+        table.add_row(metric + arrow, *(_cell(score, best) for score in scores))
+    print_table(table)
+
+
+def _print_pairs(results: dict[str, Evaluation], pairs: SystemComparison) -> None:
+    """Print every pair of systems by every metric that ranks: difference, interval, p, resolution, verdict."""
+    from rich.box import SIMPLE
+    from rich.markup import escape
+
+    title = "Pairs of systems on the same examples: first − second"
+    table = make_table(("metric",), title=title, box=SIMPLE, pad_edge=False, collapse_padding=True)
+    table.add_column("pair")
+    for heading in ("difference", "p (Holm)", "detectable"):
+        table.add_column(heading, justify="right")
+    table.add_column("verdict", min_width=max(map(len, SAME.split())))
+    for metric, tests in pairs.tests.items():
+        for test in tests if len(results) <= FEW else _with_best(metric, tests, results):
+            interval = f"{test.difference:+.4f} [dim]({_number(test.low)}, {_number(test.high)})[/dim]"
+            numbers = interval, f"{test.adjusted_p:.3g}", _number(test.resolves)
+            verdict = escape(f"{test.better} is better") if test.better else SAME
+            table.add_row(metric, escape(f"{test.first} − {test.second}"), *numbers, verdict)
+    print_table(table)
+
+
+def _with_best(metric: str, tests: tuple[PairTest, ...], results: dict[str, Evaluation]) -> list[PairTest]:
+    best = _best([result.scores[metric] for result in results.values()])
+    names = {name for name, result in results.items() if result.scores[metric].value == best}
+    return [test for test in tests if {test.first, test.second} & names]
+
+
+def _print_detection(results: dict[str, Evaluation]) -> None:
+    """Print how well every quantity detects out-of-distribution rows, one table per system."""
+    from rich.markup import escape
+
+    headings = {"AUROC ↑": "auroc", "AUPR ood ↑": "aupr_ood", "AUPR id ↑": "aupr_id", "FPR95 ↓": "fpr95",
+                "corr.": "correlation"}  # fmt: skip
+    for name, result in results.items():
+        title = f"{escape(name)}: detection of out-of-distribution rows by quantity"
+        table = make_table(("quantity",), tuple(headings), title=title)
+        for quantity, detection in result.detection.items():
+            table.add_row(quantity, *(_number(getattr(detection, field)) for field in headings.values()))
+        if result.detection:
+            print_table(table)
+
+
+def _best(scores: list[Score]) -> float | None:
+    """Return the best value of a metric that ranks, if it differs between systems."""
+    values = {score.value for score in scores if not math.isnan(score.value)}
+    if len(values) < 2 or not scores[0].comparable:
+        return None
+    return max(values) if scores[0].better == "higher" else min(values)
+
+
+def _cell(score: Score | None, best: float | None) -> str:
+    if score is None:
+        return "–"
+    text = _number(score.value)
+    if not math.isnan(score.low):
+        text += f" [dim]({_number(score.low)}, {_number(score.high)})[/dim]"
+    return f"[bold]{text}[/bold]" if score.value == best else text
+
+
+def _number(value: float) -> str:
+    """Return four decimals, or three digits of a small number."""
+    if math.isnan(value):
+        return "undefined"
+    return f"{value:.4f}" if abs(value) >= 0.01 or value == 0 else f"{value:.3g}"
+
+
+def _notes(results: dict[str, Evaluation], pairs: SystemComparison | None) -> list[str]:
+    """Return one sentence for each reason not to rank a metric, and how the numbers were computed."""
+    from dubio.evaluation import pairs_remark
+
+    first = next(iter(results.values()))
+    notes = []
+    if first.unlabelled:
+        notes.append(f"{first.unlabelled} unlabelled rows are left out of metrics that need labels.")
+    if first.replicates:
+        notes.append(f"In brackets: {first.level:.0%} bootstrap intervals, {first.replicates} replicates over "
+                     f"{first.resampled}, seed {first.seed}.")  # fmt: skip
+    if first.detection:
+        share = first.ood_rows / len(first.predictions)
+        notes.append("Areas under precision–recall curves depend on the share of out-of-distribution rows, here "
+                     f"{share:.3f}.")  # fmt: skip
+    if len(results) > 1:
+        notes.append("Bold: the best value. It need not be better than the others by more than chance.")
+    if pairs is not None and pairs.tests:
+        notes.append(pairs_remark(pairs.level))
+        if len(results) > FEW:
+            notes.append("Only pairs with the best system of each metric are printed; --json has all.")
+        for (one, two), test in pairs.mcnemar.items() if len(results) <= FEW else ():
+            notes.append(f"McNemar: only {one} is right on {test.only_first} examples, only {two} on "
+                         f"{test.only_second}; exact p = {test.p:.3g}.")  # fmt: skip
+    reasons: dict[str, list[str]] = {}
+    for name, score in first.scores.items():
+        if not score.comparable:
+            reasons.setdefault(score.why_not, []).append(name)
+    return notes + [f"Not ranked: {', '.join(names)}. {reason}" for reason, names in reasons.items()]

@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
-import enum
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from dubio.cli.options import JsonOption, PluginOption, load_plugins
-from dubio.cli.output import print_json
+from dubio.cli.output import print_result
 
 if TYPE_CHECKING:
     from dubio.core.registry import Entry
 
 
-class ListKind(enum.StrEnum):
-    """The kinds of names that can be listed."""
-
-    TASKS = "tasks"
-    NETWORKS = "networks"
-    METHODS = "methods"
-    METRICS = "metrics"
-    BENCHMARKS = "benchmarks"
-
-
 def list_names(
-    kind: Annotated[ListKind, typer.Argument(help="The kind of names to list.")],
+    kind: Annotated[
+        Literal["tasks", "networks", "methods", "metrics", "benchmarks"],
+        typer.Argument(help="The kind of names to list."),
+    ],
     plugin: PluginOption = None,
     json: JsonOption = False,
 ) -> None:
     """List tasks, networks, methods, metrics or benchmarks, with their arguments and defaults."""
-    if kind is ListKind.BENCHMARKS:
+    if kind == "benchmarks":
         items = _benchmarks()
     else:
         from dubio.core.registry import REGISTRIES
 
         load_plugins(plugin)
-        entries = REGISTRIES[kind.value].entries()
-        items = [_described(entry) | (_ranking(entry) if kind is ListKind.METRICS else {}) for entry in entries]
-    if json:
-        print_json(items)
-    else:
-        _print_lines(items)
+        entries = REGISTRIES[kind].entries()
+        items = [_described(entry) | (_ranking(entry) if kind == "metrics" else {}) for entry in entries]
+    print_result(json, items, _lines(items))
 
 
 def _described(entry: Entry[Any]) -> dict[str, Any]:
@@ -78,22 +68,22 @@ def _benchmarks() -> list[dict[str, Any]]:
 
     from dubio.runner.benchmark_file import benchmark_files
 
-    items = []
-    for name, file in benchmark_files().items():
-        description = str(tomllib.loads(file.read_text("utf-8")).get("description", ""))
-        items.append({"name": name, "origin": str(file), "summary": description})
-    return items
+    files = {name: (file, tomllib.loads(file.read_text("utf-8"))) for name, file in benchmark_files().items()}
+    return [
+        {"name": name, "origin": str(file), "summary": str(table.get("description", ""))}
+        for name, (file, table) in files.items()
+    ]
 
 
-def _print_lines(items: list[dict[str, Any]]) -> None:
-    """Print a line with name and summary and a line with origin and arguments: readable at any width."""
+def _lines(items: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield a line with name and summary and a line with origin and arguments: readable at any width."""
     width = max((len(item["name"]) for item in items), default=0)
     for item in items:
-        typer.echo(f"{item['name']:<{width}}  {item['summary']}")
+        yield f"{item['name']:<{width}}  {item['summary']}"
         arguments = ", ".join(
             argument["name"] if argument["required"] else f"{argument['name']}={argument['default']!r}"
             for argument in item.get("arguments", ())
         )
-        typer.echo(" " * width + f"  {item['origin']}" + (f"({arguments})" if arguments else ""))
+        yield " " * width + f"  {item['origin']}" + (f"({arguments})" if arguments else "")
         if not item.get("comparable", True):
-            typer.echo(" " * width + f"  does not rank models: {item['why_not']}")
+            yield " " * width + f"  does not rank models: {item['why_not']}"

@@ -6,6 +6,7 @@ It holds no timings and no dates: a run that was interrupted and resumed leaves 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -148,43 +149,36 @@ def fit_warnings(store: Store, runs: Iterable[Mapping[str, Any]]) -> tuple[str, 
         store: Holds the fits.
         runs: As a manifest lists them.
     """
-    fits: dict[tuple[str, str], dict[str, list[str]]] = {}
+    users: dict[str, dict[str, dict[str, None]]] = {}
     for run in runs:
         for fit in run["fits"]:
-            methods = fits.setdefault((run["task"], run["network"]), {}).setdefault(fit, [])
-            methods += [run["method"]] if run["method"] not in methods else []
+            users.setdefault(f"{run['task']}/{run['network']}", {}).setdefault(fit, {})[run["method"]] = None
     return tuple(
-        f"{task}/{network}: {sentence}"
-        for (task, network), methods in fits.items()
-        for sentence in _bound_sentences(_searches(store, methods), methods)
+        f"{setup}: {sentence}"
+        for setup, methods in users.items()
+        for sentence in _bound_sentences({fit: _search_values(store, fit) for fit in methods}, methods)
     )
 
 
-def _searches(store: Store, fits: Iterable[str]) -> dict[str, Mapping[str, Any]]:
-    """Return fit → the part of its record that holds values found by a search, for the fits that have one."""
-    searches = {}
-    for fit in fits:
-        # A fit whose predictions exist may be gone or damaged, which the survey of the plan reports.
-        with contextlib.suppress(CorruptFile):
-            record = store.record(fit) if store.has_fit(fit) else {}
-            for values in record.values():
-                if isinstance(values, Mapping) and any(str(key).endswith(AT_BOUND) for key in values):
-                    searches[fit] = values
-    return searches
+def _search_values(store: Store, fit: str) -> Mapping[str, Any]:
+    """Return the part of a fit's record that holds values found by a search; empty if it has none."""
+    # A fit whose predictions exist may be gone or damaged, which the survey of the plan reports.
+    with contextlib.suppress(CorruptFile):
+        for values in store.record(fit).values() if store.has_fit(fit) else ():
+            if isinstance(values, Mapping) and any(str(key).endswith(AT_BOUND) for key in values):
+                return values
+    return {}
 
 
-def _bound_sentences(searches: Mapping[str, Mapping[str, Any]], methods: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    names = dict.fromkeys(
-        key.removesuffix(AT_BOUND) for values in searches.values() for key in values if key.endswith(AT_BOUND)
-    )
-    for name in names:
-        for end, adjective in ENDS.items():
-            hits = [fit for fit, values in searches.items() if values.get(name + AT_BOUND) == end]
-            if hits:
-                value = searches[hits[0]][name]
-                users = ", ".join(dict.fromkeys(method for fit in hits for method in methods[fit]))
-                yield (
-                    f"in {len(hits)} of {len(searches)} fits with a search on validation ({users}) the best "
-                    f"{name.replace('_', ' ')} is the {adjective} value tried, {value:.2g}; a better one may lie "
-                    "outside the range."
-                )
+def _bound_sentences(searches: Mapping[str, Mapping[str, Any]], methods: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    count = sum(map(bool, searches.values()))
+    keys = dict.fromkeys(key for values in searches.values() for key in values if key.endswith(AT_BOUND))
+    for key, end in itertools.product(keys, ENDS):
+        hits = [fit for fit, values in searches.items() if values.get(key) == end]
+        if hits:
+            name, users = key.removesuffix(AT_BOUND), dict.fromkeys(method for fit in hits for method in methods[fit])
+            yield (
+                f"in {len(hits)} of {count} fits with a search on validation ({', '.join(users)}) the best "
+                f"{name.replace('_', ' ')} is the {ENDS[end]} value tried, {searches[hits[0]][name]:.2g}; a better one "
+                "may lie outside the range."
+            )

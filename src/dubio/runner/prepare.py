@@ -79,23 +79,19 @@ class PreparedTask:
             version: Its version, raised by its author whenever its results change.
             seed: The seed.
         """
-        fingerprints = {split.kind: split.fingerprint for split in self.task.of_kind("train", "val")}
+        task, network = self.task, NETWORKS.entry(self.entry.network)
+        facts = {"name": self.name, "inputs": task.inputs, "target": task.target, "classes": list(task.classes)}
+        fingerprints = {split.kind: split.fingerprint for split in task.of_kind("train", "val")}
+        arguments = describe(self.method_arguments[method])
         return {
             "schema": SCHEMA,
             "kind": "prediction",
-            "method": {"name": registered, "version": version, "arguments": describe(self.method_arguments[method])},
-            "task": {
-                "name": self.name,
-                "inputs": self.task.inputs,
-                "target": self.task.target,
-                "classes": list(self.task.classes),
-                "train": fingerprints["train"],
-                "val": fingerprints["val"],
-            },
+            "method": {"name": registered, "version": version, "arguments": arguments},
+            "task": {**facts, **fingerprints},
             "encoding": describe(self.encoding),
             "network": {
-                "name": self.entry.network,
-                "version": NETWORKS.entry(self.entry.network).facts["version"],
+                "name": network.name,
+                "version": network.facts["version"],
                 "arguments": describe(self.network_of(method)),
             },
             "seed": seed,
@@ -135,12 +131,12 @@ def prepare_available(benchmark: Benchmark, read: Mapping[int, Task] = MappingPr
     check_tuning(benchmark)
     # All that can be checked before any data is read.
     resolved = [_resolved_arguments(benchmark, entry) for entry in benchmark.tasks]
-    reader = _Reader()
+    read_now: dict[bytes, Task | UserError] = {}
     tasks: dict[tuple[str, str], PreparedTask] = {}
     skipped: list[Skipped] = []
     for index, (entry, arguments) in enumerate(zip(benchmark.tasks, resolved, strict=True)):
         try:
-            task = read[index] if index in read else reader.read(entry)
+            task = read[index] if index in read else _read(entry, read_now)
             prepared = _prepared(len(tasks), entry, task, *arguments)
         except NOT_AVAILABLE as error:
             skipped.append(Skipped(entry, error))
@@ -154,23 +150,18 @@ def prepare_available(benchmark: Benchmark, read: Mapping[int, Task] = MappingPr
     return Prepared(tuple(tasks.values()), tuple(skipped))
 
 
-class _Reader:
-    """Reads every task once, however many networks are trained on it; missing data is not searched for twice."""
-
-    def __init__(self) -> None:
-        self._read: dict[bytes, Task | UserError] = {}
-
-    def read(self, entry: TaskEntry) -> Task:
-        key = canonical([entry.name, describe(entry.arguments)])
-        if key not in self._read:
-            try:
-                self._read[key] = TASKS.make(entry.name, **entry.arguments)
-            except NOT_AVAILABLE as error:
-                self._read[key] = error
-        task = self._read[key]
-        if isinstance(task, UserError):
-            raise task
-        return task
+def _read(entry: TaskEntry, tasks: dict[bytes, Task | UserError]) -> Task:
+    """Read a task once, however many networks are trained on it; missing data is not searched for twice."""
+    key = canonical([entry.name, describe(entry.arguments)])
+    if key not in tasks:
+        try:
+            tasks[key] = TASKS.make(entry.name, **entry.arguments)
+        except NOT_AVAILABLE as error:
+            tasks[key] = error
+    task = tasks[key]
+    if isinstance(task, UserError):
+        raise task
+    return task
 
 
 Arguments = dict[str, Any]
