@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -32,7 +33,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "run": run, "evaluate": evaluate, "compare": compare, "dee": dee, "report": report, "show": show,
     "list": list_names, "check": check,
 }  # fmt: skip
