@@ -175,7 +175,7 @@ def test_a_comparison_prints_and_gives_a_data_frame():
         assert words in text
     evaluation = python.evaluations["sharp"]
     assert set(evaluation.to_frame()["metric"]) == set(evaluation.scores)
-    assert "accuracy ↑" in str(evaluation)
+    assert "accuracy ↑" in str(evaluation) == repr(evaluation)
     assert all(math.isfinite(error) for error in frame["error"])
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 EXCLUDED = (
-    "src/dubio/estimators",
     "src/dubio/reporting",
     "src/dubio/studies",
 )

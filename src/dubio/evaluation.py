@@ -66,7 +66,7 @@ class Score:
     why_not: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evaluation:
     """The scores of one system's predictions.
 
@@ -137,11 +137,11 @@ class Evaluation:
         """
         return data_frame({"metric": name, **asdict(score)} for name, score in self.scores.items())
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "\n".join(_score_lines({"value": self}))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SystemComparison:
     """Systems on the same examples: their scores, and every pair tested under every metric that may rank them.
 
@@ -178,7 +178,7 @@ class SystemComparison:
         """
         return data_frame(self.pairs)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return "\n".join([*_score_lines(self.evaluations), "", *pair_lines(self.pairs), pairs_remark(self.level)])
 
 

@@ -6,15 +6,6 @@ from dubio.estimators.estimator_benchmark import EstimatorBenchmark, SplitData, 
 from dubio.estimators.scores import EstimatorScores, Retained, SplitScores
 
 __all__ = [
-    "ClassPrior",
-    "EstimatorBenchmark",
-    "EstimatorComparison",
-    "EstimatorScores",
-    "Gain",
-    "RandomReferral",
-    "Retained",
-    "SplitData",
-    "SplitScores",
-    "Stored",
-    "benchmark",
-]
+    "ClassPrior", "EstimatorBenchmark", "EstimatorComparison", "EstimatorScores", "Gain", "RandomReferral", "Retained",
+    "SplitData", "SplitScores", "Stored", "benchmark",
+]  # fmt: skip

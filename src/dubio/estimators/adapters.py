@@ -53,23 +53,20 @@ def predict_split(
         raise UserError(f"batch must be at least 1; given {batch}.")
     call, values = _callable(estimator, task, values)
     numbers: list[NDArray[Any]] = []
-    scores: list[FloatArray | None] = []
+    scores: list[FloatArray] = []
     for start, inputs in batches(split.data.inputs, batch):
         source = f"split {split.name!r}, rows {start} to {start + len(inputs) - 1}: the estimator's"
         block, score = _answer(call, inputs, start, task, source)
         for axis, name in ((0, "samples"), (2, "columns")):
-            if numbers and block.shape[axis] != numbers[0].shape[axis]:
-                earlier = numbers[0].shape[axis]
-                raise UserError(
-                    f"{source} {values} have {block.shape[axis]} {name}, those of earlier rows have {earlier}."
-                )
-        if scores and (score is None) != (scores[0] is None):
+            own, earlier = block.shape[axis], (numbers or [block])[0].shape[axis]
+            if own != earlier:
+                raise UserError(f"{source} {values} have {own} {name}, those of earlier rows have {earlier}.")
+        if numbers and (score is None) != (not scores):
             raise UserError(f"{source} answer must include an uncertainty for every batch, or for none.")
         numbers.append(block)
-        scores.append(score)
+        scores += [] if score is None else [score]
     logits = _logits(np.concatenate(numbers, axis=1), values, task, split.name)
-    own = [score for score in scores if score is not None]
-    return predictions_on(split, task, logits, {GIVEN: np.concatenate(own)} if own else {})
+    return predictions_on(split, task, logits, {GIVEN: np.concatenate(scores)} if scores else {})
 
 
 def predictions_on(
@@ -138,12 +135,11 @@ def _call(call: Callable[[Any], Any], inputs: Any, source: str) -> Any:
 
 def _logits(numbers: NDArray[Any], values: Values, task: Task, split: str) -> NDArray[np.float32]:
     source = f"the estimator's {values} on split {split!r}"
-    if numbers.shape[2] == 1 and len(task.classes) == 2:
-        many = len(numbers) > 1
-        names = [f"{source}, sample {sample}" if many else source for sample in range(len(numbers))]
-        columns = zip(numbers[:, :, 0], names, strict=True)
-        return np.concatenate([as_logits(column, values, task.target, name=name) for column, name in columns])
-    return as_logits(numbers, values, task.target, name=source)
+    if numbers.shape[2] > 1 or len(task.classes) != 2:
+        return as_logits(numbers, values, task.target, name=source)
+    names = [f"{source}, sample {sample}" if len(numbers) > 1 else source for sample in range(len(numbers))]
+    columns = zip(numbers[:, :, 0], names, strict=True)
+    return np.concatenate([as_logits(column, values, task.target, name=name) for column, name in columns])
 
 
 def _callable(estimator: Any, task: Task, values: Values) -> tuple[Callable[[Any], Any], Values]:
@@ -167,10 +163,7 @@ class _Classifier:
     def __call__(self, inputs: Any) -> Any:
         probs = self.estimator.predict_proba(inputs)
         if isinstance(probs, list):
-            raise UserError(
-                "predict_proba returned a list, one array per label; wrap it in a function that returns one array "
-                "[B, K]."
-            )
+            raise UserError("predict_proba returned a list, one array per label; wrap it to return one array [B, K].")
         if self.columns is None:
             return probs
         numbers = to_numpy(probs, "predict_proba")
@@ -245,12 +238,9 @@ def _with_samples(array: NDArray[Any], rows: int, task: Task, name: str) -> NDAr
     wide = array[:, None] if array.ndim == 1 and one_column else array
     wide = wide[None] if wide.ndim == 2 else wide
     if wide.ndim != 3 or wide.shape[0] < 1 or wide.shape[1] != rows or wide.shape[2] not in widths:
-        pairs = [f"[{rows}, {width}]" for width in widths]
-        allowed = ([f"[{rows}]"] if one_column else []) + pairs
+        allowed = ", ".join([f"[{rows}]"] * one_column + [f"[{rows}, {width}]" for width in widths])
         samples = " or ".join(f"[S, {rows}, {width}]" for width in widths)
-        raise UserError(
-            f"{name} must have shape {', '.join(allowed)} or, for S samples, {samples}; given {list(array.shape)}."
-        )
+        raise UserError(f"{name} must have shape {allowed} or, for S samples, {samples}; given {list(array.shape)}.")
     return wide
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from dubio.core.predictions import Predictions
 from dubio.core.specs import to_json
 from dubio.estimators.adapters import GIVEN
+from dubio.estimators.baselines import RANDOM
 from dubio.estimators.scores import (
     ENTROPY,
     BootstrapOptions,
@@ -133,15 +134,12 @@ class EstimatorComparison:
         ]
 
 
-def compare_scores(
-    scores: Mapping[str, EstimatorScores], controls: Sequence[str], bootstrap: BootstrapOptions
-) -> EstimatorComparison:
+def compare_scores(scores: Mapping[str, EstimatorScores], controls: Sequence[str]) -> EstimatorComparison:
     """Test every pair of systems on every split they were scored on.
 
     Args:
         scores: System to its scores, all on the same splits.
         controls: Systems that are referred at random: shown, and not among the pairs.
-        bootstrap: Replicates, level and seed.
     """
     systems = {name: own.predictions for name, own in scores.items() if name not in controls}
     tests: dict[str, dict[str, tuple[PairTest, ...]]] = {}
@@ -152,10 +150,10 @@ def compare_scores(
         predictions = {name: _with_own(own[split.name]) for name, own in systems.items()}
         if len(systems) > 1:
             others = in_domain if split.kind in ("shift", "ood") else None
-            tests[split.name] = _pairs(predictions, others, bootstrap)
+            tests[split.name] = _pairs(predictions, others, first.bootstrap)
         if has_labels(next(iter(predictions.values()))):
-            gains[split.name] = _gains(predictions, bootstrap)
-    return EstimatorComparison(scores, tests, gains, bootstrap.level)
+            gains[split.name] = _gains(predictions, first.bootstrap)
+    return EstimatorComparison(scores, tests, gains, first.bootstrap.level)
 
 
 def _with_own(predictions: Predictions) -> Predictions:
@@ -193,10 +191,9 @@ def _gains(systems: Mapping[str, Predictions], options: BootstrapOptions) -> dic
     units = units_of(next(iter(labelled.values())))
     count = enough_replicates(options.replicates, len(systems), options.level)
     sample = Replicates(replicate(forms, units, replicates=count, seed=options.seed), units.count)
-    terms = [[term] if (term := sample.own_term(name)) is not None else [] for name in labelled]
-    alpha = 1.0 - options.level
-    gains = judge_differences([metric.compute(rows) for rows in labelled.values()], terms, alpha=alpha)
-    return {
-        name: Gain(gain.difference, gain.low, gain.high, gain.adjusted_p, gain.adjusted_p <= alpha)
-        for name, gain in zip(labelled, gains, strict=True)
-    }
+    differences = {}
+    for name, rows in labelled.items():
+        term = sample.own_term(name)
+        differences[name, RANDOM] = metric.compute(rows), [] if term is None else [term]
+    tests = judge_differences(differences, metric.better, alpha=1.0 - options.level)
+    return {t.first: Gain(t.difference, t.low, t.high, t.adjusted_p, t.better is not None) for t in tests}

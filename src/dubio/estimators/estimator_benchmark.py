@@ -146,23 +146,19 @@ class EstimatorBenchmark:
         for name in values_of:
             if name not in systems:
                 raise UnknownName("system in values", name, systems)
-        predictions: dict[str, dict[str, Predictions]] = {}
-        notes: dict[str, tuple[str, ...]] = {}
+        options: dict[str, Any] = {"batch": batch, "splits": splits, "metrics": metrics}
+        options |= {"replicates": replicates, "level": level, "seed": seed}
+        scores: dict[str, EstimatorScores] = {}
         for name in sorted(systems, key=lambda name: _is_open_control(systems[name])):  # controls last: they need one
             if _is_open_control(systems[name]):
-                first = next(iter(predictions))
-                predictions[name] = {split: RandomReferral.control(p) for split, p in predictions[first].items()}
-                notes[name] = (f"the predictions are those of {first}",)
+                first = next(iter(scores.values()))
+                predictions = {split: RandomReferral.control(own) for split, own in first.predictions.items()}
+                note = f"the predictions are those of {first.system}"
+                scores[name] = self._score(name, predictions, (note,), first.bootstrap, metrics)
             else:
-                predictions[name] = {
-                    split.name: self._predict(systems[name], split, values_of.get(name, "probs"), batch)
-                    for split in self._chosen(splits)
-                }
-                notes[name] = _notes(systems[name])
-        bootstrap = BootstrapOptions(replicates, level, seed)
-        scores = {name: self._score(name, predictions[name], notes[name], bootstrap, metrics) for name in systems}
+                scores[name] = self.evaluate(systems[name], values=values_of.get(name, "probs"), name=name, **options)
         controls = [name for name, system in systems.items() if isinstance(system, RandomReferral)]
-        return compare_scores(scores, controls, bootstrap)
+        return compare_scores({name: scores[name] for name in systems}, controls)
 
     def baselines(self, store: Path | str | None = None, *, run: str | None = None) -> dict[str, Any]:
         """Systems that need no training here, by name.
@@ -192,14 +188,12 @@ class EstimatorBenchmark:
 
     def _chosen(self, splits: Sequence[str] | None) -> tuple[Split, ...]:
         """Return the in-distribution test split and the named ones of the others."""
-        in_domain, *others = self.test_splits
-        if splits is None:
-            return self.test_splits
         names = [split.name for split in self.test_splits]
-        for name in splits:
+        for name in splits or ():
             if name not in names:
                 raise UnknownName(f"test split of {self.task.name}", name, names)
-        return in_domain, *(split for split in others if split.name in splits)
+        in_domain, *others = self.test_splits
+        return in_domain, *(split for split in others if splits is None or split.name in splits)
 
     def _predict(self, system: Any, split: Split, values: Values, batch: int) -> Predictions:
         if isinstance(system, RandomReferral):

@@ -7,8 +7,8 @@ flagged, and scored by how well each uncertainty detects them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from dubio.core.errors import UnknownName, UserError
@@ -53,14 +53,8 @@ def metric_by(name: str, quantity: str, **arguments: Any) -> Metric:
 
 
 HEADLINE = (
-    "accuracy",
-    "class_auroc",
-    "calibrated_nll",
-    "brier",
-    "aurc",
-    "ood_auroc",
-    metric_by("ood_auroc", GIVEN).name,
-)
+    "accuracy", "class_auroc", "calibrated_nll", "brier", "aurc", "ood_auroc", metric_by("ood_auroc", GIVEN).name,
+)  # fmt: skip
 """The columns of the first printed table, where they apply."""
 
 
@@ -152,9 +146,8 @@ def referral_metrics(predictions: Predictions, quantity: str, fractions: Sequenc
 
     The AUC of the retained is among them where the task is one binary problem.
     """
-    names = ["referral_accuracy"]
-    if len(binary_problems(predictions.labelled)) == 1:
-        names.append("referral_auc")
+    binary = len(binary_problems(predictions.labelled)) == 1
+    names = ("referral_accuracy", "referral_auc") if binary else ("referral_accuracy",)
     at_fractions = [metric_by(name, quantity, retained=fraction) for name in names for fraction in fractions]
     return [*at_fractions, metric_by("au_arc", quantity), metric_by("referral_gain", quantity)]
 
@@ -255,13 +248,8 @@ class EstimatorScores:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the predictions as plain values."""
-        return {
-            "task": self.task,
-            "system": self.system,
-            **asdict(self.bootstrap),
-            "notes": list(self.notes),
-            "splits": [asdict(split) for split in self.splits.values()],
-        }
+        facts = {"task": self.task, "system": self.system, **asdict(self.bootstrap), "notes": list(self.notes)}
+        return facts | {"splits": [asdict(split) for split in self.splits.values()]}
 
     def to_json(self) -> str:
         """Return one JSON document; a number that is not finite is null."""
@@ -271,18 +259,11 @@ class EstimatorScores:
         return f"<{self.system} on {self.task}: {', '.join(self.splits)}>"
 
     def __str__(self) -> str:
-        return "\n".join(
-            [f"{self.system} on {self.task}", "", *headlines([self]), "", *referrals([self]), *self._remarks()]
-        )
-
-    def _remarks(self) -> Iterable[str]:
-        yield ""
-        if self.bootstrap.replicates:
-            yield (
-                f"In brackets: {self.bootstrap.level:.0%} bootstrap intervals, {self.bootstrap.replicates} replicates "
-                f"over {self.on().resampled}, seed {self.bootstrap.seed}."
-            )
-        yield from self.notes
+        replicates, level, seed = astuple(self.bootstrap)
+        units = self.on().resampled
+        remark = f"In brackets: {level:.0%} bootstrap intervals, {replicates} replicates over {units}, seed {seed}."
+        lines = [*headlines([self]), "", *referrals([self]), "", *([remark] if replicates else []), *self.notes]
+        return "\n".join([f"{self.system} on {self.task}", "", *lines])
 
 
 def headlines(systems: Sequence[EstimatorScores]) -> list[str]:

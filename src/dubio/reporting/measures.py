@@ -126,8 +126,8 @@ def detection_name(metric: str, quantity: str) -> str:
 
 def uncertainties(predictions: Predictions) -> dict[str, FloatArray]:
     """Return the uncertainties that detection is scored for, higher = more uncertain, where they are defined."""
-    known = applicable_quantities(predictions)
-    return {name: uncertainty(predictions, name) for name in DETECTED_BY if name in known}
+    applicable = applicable_quantities(predictions)
+    return {name: uncertainty(predictions, name) for name in DETECTED_BY if name in applicable}
 
 
 def detection(inside: Mapping[str, FloatArray], outside: Mapping[str, FloatArray]) -> dict[str, float]:
@@ -155,10 +155,10 @@ def values_at_fractions(accuracy: FloatArray, auc: FloatArray | None) -> dict[st
     """Return accuracy and AUC at the fractions of the tables, from curves at :data:`RETAINED`."""
     values = {}
     for fraction in FRACTIONS:
-        place = int(np.argmin(np.abs(RETAINED - fraction)))
-        values[referral_name("referral_accuracy", fraction)] = float(accuracy[place])
+        index = int(np.argmin(np.abs(RETAINED - fraction)))
+        values[referral_name("referral_accuracy", fraction)] = float(accuracy[index])
         if auc is not None:
-            values[referral_name("referral_auc", fraction)] = float(auc[place])
+            values[referral_name("referral_auc", fraction)] = float(auc[index])
     return values
 
 

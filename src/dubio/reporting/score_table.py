@@ -10,7 +10,7 @@ import numpy as np
 
 from dubio.core.types import Direction, FloatArray, StrArray
 from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
-from dubio.statistics.verdicts import Pairs, Rows, Verdict, compare_means
+from dubio.statistics.verdicts import Pairs, Rows, Runs, Verdict, compare_means
 
 
 @dataclass(frozen=True)
@@ -32,29 +32,13 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """The values of one method for one metric on one split.
+class Cell(Runs):
+    """The values of one method for one metric on one split, and the number of runs where it is undefined.
 
     Single-model rows hold a value for every (seed, member), ensembles one for every seed.
     """
 
-    values: tuple[float, ...]
     undefined: int = 0
-
-    @property
-    def n(self) -> int:
-        """How many runs have a value."""
-        return len(self.values)
-
-    @property
-    def mean(self) -> float:
-        """Their mean; NaN where there is none."""
-        return float(np.mean(self.values)) if self.values else math.nan
-
-    @property
-    def std(self) -> float | None:
-        """Their sample standard deviation (n − 1); None for fewer than two values, or where one is infinite."""
-        return float(np.std(self.values, ddof=1)) if self.n > 1 and np.isfinite(self.values).all() else None
 
 
 Key = tuple[str, str, str, str]

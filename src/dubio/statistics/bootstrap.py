@@ -141,15 +141,11 @@ class Interval:
         value: The estimate on the data as they are.
         low: Lower end.
         high: Upper end.
-        level: Confidence level.
-        error: Standard error: the standard deviation of the replicates.
     """
 
     value: float
     low: float
     high: float
-    level: float
-    error: float
 
 
 def mean_statistic(contributions: FloatArray) -> Statistic:
@@ -196,11 +192,14 @@ def replicate(statistics: Mapping[K, Statistic], units: Units, *, replicates: in
 def percentile_interval(value: float, draws: FloatArray, *, level: float = 0.95) -> Interval:
     """Return the percentile interval of replicates; those on which the metric is undefined are left out."""
     check_level(level)
-    defined = draws[~np.isnan(draws)]
+    defined, ends = draws[~np.isnan(draws)], np.array([(1 - level) / 2, (1 + level) / 2])
     if len(defined) == 0:
-        return Interval(value, np.nan, np.nan, level, np.nan)
-    low, high = _quantiles(defined, np.array([(1 - level) / 2, (1 + level) / 2]))
-    return Interval(value, low, high, level, _spread(defined))
+        return Interval(value, np.nan, np.nan)
+    if np.isfinite(defined).all():
+        low, high = np.quantile(defined, ends)
+    else:  # quantiles stay defined beside infinite replicates if nothing is interpolated with them
+        low, high = np.quantile(defined, ends[0], method="lower"), np.quantile(defined, ends[1], method="higher")
+    return Interval(value, float(low), float(high))
 
 
 def centred_interval(value: float, draws: FloatArray, *, level: float = 0.95) -> Interval:
@@ -210,21 +209,14 @@ def centred_interval(value: float, draws: FloatArray, *, level: float = 0.95) ->
     centre: then it is the percentile interval.
     """
     defined = draws[~np.isnan(draws)]
-    if len(defined) == 0 or not np.isfinite(defined).all() or not np.isfinite(value):
+    if len(defined) == 0 or not np.isfinite([value, *defined]).all():
         return percentile_interval(value, draws, level=level)
     moved = percentile_interval(value, defined + (value - defined.mean()), level=level)
-    if value >= 0 and defined.min() >= 0:
-        return replace(moved, low=max(moved.low, 0.0))
-    return moved
+    return replace(moved, low=max(moved.low, 0.0)) if value >= 0 and defined.min() >= 0 else moved
 
 
 def bootstrap(
-    metrics: Mapping[str, Metric],
-    predictions: Predictions,
-    *,
-    replicates: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
+    metrics: Mapping[str, Metric], predictions: Predictions, *, replicates: int, seed: int = 0, level: float = 0.95
 ) -> dict[str, Interval]:
     """Return confidence intervals of several metrics on one set of predictions, from shared replicates.
 
@@ -269,22 +261,6 @@ def check_level(level: float) -> None:
     """Refuse a confidence level outside (0, 1)."""
     if not 0.0 < level < 1.0:
         raise UserError(f"level must lie between 0 and 1; given {level}.")
-
-
-def _quantiles(draws: FloatArray, levels: FloatArray) -> tuple[float, float]:
-    """Return quantiles that stay defined beside infinite replicates: no interpolation with them."""
-    if np.isfinite(draws).all():
-        low, high = np.quantile(draws, levels)
-    else:
-        low = np.quantile(draws, levels[0], method="lower")
-        high = np.quantile(draws, levels[1], method="higher")
-    return float(low), float(high)
-
-
-def _spread(draws: FloatArray) -> float:
-    if len(draws) < 2:
-        return float("nan")
-    return float(draws.std(ddof=1)) if np.isfinite(draws).all() else float("inf")
 
 
 CELLS = 4_000_000

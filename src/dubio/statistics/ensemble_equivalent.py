@@ -105,11 +105,8 @@ def growth_curve(
     permutations = random_orders(len(names), orders=orders, seed=seed)
     values = np.array([_grow(rows, owner, names[order], halves) for order in permutations])  # [orders, L, scores]
     mean, std = values.mean(axis=0), values.std(axis=0, ddof=1 if len(permutations) > 1 else 0)
-    return GrowthCurve(
-        {score: mean[:, index] for index, score in enumerate(SCORES)},
-        {score: std[:, index] for index, score in enumerate(SCORES)},
-        len(permutations),
-    )
+    means, stds = (dict(zip(SCORES, columns.T, strict=True)) for columns in (mean, std))
+    return GrowthCurve(means, stds, len(permutations))
 
 
 def random_orders(count: int, *, orders: int, seed: int = 0) -> list[IntArray]:

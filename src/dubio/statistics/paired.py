@@ -26,7 +26,7 @@ from dubio.metrics.decisions import correct
 from dubio.metrics.metric import score_each
 from dubio.metrics.requirements import labelled, lacking
 from dubio.statistics.bootstrap import Units, basis, check_level, guarded, metric_statistic, replicate, units_of
-from dubio.statistics.verdicts import OneRun, PairTest, Replicates, Rows, Sample, compare_means
+from dubio.statistics.verdicts import PairTest, Replicates, Rows, Runs, Sample, compare_means
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def pair_tests(
         # Differences of infinities say nothing.
         finite = [m for m in ranking if all(math.isfinite(own.get(m.name, math.nan)) for own in values.values())]
         for metric, sample in zip(finite, _samples(finite, rows, count, seed), strict=True):
-            scores = {name: OneRun(own[metric.name]) for name, own in values.items()}
+            scores = {name: Runs((own[metric.name],)) for name, own in values.items()}
             tests[metric.name] = compare_means(scores, metric.better, sample, alpha=1.0 - level).tests
     return {metric.name: tests[metric.name] for metric in metrics if metric.name in tests}
 

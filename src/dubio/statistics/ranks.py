@@ -67,18 +67,8 @@ def mid_ranks(values: Sequence[Fraction], *, sign: int) -> list[Fraction]:
         values: Exact values.
         sign: +1 where lower is better, −1 where higher is.
     """
-    keys = [sign * value for value in values]
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    ranks = [Fraction(0)] * len(keys)
-    start = 0
-    while start < len(order):
-        end = start
-        while end < len(order) and keys[order[end]] == keys[order[start]]:
-            end += 1
-        for index in order[start:end]:
-            ranks[index] = Fraction(start + 1 + end, 2)
-        start = end
-    return ranks
+    keys = sorted(sign * value for value in values)
+    return [Fraction(2 * keys.index(sign * value) + keys.count(sign * value) + 1, 2) for value in values]
 
 
 def rank(grids: Sequence[Grid]) -> Ranks:
@@ -91,23 +81,29 @@ def rank(grids: Sequence[Grid]) -> Ranks:
         UserError: When the metrics are not over the same methods and datasets.
     """
     first = grids[0]
+    names = {*first.methods, *first.datasets}
     for other in grids[1:]:
-        if set(other.methods) != set(first.methods) or set(other.datasets) != set(first.datasets):
-            unmatched = sorted((set(other.methods) ^ set(first.methods)) | (set(other.datasets) ^ set(first.datasets)))
+        unmatched = sorted(names ^ {*other.methods, *other.datasets})
+        if unmatched:
             raise UserError(
                 f"{first.metric} and {other.metric} are not given for the same methods and datasets: "
                 f"{unmatched[0]!r} is in one of them only."
             )
-    values = np.mean([_ranked(table, first) for table in grids], axis=0)
-    return Ranks(first.methods, first.datasets, values)
+    return Ranks(first.methods, first.datasets, np.mean([_ranked(table, first) for table in grids], axis=0))
 
 
 def _ranked(grid: Grid, like: Grid) -> FloatArray:
     """Return ranks ``[datasets, methods]`` of one grid, in the order of another."""
-    sign = 1 if grid.better == "lower" else -1
-    columns = [grid.methods.index(method) for method in like.methods]
-    rows = [grid.datasets.index(dataset) for dataset in like.datasets]
-    return np.array([[float(mid_ranks(grid.values[row], sign=sign)[column]) for column in columns] for row in rows])
+    ranks = {
+        dataset: dict(zip(grid.methods, mid_ranks(row, sign=_sign(grid)), strict=True))
+        for dataset, row in zip(grid.datasets, grid.values, strict=True)
+    }
+    return np.array([[float(ranks[dataset][method]) for method in like.methods] for dataset in like.datasets])
+
+
+def _sign(grid: Grid) -> int:
+    """Return the factor that makes lower better."""
+    return 1 if grid.better == "lower" else -1
 
 
 @dataclass(frozen=True)
@@ -134,22 +130,17 @@ def friedman(ranks: Ranks) -> Friedman:
         raise UserError(f"comparing needs at least two methods; given one, {ranks.methods[0]!r}.")
     if blocks < 2:
         raise UserError(
-            f"comparing by ranks needs at least two datasets; given one, {ranks.datasets[0]!r}. "
-            "On one dataset, compare two systems on the same examples: dubio evaluate a=FILE b=FILE."
+            f"comparing by ranks needs at least two datasets; given one, {ranks.datasets[0]!r}. On one dataset, "
+            "compare two systems on the same examples: dubio evaluate a=FILE b=FILE."
         )
     between = float(np.square(values.sum(axis=0) - blocks * (methods + 1) / 2).sum())
     within = float(np.square(values).sum()) - blocks * methods * (methods + 1) ** 2 / 4
     chi2 = (methods - 1) * between / within if within > 1e-12 else 0.0
     spare = blocks * (methods - 1) - chi2
     refined = (blocks - 1) * chi2 / spare if spare > 1e-9 else np.inf
-    return Friedman(
-        chi2=chi2,
-        p=float(stats.chi2.sf(chi2, methods - 1)),
-        iman_davenport=float(refined),
-        iman_davenport_p=float(stats.f.sf(refined, methods - 1, (methods - 1) * (blocks - 1))),
-        methods=methods,
-        datasets=blocks,
-    )
+    p = float(stats.chi2.sf(chi2, methods - 1))
+    refined_p = float(stats.f.sf(refined, methods - 1, (methods - 1) * (blocks - 1)))
+    return Friedman(chi2, p, float(refined), refined_p, methods, blocks)
 
 
 @lru_cache(maxsize=64)
@@ -239,14 +230,12 @@ def win_draw_loss(grids: Sequence[Grid]) -> dict[str, Record]:
     """
     counts: dict[str, list[int]] = {}
     for table in grids:
-        sign = 1 if table.better == "lower" else -1
         for row in table.values:
-            for method, own in zip(table.methods, row, strict=True):
+            for index, method in enumerate(table.methods):
                 tally = counts.setdefault(method, [0, 0, 0])
-                for other in row:
-                    gap = sign * (own - other)
+                for other in (*row[:index], *row[index + 1 :]):
+                    gap = _sign(table) * (row[index] - other)
                     tally[0 if gap < 0 else 1 if gap == 0 else 2] += 1
-                tally[1] -= 1  # a method against itself
     return {method: Record(*tally) for method, tally in counts.items()}
 
 
@@ -301,25 +290,16 @@ def compare(
     comparison = _compared(grids, digits, alpha)
     if len(grids) == 1:
         return comparison
-    return replace(comparison, by_metric={table.metric: _compared([table], digits, alpha) for table in grids})
+    return replace(comparison, by_metric={own.metric: _compared([own], digits, alpha) for own in grids})
 
 
 def _compared(grids: list[Grid], digits: int | None, alpha: float) -> Comparison:
     ranks = rank(grids)
-    tested = friedman(ranks)
-    average = dict(zip(ranks.methods, ranks.average.tolist(), strict=True))
-    names = sorted(average, key=lambda name: (average[name], name))
-    difference = critical_difference(tested.methods, tested.datasets, alpha)
-    records = win_draw_loss(grids)
-    return Comparison(
-        metrics={table.metric: table.better for table in grids},
-        digits=digits,
-        alpha=alpha,
-        datasets=ranks.datasets,
-        average_ranks={name: average[name] for name in names},
-        friedman=tested,
-        critical_difference=difference,
-        cliques=cliques(average, difference),
-        win_draw_loss={name: records[name] for name in names},
-        pairs=signed_rank_tests(grids[0]) if len(grids) == 1 else (),
-    )
+    test, records = friedman(ranks), win_draw_loss(grids)
+    average = {name: value for value, name in sorted(zip(ranks.average.tolist(), ranks.methods, strict=True))}
+    difference = critical_difference(test.methods, test.datasets, alpha)
+    sets = cliques(average, difference)
+    wins = {name: records[name] for name in average}
+    pairs = signed_rank_tests(grids[0]) if len(grids) == 1 else ()
+    better = {own.metric: own.better for own in grids}
+    return Comparison(better, digits, alpha, ranks.datasets, average, test, difference, sets, wins, pairs)

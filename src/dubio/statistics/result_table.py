@@ -43,14 +43,8 @@ class Columns:
     seed: str | None = None
 
     def needed(self) -> dict[str, str]:
-        """Return option → column name of the required columns."""
-        named = {
-            "--dataset-col": self.dataset,
-            "--method-col": self.method,
-            "--metric-col": self.metric,
-            "--value-col": self.value,
-        }
-        return named if self.seed is None else {**named, "--seed-col": self.seed}
+        """Return column → its name in the file, of the required columns."""
+        return {column: name for column, name in vars(self).items() if name is not None}
 
 
 @dataclass(frozen=True)
@@ -136,28 +130,21 @@ def grid(table: ResultTable, metric: str, better: Direction, *, digits: int | No
     missing = [(method, dataset) for dataset in datasets for method in methods if (dataset, method) not in means]
     if missing:
         method, dataset = missing[0]
+        gap = f"method {method!r} has no {metric} on dataset {dataset!r}"
         more = f" ({len(missing) - 1} more such gaps)" if len(missing) > 1 else ""
-        raise UserError(
-            f"method {method!r} has no {metric} on dataset {dataset!r}{more}; ranks need every method on every dataset."
-        )
+        raise UserError(f"{gap}{more}; ranks need every method on every dataset.")
     values = tuple(tuple(rounded(means[dataset, method], digits) for method in methods) for dataset in datasets)
     return Grid(metric, better, datasets, methods, values)
 
 
 def table_of(rows: Iterable[Mapping[str, Any]]) -> ResultTable:
     """Return a table of scores computed by dubio: mappings with dataset, method, metric, value and optionally seed."""
-    return ResultTable(
-        tuple(
-            Result(
-                str(row["dataset"]),
-                str(row["method"]),
-                str(row["metric"]),
-                exact(row["value"]),
-                None if row.get("seed") is None else str(row["seed"]),
-            )
-            for row in rows
-        )
-    )
+    return ResultTable(tuple(_result(row, exact(row["value"])) for row in rows))
+
+
+def _result(row: Mapping[str, Any], value: Fraction) -> Result:
+    dataset, method, metric = (str(row[column]).strip() for column in ("dataset", "method", "metric"))
+    return Result(dataset, method, metric, value, None if row.get("seed") is None else str(row["seed"]))
 
 
 def read_results(path: Path, columns: Columns | None = None) -> ResultTable:
@@ -180,30 +167,27 @@ def read_results(path: Path, columns: Columns | None = None) -> ResultTable:
         raise BadFile(f"{path}: not a CSV table in UTF-8: {fault}") from fault
     if not rows:
         raise BadFile(f"{path}: empty; a header and rows are needed.")
-    places = _places(path, rows[0], names)
-    results = tuple(_result(path, number, row, places) for number, row in enumerate(rows[1:], start=2) if row)
+    indices = _indices(path, rows[0], names)
+    results = tuple(_read(path, number, row, indices) for number, row in enumerate(rows[1:], start=2) if row)
     if not results:
         raise BadFile(f"{path}: a header but no rows.")
     return ResultTable(results)
 
 
-def _places(path: Path, header: Sequence[str], columns: Columns) -> dict[str, int]:
-    for option, name in columns.needed().items():
+def _indices(path: Path, header: Sequence[str], columns: Columns) -> dict[str, int]:
+    for column, name in columns.needed().items():
         if header.count(name) > 1:
             raise BadFile(f"{path}: column {name!r} occurs {header.count(name)} times.")
         if name not in header:
-            raise BadFile(f"{path}: {UnknownName('column', name, header)} Name it with {option}.")
-    return {option: header.index(name) for option, name in columns.needed().items()}
+            raise BadFile(f"{path}: {UnknownName('column', name, header)} Name it with --{column}-col.")
+    return {column: header.index(name) for column, name in columns.needed().items()}
 
 
-def _result(path: Path, number: int, row: Sequence[str], places: Mapping[str, int]) -> Result:
-    if len(row) <= max(places.values()):
-        raise BadFile(f"{path}: row {number} has {len(row)} columns; {max(places.values()) + 1} are needed.")
-    text = row[places["--value-col"]]
+def _read(path: Path, number: int, row: Sequence[str], indices: Mapping[str, int]) -> Result:
+    if len(row) <= max(indices.values()):
+        raise BadFile(f"{path}: row {number} has {len(row)} columns; {max(indices.values()) + 1} are needed.")
+    cells = {column: row[index] for column, index in indices.items()}
     try:
-        value = exact(text)
+        return _result(cells, exact(cells["value"]))
     except ValueError:
-        raise BadFile(f"{path}: row {number}: value {text!r} is not a finite number.") from None
-    seed = row[places["--seed-col"]] if "--seed-col" in places else None
-    dataset, method, metric = (row[places[f"--{column}-col"]].strip() for column in ("dataset", "method", "metric"))
-    return Result(dataset, method, metric, value, seed)
+        raise BadFile(f"{path}: row {number}: value {cells['value']!r} is not a finite number.") from None

@@ -26,7 +26,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal
 
 import numpy as np
 from scipy import special
@@ -42,32 +42,30 @@ Place = Literal["best", "tied", "behind", "unjudged"]
 VarianceTerm = tuple[float, int]
 """A term of a variance, and its degrees of freedom."""
 
+Estimate = tuple[float, Sequence[VarianceTerm]]
+"""A difference and the terms of its variance; none where that is not known."""
 
-class Runs(Protocol):
-    """The values of one system's runs: their number, mean and standard deviation."""
+
+@dataclass(frozen=True)
+class Runs:
+    """The values of one system's runs under one metric, those where it is undefined left out."""
+
+    values: tuple[float, ...]
 
     @property
     def n(self) -> int:
         """The number of runs that have a value."""
-        ...
+        return len(self.values)
 
     @property
     def mean(self) -> float:
         """Their mean; NaN where there is none."""
-        ...
+        return float(np.mean(self.values)) if self.values else math.nan
 
     @property
     def std(self) -> float | None:
-        """Their sample standard deviation; None where it is undefined."""
-        ...
-
-
-class OneRun(NamedTuple):
-    """The value of a system that ran once."""
-
-    mean: float
-    n: int = 1
-    std: float | None = None
+        """Their sample standard deviation (n − 1); None for fewer than two values, or where one is infinite."""
+        return float(np.std(self.values, ddof=1)) if self.n > 1 and np.isfinite(self.values).all() else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,18 +129,6 @@ class Replicates:
 
 Sample = Rows | Replicates
 """A test set as a sample: the variance that it gives to the difference of two systems; None for a single unit."""
-
-
-class Difference(NamedTuple):
-    """A difference tested against zero; see :class:`PairTest`."""
-
-    difference: float
-    error: float
-    low: float
-    high: float
-    p: float
-    adjusted_p: float
-    resolves: float
 
 
 @dataclass(frozen=True)
@@ -256,14 +242,11 @@ def compare_means(
     finite = {name: runs for name, runs in scores.items() if runs.n and math.isfinite(runs.mean)}
     groups = {name: name if variance_groups is None else variance_groups[name] for name in finite}
     shared = shared_variances(finite, groups)
-    names = list(combinations(finite, 2))
-    differences = [finite[one].mean - finite[two].mean for one, two in names]
-    terms = [_terms({name: finite[name] for name in pair}, groups, shared, sample) for pair in names]
-    tests = []
-    for (one, two), test in zip(names, judge_differences(differences, terms, alpha=alpha), strict=True):
-        winner = one if (test.difference > 0) == (better == "higher") else two
-        tests.append(PairTest(one, two, *test, winner if test.adjusted_p <= alpha else None))
-    return Pairs(scores, better, tuple(tests))
+    differences = {}
+    for one, two in combinations(finite, 2):
+        terms = _terms({one: finite[one], two: finite[two]}, groups, shared, sample)
+        differences[one, two] = finite[one].mean - finite[two].mean, terms
+    return Pairs(scores, better, judge_differences(differences, better, alpha=alpha))
 
 
 def _terms(
@@ -302,29 +285,27 @@ def shared_variances(scores: Mapping[str, Runs], groups: Mapping[str, Hashable])
 
 
 def judge_differences(
-    differences: Sequence[float], terms: Sequence[Sequence[VarianceTerm]], *, alpha: float = ALPHA
-) -> list[Difference]:
+    differences: Mapping[tuple[str, str], Estimate], better: Direction, *, alpha: float = ALPHA
+) -> tuple[PairTest, ...]:
     """Test differences against zero, corrected together after Holm.
 
     Args:
-        differences: The differences.
-        terms: The terms of the variance of each; none where it is not known.
+        differences: Pair → its difference, first less second.
+        better: Which way is better.
         alpha: Error rate of all together.
     """
-    p_values = [two_sided_p(*item) if item[1] else 1.0 for item in zip(differences, terms, strict=True)]
-    judged = zip(differences, terms, p_values, holm(p_values), holm_levels(p_values, alpha), strict=True)
-    return [_judged(difference, own, p, adjusted, (alpha, level)) for difference, own, p, adjusted, level in judged]
-
-
-def _judged(
-    difference: float, terms: Sequence[VarianceTerm], p: float, adjusted_p: float, levels: tuple[float, float]
-) -> Difference:
-    """Return a tested difference; the levels are those of its interval and of its smallest significant difference."""
-    if not terms:
-        return Difference(difference, math.nan, math.nan, math.nan, p, adjusted_p, math.inf)
-    half, resolves = (smallest_difference(terms, level=level) for level in levels)
-    error = math.sqrt(_total(terms)[0])
-    return Difference(difference, error, difference - half, difference + half, p, adjusted_p, resolves)
+    p_values = [two_sided_p(difference, terms) if terms else 1.0 for difference, terms in differences.values()]
+    tests = []
+    corrected = zip(p_values, holm(p_values), holm_levels(p_values, alpha), strict=True)
+    for ((one, two), (value, terms)), (p, adjusted, level) in zip(differences.items(), corrected, strict=True):
+        error, half, resolves = math.nan, math.nan, math.inf
+        if terms:
+            error = math.sqrt(_total(terms)[0])
+            half, resolves = (smallest_difference(terms, level=share) for share in (alpha, level))
+        winner = one if (value > 0) == (better == "higher") else two
+        verdict = winner if adjusted <= alpha else None
+        tests.append(PairTest(one, two, value, error, value - half, value + half, p, adjusted, resolves, verdict))
+    return tuple(tests)
 
 
 def smallest_difference(terms: Sequence[VarianceTerm], *, level: float = ALPHA) -> float:
