@@ -120,9 +120,6 @@ def test_summary():
     found = summarise_sets(sets, np.array([0, 2, 1, 2]))
     assert found.coverage == 0.5
     assert found.size == 1.5
-    assert found.empty == 0.25
-    assert found.single == 0.25
-    assert found.coverage_by_size == {0: (0.0, 1), 1: (1.0, 1), 2: (0.0, 1), 3: (1.0, 1)}
 
 
 def test_refusals():

@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, inf
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -62,23 +62,16 @@ class Conformal:
     free_rank: int = 0
 
 
-@dataclass(frozen=True)
-class SetSummary:
+class SetSummary(NamedTuple):
     """Coverage and size of prediction sets on labelled examples.
 
     Attributes:
         coverage: Share of sets that contain the truth.
         size: Mean number of classes in a set.
-        empty: Share of empty sets.
-        single: Share of sets with one class.
-        coverage_by_size: Set size to (coverage, number of examples): where the sets of a size cover too little.
     """
 
     coverage: float
     size: float
-    empty: float
-    single: float
-    coverage_by_size: dict[int, tuple[float, int]]
 
 
 def fit_conformal(
@@ -141,13 +134,8 @@ def summarise_sets(sets: BoolArray, labels: IntArray) -> SetSummary:
     """
     if len(labels) == 0 or (labels < 0).any():
         raise UserError("coverage needs a label for every example; leave out the unlabelled ones.")
-    sizes = sets.sum(axis=1)
-    covered = np.take_along_axis(sets, labels[:, None], axis=1)[:, 0]
-    of_size = {int(size): covered[sizes == size] for size in np.unique(sizes)}
-    by_size = {size: (float(hits.mean()), len(hits)) for size, hits in of_size.items()}
-    return SetSummary(
-        float(covered.mean()), float(sizes.mean()), float((sizes == 0).mean()), float((sizes == 1).mean()), by_size
-    )
+    covered = np.take_along_axis(sets, labels[:, None], axis=1)
+    return SetSummary(float(covered.mean()), float(sets.sum(axis=1).mean()))
 
 
 def conformity(predictions: Predictions, score: ScoreName, penalty: float = 0.0, free_rank: int = 0) -> FloatArray:

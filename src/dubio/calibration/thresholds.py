@@ -8,18 +8,22 @@ that hardly any validation row carries has one half: the best F1 of one row that
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import BoolArray, FloatArray, Metric
-from dubio.core.weights import Values, Weights
+from dubio.core.types import BoolArray, FloatArray, Metric, Need, Target
+from dubio.core.weights import ONCE, Values, Weights
+from dubio.metrics.metric import MetricFunction
 from dubio.metrics.requirements import labelled
 from dubio.metrics.scoring import counts_of_labels
 
 HALF = 0.5
+
+NEEDS: frozenset[Need] = frozenset({"labels", "probs"})
+MULTILABEL: frozenset[Target] = frozenset({"multilabel"})
 
 LEAST = 5
 """Validation rows that must carry a label before a threshold of its own is fitted."""
@@ -45,13 +49,8 @@ def fit_thresholds(validation: Predictions, least: int = LEAST) -> FloatArray:
         raise UserError(f"least must be at least 1; given {least}.")
     rows = labelled(_multilabel(validation), "a threshold")
     truth = rows.labels.astype(bool)
-    carried = truth.sum(axis=0)
-    return np.array(
-        [
-            _best(rows.probs[:, label], truth[:, label]) if carried[label] >= least else HALF
-            for label in range(rows.class_count)
-        ]
-    )
+    columns = zip(rows.probs.T, truth.T, truth.sum(axis=0) >= least, strict=True)
+    return np.array([_best(probs, own) if enough else HALF for probs, own, enough in columns])
 
 
 def _best(probs: FloatArray, truth: BoolArray) -> float:
@@ -75,9 +74,8 @@ def _best(probs: FloatArray, truth: BoolArray) -> float:
 def asserted(predictions: Predictions, thresholds: FloatArray) -> BoolArray:
     """Return the labels that predictions assert at these thresholds, ``[N, K]``: those with p̄ > t."""
     if thresholds.shape != (predictions.class_count,):
-        raise UserError(
-            f"thresholds must have one value for each of {predictions.class_count} labels; given {thresholds.size}."
-        )
+        labels = f"each of {predictions.class_count} labels"
+        raise UserError(f"thresholds must have one value for {labels}; given {thresholds.size}.")
     return np.asarray(_multilabel(predictions).probs > thresholds)
 
 
@@ -87,33 +85,19 @@ def metrics_at(thresholds: FloatArray) -> tuple[Metric, ...]:
     Their names are those of the metrics at one half with :data:`TUNED` behind.
     """
 
-    def exact(predictions: Predictions) -> FloatArray:
-        rows = labelled(predictions, "accuracy")
-        return np.asarray((asserted(rows, thresholds) == rows.labels.astype(bool)).all(axis=1), dtype=np.float64)
+    def exact(p: Predictions) -> BoolArray:
+        return np.asarray((asserted(p, thresholds) == p.labels.astype(bool)).all(axis=1))
 
-    def of(name: str, figure: Callable[[BoolArray, BoolArray, Weights], Values], summary: str) -> Metric:
-        def values(predictions: Predictions, weights: Weights) -> Values:
-            rows = labelled(predictions, name)
-            return figure(asserted(rows, thresholds), rows.labels.astype(bool), weights)
+    def micro(p: Predictions, *, weights: Weights = ONCE) -> Values:
+        return counts_of_labels(asserted(p, thresholds), p.labels.astype(bool), weights).micro_f1()
 
-        def value(predictions: Predictions) -> float:
-            return float(values(predictions, Weights.once(len(predictions)))[0])
+    def macro(p: Predictions, *, weights: Weights = ONCE) -> Values:
+        return counts_of_labels(asserted(p, thresholds), p.labels.astype(bool), weights).macro_f1()
 
-        return Metric(
-            f"{name}{TUNED}",
-            "higher",
-            value,
-            needs=frozenset({"labels", "probs"}),
-            targets=frozenset({"multilabel"}),
-            weighted=values,
-        )
+    def tuned(name: str, function: Callable[..., Any], *, mean: bool = False) -> Metric:
+        return MetricFunction(function, f"{name}{TUNED}", "higher", NEEDS, MULTILABEL, mean=mean).metric()
 
-    match = of("accuracy", lambda chosen, truth, weights: weights.mean((chosen == truth).all(axis=1)), "Exact match")
-    return (
-        replace(match, per_example=exact),
-        of("micro_f1", lambda chosen, truth, weights: counts_of_labels(chosen, truth, weights).micro_f1(), "Micro F1"),
-        of("macro_f1", lambda chosen, truth, weights: counts_of_labels(chosen, truth, weights).macro_f1(), "Macro F1"),
-    )
+    return tuned("accuracy", exact, mean=True), tuned("micro_f1", micro), tuned("macro_f1", macro)
 
 
 def _multilabel(predictions: Predictions) -> Predictions:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from dubio.core.errors import UserError
+from dubio.core.errors import BadFile, UserError
 
 MANY_FILES = 64
 """Directories with more files are flushed by one call for the whole system: a call per file may take minutes."""
@@ -51,6 +51,15 @@ def writing(path: Path, error: type[UserError] = UserError) -> Iterator[None]:
     except OSError as fault:
         reason = REASONS.get(fault.errno or 0, fault.strerror or str(fault))
         raise error(f"cannot write {str(fault.filename or path)!r}: {reason}.") from fault
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn an :class:`OSError` within the block into a :class:`BadFile` that names the file and the reason."""
+    try:
+        yield
+    except OSError as fault:
+        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror or fault}.") from fault
 
 
 def write_file(path: Path, content: bytes | str) -> Path:

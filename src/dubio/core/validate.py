@@ -41,13 +41,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
 from dubio.core.errors import BadFile, UnknownName, UserError, nearest
+from dubio.core.files import reading
 
 T = TypeVar("T")
 
 LONGEST_VALUE = 60
 """Characters of a refused value that a message shows."""
 
-_REQUIRED: Any = object()
+_REQUIRED: Any = dataclasses.MISSING
 
 
 # --- constraints ----------------------------------------------------------------------------------------------------
@@ -142,12 +143,8 @@ def _fields(cls: type[Any]) -> tuple[_Field, ...]:
 
 
 def _dataclass_field(entry: dataclasses.Field[Any], hint: Any) -> _Field:
-    default = entry.default
-    if entry.default_factory is not dataclasses.MISSING:
-        default = entry.default_factory()
-    required = default is dataclasses.MISSING
-    extra = bool(entry.metadata.get("extra"))
-    return _Field(entry.name, entry.metadata.get("key", entry.name), hint, _REQUIRED if required else default, extra)
+    default = entry.default if entry.default_factory is _REQUIRED else cast(Any, entry.default_factory)()
+    return _Field(entry.name, entry.metadata.get("key", entry.name), hint, default, bool(entry.metadata.get("extra")))
 
 
 def document(name: str | None, *, schema: int) -> Callable[[type[T]], type[T]]:
@@ -248,10 +245,8 @@ def read_json(cls: type[T], path: Path) -> T:
     Raises:
         BadFile: When it cannot be read, is not JSON or not such a document, naming the file and the location.
     """
-    try:
+    with reading(path):
         content = path.read_bytes()
-    except OSError as fault:
-        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
     return from_json(cls, content, str(path))
 
 

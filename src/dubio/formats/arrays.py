@@ -8,16 +8,16 @@ is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import UserError, nearest, one_of
-from dubio.core.predictions import Predictions
+from dubio.core.predictions import Logits, Predictions
 from dubio.core.types import TARGETS, UNLABELLED, BoolArray, FloatArray, IntArray, Kind, StrArray, Target
-from dubio.formats.values import TOLERANCE, VALUES, Values, as_logits, numbers_of
+from dubio.formats.values import TOLERANCE, VALUES, Values, as_logits, numbers_of, real_numbers
 
 BESIDE = ("labels", "ids", "group", "member", "ood", "data_variance", "model_variance", "classes")
 NAMES = (*VALUES, *BESIDE)
@@ -62,13 +62,7 @@ def predictions_from_arrays(
 
 
 def with_logits(
-    logits: NDArray[np.float32],
-    arrays: Mapping[str, Any],
-    *,
-    labels: Any,
-    target: Target,
-    temperature: float,
-    kind: Kind | None,
+    logits: Logits, arrays: Mapping[str, Any], *, labels: Any, target: Target, temperature: float, kind: Kind | None
 ) -> Predictions:
     """Return predictions from logits ``[S, N, K]`` and the arrays beside them; arguments as above."""
     if logits.ndim != 3:
@@ -77,21 +71,25 @@ def with_logits(
     if labels is not None and "labels" in arrays:
         raise UserError("labels are given twice: beside the predictions, and on their own.")
     labels = labels if labels is not None else arrays.get("labels")
-    names = _class_names(arrays.get("classes"))
+
+    def optional(name: str, convert: Callable[..., Any], *more: Any) -> Any:
+        return None if arrays.get(name) is None else convert(arrays[name], name, *more)
+
+    names = optional("classes", _class_names)
     return Predictions(
         logits,
         as_labels(labels, rows, classes, target, names),
         target,
-        as_flags(arrays["ood"], "ood", rows) if "ood" in arrays else None,  # type: ignore[arg-type]
-        _integers(arrays["member"], "member") if "member" in arrays else None,  # type: ignore[arg-type]
-        _variance(arrays.get("data_variance"), "data_variance", 3),
-        _variance(arrays.get("model_variance"), "model_variance", 2),
-        as_ids(arrays.get("ids")),
-        as_texts(arrays.get("group"), "group"),
+        optional("ood", as_flags, rows),
+        optional("member", _integers),
+        optional("data_variance", _variance, 3),
+        optional("model_variance", _variance, 2),
+        optional("ids", as_ids),
+        optional("group", as_texts),
         temperature,
         names,
         kind,
-        {name: texts for name, array in _prefixed(arrays, COLUMN) if (texts := as_texts(array, name)) is not None},
+        {name: as_texts(array, name) for name, array in _prefixed(arrays, COLUMN)},
         {name: as_score(array, name) for name, array in _prefixed(arrays, SCORE)},
     )
 
@@ -101,11 +99,8 @@ def _prefixed(arrays: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
 
 
 def as_score(array: Any, name: str) -> FloatArray:
-    """Return finite numbers ``[N]`` in float64."""
-    score = numbers_of(array, f"{SCORE}{name}")
-    if score.dtype.kind not in "fiu":
-        raise UserError(f"{SCORE}{name} must be numbers; given an array of type {score.dtype}.")
-    return score.astype(np.float64, copy=False)
+    """Return numbers ``[N]`` in float64."""
+    return real_numbers(array, f"{SCORE}{name}").astype(np.float64, copy=False)
 
 
 def refuse_near_misses(names: Iterable[str]) -> None:
@@ -170,37 +165,31 @@ def as_labels(labels: Any, rows: int, classes: int, target: Target, names: Seque
     shape = (rows, classes) if target == "multilabel" else (rows,)
     if array.shape != shape:
         hint = " For several labels per row, say target (--target) multilabel." if array.ndim == 2 and rows else ""
-        raise UserError(
-            f"labels must have shape {shape} beside {rows} predictions of {classes} classes; given {array.shape}.{hint}"
-        )
-    if array.dtype.kind in "US" and target != "multilabel":
-        return _named_labels(as_texts(array, "labels"), names)
-    return _integers(array, "labels")
+        beside = f"beside {rows} predictions of {classes} classes"
+        raise UserError(f"labels must have shape {shape} {beside}; given {array.shape}.{hint}")
+    named = array.dtype.kind in "US" and target != "multilabel"
+    return _named_labels(as_texts(array, "labels"), names) if named else _integers(array, "labels")
 
 
-def _named_labels(labels: StrArray | None, names: Sequence[str] | None) -> IntArray:
-    if labels is None:
-        raise UserError("labels are missing.")
+def _named_labels(labels: StrArray, names: Sequence[str] | None) -> IntArray:
+    """Return the indices of labels written as text: names of classes, or whole numbers where those have none."""
     if names is None:
-        return _numbered_labels(labels)
+        try:
+            return np.array([int(label) if label else UNLABELLED for label in labels.tolist()], dtype=np.int64)
+        except (ValueError, OverflowError):
+            allowed = "give whole numbers, or an array 'classes'"
+            raise UserError(f"labels are texts, and the classes have no names; {allowed}.") from None
     index = {name: number for number, name in enumerate(names)} | {"": UNLABELLED}
     for row, label in enumerate(labels.tolist()):
         if label not in index:
-            hint = nearest(label, names)
-            raise UserError(
-                f"labels: row {row} is {label!r}, which is not a class{f'; nearest: {hint!r}' if hint else ''}."
-            )
+            raise UserError(f"labels: row {row} is {label!r}, which is not a class{nearest_hint(label, names)}.")
     return np.array([index[label] for label in labels.tolist()], dtype=np.int64)
 
 
-def _numbered_labels(labels: StrArray) -> IntArray:
-    """Return labels written as text, of classes without names: each must be a whole number, or empty."""
-    try:
-        return np.array([int(label) if label else UNLABELLED for label in labels.tolist()], dtype=np.int64)
-    except (ValueError, OverflowError):
-        raise UserError(
-            "labels are texts, and the classes have no names; give whole numbers, or an array 'classes'."
-        ) from None
+def nearest_hint(label: str, names: Sequence[str]) -> str:
+    """Return the nearest of these names as the end of a sentence; empty where none is close."""
+    hint = nearest(label, names)
+    return f"; nearest: {hint!r}" if hint else ""
 
 
 def _integers(array: Any, name: str) -> IntArray:
@@ -231,13 +220,9 @@ def as_flags(array: Any, name: str, rows: int) -> BoolArray:
     return numbers.astype(bool)
 
 
-def _variance(array: Any, name: str, dimensions: int) -> NDArray[np.float32] | None:
+def _variance(array: Any, name: str, dimensions: int) -> NDArray[np.float32]:
     """Return variances with a leading sample axis, finite and not negative."""
-    if array is None:
-        return None
-    variances = numbers_of(array, name)
-    if variances.dtype.kind not in "fiu":
-        raise UserError(f"{name} must be numbers; given an array of type {variances.dtype}.")
+    variances = real_numbers(array, name)
     if variances.ndim == dimensions - 1:
         variances = variances[None]
     narrowed = variances.astype(np.float32, copy=False)
@@ -248,40 +233,33 @@ def _variance(array: Any, name: str, dimensions: int) -> NDArray[np.float32] | N
     return narrowed
 
 
-def as_texts(array: Any, name: str) -> StrArray | None:
+def as_texts(array: Any, name: str) -> StrArray:
     """Return texts ``[N]`` from texts or whole numbers."""
-    if array is None:
-        return None
     texts = numbers_of(array, name)
     if texts.dtype.kind == "S":
         try:
             return np.char.decode(texts, "utf-8")
         except UnicodeDecodeError as fault:
             raise UserError(f"{name} is not UTF-8: {fault}") from fault
-    if texts.dtype.kind == "O" and all(isinstance(item, str) for item in texts.ravel()):
-        return texts.astype(np.str_)
-    if texts.dtype.kind not in "Uiu":
+    strings = texts.dtype.kind == "O" and all(isinstance(item, str) for item in texts.ravel())
+    if texts.dtype.kind not in "Uiu" and not strings:
         raise UserError(f"{name} must be texts or whole numbers; given an array of type {texts.dtype}.")
     return texts.astype(np.str_)
 
 
-def as_ids(array: Any) -> StrArray | None:
+def as_ids(array: Any, name: str) -> StrArray:
     """Return texts ``[N]``, all different."""
-    ids = as_texts(array, "ids")
-    if ids is None:
-        return None
+    ids = as_texts(array, name)
     unique, counts = np.unique(ids, return_counts=True)
     if len(unique) != ids.size:
         double = str(unique[counts > 1][0])
         rows = ", ".join(str(row) for row in np.flatnonzero(ids == double)[:2])
-        raise UserError(f"ids must be unique; {double!r} is in rows {rows}.")
+        raise UserError(f"{name} must be unique; {double!r} is in rows {rows}.")
     return ids
 
 
-def _class_names(array: Any) -> tuple[str, ...] | None:
-    texts = as_texts(array, "classes")
-    if texts is None:
-        return None
+def _class_names(array: Any, name: str) -> tuple[str, ...]:
+    texts = as_texts(array, name)
     if texts.ndim != 1 or len(set(texts.tolist())) != len(texts):
-        raise UserError("classes must be a list of different names.")
+        raise UserError(f"{name} must be a list of different names.")
     return tuple(texts.tolist())

@@ -14,6 +14,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile
+from dubio.core.files import reading
 
 FREE_BYTES = 256 << 20
 MAX_RATIO = 200
@@ -26,7 +27,7 @@ def read_npy(path: Path) -> NDArray[Any]:
     Raises:
         BadFile: When it is missing, pickled, truncated, or not what its header says.
     """
-    try:
+    with reading(path):
         with path.open("rb") as handle:
             shape, fortran, dtype = _header(handle, f"{str(path)!r}")
             start = handle.tell()
@@ -34,8 +35,6 @@ def read_npy(path: Path) -> NDArray[Any]:
         if math.prod(shape) == 0:
             return np.empty(shape, dtype)
         return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
-    except OSError as fault:
-        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
 
 
 def read_npz(path: Path, choose: Callable[[tuple[str, ...]], Collection[str]]) -> dict[str, NDArray[Any]]:
@@ -49,20 +48,14 @@ def read_npz(path: Path, choose: Callable[[tuple[str, ...]], Collection[str]]) -
         BadFile: When it is missing, no archive, pickled, damaged, or unpacks to more than such a file can hold.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
+        with reading(path), zipfile.ZipFile(path) as archive:
             entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
-            names = tuple(entry.filename.removesuffix(".npy") for entry in entries)
             _check_archive(path, entries)
-            chosen = choose(names)
-            return {
-                name: _unpack(path, archive, name, entry)
-                for name, entry in zip(names, entries, strict=True)
-                if name in chosen
-            }
+            named = {entry.filename.removesuffix(".npy"): entry for entry in entries}
+            chosen = choose(tuple(named))
+            return {name: _unpack(path, archive, name, entry) for name, entry in named.items() if name in chosen}
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as fault:
         raise BadFile(f"{str(path)!r} is not an npz file, or is damaged: {fault}.") from fault
-    except OSError as fault:
-        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror or fault}.") from fault
 
 
 def _check_archive(path: Path, entries: list[zipfile.ZipInfo]) -> None:
@@ -112,6 +105,5 @@ def _header(handle: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dt
 def _check_size(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], available: int) -> None:
     needed = math.prod(shape) * dtype.itemsize
     if needed != available:
-        raise BadFile(
-            f"{where} has shape {shape} of {dtype}, which takes {needed} bytes; the file has {available} for it."
-        )
+        takes = f"has shape {shape} of {dtype}, which takes {needed} bytes"
+        raise BadFile(f"{where} {takes}; the file has {available} for it.")

@@ -16,27 +16,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.core.errors import UserError, nearest
+from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, Target
-from dubio.formats.arrays import COLUMN, SCORE, is_known, predictions_from_arrays
+from dubio.formats.arrays import COLUMN, SCORE, is_known, nearest_hint, predictions_from_arrays
 from dubio.formats.tables import Frame
 from dubio.formats.values import VALUES, Values
 
 RESERVED = ("label", "id", "group", "domain", "ood", "sample", "member")
 _NUMBERED = re.compile(r"(p|logp|logit)(\d*)")
 _MEANING: dict[str, Values] = {"p": "probs", "logp": "log_probs", "logit": "logits"}
-_TRUTH = {"true": 1, "1": 1, "yes": 1, "false": 0, "0": 0, "no": 0}
+_TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
 def predictions_from_columns(
-    frame: Frame,
-    *,
-    values: Values | None,
-    labels: Any,
-    target: Target,
-    tolerance: float,
-    in_domain: str | None,
+    frame: Frame, *, values: Values | None, labels: Any, target: Target, tolerance: float, in_domain: str | None
 ) -> Predictions:
     """Return checked predictions from the columns of a table; see the module for their names.
 
@@ -84,10 +78,8 @@ def _value_columns(frame: Frame, values: Values | None) -> tuple[list[str], Valu
     numbered = {name: match for name in frame if (match := _NUMBERED.fullmatch(name))}
     if not numbered:
         if values is None:
-            raise UserError(
-                "no column is called p0, logp0 or logit0; for columns named after classes, say what "
-                f"their numbers are with values (--values): {', '.join(VALUES)}."
-            )
+            remedy = "for columns named after classes, say what their numbers are with values (--values)"
+            raise UserError(f"no column is called p0, logp0 or logit0; {remedy}: {', '.join(VALUES)}.")
         names = [name for name in frame if name not in RESERVED and not is_known(name)]
         if not names:
             raise UserError("the table has no column of predictions.")
@@ -95,30 +87,27 @@ def _value_columns(frame: Frame, values: Values | None) -> tuple[list[str], Valu
     kinds = {match[1] for match in numbered.values()}
     chosen = [kind for kind in kinds if values is None or _MEANING[kind] == values]
     if len(chosen) != 1:
-        raise UserError(f"the columns are {' and '.join(sorted(_MEANING[kind] for kind in kinds))}; "
-                        + ("say which to use with values (--values)." if values is None
-                           else f"values (--values) says {values}."))  # fmt: skip
+        meanings = " and ".join(sorted(_MEANING[kind] for kind in kinds))
+        remedy = "say which to use with values (--values)" if values is None else f"values (--values) says {values}"
+        raise UserError(f"the columns are {meanings}; {remedy}.")
     kind = chosen[0]
     own = [name for name, match in numbered.items() if match[1] == kind]
     expected = [kind] if own == [kind] else [f"{kind}{index}" for index in range(len(own))]
     for name in expected:
         if name not in own:
-            raise UserError(
-                f"column {name!r} is missing; the {len(own)} columns of values must be {kind}0 to {kind}{len(own) - 1}."
-            )
+            expected_names = f"the {len(own)} columns of values must be {kind}0 to {kind}{len(own) - 1}"
+            raise UserError(f"column {name!r} is missing; {expected_names}.")
     return expected, _MEANING[kind], None
 
 
 def _numbers(cells: Sequence[Any], column: str) -> NDArray[np.float64]:
-    try:
-        return np.array([float(cell) for cell in cells])
-    except (TypeError, ValueError):
-        for row, cell in enumerate(cells):
-            try:
-                float(cell)
-            except (TypeError, ValueError):
-                raise UserError(f"row {row} (from 0), column {column!r} must be a number; given {cell!r}.") from None
-        raise
+    numbers = np.empty(len(cells))
+    for row, cell in enumerate(cells):
+        try:
+            numbers[row] = float(cell)
+        except (TypeError, ValueError):
+            raise UserError(f"row {row} (from 0), column {column!r} must be a number; given {cell!r}.") from None
+    return numbers
 
 
 def _samples(frame: Frame) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
@@ -160,10 +149,8 @@ def _constant_cells(cells: Sequence[Any], column: str, order: NDArray[np.int64])
     for sample in order[1:]:
         for base, row in zip(order[0], sample, strict=True):
             if cells[base] != cells[row]:
-                raise UserError(
-                    f"column {column!r} differs between the samples of one example: rows {base} and {row} "
-                    f"(from 0) have {cells[base]!r} and {cells[row]!r}."
-                )
+                rows = f"rows {base} and {row} (from 0) have {cells[base]!r} and {cells[row]!r}"
+                raise UserError(f"column {column!r} differs between the samples of one example: {rows}.")
     return [cells[row] for row in order[0]]
 
 
@@ -204,9 +191,8 @@ def _class(cell: Any, row: int, classes: int, names: list[str] | None) -> int:
     if names is not None:
         if str(cell) in names:
             return names.index(str(cell))
-        hint = nearest(str(cell), names)
-        raise UserError(f"row {row} (from 0), column 'label' is {cell!r}, which is not a class"
-                        f"{f'; nearest: {hint!r}' if hint else ''}.")  # fmt: skip
+        hint = nearest_hint(str(cell), names)
+        raise UserError(f"row {row} (from 0), column 'label' is {cell!r}, which is not a class{hint}.")
     try:
         index = int(str(cell)) if not isinstance(cell, float) else int(cell)
         if isinstance(cell, float) and index != cell:
@@ -228,12 +214,10 @@ def _flags(frame: Frame, in_domain: str | None) -> NDArray[np.bool_] | None:
             raise UserError(f"no row has the domain {in_domain!r}; there are {', '.join(sorted(set(domains)))}.")
         return np.array([cell != in_domain for cell in domains])
     if "ood" in frame:
-        flags = []
         for row, cell in enumerate(frame["ood"]):
             if str(cell).lower() not in _TRUTH:
                 raise UserError(f"row {row} (from 0), column 'ood' must be true or false; given {cell!r}.")
-            flags.append(bool(_TRUTH[str(cell).lower()]))
-        return np.array(flags)
+        return np.array([_TRUTH[str(cell).lower()] for cell in frame["ood"]])
     if "domain" in frame and len({str(cell) for cell in frame["domain"]}) > 1:
         raise UserError("the table has several domains; say which one is in distribution with in_domain (--in-domain).")
     return None

@@ -26,6 +26,8 @@ from dubio.formats.safetensors import read_tensors, write_tensors
 from dubio.formats.tables import SEPARATORS, read_delimited, read_parquet
 from dubio.formats.values import TOLERANCE, VALUES, Values
 
+Tensors = dict[str, NDArray[Any]]
+
 SCHEMA = 1
 """Raised by hand when a file written by this dubio can no longer be read by an older one."""
 
@@ -42,25 +44,17 @@ def write_predictions(path: Path, predictions: Predictions) -> None:
     if Path(path).suffix.lower() == ".npz":
         _write_npz(Path(path), predictions)
         return
-    tensors: dict[str, NDArray[Any]] = {}
-    for name in _PLAIN:
-        column = getattr(predictions, name)
-        if column is not None:
-            tensors[name] = column
-    for name, score in predictions.scores.items():
-        tensors[SCORE + name] = score.astype(np.float64, copy=False)
+    columns = {name: getattr(predictions, name) for name in _PLAIN}
+    columns |= {SCORE + name: score.astype(np.float64, copy=False) for name, score in predictions.scores.items()}
+    tensors: Tensors = {name: column for name, column in columns.items() if column is not None}
     texts = {"ids": predictions.ids, "group": predictions.group}
     for name, column in (texts | {COLUMN + name: column for name, column in predictions.columns.items()}).items():
         if column is not None:
             raw = [text.encode("utf-8", "surrogatepass") for text in column.tolist()]
             tensors[f"{name}.utf8"] = np.frombuffer(b"".join(raw), dtype=np.uint8)
             tensors[f"{name}.ends"] = np.cumsum([len(piece) for piece in raw], dtype=np.int64)
-    metadata = {
-        "dubio": "predictions",
-        "schema": str(SCHEMA),
-        "target": predictions.target,
-        "temperature": repr(float(predictions.temperature)),
-    }
+    metadata = {"dubio": "predictions", "schema": str(SCHEMA), "target": predictions.target}
+    metadata["temperature"] = repr(float(predictions.temperature))
     if predictions.classes is not None:
         metadata["classes"] = json.dumps(predictions.classes)
     if predictions.kind is not None:
@@ -113,18 +107,20 @@ def read_predictions(
         raise BadFile(f"{str(path)!r}: no such file.")
     if isinstance(labels, str | Path):
         labels = read_labels(labels)
+    options: Any = {"values": values, "labels": labels, "target": target or "multiclass", "tolerance": tolerance}
     try:
         if suffix in (".csv", ".tsv", ".parquet"):
             frame = read_parquet(path) if suffix == ".parquet" else read_delimited(path, SEPARATORS[suffix])
-            return predictions_from_columns(frame, values=values, labels=labels, target=target or "multiclass",
-                                            tolerance=tolerance, in_domain=in_domain)  # fmt: skip
+            return predictions_from_columns(frame, **options, in_domain=in_domain)
         if in_domain is not None:
             raise UserError("in_domain is for a table with a column 'domain'; arrays say it with 'ood'.")
-        if suffix == ".safetensors":
-            return _from_tensors(path, values, labels, target, tolerance)
-        arrays = {"array": read_npy(path)} if suffix == ".npy" else read_npz(path, _arrays_to_read)
-        return predictions_from_arrays(arrays, values=values, labels=labels, target=target or "multiclass",
-                                       tolerance=tolerance)  # fmt: skip
+        if suffix != ".safetensors":
+            arrays = {"array": read_npy(path)} if suffix == ".npy" else read_npz(path, _arrays_to_read)
+            return predictions_from_arrays(arrays, **options)
+        tensors, metadata = read_tensors(path)
+        if metadata.get("dubio") != "predictions":
+            return predictions_from_arrays(tensors, **options)
+        return _from_tensors(path, tensors, metadata, values, labels, target)
     except (BadFile, MissingExtra):
         raise
     except UserError as refusal:
@@ -140,12 +136,9 @@ def _arrays_to_read(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _from_tensors(
-    path: Path, values: Values | None, labels: Any, target: Target | None, tolerance: float
+    path: Path, tensors: Tensors, metadata: dict[str, str], values: Values | None, labels: Any, target: Target | None
 ) -> Predictions:
-    tensors, metadata = read_tensors(path)
-    if metadata.get("dubio") != "predictions":
-        return predictions_from_arrays(tensors, values=values, labels=labels, target=target or "multiclass",
-                                       tolerance=tolerance)  # fmt: skip
+    """Return the predictions of dubio's own file."""
     _check_metadata(path, metadata)
     arrays = _with_texts(path, tensors)
     if "classes" in metadata:
@@ -155,14 +148,9 @@ def _from_tensors(
         raise UserError(f"the file says that it holds {own} predictions, and target (--target) says {target}.")
     if values not in (None, "logits") or arrays.get("logits", np.empty(0)).dtype != np.float32:
         raise UserError("a file written by dubio holds logits in float32.")
-    return with_logits(
-        arrays["logits"],
-        arrays,
-        labels=labels,
-        target=target or own,
-        temperature=float(metadata["temperature"]),
-        kind=cast(Kind | None, metadata.get("kind")),
-    )
+    temperature, kind = float(metadata["temperature"]), cast(Kind | None, metadata.get("kind"))
+    target = target or own
+    return with_logits(arrays["logits"], arrays, labels=labels, target=target, temperature=temperature, kind=kind)
 
 
 def read_verified(path: Path) -> Predictions:
@@ -190,7 +178,7 @@ def read_verified(path: Path) -> Predictions:
         raise BadFile(f"{str(path)!r} is not a file of predictions: {fault}") from fault
 
 
-def _with_texts(path: Path, tensors: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def _with_texts(path: Path, tensors: Tensors) -> dict[str, Any]:
     """Return the arrays of dubio's own file, with texts in place of their bytes."""
     texts = [name.removesuffix(".utf8") for name in tensors if name.endswith(".utf8")]
     bytes_of_texts = {f"{name}{ending}" for name in texts for ending in (".utf8", ".ends")}
@@ -220,17 +208,10 @@ def _strings(path: Path, text: str) -> list[str]:
     return names
 
 
-def _texts(path: Path, name: str, tensors: dict[str, NDArray[Any]]) -> StrArray:
-    raw, ends = tensors[f"{name}.utf8"], tensors.get(f"{name}.ends")
-    if (
-        ends is None
-        or ends.dtype != np.int64
-        or raw.dtype != np.uint8
-        or raw.ndim != 1
-        or ends.ndim != 1
-        or (np.diff(ends, prepend=0) < 0).any()
-        or (ends[-1] if len(ends) else 0) != len(raw)
-    ):
+def _texts(path: Path, name: str, tensors: Tensors) -> StrArray:
+    raw, ends = tensors[f"{name}.utf8"], tensors.get(f"{name}.ends", np.empty(0))
+    plain = (ends.dtype.str, ends.ndim, raw.dtype.str, raw.ndim) == ("<i8", 1, "|u1", 1)
+    if not plain or (np.diff(ends, prepend=0) < 0).any() or (ends[-1] if len(ends) else 0) != len(raw):
         raise BadFile(f"{str(path)!r}: the texts {name!r} do not fit together.")
     data, starts = raw.tobytes(), [0, *ends[:-1].tolist()]
     try:
@@ -251,7 +232,7 @@ def read_labels(path: str | Path) -> NDArray[Any]:
     if suffix == ".npy":
         return read_npy(path)
     if suffix == ".npz":
-        arrays = read_npz(path, lambda names: ("labels",))
+        arrays = read_npz(path, lambda _: ("labels",))
     elif suffix == ".safetensors":
         arrays, _ = read_tensors(path)
     elif suffix in SEPARATORS:

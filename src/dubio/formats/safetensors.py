@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile
-from dubio.core.files import open_atomic
+from dubio.core.files import open_atomic, reading
 
 MAX_HEADER = 100 << 20
 """Bytes a header may have, as in the reference implementation."""
@@ -67,15 +67,12 @@ def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     Raises:
         BadFile: When the file is missing, truncated, or its header does not describe it exactly.
     """
-    try:
+    with reading(path), path.open("rb") as handle:
         size = path.stat().st_size
-        with path.open("rb") as handle:
-            length = int.from_bytes(handle.read(8), "little")
-            if size < 8 or length > min(MAX_HEADER, size - 8):
-                raise BadFile(f"{str(path)!r} is not a safetensors file, or is truncated: its header exceeds the file.")
-            text = handle.read(length)
-    except OSError as fault:
-        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
+        length = int.from_bytes(handle.read(8), "little")
+        if size < 8 or length > min(MAX_HEADER, size - 8):
+            raise BadFile(f"{str(path)!r} is not a safetensors file, or is truncated: its header exceeds the file.")
+        text = handle.read(length)
     header = _parse(path, text)
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
@@ -118,9 +115,8 @@ def _check_layout(path: Path, header: dict[str, Any], size: int) -> None:
             raise BadFile(f"{where}: shape and data_offsets must be lists of whole numbers.")
         needed = math.prod(shape) * np.dtype(_DTYPES[entry["dtype"]]).itemsize
         if offsets[1] - offsets[0] != needed:
-            raise BadFile(
-                f"{where} has shape {shape}, which takes {needed} bytes; its header gives it {offsets[1] - offsets[0]}."
-            )
+            takes = f"has shape {shape}, which takes {needed} bytes"
+            raise BadFile(f"{where} {takes}; its header gives it {offsets[1] - offsets[0]}.")
         ranges.append((offsets[0], offsets[1], name))
     end = 0
     for first, last, name in sorted(ranges):
@@ -128,9 +124,8 @@ def _check_layout(path: Path, header: dict[str, Any], size: int) -> None:
             raise BadFile(f"{str(path)!r}: array {name!r} starts at byte {first}; expected {end}.")
         end = last
     if end != size:
-        raise BadFile(
-            f"{str(path)!r} is truncated or too long: its header describes {end} bytes of data, the file has {size}."
-        )
+        described = f"its header describes {end} bytes of data, the file has {size}"
+        raise BadFile(f"{str(path)!r} is truncated or too long: {described}.")
 
 
 def _are_sizes(values: Any) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dubio.core.errors import BadFile, MissingExtra
+from dubio.core.files import reading
 from dubio.formats.npz import FREE_BYTES, MAX_RATIO
 
 Frame = dict[str, list[Any]]
@@ -27,26 +28,19 @@ def read_delimited(path: Path, separator: str) -> Frame:
         BadFile: When it cannot be read, is empty, names a column twice, or has a line of another length.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as handle:
+        with reading(path), path.open(encoding="utf-8-sig", newline="") as handle:
             reader = csv.reader(handle, delimiter=separator, strict=True)
-            header = next(reader, None)
-            if not header:
-                raise BadFile(f"{str(path)!r} is empty; its first line must name the columns.")
-            names = _names(path, [name.strip() for name in header])
-            rows = []
-            for row in reader:
-                if not row:
-                    continue
-                if len(row) != len(names):
-                    raise BadFile(
-                        f"{str(path)!r}, line {reader.line_num}: {len(row)} cells where the first line names "
-                        f"{len(names)} columns."
-                    )
-                rows.append(row)
+            lines = [(reader.line_num, row) for row in reader]
     except (csv.Error, UnicodeDecodeError) as fault:
         raise BadFile(f"{str(path)!r} is not a readable UTF-8 table: {fault}.") from fault
-    except OSError as fault:
-        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
+    if not lines or not lines[0][1]:
+        raise BadFile(f"{str(path)!r} is empty; its first line must name the columns.")
+    names = _names(path, [name.strip() for name in lines[0][1]])
+    rows = [row for _, row in lines[1:] if row]
+    for number, row in lines[1:]:
+        if row and len(row) != len(names):
+            where = f"{str(path)!r}, line {number}"
+            raise BadFile(f"{where}: {len(row)} cells where the first line names {len(names)} columns.")
     if not rows:
         raise BadFile(f"{str(path)!r} has no rows below its first line.")
     return {name: [row[index].strip() for row in rows] for index, name in enumerate(names)}
@@ -80,9 +74,8 @@ def read_parquet(path: Path) -> Frame:
             groups = [facts.row_group(index).total_byte_size for index in range(facts.num_row_groups)]
             declared = max(sum(groups), 8 * facts.num_rows * facts.num_columns)
             if declared > max(FREE_BYTES, MAX_RATIO * path.stat().st_size):
-                raise BadFile(
-                    f"{str(path)!r} would unpack to {declared} bytes, far more than a file of its size should."
-                )
+                unpacked = f"would unpack to {declared} bytes"
+                raise BadFile(f"{str(path)!r} {unpacked}, far more than a file of its size should.")
             table = source.read()
     except (pyarrow.ArrowException, OSError) as fault:
         raise BadFile(f"{str(path)!r} is not a readable Parquet file: {fault}") from fault
@@ -113,18 +106,17 @@ def read_results(path: str | Path) -> list[dict[str, str]]:
     for index, row in enumerate(rows):
         for column in COLUMNS:
             if column not in row:
-                raise BadFile(
-                    f"{str(path)!r}: row {index} (from 0) has no {column!r}; needed are {', '.join(COLUMNS)}."
-                )
+                where = f"{str(path)!r}: row {index} (from 0)"
+                raise BadFile(f"{where} has no {column!r}; needed are {', '.join(COLUMNS)}.")
     return rows
 
 
 def _read_json(path: Path) -> list[dict[str, str]]:
     try:
-        # Numbers stay as they were written.
-        rows = json.loads(path.read_text("utf-8"), parse_float=str, parse_int=str, parse_constant=str)
-    except OSError as fault:
-        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror}.") from fault
+        with reading(path):  # numbers stay as they were written
+            rows = json.loads(path.read_text("utf-8"), parse_float=str, parse_int=str, parse_constant=str)
+    except BadFile:
+        raise
     except (ValueError, RecursionError) as fault:
         raise BadFile(f"{str(path)!r} is not JSON: {fault}.") from fault
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

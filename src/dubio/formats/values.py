@@ -46,7 +46,7 @@ def as_logits(
     """
     one_of("values", values, VALUES)
     label = name or values
-    numbers = _shaped(_numbers(array, label), values, target, label)
+    numbers = _shaped(real_numbers(array, label), values, target, label)
     if values == "logits" and numbers.dtype == np.float32 and target != "multilabel":
         return numbers  # NaN and +inf are refused by Predictions, which looks at every value once
     logits = np.empty(numbers.shape, dtype=np.float32)
@@ -73,7 +73,12 @@ def numbers_of(array: Any, name: str) -> NDArray[Any]:
         raise UserError(f"{name} cannot be turned into a numpy array: {fault}") from fault
 
 
-def _numbers(array: Any, name: str) -> NDArray[Any]:
+def real_numbers(array: Any, name: str) -> NDArray[Any]:
+    """Return the argument as an array of real numbers.
+
+    Raises:
+        UserError: When it is none.
+    """
     numbers = numbers_of(array, name)
     if numbers.dtype.kind not in "fiu":
         raise UserError(f"{name} must be numbers; given an array of type {numbers.dtype}.")
@@ -119,18 +124,15 @@ class _BlockErrors:
     def refuse(self, rule: str, block: FloatArray, bad: NDArray[np.bool_]) -> NoReturn:
         """Refuse the first bad value."""
         sample, row, column = (int(index) for index in np.argwhere(bad)[0])
-        raise UserError(
-            f"{self.name} {rule}; {self._row(block, sample, row)}, column {column} is "
-            f"{block[sample, row, column]:g} (rows and columns count from 0)."
-        )
+        where = f"{self._row(block, sample, row)}, column {column}"
+        value = f"{block[sample, row, column]:g} (rows and columns count from 0)"
+        raise UserError(f"{self.name} {rule}; {where} is {value}.")
 
     def refuse_sum(self, block: FloatArray, sums: FloatArray, bad: NDArray[np.bool_], tolerance: float) -> NoReturn:
         """Refuse the first row that does not sum to one."""
         sample, row = (int(index) for index in np.argwhere(bad)[0])
-        raise UserError(
-            f"{self.name}: every row must sum to one within {tolerance:g}; {self._row(block, sample, row)} "
-            f"sums to {sums[sample, row]:.6g} (rows count from 0)."
-        )
+        where = f"{self._row(block, sample, row)} sums to {sums[sample, row]:.6g} (rows count from 0)"
+        raise UserError(f"{self.name}: every row must sum to one within {tolerance:g}; {where}.")
 
     def _row(self, block: FloatArray, sample: int, row: int) -> str:
         return f"sample {sample}, row {self.start + row}" if len(block) > 1 else f"row {self.start + row}"

@@ -89,11 +89,11 @@ class MetricFunction(Generic[P]):
     better: Direction | Callable[..., Direction]
     needs: frozenset[Need]
     targets: frozenset[Target]
-    why_not: str
-    version: int
-    interval: Literal["percentile", "centred"]
-    mean: bool
-    rows: Callable[..., FloatArray] | None
+    why_not: str = ""
+    version: int = 1
+    interval: Literal["percentile", "centred"] = "percentile"
+    mean: bool = False
+    rows: Callable[..., FloatArray] | None = None
 
     def __post_init__(self) -> None:
         functools.update_wrapper(self, self.function)
