@@ -60,18 +60,18 @@ _VARIANCES = {
 }
 
 
-def _mean_variance(part: str, description: str) -> None:
+def _mean_variance(name: str, description: str) -> None:
     """Register the mean over rows of one part of the total variance."""
 
     def mean(p: Predictions) -> FloatArray:
-        return np.asarray(getattr(decompose(p), part))
+        return np.asarray(getattr(decompose(p), name))
 
     mean.__doc__ = description
-    metric(f"mean_{part}", better="lower", mean=True, why_not=DESCRIBES)(mean)
+    metric(f"mean_{name}", better="lower", mean=True, why_not=DESCRIBES)(mean)
 
 
-for _part, _description in _VARIANCES.items():
-    _mean_variance(_part, _description)
+for _name, _description in _VARIANCES.items():
+    _mean_variance(_name, _description)
 
 
 def _by_rows(predictions: Predictions, measure: Callable[[list[FloatArray], FloatArray], FloatArray]) -> FloatArray:
