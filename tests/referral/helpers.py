@@ -1,4 +1,4 @@
-"""Calibration sets drawn from a world whose true risk at every threshold is known."""
+"""Calibration sets drawn from a world whose true risk at every threshold is known, and the three policies."""
 
 from dataclasses import replace
 from functools import cache
@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 
 from dubio.core.predictions import Predictions
+from dubio.referral import fit_capacity_policy, fit_risk_policy, fit_screening_policy
 from dubio.referral.units import BITS
 
 
@@ -45,3 +46,14 @@ def shuffled(predictions, seed=0):
 
 def without_labels(predictions):
     return replace(predictions, labels=np.full(len(predictions), -1))
+
+
+def easy(rows=400, seed=0, **given):
+    return replace(draw(np.random.default_rng(seed), rows, lambda doubts: doubts), **given)
+
+
+FITS = {
+    "risk": lambda p, **more: fit_risk_policy(p, max_risk=0.25, **more),
+    "capacity": lambda p, **more: fit_capacity_policy(p, capacity=0.2, **more),
+    "screening": lambda p, **more: fit_screening_policy(p, specificity=0.8, **more),
+}

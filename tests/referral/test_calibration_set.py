@@ -1,0 +1,64 @@
+"""What a policy may be fitted on, whatever its kind."""
+
+import numpy as np
+import pytest
+
+from dubio.core.errors import UnknownName, UserError
+from dubio.core.predictions import Predictions
+from dubio.referral import (
+    apply_policy,
+    fit_capacity_policy,
+    fit_risk_policy,
+    fit_screening_policy,
+)
+from tests.referral.helpers import FITS, easy, shuffled, without_labels
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_order_of_rows_does_not_matter(kind):
+    rng = np.random.default_rng(3)
+    for predictions in (easy(), easy(group=rng.integers(0, 150, 400).astype(str))):
+        first, second = FITS[kind](predictions), FITS[kind](shuffled(predictions))
+        assert first.threshold == second.threshold
+        assert first.evidence == pytest.approx(second.evidence)
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_what_selection_has_seen_is_refused_unless_forced(kind):
+    fit = FITS[kind]
+    for split in ("train", "val"):
+        with pytest.raises(UserError, match=f"this one is '{split}'.*--force"):
+            fit(easy(kind=split))
+        forced = fit(easy(kind=split), allow_selected=True)
+        assert forced.guarantee.startswith(f"No guarantee: fitted by force on a '{split}' split")
+        assert forced.guarantee in apply_policy(forced, easy(seed=1)).warnings
+    assert fit(easy(kind="cal")).notes == ()
+    assert "cannot know" in fit(easy(kind=None)).notes[0]
+    assert "no longer a test set" in fit(easy(kind="id")).notes[0]
+
+
+def test_mistakes_are_named():
+    for bad in (0, 1, -0.1, float("nan")):
+        with pytest.raises(UserError, match=r"max_risk .* must lie between 0 and 1"):
+            fit_risk_policy(easy(), max_risk=bad)
+        with pytest.raises(UserError, match=r"confidence .* must lie between 0 and 1"):
+            fit_capacity_policy(easy(), capacity=0.2, confidence=bad)
+    with pytest.raises(UnknownName, match="Did you mean 'predictive_entropy'"):
+        fit_risk_policy(easy(), max_risk=0.1, quantity="predictive_entropie")
+    with pytest.raises(UserError, match="'random' is a control"):
+        fit_risk_policy(easy(), max_risk=0.1, quantity="random")
+    with pytest.raises(UserError, match="mutual_information cannot be computed"):
+        fit_risk_policy(easy(), max_risk=0.1, quantity="mutual_information")
+    with pytest.raises(UserError, match="every row is unlabelled"):
+        fit_risk_policy(without_labels(easy()), max_risk=0.1)
+    with pytest.raises(UserError, match="at least two independent"):
+        fit_risk_policy(easy(4, group=np.array(["a"] * 4)), max_risk=0.1)
+    with pytest.raises(UserError, match="give sensitivity, specificity or both"):
+        fit_screening_policy(easy())
+    with pytest.raises(UnknownName, match="positive class 'ill'"):
+        fit_screening_policy(easy(classes=("well", "sick")), specificity=0.5, positive="ill")
+    with pytest.raises(UserError, match="no row of the class"):
+        fit_screening_policy(easy(), sensitivity=0.5, positive=1)
+    three = Predictions(np.zeros((1, 5, 3), dtype=np.float32), np.zeros(5, dtype=np.int64))
+    with pytest.raises(UserError, match="needs two classes; these predictions are multiclass with 3"):
+        fit_screening_policy(three, sensitivity=0.5)

@@ -1,0 +1,73 @@
+"""Policies as values: how they are written, read and refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from dubio.core.errors import BadFile
+from dubio.core.validate import json_schema
+from dubio.referral import (
+    Policy,
+    fit_capacity_policy,
+)
+from tests.core.helpers import schema_fault
+from tests.referral.helpers import FITS, easy
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_json_there_and_back(kind):
+    policy = FITS[kind](easy(classes=("a", "b"), group=np.arange(400).astype(str)))
+    assert Policy.from_json(policy.to_json()) == policy
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 2}, "schema 2"),
+        ({"dubio": "predictions"}, "is not a referral policy"),
+        ({"kind": "luck"}, "field 'kind' must be one of"),
+        ({"quantity": "random"}, "field 'quantity' must be"),
+        ({"quantity": ["confidence"]}, "field 'quantity' must be"),
+        ({"threshold": "0.2"}, "field 'threshold' must be a number"),
+        ({"threshold": True}, "field 'threshold' must be a number"),
+        ({"confidence": 95}, "field 'confidence' must be .* between 0 and 1"),
+        ({"seen": []}, "field 'seen' must be a list of numbers"),
+        ({"seen": [0.2, 0.1]}, "field 'seen' must be .* ascending"),
+        ({"classes": ["a"]}, "field 'classes' must name 2 classes; given 1"),
+        ({"positive": 1}, "field 'positive' must be given for a screening policy"),
+        ({"target": {}}, "field 'target' must be one of"),
+        ({"samples": 0}, "field 'samples' must be"),
+        ({"treshold": 1}, "'treshold'.*'threshold'"),
+    ],
+)
+def test_bad_documents_are_refused_by_name(change, message):
+    document = {**fit_capacity_policy(easy(), capacity=0.2).as_dict(), **change}
+    with pytest.raises(BadFile, match=message):
+        Policy.from_json(json.dumps(document), name="'p.json'")
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_policies_satisfy_their_json_schema(kind):
+    document = json.loads(FITS[kind](easy(classes=("a", "b"))).to_json())
+    schema = json_schema(Policy)
+    assert schema_fault(schema, document) is None
+    assert schema["properties"]["threshold"]["description"]
+    for change in ({"schema": 2}, {"kind": "luck"}, {"confidence": 95}, {"seen": []}, {"treshold": 1}, {"goals": {}}):
+        assert schema_fault(schema, {**document, **change}) is not None
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "NaN", "[" * 100_000, '{"dubio": "referral policy", "schema": 1}'])
+def test_what_is_no_policy_is_refused(text):
+    with pytest.raises(BadFile, match=r"'p\.json'"):
+        Policy.from_json(text, name="'p.json'")
+
+
+def test_missing_fields_and_numbers_that_are_none():
+    document = fit_capacity_policy(easy(), capacity=0.2).as_dict()
+    for key in list(document):
+        lacking = {name: value for name, value in document.items() if name != key}
+        with pytest.raises(BadFile):
+            Policy.from_json(json.dumps(lacking))
+    with pytest.raises(BadFile, match="NaN"):
+        Policy.from_json(json.dumps({**document, "threshold": float("nan")}))

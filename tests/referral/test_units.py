@@ -1,0 +1,25 @@
+"""Uncertainties rounded so that ties stay together."""
+
+import numpy as np
+import pytest
+
+from dubio.core.predictions import Predictions
+from dubio.referral.units import just_below, rounded, rounded_uncertainty
+
+
+def test_uncertainties_that_differ_by_rounding_are_equal():
+    probs = np.array([0.7, 0.7 + 1e-8, 0.9])
+    given = Predictions(np.log(np.stack([probs, 1 - probs], 1))[None].astype(np.float32), np.zeros(3, dtype=np.int64))
+    graded = rounded_uncertainty(given, "confidence")
+    assert graded[0] == graded[1] != graded[2]
+    assert graded == pytest.approx(1 - probs, rel=2**-16)
+
+
+@pytest.mark.parametrize("value", [1.0, 0.5, 2.0**-1000, 0.3, 1e-9, 7.0])
+def test_just_below_is_the_next_graded_number(value):
+    (value,) = rounded(np.array([value]))
+    below = just_below(value)
+    assert below < value
+    assert rounded(np.array([below])) == [below]
+    between = rounded(np.linspace(below, value, 101))
+    assert set(between) == {below, value}
