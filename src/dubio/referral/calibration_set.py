@@ -59,10 +59,11 @@ class CalibrationSet:
             used = "which training or selection has used"
             guarantee = f"No guarantee: fitted by force on a {predictions.kind!r} split, {used}."
         return Policy(
-            self.kind, self.quantity, threshold, self.confidence, self.goals, positive, guarantee, evidence,
-            (*self.notes, *notes), predictions.target, predictions.class_count, predictions.classes,
-            float(predictions.temperature), predictions.samples, predictions.group is not None, predictions.kind,
-            self._seen(),
+            kind=self.kind, quantity=self.quantity, threshold=threshold, confidence=self.confidence, goals=self.goals,
+            positive=positive, guarantee=guarantee, evidence=evidence, notes=(*self.notes, *notes),
+            target=predictions.target, class_count=predictions.class_count, classes=predictions.classes,
+            temperature=float(predictions.temperature), samples=predictions.samples,
+            grouped=predictions.group is not None, split=predictions.kind, seen=self._seen(),
         )  # fmt: skip
 
     def _seen(self) -> tuple[float, ...]:
