@@ -88,7 +88,7 @@ class Here:
         return 1
 
     def submit(self, job):
-        from dubio.runner.executor import Finished
+        from dubio.runner.executors import Finished
 
         self.done.append(Finished(job["id"], self.workshop.run(job, lambda fraction, words: None)))
 

@@ -32,14 +32,14 @@ def print_result(as_json: bool, document: Any, lines: Iterable[str]) -> None:
         typer.echo(line)
 
 
-def make_table(left: Sequence[str], right: Sequence[str] = (), **settings: Any) -> Table:
-    """Return an empty table whose first columns are aligned to the left and never broken, the others to the right."""
+def make_table(texts: Sequence[str], numbers: Sequence[str] = (), **settings: Any) -> Table:
+    """Return an empty table with columns of texts, which are never broken, and right-aligned columns of numbers."""
     from rich.table import Table
 
     table = Table(**settings)
-    for heading in left:
+    for heading in texts:
         table.add_column(heading, no_wrap=True)
-    for heading in right:
+    for heading in numbers:
         table.add_column(heading, justify="right")
     return table
 

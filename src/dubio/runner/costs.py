@@ -8,7 +8,7 @@ from typing import Any
 
 from dubio.core.errors import UserError
 from dubio.core.specs import identity, restore
-from dubio.runner.executor import Executor, Finished
+from dubio.runner.executors import Executor, Finished
 from dubio.runner.plan import Node, Plan
 from dubio.runner.prepare import PreparedTask
 from dubio.runner.trainer import Trainer

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dubio.core.errors import CorruptFile, StoreError
-from dubio.runner.executor import Executor, Finished, Progressed
+from dubio.runner.executors import Executor, Finished, Progressed
 from dubio.runner.plan import Node, Plan
 from dubio.runner.progress import SilentProgress, State
 from dubio.store import Store

@@ -35,7 +35,7 @@ from dubio.core.registry import METHODS, TASKS, load_entry_points, load_plugin
 from dubio.core.specs import canonical, restore
 from dubio.core.types import Split, Task
 from dubio.encoders import Encoding
-from dubio.runner.executor import CPU
+from dubio.runner.executors import CPU
 from dubio.runner.trainer import Trainer, load_trainer
 from dubio.store import BusyError, Store
 from dubio.store.fits import StoredFit

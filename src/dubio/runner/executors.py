@@ -1,0 +1,359 @@
+"""Executors carry jobs to workers and bring back their results: local processes, or Ray actors.
+
+The local executor keeps worker processes on this machine. The Ray executor runs the same jobs in actors, here or on the
+cluster that RAY_ADDRESS names: every node must see the store under the same path, jobs and results travel as JSON text,
+and one actor uses one core.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from dubio.core.errors import DubioError, MissingExtra
+from dubio.runner.trainer import TORCH_TRAINER
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
+)  # fmt: skip
+"""Set to 1 before a worker imports any numerical library."""
+
+SOURCE = str(Path(__file__).resolve().parents[2])
+"""The folder that holds the package, so that workers import the same one."""
+
+CPU = "cpu"
+
+
+@dataclass(frozen=True)
+class WorkerOrders:
+    """The configuration that every worker receives once.
+
+    Attributes:
+        store: Directory of the store.
+        plugins: Files to import before the first job.
+        checkpoint_seconds: Interval at which a running fit is saved.
+        trainer: Module that fits and predicts.
+        devices: Devices for training and prediction; each worker uses one of them, assigned in turn.
+    """
+
+    store: Path
+    plugins: Sequence[Path] = ()
+    checkpoint_seconds: float = 600.0
+    trainer: str = TORCH_TRAINER
+    devices: Sequence[str] = (CPU,)
+
+    def to_json(self, worker: int = 0) -> str:
+        """Return the orders of one worker; they include the search path, as when Python itself spawns a process.
+
+        Args:
+            worker: The number of the worker, from 0.
+        """
+        orders = {
+            "path": [os.path.abspath(entry) for entry in sys.path],
+            "store": str(self.store),
+            "plugins": [str(plugin.resolve()) for plugin in self.plugins],
+            "checkpoint_seconds": self.checkpoint_seconds,
+            "trainer": self.trainer,
+            "device": self.devices[worker % len(self.devices)],
+        }
+        return json.dumps(orders)
+
+
+def worker_environment() -> dict[str, str]:
+    """Return the environment variables of a worker: one thread, and this package on the search path."""
+    path = os.pathsep.join([SOURCE, *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {**dict.fromkeys(THREAD_VARIABLES, "1"), "PYTHONPATH": path}
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """A job has completed a fraction of its work."""
+
+    id: str
+    fraction: float
+    detail: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A job has ended; ``result`` is as in :mod:`dubio.runner.worker`."""
+
+    id: str
+    result: dict[str, Any]
+
+
+Event = Progressed | Finished
+
+
+class Executor(Protocol):
+    """Runs several jobs at a time."""
+
+    jobs: int
+
+    def free(self) -> int:
+        """Return how many more jobs could start now."""
+        ...
+
+    def submit(self, job: dict[str, Any]) -> None:
+        """Start a job; only when :meth:`free` is positive."""
+        ...
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Return the events since the last call, waiting at most that long for the first."""
+        ...
+
+    def close(self) -> None:
+        """Stop everything at once."""
+        ...
+
+
+GRACE_SECONDS = 2.0
+LOG_TAIL = 2000
+
+
+# Processes on this machine.
+
+
+class _Worker:
+    """One process, its current job, and a thread that reads its answers."""
+
+    def __init__(self, orders: str, log: Path, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
+        self.job: str | None = None
+        self.ready = False
+        self.slot = 0
+        self._log = log
+        with log.open("wb") as sink:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "dubio.runner.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=sink,
+                env={**os.environ, **worker_environment()},
+                # Ctrl-C in a terminal reaches the whole process group; only the parent is to hear it.
+                start_new_session=True,
+            )
+        self._send(orders)
+        threading.Thread(target=self._read, args=(inbox,), daemon=True).start()
+
+    def start(self, job: dict[str, Any]) -> None:
+        """Send a job."""
+        self.job = job["id"]
+        self._send(json.dumps(job))
+
+    def _send(self, line: str) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the process has died; the reading thread reports it
+            sink = _pipe(self.process.stdin)
+            sink.write(line.encode() + b"\n")
+            sink.flush()
+
+    def _read(self, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
+        for line in _pipe(self.process.stdout):
+            inbox.put((self, json.loads(line)))
+        self.process.wait()
+        inbox.put((self, None))
+
+    def dismiss(self) -> None:
+        """Close its input, on which it exits."""
+        with contextlib.suppress(BrokenPipeError):
+            _pipe(self.process.stdin).close()
+
+    def cause_of_death(self) -> str:
+        """Return why the process ended, as far as the system reports it."""
+        code = self.process.returncode
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name if -code in {item.value for item in signal.Signals} else str(-code)
+            hint = " (often the system running out of memory)" if name == "SIGKILL" else ""
+            return f"the worker process was ended by signal {name}{hint}."
+        return f"the worker process ended with exit code {code}."
+
+    def last_output(self) -> str:
+        """Return the end of its log."""
+        return self._log.read_text("utf-8", "replace")[-LOG_TAIL:].strip() if self._log.exists() else ""
+
+
+class LocalExecutor:
+    """Runs jobs in up to ``jobs`` worker processes, started when first needed and kept."""
+
+    def __init__(self, jobs: int, orders: WorkerOrders, logs: Path) -> None:
+        """Make an executor; no process is started yet.
+
+        Args:
+            jobs: Largest number of processes at a time.
+            orders: Configuration of the workers.
+            logs: Existing directory for the output of the workers.
+        """
+        self.jobs = jobs
+        self._orders, self._logs = orders, logs
+        self._inbox: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
+        self._workers: list[_Worker] = []
+        self._started = 0
+
+    def free(self) -> int:
+        """Return how many more jobs could start now."""
+        return self.jobs - sum(worker.job is not None for worker in self._workers)
+
+    def submit(self, job: dict[str, Any]) -> None:
+        """Give the job to an idle worker, or to a new one."""
+        idle = next((worker for worker in self._workers if worker.job is None), None)
+        if idle is None:
+            self._started += 1
+            slot = self._free_slot()
+            idle = _Worker(self._orders.to_json(slot), self._logs / f"worker-{self._started}.log", self._inbox)
+            idle.slot = slot
+            self._workers.append(idle)
+        idle.start(job)
+
+    def _free_slot(self) -> int:
+        """Return the first free slot: the successor of a dead worker gets its device."""
+        used = {worker.slot for worker in self._workers}
+        return next(slot for slot in range(self.jobs) if slot not in used)
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Return the events since the last call, waiting at most that long for the first.
+
+        Raises:
+            DubioError: If a worker cannot start; no other could.
+        """
+        events: list[Event] = []
+        timeout = seconds
+        while True:
+            try:
+                worker, message = self._inbox.get(timeout=timeout) if timeout else self._inbox.get_nowait()
+            except queue.Empty:
+                return events
+            events += self._events_of(worker, message)
+            timeout = 0.0
+
+    def _events_of(self, worker: _Worker, message: Any) -> list[Event]:
+        if message is None:
+            return self._remove(worker)
+        if "ready" in message:
+            worker.ready = True
+        elif "progress" in message and worker.job is not None:
+            return [Progressed(worker.job, float(message["progress"]), str(message["detail"]))]
+        elif "result" in message:
+            worker.job = None
+            return [Finished(message["id"], message["result"])]
+        return []
+
+    def _remove(self, worker: _Worker) -> list[Event]:
+        self._workers.remove(worker)
+        if not worker.ready:
+            raise DubioError(f"a worker process cannot start: {worker.cause_of_death()}\n{worker.last_output()}")
+        if worker.job is None:
+            return []
+        result = {"status": "failed", "error": worker.cause_of_death(), "traceback": worker.last_output()}
+        return [Finished(worker.job, result)]
+
+    def close(self) -> None:
+        """Stop every worker at once."""
+        for worker in self._workers:
+            worker.dismiss()
+        for worker in self._workers:
+            try:
+                worker.process.wait(GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                worker.process.kill()
+                worker.process.wait()
+        self._workers.clear()
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None  # both pipes are requested above
+    return stream
+
+
+# Ray.
+
+
+class _Actor:
+    """Holds a job runner, opened where the actor lives."""
+
+    def __init__(self, orders: str) -> None:
+        from dubio.runner.worker import open_job_runner
+
+        self._runner = open_job_runner(json.loads(orders))
+
+    def run(self, job: str) -> str:
+        """Run one job without progress reports."""
+        return json.dumps(self._runner.run(json.loads(job), lambda fraction, detail: None))
+
+
+class RayExecutor:
+    """Runs jobs in up to ``jobs`` Ray actors, started when first needed and kept."""
+
+    def __init__(self, jobs: int, orders: WorkerOrders, logs: Path) -> None:
+        """Connect to Ray: to RAY_ADDRESS if it is set, else to an instance started for this run.
+
+        Args:
+            jobs: Largest number of actors at a time.
+            orders: Configuration of the workers.
+            logs: Not used: Ray keeps its own logs.
+
+        Raises:
+            MissingExtra: If Ray is not installed.
+        """
+        try:
+            # Imported by name: type checkers see the same code whether or not Ray is installed.
+            ray: Any = importlib.import_module("ray")
+        except ModuleNotFoundError as missing:
+            raise MissingExtra("--executor ray", "ray") from missing
+        self.jobs = jobs
+        self._ray = ray
+        self._orders, self._started = orders, 0
+        self._started_here = not ray.is_initialized()
+        if self._started_here:
+            local = {} if "RAY_ADDRESS" in os.environ else {"num_cpus": jobs, "include_dashboard": False}
+            variables = {"env_vars": worker_environment()}
+            ray.init(log_to_driver=False, logging_level="error", runtime_env=variables, **local)
+        self._idle: list[Any] = []
+        self._busy: dict[Any, tuple[Any, str]] = {}
+
+    def free(self) -> int:
+        """Return how many more jobs could start now."""
+        return self.jobs - len(self._busy)
+
+    def submit(self, job: dict[str, Any]) -> None:
+        """Give the job to an idle actor, or to a new one."""
+        actor = self._idle.pop() if self._idle else self._new_actor()
+        self._busy[actor.run.remote(json.dumps(job))] = (actor, job["id"])
+
+    def _new_actor(self) -> Any:
+        self._started += 1
+        return self._ray.remote(num_cpus=1)(_Actor).remote(self._orders.to_json(self._started - 1))
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Return the events since the last call, waiting at most that long for the first."""
+        if not self._busy:
+            return []
+        ended, _ = self._ray.wait(list(self._busy), num_returns=1, timeout=seconds)
+        return [self._finished(answer) for answer in ended]
+
+    def _finished(self, answer: Any) -> Event:
+        actor, job = self._busy.pop(answer)
+        try:
+            result = json.loads(self._ray.get(answer))
+        except self._ray.exceptions.RayError as error:  # the actor has died; the next job gets a new one
+            return Finished(job, {"status": "failed", "error": f"the Ray actor died: {error}", "traceback": ""})
+        self._idle.append(actor)
+        return Finished(job, result)
+
+    def close(self) -> None:
+        """Stop every actor at once."""
+        for actor in [*self._idle, *(actor for actor, _ in self._busy.values())]:
+            self._ray.kill(actor)
+        self._idle.clear()
+        self._busy.clear()
+        if self._started_here:
+            self._ray.shutdown()
