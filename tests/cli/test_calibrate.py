@@ -4,17 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from dubio.cli.app import app
 from dubio.core.errors import UnknownName, UserError
+from tests.cli.helpers import invoke
 
 
 def run(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return invoke(app, *arguments)
 
 
 @pytest.fixture

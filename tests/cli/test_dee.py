@@ -4,19 +4,16 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from dubio.cli.app import app
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.statistics.ensemble_equivalent import equivalent_curve, growth_curve
+from tests.cli.helpers import invoke
 
 
 def run(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return invoke(app, *arguments)
 
 
 LABELS = np.random.default_rng(0).integers(0, 3, 150)

@@ -5,20 +5,17 @@ import json
 import numpy as np
 import pytest
 import typer
-from typer.testing import CliRunner
 
 from dubio.cli.evaluate import evaluate
 from dubio.core.errors import UnknownName, UserError
+from tests.cli.helpers import invoke
 
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(evaluate)
 
 
 def run(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return invoke(app, *arguments)
 
 
 @pytest.fixture

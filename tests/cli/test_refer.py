@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from dubio.cli.refer import app
 from dubio.core.errors import BadFile, UserError
@@ -13,13 +12,11 @@ from dubio.core.predictions import Predictions
 from dubio.formats import write_predictions
 from dubio.referral import NoGuarantee
 from dubio.referral.sample_size import units_needed
+from tests.cli.helpers import invoke
 
 
 def run(*arguments):
-    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
+    return invoke(app, *arguments)
 
 
 def drawn(rows, seed, sharpness=1.0):

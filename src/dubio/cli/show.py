@@ -100,34 +100,26 @@ def _print(document: dict[str, Any]) -> None:
     """Print scores as a table, everything else as indented text."""
     from rich.console import Console
     from rich.pretty import Pretty
+    from rich.table import Table
     from rich.text import Text
 
     console = Console()
-    title = document.get("id") or document["name"]
-    console.print(Text.assemble((f"{document['kind']} ", "bold"), str(title)))
-    scores = document.get("scores")
+    console.print(Text.assemble((f"{document['kind']} ", "bold"), str(document.get("id") or document["name"])))
     for name in ("spec", "record", "tasks", "methods", "failures"):
         if document.get(name):
             console.print(Text(name, style="bold"), Pretty(document[name], expand_all=name in ("spec", "record")))
+    scores = document.get("scores")
     if document["kind"] == "prediction" and isinstance(scores, dict):
         for split, values in scores.items():
             text = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
             console.print(Text(split, style="bold"), Text(text or "no metric applies"))
     elif scores:
-        console.print(_score_table(scores))
-
-
-def _score_table(scores: list[dict[str, Any]]) -> Any:
-    """Return a table with one line per task, split, method and metric."""
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("task", "split", "method", box=None, pad_edge=False)
-    table.add_column("metric", overflow="fold")
-    table.add_column("mean ± std (runs)", no_wrap=True)
-    for cell in scores:
-        mean = "undefined" if cell["runs"] == 0 else f"{cell['mean']:.4f}"
-        spread = "" if cell["std"] is None else f" ± {cell['std']:.4f}"
-        row = (cell["task"], cell["split"], cell["method"], cell["metric"], f"{mean}{spread} ({cell['runs']})")
-        table.add_row(*(Text(str(text)) for text in row))
-    return table
+        table = Table("task", "split", "method", box=None, pad_edge=False)
+        table.add_column("metric", overflow="fold")
+        table.add_column("mean ± std (runs)", no_wrap=True)
+        for cell in scores:
+            mean = "undefined" if cell["runs"] == 0 else f"{cell['mean']:.4f}"
+            spread = "" if cell["std"] is None else f" ± {cell['std']:.4f}"
+            names = (Text(str(cell[key])) for key in ("task", "split", "method", "metric"))
+            table.add_row(*names, f"{mean}{spread} ({cell['runs']})")
+        console.print(table)

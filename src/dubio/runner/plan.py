@@ -215,13 +215,14 @@ class SeedPlanner:
         """Add the methods in order; a single-fit method gets every member that is trained for some ensemble anyway."""
         ensembles = {name: method for name, method in methods.items() if is_recipe(method) and method.members > 1}
         most = max((recipe.members for recipe in ensembles.values()), default=1)
-        trained = {self._fit_id(name, recipe, k) for name, recipe in ensembles.items() for k in range(recipe.members)}
+        draft = SeedPlanner(Plan(), self._task, self._trainer, self._seed, self._benchmark)
+        trained = {draft.add_fit(name, recipe, k) for name, recipe in ensembles.items() for k in range(recipe.members)}
         for name, method in methods.items():
             self._plan.unshared += int(getattr(method, "members", 1)) * _trainings(method)
             if name in ensembles:
                 self._plan.runs.append(self._ensemble(name, method))
             elif is_recipe(method):
-                members = [k for k in range(most) if k == 0 or self._fit_id(name, method, k) in trained]
+                members = [k for k in range(most) if k == 0 or draft.add_fit(name, method, k) in trained]
                 self._plan.runs += [self._single(name, method, member) for member in members]
             else:
                 self._plan.runs.append(self._opaque(name, method))
@@ -229,20 +230,12 @@ class SeedPlanner:
     def add_fit(self, name: str, recipe: Any, member: int, remark: str = "") -> str:
         """Add a fit and, before it, the fit it starts from; ``remark`` is added to the label."""
         start_id = None if recipe.start is None else self.add_fit(name, recipe.start, member, remark)
-        spec = self._fit_spec(name, recipe, member, start_id)
-        needs = () if start_id is None else (start_id,)
-        return self._add("fit", spec, name, needs, member, remark)
-
-    def _fit_id(self, name: str, recipe: Any, member: int) -> str:
-        start_id = None if recipe.start is None else self._fit_id(name, recipe.start, member)
-        return identity(self._fit_spec(name, recipe, member, start_id))
-
-    def _fit_spec(self, name: str, recipe: Any, member: int, start_id: str | None) -> dict[str, Any]:
         task = self._task
         network = self._trainer.NetworkSpec(task.entry.network, task.network_of(name))
-        return self._trainer.fit_spec(
+        spec = self._trainer.fit_spec(
             recipe, task.task, task.encoding, network, seed=self._seed, member=member, start_id=start_id
         )
+        return self._add("fit", spec, name, () if start_id is None else (start_id,), member, remark)
 
     def _predict(self, name: str, recipe: Any, member: int) -> tuple[str, str]:
         """Add the prediction of one member; return its id and its fit's."""
