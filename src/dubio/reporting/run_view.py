@@ -193,9 +193,7 @@ class RunView:
     def _records(self) -> dict[str, Mapping[str, Any]]:
         return {}
 
-    def table(
-        self, columns: Mapping[str, Column], rows: Mapping[str, Mapping[str, TableCell]], caption: str
-    ) -> Table:
+    def table(self, columns: Mapping[str, Column], rows: Mapping[str, Mapping[str, TableCell]], caption: str) -> Table:
         """Return a table of methods from column key → head and method → column key → cell."""
         filled = [
             FilledColumn(column, {method: cells[key] for method, cells in rows.items() if key in cells})

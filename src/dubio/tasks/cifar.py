@@ -27,7 +27,7 @@ from dubio.tasks.images.formats import (
     read_idx,
     read_npz,
 )
-from dubio.tasks.shift import SEVERITIES, joined_names
+from dubio.tasks.shift import SEVERITIES, corrupted_split, joined_names
 from dubio.tasks.sources.fetch import obtain, open_archive
 from dubio.tasks.sources.locate import (
     Corpus,
@@ -151,25 +151,12 @@ def _framed(grey: NDArray[np.uint8]) -> Parts:
 
 
 _FASHION_NPZ = ("fashion_mnist.npz", "fashion_mnist_*.npz")
-_FASHION_COUNTS = {"test": 10_000}
+_FASHION_LAYOUTS = (
+    Layout("idx", f"{_IDX} in a folder fashion-mnist", _find_idx, lambda path: _framed(read_idx(path, 28))),
+    Layout("arrays", f"{' or '.join(_FASHION_NPZ)} with x", find_file(*_FASHION_NPZ), _read_fashion_npz),
+)
 FASHION = ImageSet(
-    public_corpus(
-        "fashion-mnist",
-        Layout(
-            "idx",
-            f"{_IDX} in a folder fashion-mnist",
-            _find_idx,
-            lambda path: _framed(read_idx(path, 28)),
-            _FASHION_COUNTS,
-        ),
-        Layout(
-            "arrays",
-            f"{' or '.join(_FASHION_NPZ)} with x",
-            find_file(*_FASHION_NPZ),
-            _read_fashion_npz,
-            _FASHION_COUNTS,
-        ),
-    ),
+    public_corpus("fashion-mnist", *(replace(layout, counts={"test": 10_000}) for layout in _FASHION_LAYOUTS)),
     tuple(catalogue()["fashion-mnist"]["classes"]),
 )
 
@@ -271,18 +258,13 @@ def corrupted_splits(test: Examples, names: Sequence[str], severities: Sequence[
     """Return the test images once for each corruption and severity; their pixels are computed batch by batch."""
     if not names:
         return []
-    assert isinstance(test.inputs, np.ndarray)
-    assert test.ids is not None
-    digests, rows = row_digests(test.inputs), np.arange(len(test), dtype=np.int64)
-    splits = []
-    for kind in names:
-        for severity in severities:
-            name = f"{kind}-{severity}"
-            images = CorruptedRows(test.inputs, rows, digests, CORRUPTIONS[kind], severity, seed)
-            # an id is unique within a data set: a corrupted image is another example than its original
-            examples = Examples(images, test.labels, np.char.add(test.ids, f"/{name}"))
-            splits.append(Split.of(name, "shift", examples, family=kind, severity=severity))
-    return splits
+    images = np.asarray(test.inputs)
+    digests, rows = row_digests(images), np.arange(len(test), dtype=np.int64)
+    return [
+        corrupted_split(test, CorruptedRows(images, rows, digests, CORRUPTIONS[kind], severity, seed), kind, severity)
+        for kind in names
+        for severity in severities
+    ]
 
 
 def ood_splits(names: Sequence[str], most: int, seed: int, data_dir: str | None) -> list[Split]:
@@ -313,10 +295,8 @@ def noise_splits(count: int, seed: int) -> list[Split]:
     uniform = np.random.default_rng([seed, 1]).integers(0, 256, shape, dtype=np.uint8)
     gaussian = to_levels(np.random.default_rng([seed, 2]).normal(127.5, _NOISE_DEVIATION, shape))
     ids, labels = np.arange(count).astype(np.str_), np.zeros(count, dtype=np.int64)
-    return [
-        _ood_split("noise-uniform", Examples(uniform, labels, ids)),
-        _ood_split("noise-gaussian", Examples(gaussian, labels, ids)),
-    ]
+    noise = {"noise-uniform": uniform, "noise-gaussian": gaussian}
+    return [_ood_split(name, Examples(images, labels, ids)) for name, images in noise.items()]
 
 
 def _ood_split(name: str, images: Examples) -> Split:

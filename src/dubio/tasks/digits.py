@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from dubio.core.registry import task
 from dubio.core.types import Examples, Split, Task
-from dubio.tasks.shift import corruptions, hold_out, novel_names
+from dubio.tasks.shift import corrupted_split, corruptions, hold_out, novel_names
 from dubio.tasks.sources.locate import DataSource, scikit_learn_data, source_card
-from dubio.tasks.splitting import TEST, SplitOptions, assign_parts, part_splits
+from dubio.tasks.splitting import SplitOptions, assign_parts, part_splits
 
 CARD = source_card("digits")
 
@@ -44,20 +42,10 @@ def digits(
     splits = part_splits(trained, parts)
     if held_out:
         splits.append(Split.of("novel", "ood", examples.take(np.flatnonzero(novelty.novel))))
-    splits += _corrupted(trained.take(np.flatnonzero(parts == TEST)), split_seed)
+    test = next(split.data for split in splits if split.name == "test")
+    corrupted = corruptions(np.asarray(test.inputs), seed=split_seed)
+    splits += [corrupted_split(test, pixels, family, severity) for (family, severity), pixels in corrupted.items()]
     notes: tuple[str, ...] = ("The noise, blur and rotation splits are the test images, corrupted.",)
     if held_out:
         notes = (f"Digits never trained on: {', '.join(held_out)}.", *notes)
     return Task("digits", "image", "multiclass", novelty.classes, tuple(splits), CARD, notes)
-
-
-def _corrupted(test: Examples, seed: int) -> list[Split]:
-    assert isinstance(test.inputs, np.ndarray)
-    assert test.ids is not None
-    splits = []
-    for (family, severity), images in corruptions(test.inputs, seed=seed).items():
-        name = f"{family}-{severity}"
-        # an id is unique within a data set: a corrupted image is another example than its original
-        examples = replace(test, inputs=images, ids=np.char.add(test.ids, f"/{name}"))
-        splits.append(Split.of(name, "shift", examples, family=family, severity=severity))
-    return splits

@@ -239,21 +239,19 @@ def shared_rows(splits: Sequence[Split], inputs: Modality) -> tuple[SharedRows, 
 
 @dataclass(frozen=True, eq=False)
 class _RowKeys:
-    """The keys of a split's rows: exact keys, and texts with signatures or points."""
+    """The keys of a split's rows: exact keys (texts: their words), and signatures or points to find near ones."""
 
     keys: list[Any]
-    texts: tuple[str, ...]
     points: NDArray[Any]
 
     @classmethod
     def of(cls, data: Examples, inputs: Modality, reference: Examples) -> _RowKeys:
         if isinstance(data.inputs, tuple):
-            texts = tuple(normalize_text(text) for text in data.inputs)
-            return cls(list(texts), texts, signatures(texts))
-        keys = row_keys(data.inputs)
+            texts = [normalize_text(text) for text in data.inputs]
+            return cls(texts, signatures(texts))
         if inputs == "image":
-            return cls(keys, (), grey_thumbnails(data.inputs))
-        return cls(keys, (), standardize(np.asarray(data.inputs), np.asarray(reference.inputs)))
+            return cls(row_keys(data.inputs), grey_thumbnails(data.inputs))
+        return cls(row_keys(data.inputs), standardize(np.asarray(data.inputs), np.asarray(reference.inputs)))
 
 
 def normalize_text(text: str) -> str:
@@ -279,8 +277,7 @@ def _compare(earlier: Split, later: Split, old: _RowKeys, new: _RowKeys, inputs:
 
 def _near(old: _RowKeys, new: _RowKeys, rows: IntArray, inputs: Modality) -> IntArray:
     if inputs == "text":
-        texts = [new.texts[row] for row in rows.tolist()]
-        return near_matches(old.texts, old.points, texts, new.points[rows])
+        return near_matches(old.keys, old.points, [new.keys[row] for row in rows.tolist()], new.points[rows])
     tolerance = IMAGE_TOLERANCE if inputs == "image" else TABLE_TOLERANCE
     return near_points(old.points, new.points[rows], tolerance)
 

@@ -22,7 +22,7 @@ import numpy as np
 from dubio.core.errors import BadFile, UserError, listing
 from dubio.core.files import write_file
 from dubio.core.registry import task
-from dubio.core.types import Examples, IntArray, Kind, Split, StrArray, Task
+from dubio.core.types import Examples, IntArray, Split, StrArray, Task
 from dubio.tasks.images.files import Problem, progress_on_screen, summary
 from dubio.tasks.images.streamed import THREADS, Square, StreamedRows, read_fault
 from dubio.tasks.sources.locate import (
@@ -32,6 +32,7 @@ from dubio.tasks.sources.locate import (
     cache_dir,
     catalogue,
     data_folders,
+    read_cached,
     source_card,
     unfetched_facts,
 )
@@ -179,8 +180,8 @@ def find_unreadable(root: Path, parts: Sequence[PhotographFiles], *, verify: boo
         digest.update("\n".join(files.names.tolist()).encode())
         digest.update(files.sizes.tobytes() + files.changed.tobytes())
     path = cache_dir() / "imagenet" / f"{digest.hexdigest()[:32]}.json"
-    survey = _read_survey(path)
-    if survey is None or (verify and not survey["verified"]):
+    survey = read_cached(path)
+    if survey.get("schema") != 1 or (verify and not survey["verified"]):
         names = [name for files in parts for name in files.names.tolist()]
         survey = {"schema": 1, "verified": verify, "unreadable": _faults(root, names, verify)}
         with suppress(UserError):  # a cache that cannot be written costs time, not the task
@@ -199,15 +200,6 @@ def _faults(root: Path, names: list[str], verify: bool) -> dict[str, str]:
             if show is not None:
                 show(min(start + _CHUNK, len(names)), len(names))
     return faults
-
-
-def _read_survey(path: Path) -> dict[str, Any] | None:
-    try:
-        survey = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    valid = isinstance(survey, dict) and survey.get("schema") == 1 and isinstance(survey.get("unreadable"), dict)
-    return survey if valid else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,23 +327,21 @@ def imagenet(
     check_training_shares(val, cal)
     copy = open_imagenet(data, data_dir, verify=verify)
     parts = _parts(copy.train.labels, {"val": val, "cal": cal}, train, split_seed)
-    splits = [_split(copy, square, name, kind, copy.train.take(rows)) for name, kind, rows in parts]
-    rows = subset_rows("test", copy.test.labels, test, split_seed)
-    splits.append(_split(copy, square, "test", "id", copy.test.take(rows)))
+    files = {name: copy.train.take(rows) for name, rows in parts.items()}
+    files["test"] = copy.test.take(subset_rows("test", copy.test.labels, test, split_seed))
+    splits = [_split(copy.root, square, name, photographs) for name, photographs in files.items()]
     revision = f"{len(copy.train):,} training and {len(copy.test):,} validation photographs, {copy.root.name}"
     card, notes = replace(source_card("imagenet"), revision=revision), _notes(copy, split_seed)
     return Task("imagenet", "image", "multiclass", copy.classes, tuple(splits), card, notes)
 
 
-def _parts(
-    labels: IntArray, shares: Mapping[str, float], train: int | None, seed: int
-) -> list[tuple[str, Kind, IntArray]]:
+def _parts(labels: IntArray, shares: Mapping[str, float], train: int | None, seed: int) -> dict[str, IntArray]:
     """Return rows of train, val and cal; val and cal do not depend on the number of training photographs.
 
     Iterative stratification would take hours for a million photographs; classes are drawn by largest remainders.
     """
     remaining: IntArray = np.arange(len(labels), dtype=np.int64)
-    parts: list[tuple[str, Kind, IntArray]] = []
+    parts: dict[str, IntArray] = {}
     for name, share in shares.items():
         count = round(share * len(labels))
         if share and not 1 <= count < len(remaining):
@@ -359,16 +349,16 @@ def _parts(
         rows = remaining[balanced_rows(labels[remaining], count, seed)]
         remaining = np.setdiff1d(remaining, rows)
         if share:
-            parts.append((name, PART_KINDS[name], rows))
+            parts[name] = rows
     rows = remaining[subset_rows("train", labels[remaining], train, seed)]
     if len(np.unique(labels[rows])) < len(np.unique(labels)):
         raise UserError("train has no photograph of some class; choose a larger train or a smaller val.")
-    return [("train", "train", rows), *parts]
+    return {"train": rows, **parts}
 
 
-def _split(copy: ImageNetCopy, square: Square, name: str, kind: Kind, files: PhotographFiles) -> Split:
-    images = StreamedRows(copy.root, files.names, files.sizes, np.arange(len(files), dtype=np.int64), square)
-    return Split.of(name, kind, Examples(images, files.labels, files.names))
+def _split(root: Path, square: Square, name: str, files: PhotographFiles) -> Split:
+    images = StreamedRows(root, files.names, files.sizes, np.arange(len(files), dtype=np.int64), square)
+    return Split.of(name, PART_KINDS[name], Examples(images, files.labels, files.names))
 
 
 def _notes(copy: ImageNetCopy, seed: int) -> tuple[str, ...]:

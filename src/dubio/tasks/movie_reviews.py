@@ -93,10 +93,8 @@ def _draw(reviews: list[Review], sizes: dict[str, int], rng: np.random.Generator
             raise UserError(f"movie-reviews: {name} must be at least 2 (one row of each class); given {size}.")
         counts = (size // 2, size - size // 2)
         if any(start[k] + counts[k] > len(pools[k]) for k in (0, 1)):
-            raise UserError(
-                f"movie-reviews: {name} {size:,} is too many: there are {len(pools[0]):,} negative and "
-                f"{len(pools[1]):,} positive reviews for {', '.join(sizes)} together."
-            )
+            there = f"{len(pools[0]):,} negative and {len(pools[1]):,} positive reviews for {', '.join(sizes)} together"
+            raise UserError(f"movie-reviews: {name} {size:,} is too many: there are {there}.")
         rows = [review for k in (0, 1) for review in pools[k][start[k] : start[k] + counts[k]]]
         samples[name] = [rows[i] for i in rng.permutation(size).tolist()]
         start = [start[k] + counts[k] for k in (0, 1)]

@@ -165,11 +165,9 @@ def retina(
 
 def _name(options: RetinaOptions, size: int) -> str:
     """Return the task's name in results: with the shift, the target and the size where they are not the defaults."""
-    labels = ["retina"]
-    if options.shifts not in ((), ("quality",)):
-        labels.append(JOINT.join(options.shifts))
-    if options.predicted != "binary":
-        labels.append(options.predicted)
-    if size != DEFAULT_SIZE:
-        labels.append(str(size))
-    return "-".join(labels)
+    labels = (
+        "" if options.shifts in ((), ("quality",)) else JOINT.join(options.shifts),
+        "" if options.predicted == "binary" else options.predicted,
+        "" if size == DEFAULT_SIZE else str(size),
+    )
+    return "-".join(["retina", *filter(None, labels)])

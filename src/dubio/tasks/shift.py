@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import UnknownName, UserError
-from dubio.core.types import UNLABELLED, BoolArray, IntArray, StrArray
+from dubio.core.types import UNLABELLED, BoolArray, Examples, Inputs, IntArray, Split, StrArray
 from dubio.tasks.images.files import to_levels
 
 AUTO = "auto"
@@ -78,9 +78,7 @@ def novel_names(classes: Sequence[str], rows: Sequence[int], names: Sequence[str
         if name not in classes:
             raise UnknownName("class in novel", name, classes)
     if names and len(classes) - len(set(names)) < 2:
-        raise UserError(
-            f"novel must leave at least two classes to train on; it holds out {len(set(names))} of {len(classes)}."
-        )
+        raise UserError(f"novel must leave at least two classes; it holds out {len(set(names))} of {len(classes)}.")
     return tuple(name for name in classes if name in names)
 
 
@@ -186,6 +184,15 @@ def corruptions(images: NDArray[np.uint8], *, seed: int) -> dict[tuple[str, int]
     corrupted |= {("blur", severity): blur(images, severity) for severity in SEVERITIES}
     corrupted |= {("rotation", severity): rotate(images, severity, seed=seed) for severity in SEVERITIES}
     return corrupted
+
+
+def corrupted_split(test: Examples, images: Inputs, family: str, severity: int) -> Split:
+    """Return the test examples with corrupted images as a shift that is called ``FAMILY-SEVERITY``."""
+    assert test.ids is not None
+    name = f"{family}-{severity}"
+    # an id is unique within a data set: a corrupted image is another example than its original
+    examples = replace(test, inputs=images, ids=np.char.add(test.ids, f"/{name}"))
+    return Split.of(name, "shift", examples, family=family, severity=severity)
 
 
 def _strength(strengths: tuple[float, ...], severity: int) -> float:

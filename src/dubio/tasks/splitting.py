@@ -88,10 +88,8 @@ def check_training_shares(val: float, cal: float) -> None:
         UserError: Naming ``val`` and ``cal``.
     """
     if not (val > 0 and cal >= 0 and val + cal <= 0.8):
-        raise UserError(
-            f"val and cal are shares of training: val must be above 0, cal at least 0, their sum at most 0.8; given "
-            f"{val} and {cal}."
-        )
+        limits = "val must be above 0, cal at least 0, their sum at most 0.8"
+        raise UserError(f"{limits} (shares of training); given {val} and {cal}.")
 
 
 def label_array(labels: Sequence[Sequence[str]], classes: Sequence[str], target: Target) -> IntArray:
@@ -112,11 +110,7 @@ def label_array(labels: Sequence[Sequence[str]], classes: Sequence[str], target:
 
 
 def assign_parts(
-    labels: IntArray,
-    options: SplitOptions,
-    *,
-    group: StrArray | None = None,
-    time: NDArray[np.float64] | None = None,
+    labels: IntArray, options: SplitOptions, *, group: StrArray | None = None, time: NDArray[np.float64] | None = None
 ) -> IntArray:
     """Return the part of each row: by time where times are given, else at random with equal shares of every label.
 
@@ -145,10 +139,7 @@ def assign_parts(
             shares = ", ".join(
                 f"{part_name} {value:g}" for part_name, value in zip(PARTS, options.fractions, strict=True)
             )
-            raise UserError(
-                f"{name} would be empty: {available} {unit} are too few for the fractions {shares}. Give more data or "
-                "other fractions."
-            )
+            raise UserError(f"{name} would be empty: {available} {unit} are too few for the fractions {shares}.")
     return parts
 
 

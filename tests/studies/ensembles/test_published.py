@@ -132,9 +132,7 @@ def test_a_number_needs_the_same_samples_and_no_variant() -> None:
         for each in example.curves
     ))  # fmt: skip
     assert {each.published.method for each in agreements(fewer)} == set(P_ORDER) - {"swag"}
-    variant = curve(
-        "laplace-last", [[0.2] * 6] * 3, sizes=SIZES, registered="laplace", settings={"structure": "last"}
-    )
+    variant = curve("laplace-last", [[0.2] * 6] * 3, sizes=SIZES, registered="laplace", settings={"structure": "last"})
     again = replace(example, curves=(variant, *example.curves))
     laplace = [each.published.method for each in agreements(again) if each.published.method == "laplace"]
     assert laplace == ["laplace", "laplace"]  # error and likelihood

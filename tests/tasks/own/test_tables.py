@@ -48,8 +48,8 @@ def test_the_same_rows_from_every_sort_of_file(tmp_path: Path) -> None:
 def test_rows_are_counted_as_in_a_spreadsheet(tmp_path: Path) -> None:
     found = read_table(write(tmp_path, "t.csv", 'a,b\n1,2\n\n"x\ny",3\n'))
     assert found.numbers == [2, 4]
-    assert found.reference(1) == "row 4"
-    assert read_table(write(tmp_path, "t.jsonl", '\n{"a": 1}\n')).reference(0) == "line 2"
+    assert found.references[1] == "row 4"
+    assert read_table(write(tmp_path, "t.jsonl", '\n{"a": 1}\n')).references[0] == "line 2"
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -39,7 +39,7 @@ from dubio.core.lazy_rows import iterate_blocks
 from dubio.core.specs import hash_file
 from dubio.tasks.fundus.crop import crop_square, find_disc
 from dubio.tasks.images.files import ProblemKind, Unreadable, open_picture
-from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir, cache_folder
+from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir, cache_folder, read_cached
 
 Job = tuple[Path, int]
 """A file and the row it goes to."""
@@ -118,15 +118,14 @@ def prepare_all(jobs: Sequence[Job], array: Path, processes: int, report: Callab
 def _run_pool(jobs: Sequence[Job], array: Path, processes: int, report: Callable[[Outcome], None]) -> list[Job]:
     """Run jobs in a new pool; return those that did not finish because it broke."""
     finished = set()
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
+    # Ctrl-C in a terminal reaches the whole process group; only the parent is to hear it
+    interrupts = (signal.SIGINT, signal.SIG_IGN)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), initializer=signal.signal, initargs=interrupts)
     try:
         futures = []
-        try:
-            with _hidden_main():
-                for path, row in jobs:
-                    futures.append(pool.submit(prepare_in_file, array, path, row))
-        except BrokenProcessPool:
-            pass  # it broke while jobs were still being submitted
+        with suppress(BrokenProcessPool), _hidden_main():  # it may break while jobs are still being submitted
+            for path, row in jobs:
+                futures.append(pool.submit(prepare_in_file, array, path, row))
         for future in as_completed(futures):
             try:
                 outcome = future.result()
@@ -142,11 +141,6 @@ def _run_pool(jobs: Sequence[Job], array: Path, processes: int, report: Callable
 def prepare_in_file(array: Path, path: Path, row: int) -> Outcome:
     """Prepare one photograph in a worker process."""
     return prepare_one(path, row, np.load(array, mmap_mode="r+", allow_pickle=False))
-
-
-def _ignore_interrupts() -> None:
-    # Ctrl-C in a terminal reaches the whole process group; only the parent is to hear it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 @contextmanager
@@ -301,8 +295,9 @@ def file_hashes(
     """
     if not paths:
         return {}
-    cache_path = _hash_cache_path(paths)
-    cache = _read_hash_cache(cache_path)
+    parent = os.path.commonpath([str(path.resolve().parent) for path in paths])  # a cache file for each common folder
+    cache_path = cache_dir() / "retina" / "hashes" / f"{hashlib.sha256(parent.encode()).hexdigest()[:32]}.json"
+    cache: HashCache = read_cached(cache_path)
     hashes: dict[Path, str | OSError] = {}
     unread: dict[Path, list[int | str]] = {}
     for path in paths:
@@ -335,18 +330,3 @@ def _try_hash(path: Path) -> str | OSError:
         return hash_file(path)
     except OSError as fault:
         return fault
-
-
-def _hash_cache_path(paths: Sequence[Path]) -> Path:
-    """Return the cache file of these files' hashes, one for each common folder."""
-    folder = os.path.commonpath([str(path.resolve().parent) for path in paths])
-    return cache_dir() / "retina" / "hashes" / f"{hashlib.sha256(folder.encode()).hexdigest()[:32]}.json"
-
-
-def _read_hash_cache(path: Path) -> HashCache:
-    """Return the cached hashes; none where the file is missing or damaged."""
-    try:
-        cache = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return cache if isinstance(cache, dict) else {}

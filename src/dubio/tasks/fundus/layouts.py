@@ -12,18 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from dubio.core.errors import BadFile, UnknownName, UserError
-from dubio.core.types import SourceCard
 from dubio.tasks.fundus.labels import Collection, Files, Label, Photograph, Record, column, match, read_records
 from dubio.tasks.images.files import Problem
 from dubio.tasks.sources.locate import Layout, catalogue, find_file, find_folder, source_card
 
-OWN = SourceCard(
-    source="the user's own photographs",
-    revision="as found",
-    licence="the owner's",
-    citation="the owner's",
-    description="The user's own photographs of the eye's background.",
-)
+OWN = source_card("own-photographs")
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "image": ("image", "image_id", "id_code", "id", "filename", "file", "path", "name"),

@@ -113,18 +113,15 @@ def _from_files(collection: Collection, size: int, verify: bool, processes: int 
         raise BadFile(f"data {str(collection.path)!r}: none of its {len(files):,} photographs can be opened.")
     progress = progress_on_screen(f"Preparing photographs at {size} pixels")
     cached = prepare_files(by_hash, size, verify=verify, processes=processes, progress=progress)
-    outcomes = [
-        cached.outcomes[digest]
-        if isinstance(digest, str)
-        else Outcome(-1, "", "unreadable", digest.strerror or str(digest))
-        for digest in (hashes[path] for path in files)
-    ]
+    faults = {path: fault for path, fault in hashes.items() if isinstance(fault, OSError)}
+    lost = {path: Outcome(-1, "", "unreadable", fault.strerror or str(fault)) for path, fault in faults.items()}
+    outcomes = [lost.get(path) or cached.outcomes[str(hashes[path])] for path in files]
     photographs, rows, problems = _select(collection.photographs, outcomes)
     if not photographs:
         raise BadFile(f"data {str(collection.path)!r}: none of its {len(files):,} photographs can be read.")
-    images = MappedRows(cached.images, rows, cached.digests)
     problems = [*collection.problems, *problems]
-    return _photograph_set(collection.name, images, photographs, problems, collection.card, collection.notes)
+    usable = replace(collection, photographs=tuple(photographs), problems=tuple(problems))
+    return _photograph_set(usable, MappedRows(cached.images, rows, cached.digests))
 
 
 def _select(
@@ -150,21 +147,15 @@ def _select(
     return usable, np.array(rows, dtype=np.int64), problems
 
 
-def _photograph_set(
-    name: str,
-    images: NDArray[np.uint8] | MappedRows,
-    photographs: Sequence[Photograph],
-    problems: Sequence[Problem],
-    card: SourceCard,
-    notes: tuple[str, ...],
-) -> PhotographSet:
-    fields = ("id", "grade", "quality", "patient", "site", "subset")
-    columns = {field: [getattr(item, field) for item in photographs] for field in fields}
-    grade, quality = (np.array(columns.pop(field), dtype=np.int64) for field in ("grade", "quality"))
-    texts = {field: np.array(values, dtype=np.str_) for field, values in columns.items()}
-    return PhotographSet(
-        name, images, grade, quality, texts.pop("id"), **texts, problems=tuple(problems), card=card, notes=notes
-    )
+def _photograph_set(collection: Collection, images: NDArray[np.uint8] | MappedRows) -> PhotographSet:
+    """Return the photographs of a collection as columns, with their images in the same order."""
+    types = {"grade": np.int64, "quality": np.int64} | dict.fromkeys(("id", "patient", "site", "subset"), np.str_)
+    columns: dict[str, Any] = {
+        field: np.array([getattr(photograph, field) for photograph in collection.photographs], dtype=kind)
+        for field, kind in types.items()
+    }
+    facts: dict[str, Any] = {name: getattr(collection, name) for name in ("name", "problems", "card", "notes")}
+    return PhotographSet(images=images, ids=columns.pop("id"), **columns, **facts)
 
 
 def _from_arrays(path: Path, size: int) -> PhotographSet:
@@ -177,7 +168,7 @@ def _from_arrays(path: Path, size: int) -> PhotographSet:
     name, card = ("deepdrid", source_card("deepdrid")) if is_deepdrid else (path.stem, OWN)
     card = replace(card, revision=f"{path.name}, {len(usable):,} photographs")
     notes = (f"{path.name} names no patients: every photograph counts as a patient.",) if without_patients else ()
-    return _photograph_set(name, images[rows], usable, problems, card, notes)
+    return _photograph_set(Collection(name, path, tuple(usable), tuple(problems), card, notes), images[rows])
 
 
 def _resized(path: Path, arrays: Mapping[str, NDArray[Any]], size: int) -> NDArray[np.uint8]:
@@ -214,9 +205,7 @@ def _side_columns(path: Path, arrays: Mapping[str, NDArray[Any]], count: int) ->
         values = {field: column[row] for field, column in columns.items()}
         grade = read_grade(values["grade"])
         if grade is None:
-            raise BadFile(
-                f"data {str(path)!r}: row {row} has the grade {values['grade']!r}; a grade is 0, 1, 2, 3 or 4."
-            )
+            raise BadFile(f"data {str(path)!r}: row {row} has the grade {values['grade']!r}; grades are 0, 1, 2, 3, 4.")
         name = values["id"] or str(row)
         quality = read_quality(values["quality"], f"row {row} of {path.name}")
         patient = values["patient"] or name

@@ -199,9 +199,9 @@ def _named_parts(data: PhotographSet) -> tuple[IntArray, dict[str, BoolArray]]:
         parts_of[patient].add(subset)
     divided = [f"{patient} ({', '.join(sorted(names))})" for patient, names in parts_of.items() if len(names) > 1]
     if divided:
+        why = "so that their eyes would be both learned from and tested on"
         raise UserError(
-            f"{data.name} puts {len(divided):,} patients into more than one part, so that their eyes would be both "
-            f"learned from and tested on: {listing(divided)}. Put every patient into one part."
+            f"{data.name} puts {len(divided):,} patients into more than one part, {why}: {listing(divided)}."
         )
     parts, shifts = read_parts(data.subset, [f"photograph {name}" for name in data.ids.tolist()])
     return parts, {name: mask for name, (_, mask) in shifts.items()}
@@ -218,12 +218,8 @@ def _fill(parts: IntArray, pool: IntArray, data: PhotographSet, options: RetinaO
     )
     patients = len(np.unique(data.patient[pool[parts[pool] == TRAIN]]))
     missing = fill_parts(parts, pool, data.grade, shares, group=data.patient)
-    if not missing:
-        return []
-    return [
-        f"Cut out of the training patients at random, stratified by grade (seed {options.seed}), {patients:,} patients "
-        f"kept whole: {', '.join(missing)}."
-    ]
+    how = f"at random, stratified by grade (seed {options.seed}), {patients:,} patients kept whole"
+    return [f"Cut out of the training patients {how}: {', '.join(missing)}."] if missing else []
 
 
 def _shift_notes(split: Split) -> list[str]:

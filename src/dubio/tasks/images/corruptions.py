@@ -44,10 +44,6 @@ class Corruption:
     apply: Callable[[Images, float, Generators], Images]
     version: int = 1
 
-    def strength(self, severity: int) -> float:
-        """Return the strength of a severity from 1 to 5."""
-        return self.strengths[severity - 1]
-
 
 def gaussian_noise(images: Images, deviation: float, generators: Generators) -> Images:
     """x + 255·σ·ε, ε standard normal for every pixel and channel."""
@@ -215,7 +211,7 @@ class CorruptedRows(MappedRows):
         chosen = np.asarray(self.rows[key])
         rows = chosen.reshape(-1)
         images = np.empty((len(rows), *self.row_shape), dtype=np.uint8)
-        strength = self.corruption.strength(self.severity)
+        strength = self.corruption.strengths[self.severity - 1]
         for start in range(0, len(rows), _BLOCK):
             block = rows[start : start + _BLOCK]
             generators = [self._generator(row) for row in block.tolist()]
@@ -230,7 +226,7 @@ class CorruptedRows(MappedRows):
     def content(self) -> bytes:
         """Return the content for a fingerprint: the clean images, and everything that decides the corrupted ones."""
         kind = self.corruption
-        settings = f"{kind.name}|{kind.version}|{kind.strength(self.severity)!r}|{self.seed}"
+        settings = f"{kind.name}|{kind.version}|{kind.strengths[self.severity - 1]!r}|{self.seed}"
         return f"corrupted{self.shape}{settings}".encode() + self.digests[self.rows].tobytes()
 
     def _generator(self, row: int) -> np.random.Generator:

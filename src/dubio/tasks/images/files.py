@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,9 @@ target size: the pixels lost would not survive the resizing."""
 _SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _GREY = ("1", "L", "LA", *_SIXTEEN_BIT)
 _TRANSPARENT = ("RGBA", "LA", "PA", "La", "RGBa")
+
+
+T = TypeVar("T")
 
 
 class Unreadable(Exception):
@@ -58,7 +61,7 @@ def to_levels(values: NDArray[np.float64]) -> NDArray[np.uint8]:
     return np.clip(np.rint(values), 0, 255).astype(np.uint8)
 
 
-def reading(path: Path, read: Callable[[Any], Any]) -> Any:
+def reading(path: Path, read: Callable[[Any], T]) -> T:
     """Open an image file and apply a function to it.
 
     Raises:
@@ -83,7 +86,7 @@ def open_picture(path: Path, size: int) -> Picture:
         Unreadable: When it cannot be decoded.
     """
 
-    def read(image: Any) -> Any:
+    def read(image: Any) -> Picture:
         from PIL import ImageOps
 
         if image.format == "JPEG":
@@ -91,10 +94,10 @@ def open_picture(path: Path, size: int) -> Picture:
             image.draft(None, (int(image.width * least) + 1, int(image.height * least) + 1))
         image.load()
         upright = ImageOps.exif_transpose(image)
-        return _rgb(upright if upright is not None else image)
+        picture: Picture = _rgb(upright if upright is not None else image)
+        return picture
 
-    picture: Picture = reading(path, read)
-    return picture
+    return reading(path, read)
 
 
 def _rgb(image: Any) -> Any:

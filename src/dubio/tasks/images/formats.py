@@ -14,6 +14,7 @@ import pickle
 import pickletools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -165,9 +166,7 @@ def npz_formats(stem: str, classes: int) -> tuple[Layout, Layout]:
     def find_test(parent: Path) -> Path | None:
         return next((path for path, names in candidates(parent).items() if "x" in names), None)
 
-    def read(path: Path) -> Parts:
-        return read_npz(path, classes)
-
+    read = partial(read_npz, classes=classes)
     files = f"{stem}.npz or {stem}_*.npz with"
     return (
         Layout("arrays", f"{files} {', '.join(_ARRAYS)}", find_complete, read),

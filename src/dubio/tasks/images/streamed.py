@@ -39,10 +39,7 @@ class Square:
 
     def __post_init__(self) -> None:
         if not 8 <= self.size <= self.shorter:
-            raise UserError(
-                f"size must be at least 8 and at most shorter, the side that is resized; given {self.size} and "
-                f"{self.shorter}."
-            )
+            raise UserError(f"size must be from 8 to shorter, the resized side; given {self.size} and {self.shorter}.")
 
 
 def decode_square(path: Path, square: Square) -> NDArray[np.uint8]:
@@ -60,8 +57,7 @@ def decode_square(path: Path, square: Square) -> NDArray[np.uint8]:
         x, y = round((width - square.size) / 2), round((height - square.size) / 2)
         return np.asarray(resized.crop((x, y, x + square.size, y + square.size)), dtype=np.uint8)
 
-    pixels: NDArray[np.uint8] = reading(path, read)
-    return pixels
+    return reading(path, read)
 
 
 def read_fault(path: Path, *, verify: bool) -> str | None:
@@ -110,11 +106,8 @@ class _Ahead:
         return _Ahead, ()  # threads cannot be sent to another process
 
     def awaits(self, key: Any) -> bool:
-        return (
-            self.position < len(self.batches)
-            and isinstance(key, np.ndarray)
-            and np.array_equal(key, self.batches[self.position])
-        )
+        following = self.batches[self.position : self.position + 1]
+        return isinstance(key, np.ndarray) and any(np.array_equal(key, batch) for batch in following)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,10 +159,8 @@ class StreamedRows(LazyRows):
             try:
                 images[index] = decode_square(self.root / name, self.square)
             except Unreadable as fault:
-                raise BadFile(
-                    f"{name} cannot be read any more: {fault}. dubio data check imagenet --verify decodes every file "
-                    "and leaves out those that cannot be read."
-                ) from fault
+                hint = "dubio data check imagenet --verify finds all such files"
+                raise BadFile(f"{name} cannot be read any more: {fault}; {hint}.") from fault
 
         with ThreadPoolExecutor(THREADS, "dubio-decoding") as pool:
             list(pool.map(fill, range(chosen.size)))

@@ -88,7 +88,7 @@ def _rows(table: Table, options: DataOptions, modality: Modality, inputs: Inputs
     }
     ids = np.array(table.numbers).astype(np.str_) if options.id is None else table.unique_names(options.id)
     time = None if options.time is None else table.times(options.time)
-    return Rows(modality, inputs, labels, listed, table.references(), ids, time=time, notes=notes, **side)
+    return Rows(modality, inputs, labels, listed, table.references, ids, time=time, notes=notes, **side)
 
 
 def _without_empty(table: Table, column: str) -> tuple[Table, tuple[str, ...]]:
@@ -97,7 +97,7 @@ def _without_empty(table: Table, column: str) -> tuple[Table, tuple[str, ...]]:
     filled = [row for row, text in enumerate(texts) if text.strip()]
     if not filled:
         raise UserError(f"all {len(table)} texts are empty; is text the right column?")
-    empty = [table.reference(row) for row, text in enumerate(texts) if not text.strip()]
+    empty = [reference for reference, text in zip(table.references, texts, strict=True) if not text.strip()]
     if not empty:
         return table, ()
     shown = ", ".join(empty[:5]) + (", …" if len(empty) > 5 else "")
@@ -158,10 +158,8 @@ def _array_inputs(path: Path, x: NDArray[Any], size: int | None) -> tuple[Modali
             raise BadFile(f"data {str(path)!r}: images must have 1 or 3 channels; x has shape {x.shape}.")
         return "image", images if size is None else resize_images(images, size)
     if x.ndim != 2 or x.dtype.kind not in "fiu":
-        raise BadFile(
-            f"data {str(path)!r}: x must be uint8 images [N, H, W] or [N, H, W, C], or numbers [N, D]; it is {x.dtype} "
-            f"of shape {x.shape}."
-        )
+        allowed = "uint8 images [N, H, W] or [N, H, W, C], or numbers [N, D]"
+        raise BadFile(f"data {str(path)!r}: x must be {allowed}; it is {x.dtype} of shape {x.shape}.")
     for row, column in np.argwhere(np.isinf(x)):
         value = f"x[{row}, {column}] is {x[row, column]}"
         raise BadFile(f"data {str(path)!r}: {value}, which is not a finite number. A missing value is NaN.")

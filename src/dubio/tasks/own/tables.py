@@ -13,7 +13,7 @@ import io
 import json
 import math
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -52,13 +52,10 @@ class Table:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def reference(self, row: int) -> str:
-        """Return what a message calls a row."""
-        return f"{self.unit} {self.numbers[row]}"
-
+    @property
     def references(self) -> list[str]:
-        """Return what a message calls each row."""
-        return [self.reference(row) for row in range(len(self))]
+        """The name of each row in messages."""
+        return [f"{self.unit} {number}" for number in self.numbers]
 
     def take(self, rows: Sequence[int]) -> Table:
         """Return these rows, in this order."""
@@ -91,7 +88,7 @@ class Table:
         """
         names = [plain_name(value) for value in self.column(column, argument)]
         if "" in names:
-            raise UserError(f"column {column!r} for {argument} is empty in {self.reference(names.index(''))}.")
+            raise UserError(f"column {column!r} for {argument} is empty in {self.references[names.index('')]}.")
         return np.array(names, dtype=np.str_)
 
     def unique_names(self, column: str) -> StrArray:
@@ -104,10 +101,8 @@ class Table:
         first: dict[str, int] = {}
         for row, name in enumerate(ids.tolist()):
             if name in first:
-                raise UserError(
-                    f"column {column!r} for id has {name!r} twice: {self.reference(first[name])} and "
-                    f"{self.reference(row)}. Ids must be unique; rows that belong together are named by group."
-                )
+                rows = f"{self.references[first[name]]} and {self.references[row]}"
+                raise UserError(f"column {column!r} for id has {name!r} twice: {rows}; ids are unique, groups are not.")
             first[name] = row
         return ids
 
@@ -130,7 +125,7 @@ class Table:
                 items = items[0].split(separator)
             rows.append(tuple(dict.fromkeys(filter(None, map(plain_name, items)))))
             if not listed and not rows[-1]:
-                raise UserError(f"column {column!r} for label is empty in {self.reference(row)}.")
+                raise UserError(f"column {column!r} for label is empty in {self.references[row]}.")
         return rows, listed
 
     def features(self, names: Sequence[str]) -> NDArray[np.float64]:
@@ -142,12 +137,13 @@ class Table:
         values = np.empty((len(self), len(names)))
         for index, name in enumerate(names):
             for row, value in enumerate(self.column(name, "features")):
-                number = _number(value)
-                if number is None or math.isinf(number):
-                    raise UserError(
-                        f"column {name!r} for features: {self.reference(row)} is {value!r}, which is not a finite "
-                        "number. Leave a missing value empty."
-                    )
+                try:
+                    number = math.nan if str(value).strip().lower() in MISSING else float(value)
+                except (TypeError, ValueError):
+                    number = math.inf
+                if math.isinf(number):
+                    cell = f"column {name!r} for features: {self.references[row]} is {value!r}"
+                    raise UserError(f"{cell}, which is not a finite number. Leave a missing value empty.")
                 values[row, index] = number
         return values
 
@@ -162,10 +158,8 @@ class Table:
         formats = {format for _, format in moments}
         if None in formats:
             row = next(row for row, (_, format) in enumerate(moments) if format is None)
-            raise UserError(
-                f"column {column!r} for time: {self.reference(row)} is {values[row]!r}; write a number or an ISO date "
-                "such as 2024-05-31 or 2024-05-31T09:30."
-            )
+            cell = f"column {column!r} for time: {self.references[row]} is {values[row]!r}"
+            raise UserError(f"{cell}; write a number or an ISO date such as 2024-05-31 or 2024-05-31T09:30.")
         if len(formats) > 1:
             raise UserError(f"column {column!r} for time mixes numbers and dates; write all of them one way.")
         return np.array([moment for moment, _ in moments])
@@ -176,15 +170,6 @@ def plain_name(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-
-
-def _number(value: Any) -> float | None:
-    if value is None or (isinstance(value, str) and value.strip().lower() in MISSING):
-        return math.nan
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
 
 
 def _moment(value: Any) -> tuple[float, str | None]:
@@ -211,16 +196,14 @@ def read_table(path: Path) -> Table:
     if not path.is_file():
         raise BadFile(f"data {str(path)!r}: no such file.")
     name = path.name.lower().removesuffix(".gz")
-    for ending, read in _READERS.items():
-        if name.endswith(ending):
-            table = read(path)
-            if len(table) == 0:
-                raise BadFile(f"data {str(path)!r} has no rows.")
-            return table
-    raise BadFile(
-        f"data {str(path)!r}: unknown ending; a table ends in {', '.join(_READERS)} (or .csv.gz and so on), "
-        "images are a folder or end in .npz."
-    )
+    read = next((read for ending, read in _READERS.items() if name.endswith(ending)), None)
+    if read is None:
+        endings = f"a table ends in {', '.join(_READERS)} (or .csv.gz and so on), images are a folder or end in .npz"
+        raise BadFile(f"data {str(path)!r}: unknown ending; {endings}.")
+    table = read(path)
+    if len(table) == 0:
+        raise BadFile(f"data {str(path)!r} has no rows.")
+    return table
 
 
 def _text(path: Path) -> str:
@@ -250,34 +233,30 @@ def _read_csv(path: Path) -> Table:
     first = next((line for line in text.splitlines() if line.strip()), "")
     separator = "\t" if ".tsv" in path.name.lower() else max(",;\t", key=first.count)
     csv.field_size_limit(_LONGEST_FIELD)
-    rows = _csv_rows(path, csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True))
-    names = [name.strip() for name in next(rows, (0, 0, []))[2]]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise BadFile(f"data {str(path)!r}: the header names the column {doubled[0]!r} twice.")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    names: list[str] = []
     values: list[list[str]] = []
     numbers: list[int] = []
-    for number, line, row in rows:
-        if len(row) != len(names):
-            raise BadFile(
-                f"data {str(path)!r}: line {line} has {len(row)} fields, the header has {len(names)}. A field that "
-                f"contains {'a tab' if separator == chr(9) else repr(separator)} or a line break must be in quotes."
-            )
-        values.append(row)
-        numbers.append(number)
-    return Table(path, {name: [row[i] for row in values] for i, name in enumerate(names)}, numbers)
-
-
-def _csv_rows(path: Path, reader: Any) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield the rows that are not blank, each with its number and the line it ends on."""
     try:
         for number, row in enumerate(reader, start=1):
-            if row and (len(row) > 1 or row[0].strip()):
-                yield number, reader.line_num, row
+            if not row or (len(row) == 1 and not row[0].strip()):
+                continue
+            if not names:
+                names = [name.strip() for name in row]
+            elif len(row) != len(names):
+                counts = f"line {reader.line_num} has {len(row)} fields, the header has {len(names)}"
+                sign = "a tab" if separator == "\t" else repr(separator)
+                quotes = f"A field that contains {sign} or a line break must be in quotes"
+                raise BadFile(f"data {str(path)!r}: {counts}. {quotes}.")
+            else:
+                values.append(row)
+                numbers.append(number)
     except csv.Error as fault:
-        raise BadFile(
-            f"data {str(path)!r}: line {reader.line_num} is not CSV: {fault}. Is a quote unclosed?"
-        ) from fault
+        line = f"line {reader.line_num} is not CSV"
+        raise BadFile(f"data {str(path)!r}: {line}: {fault}. Is a quote unclosed?") from fault
+    if doubled := sorted({name for name in names if names.count(name) > 1}):
+        raise BadFile(f"data {str(path)!r}: the header names the column {doubled[0]!r} twice.")
+    return Table(path, {name: [row[i] for row in values] for i, name in enumerate(names)}, numbers)
 
 
 def _read_jsonl(path: Path) -> Table:

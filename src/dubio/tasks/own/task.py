@@ -246,9 +246,8 @@ def _named_parts(rows: Rows, in_domain: BoolArray) -> tuple[IntArray, Masks]:
 def _fill(parts: IntArray, rows: Rows, encoded: EncodedLabels, pool: IntArray, options: DataOptions) -> list[str]:
     """Give every row of the pool its part, in place; return notes."""
     shares = SplitOptions(options.fractions, options.split_seed)
-    how = f"at random, stratified by label (seed {options.split_seed})"
-    if rows.time is not None:
-        how = "by time, oldest first"
+    random = f"at random, stratified by label (seed {options.split_seed})"
+    how = random if rows.time is None else "by time, oldest first"
     if rows.split is None:
         if rows.time is None and encoded.labels.ndim == 1:
             _refuse_single_rows(encoded, pool, rows)

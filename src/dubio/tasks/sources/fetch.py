@@ -290,10 +290,7 @@ def _reason(fault: BaseException) -> str:
     return str(fault) or type(fault).__name__
 
 
-PIP = (
-    *("-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet", "--no-input"),
-    *("--disable-pip-version-check", "--retries", "2", "--timeout", "30"),
-)
+PIP = "-m pip download --no-deps --only-binary :all: -q --no-input --disable-pip-version-check --retries 2 --timeout 30"
 
 
 def fetch_wheel(wheel: Wheel, folder: Path) -> Path:
@@ -306,7 +303,10 @@ def fetch_wheel(wheel: Wheel, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder) as scratch:
         result = subprocess.run(
-            [sys.executable, *PIP, "--dest", scratch, wheel.requirement], capture_output=True, text=True, check=False
+            [sys.executable, *PIP.split(), "--dest", scratch, wheel.requirement],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         fetched = Path(scratch) / wheel.file
         if result.returncode != 0 or not fetched.is_file():

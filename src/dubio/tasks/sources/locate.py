@@ -6,6 +6,7 @@ reads.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tomllib
@@ -216,13 +217,10 @@ def cache_dir() -> Path:
     named = os.environ.get(CACHE_VARIABLE)
     if named:
         return Path(named).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "dubio"
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "dubio" / "Cache"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "dubio"
+    platforms = {"darwin": ("", "Library/Caches", "dubio"), "win32": ("LOCALAPPDATA", "AppData/Local", "dubio/Cache")}
+    variable, default, folder = platforms.get(sys.platform, ("XDG_CACHE_HOME", ".cache", "dubio"))
+    base = os.environ.get(variable)
+    return (Path(base) if base else Path.home() / default) / folder
 
 
 def cache_folder(*names: str) -> Path:
@@ -238,6 +236,15 @@ def cache_folder(*names: str) -> Path:
         message = f"the cache {str(folder)!r} cannot be created: {fault.strerror}; set {CACHE_VARIABLE}."
         raise UserError(message) from fault
     return folder
+
+
+def read_cached(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file of the cache; an empty one where the file is missing or damaged."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def data_folders(data_dir: str | None) -> tuple[Path, ...]:
@@ -308,11 +315,10 @@ def find_copy(corpus: Corpus, data_dir: str | None = None) -> LocalCopy | None:
 
 def find_archive(corpus: Corpus, data_dir: str | None = None) -> tuple[Original, Path] | None:
     """Return an original archive of the corpus that lies unextracted in one of its folders."""
-    for _, folder in candidate_folders(corpus, data_dir):
-        for original in corpus.originals:
-            if (folder / original.file).is_file() and original.is_archive:
-                return original, folder / original.file
-    return None
+    folders = [folder for _, folder in candidate_folders(corpus, data_dir)]
+    archives = [original for original in corpus.originals if original.is_archive]
+    pairs = ((original, folder / original.file) for folder in folders for original in archives)
+    return next((pair for pair in pairs if pair[1].is_file()), None)
 
 
 def placing_advice(corpus: Corpus) -> str:
