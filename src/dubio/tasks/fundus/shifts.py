@@ -199,10 +199,8 @@ def _named_parts(data: PhotographSet) -> tuple[IntArray, dict[str, BoolArray]]:
         parts_of[patient].add(subset)
     divided = [f"{patient} ({', '.join(sorted(names))})" for patient, names in parts_of.items() if len(names) > 1]
     if divided:
-        why = "so that their eyes would be both learned from and tested on"
-        raise UserError(
-            f"{data.name} puts {len(divided):,} patients into more than one part, {why}: {listing(divided)}."
-        )
+        counted = f"{len(divided):,} patients into more than one part, so that they are both learned from and tested on"
+        raise UserError(f"{data.name} puts {counted}: {listing(divided)}.")
     parts, shifts = read_parts(data.subset, [f"photograph {name}" for name in data.ids.tolist()])
     return parts, {name: mask for name, (_, mask) in shifts.items()}
 
