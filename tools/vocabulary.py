@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 EXCLUDED = (
     "src/dubio/reporting",
-    "src/dubio/studies",
 )
 """Files and folders that are not checked yet, relative to the project."""
 

@@ -17,6 +17,7 @@ from dubio.statistics.ranks import (
     critical_difference,
     critical_value,
     friedman,
+    kendall_tau,
     mid_ranks,
     rank,
     signed_rank_tests,
@@ -155,3 +156,11 @@ def test_refusals():
         critical_difference(3, 5, 1.5)
     with pytest.raises(UserError, match="same methods"):
         rank([grid_of([[1, 2]]), grid_of([[1, 2, 3]], metric="other")])
+
+
+def test_agreement_is_kendalls_tau_of_what_is_finite_and_none_where_all_are_tied():
+    one, other = [1.0, 2.0, 3.0, np.nan, 5.0], [2.0, 1.0, 3.0, 0.0, np.inf]
+    assert kendall_tau(one, other) == pytest.approx(stats.kendalltau([1, 2, 3], [2, 1, 3]).statistic)
+    assert kendall_tau([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None
+    assert kendall_tau([1.0, np.nan], [1.0, 2.0]) is None
+    assert kendall_tau([], []) is None

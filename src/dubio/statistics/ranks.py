@@ -40,6 +40,18 @@ from dubio.statistics.result_table import Grid, ResultTable, grid
 from dubio.statistics.verdicts import holm
 
 
+def kendall_tau(one: Sequence[float] | FloatArray, other: Sequence[float] | FloatArray) -> float | None:
+    """Return Kendall's τ_b of two scores of the same methods, over those that are finite in both.
+
+    None for fewer than two of them, or where all are tied under one score.
+    """
+    sides = np.array([one, other], dtype=np.float64)
+    finite = sides[:, np.isfinite(sides).all(axis=0)]
+    if finite.shape[1] < 2 or (np.ptp(finite, axis=1) == 0).any():
+        return None
+    return float(stats.kendalltau(*finite).statistic)
+
+
 @dataclass(frozen=True, eq=False)
 class Ranks:
     """Ranks in blocks.

@@ -58,18 +58,23 @@ def published_numbers(study: str) -> tuple[PublishedNumber, ...]:
     return tuple(PublishedNumber(**row) for row in typed)
 
 
+@cache
+def paper_of(study: str) -> dict[str, Any]:
+    """Return the facts about a study's paper, from its ``paper.toml``: ``source``, ``claim`` and others of its own."""
+    return tomllib.loads("\n".join(_lines(study, "paper.toml")))
+
+
 def claims_of(
     study: str, test: Callable[[Mapping[str, Any]], Iterable[Evidence]], unit: str = "test set"
 ) -> tuple[Claim, ...]:
-    """Return every claim of a study with its evidence, from its ``claims.toml``.
+    """Return every claim of a study's paper with its evidence.
 
     Args:
         study: The study.
-        test: Yields the evidence for one entry of the file, which names the kind of test and its arguments.
+        test: Yields the evidence for one claim of ``paper.toml``, which names the kind of test and its arguments.
         unit: What one piece of evidence is about.
     """
-    claims = tomllib.loads("\n".join(_lines(study, "claims.toml")))["claim"]
-    return tuple(Claim(claim["statement"], claim["where"], tuple(test(claim)), unit) for claim in claims)
+    return tuple(Claim(c["statement"], c["where"], tuple(test(c)), unit) for c in paper_of(study)["claim"])
 
 
 def _lines(study: str, name: str) -> list[str]:

@@ -10,7 +10,6 @@ from dubio.reporting.style import Style
 from dubio.studies.ensembles.rank_agreement import (
     RankAgreement,
     TaceRanks,
-    kendall_tau,
     order_reading,
     tace_figure,
     tace_reading,
@@ -25,14 +24,6 @@ def errors(*columns: tuple[float, float, float]) -> TaceRanks:
     """TACE of three methods: these settings, then the last again and again."""
     filled = [*columns, *[columns[-1]] * (len(TACE_SETTINGS) - len(columns))]
     return TaceRanks(CURVES, np.array(filled).T)
-
-
-def test_agreement_is_kendalls_tau_of_what_is_finite_and_none_where_all_are_tied() -> None:
-    one, other = [1.0, 2.0, 3.0, math.nan, 5.0], [2.0, 1.0, 3.0, 0.0, math.inf]
-    assert kendall_tau(one, other) == pytest.approx(kendalltau([1, 2, 3], [2, 1, 3]).statistic)
-    assert kendall_tau([1.0, 1.0, 1.0], [1.0, 2.0, 3.0]) is None
-    assert kendall_tau([1.0, math.nan], [1.0, 2.0]) is None
-    assert kendall_tau([], []) is None
 
 
 def test_methods_without_a_finite_value_have_no_place_in_an_order() -> None:

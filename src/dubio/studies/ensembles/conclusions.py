@@ -3,7 +3,7 @@
 Methods are compared with the same number of samples, :attr:`Study.compared_samples`. Two methods are compared by the
 spread of their calibrated NLL over runs, as everywhere in the report; against deep ensembles, whose spread is that over
 orders of the same networks, the bounds of the deep-ensemble equivalent decide too (P eq. 5). A difference that is not
-significant leaves a conclusion undecided, whatever the means are. Statements are in ``claims.toml``.
+significant leaves a conclusion undecided, whatever the means are. Statements are in ``paper.toml``.
 
 The gain from test-time augmentation: a method with and without it predicts from the same fits, so that their difference
 is taken run by run::
@@ -310,4 +310,4 @@ TESTS: tuple[Callable[[Study], Iterable[Evidence]], ...] = (
     against_networks, modes_before_mode, mode_before_snapshot, saturation, reordering, augmentation_helps,
     augmented_alike, powerful_unmoved, accuracy_and_likelihood,
 )  # fmt: skip
-"""The tests that ``claims.toml`` names."""
+"""The tests that ``paper.toml`` names."""

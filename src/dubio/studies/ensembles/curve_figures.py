@@ -30,9 +30,8 @@ Styles = Mapping[str, Style]
 
 CURVES_CAPTION = (
     "Scores of 1, 2, … samples of every method (snapshots: the latest), their probabilities averaged; lower is better. "
-    "Bands: one standard deviation over runs; for deep ensembles over random orders of all networks, and only up to "
-    "half of them, because larger ensembles share most of their networks. A method with one sample is a point. NLL, "
-    "Brier score and AURC are at the cross-validated temperature."
+    "Bands: one standard deviation over runs; for deep ensembles over random orders of all networks, up to half of "
+    "them. A method with one sample is a point. NLL, Brier score and AURC are at the cross-validated temperature."
 )
 LIKELIHOOD_CAPTION = (
     "Left and middle, on one scale: the NLL at temperature 1 and at the optimal temperature. Right: that temperature, "

@@ -56,16 +56,14 @@ FEWEST_SIZES = 3
 CAPTION = (
     "The number of independently trained networks whose deep ensemble scores as well as the method with each number of "
     "samples; both axes are logarithmic. Bands: the same against the curve of growing ensembles raised and lowered by "
-    "its standard deviation over random orders. A deep ensemble itself is the diagonal; a method with one sample is a "
-    "point. All orders end in the same ensemble, that of all {longest} networks (dashed): in the grey part, above half "
-    "of them, orders share most of their networks and the bands are too narrow; at the dashed line they vanish. An "
-    "arrow above it means more than {longest} networks; nothing is extrapolated."
+    "its standard deviation over random orders. In the grey part, above half of all {longest} networks (dashed), "
+    "orders share most of their networks and the bands are too narrow. An arrow means more than {longest} networks; "
+    "nothing is extrapolated. A method with one sample is a point."
 )
 AVERAGE_CAPTION = (
     "The number of independently trained networks whose deep ensemble scores as well as the method with each number of "
-    "samples: the mean over {tasks}. Bands: the means of the lower and of the upper bounds. A method is beyond the "
-    "longest ensemble (an arrow above the dashed line) as soon as it is so on one task. In the grey part, above half "
-    "of the networks, the bands are too narrow, because all orders end in the same ensemble."
+    "samples: the mean over {tasks}. Bands: the means of the lower and of the upper bounds; in the grey part, above "
+    "half of the networks, they are too narrow. An arrow: beyond the longest ensemble on at least one task."
 )
 POOLED_CAPTION = "As above, for ensembles of methods: samples are taken from one member after the other."
 

@@ -21,7 +21,7 @@ from dubio.studies.ensembles.curve_figures import Styles
 from dubio.studies.ensembles.paper_tables import SCORES, PaperScore
 from dubio.studies.ensembles.rank_agreement import RankAgreement, tau_phrase
 from dubio.studies.ensembles.study import SampleCurve, Study
-from dubio.studies.published_numbers import Agreement, published_numbers
+from dubio.studies.published_numbers import Agreement, paper_of, published_numbers
 
 CLOSE = 0.05
 """Differences up to this share of the published value count as agreement."""
@@ -29,24 +29,20 @@ CLOSE = 0.05
 FEWEST = 3
 """Methods that an order needs."""
 
-CORPORA = {"cifar10": ("CIFAR-10", 50_000, 10_000), "cifar100": ("CIFAR-100", 50_000, 10_000)}
+PAPER = paper_of("ensembles")
+
+CORPORA: Mapping[str, tuple[str, int, int]] = PAPER["corpora"]
 """Task → P's name of it, and its published numbers of training and test images."""
 
-NETWORKS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "vgg16-bn": ("VGG16", {"base": 64, "dense": 512}),
-    "preresnet": ("PreResNet-110", {"depth": 110}),
-    "preresnet-164": ("PreResNet-164", {"depth": 164}),
-    "wrn": ("WideResNet-28-10", {"depth": 28, "widen": 10}),
-}
+NETWORKS: Mapping[str, tuple[str, Mapping[str, Any]]] = PAPER["networks"]
 """Network → P's name of it, and the arguments with which it is P's; they are the defaults."""
 
 STAND_IN = "vgg16-bn"
 """The network of P whose order is compared with that of a network that P does not have."""
 
 SOURCE = (
-    "A. Ashukha, A. Lyzhov, D. Molchanov and D. Vetrov (2020), Pitfalls of In-Domain Uncertainty Estimation and "
-    "Ensembling in Deep Learning, ICLR, Tables 4 and 5. Numbers are compared only where network, number of samples and "
-    "images are those of the paper; otherwise only the order of methods is compared."
+    f"{PAPER['source']}. Numbers are compared only where network, number of samples and images are those of the paper; "
+    "otherwise only the order of methods is compared."
 )
 
 PUBLISHED = ("task", "network", "published_network", "method", "measure", "samples", "published_samples", "value",
@@ -81,7 +77,7 @@ def corpus_of(task: TaskView) -> str:
 def is_complete(task: TaskView) -> bool:
     """Return whether a task has every published training image, also if held out, and every published test image."""
     training_images = sum(split.examples for split in task.of_kind("train", "val", "cal"))
-    return CORPORA.get(corpus_of(task), ("",))[1:] == (training_images, task.in_domain.examples)
+    return [training_images, task.in_domain.examples] == list(CORPORA.get(corpus_of(task), ())[1:])
 
 
 def network_of(task: TaskView) -> str | None:
@@ -188,10 +184,9 @@ def order_table(study: Study, order: PublishedOrder, styles: Styles) -> Table:
     rows = []
     for name in order.values.names:
         ours, published = order.values.before[name], order.values.after[name]
-        ranks = (TableCell(f"{rank:g}", sort=f"{rank:g}") for rank in (there[name], here[name]))
-        values = ((f"{published:.3f}", f"{published}"), (f"{ours:.3f}", f"{ours:.9g}"))
-        cells = (*ranks, *(TableCell(text, sort=sort, place="unranked") for text, sort in values))
-        rows.append(Row(study.by_name[name].title, cells, styles[name]))
+        ranks = [TableCell(f"{rank:g}", sort=f"{rank:g}") for rank in (there[name], here[name])]
+        values = [TableCell(f"{v:.3f}", sort=f"{v:.9g}", place="unranked") for v in (published, ours)]
+        rows.append(Row(study.by_name[name].title, (*ranks, *values), styles[name]))
     columns = (
         Column("Rank", "in P"),
         Column("Rank", "here"),

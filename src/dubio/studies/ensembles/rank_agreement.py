@@ -14,13 +14,14 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import kendalltau, rankdata
+from scipy.stats import rankdata
 
 from dubio.core.types import FloatArray
 from dubio.reporting.canvas import WIDTH, blank, styled
 from dubio.reporting.section import Figure
 from dubio.reporting.style import INK, MUTED
 from dubio.reporting.wording import counted, listed, signed
+from dubio.statistics.ranks import kendall_tau
 from dubio.studies.ensembles.curve_figures import Styles, number_ticks, study_grid
 from dubio.studies.ensembles.study import BINS, TACE_SETTINGS, THRESHOLDS, SampleCurve, Study
 
@@ -35,18 +36,6 @@ TACE_CAPTION = (
     "Thresholded adaptive calibration error with all samples, at each method's optimal temperature, and below the rank "
     "by it. A score whose order of methods depends on its settings cannot rank them."
 )
-
-
-def kendall_tau(one: Sequence[float] | FloatArray, other: Sequence[float] | FloatArray) -> float | None:
-    """Return Kendall's τ_b of two scores of the same methods, over those that are finite in both.
-
-    None for fewer than two of them, or where all are tied under one score.
-    """
-    sides = np.array([one, other], dtype=np.float64)
-    finite = sides[:, np.isfinite(sides).all(axis=0)]
-    if finite.shape[1] < 2 or (np.ptp(finite, axis=1) == 0).any():
-        return None
-    return float(kendalltau(*finite).statistic)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from dubio.reporting.claims import Outcome
 from dubio.reporting.section import Figure
 from dubio.reporting.style import PAPER
 from dubio.reporting.wording import signed
+from dubio.statistics.bootstrap import percentile_interval
 from dubio.studies.ensembles.curve_figures import Styles, study_grid
 from dubio.studies.ensembles.study import SampleCurve, Study
 
@@ -41,7 +42,6 @@ FEWEST_FAMILIES = 6
 """With fewer families a bootstrap over them says little."""
 CLOSE = 0.95
 """What P finds |ρ| to exceed after calibration."""
-LEVEL = 0.95
 
 CAPTION = (
     "One point per method, number of samples and run. Left at temperature 1, right at the cross-validated temperature; "
@@ -140,8 +140,9 @@ def correlation_change(before: ScorePair, after: ScorePair, *, seed: int = 0) ->
         return CorrelationChange(*values, None, None)
     counts = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=REPLICATES)
     sides = [np.abs(_correlations_of_moments(counts @ _moments(pair, families))) for pair in (before, after)]
-    defined = np.isfinite(sides).all(axis=0)
-    return CorrelationChange(*values, _interval(sides[1][defined]), _interval((sides[1] - sides[0])[defined]))
+    both = np.array(sides)[:, np.isfinite(sides).all(axis=0)]
+    ranges = [percentile_interval(np.nan, draws) for draws in (both[1], both[1] - both[0])]
+    return CorrelationChange(*values, *((interval.low, interval.high) for interval in ranges))
 
 
 def families_of(curves: Sequence[SampleCurve]) -> list[str]:
@@ -164,13 +165,6 @@ def _correlations_of_moments(sums: FloatArray) -> FloatArray:
     n, x, y, xx, yy, xy = sums.T
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray((xy - x * y / n) / np.sqrt((xx - x * x / n) * (yy - y * y / n)))
-
-
-def _interval(values: FloatArray) -> tuple[float, float] | None:
-    if not len(values):
-        return None
-    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
 
 
 def correlation_figures(study: Study, styles: Styles) -> Iterator[Figure]:

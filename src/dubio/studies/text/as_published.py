@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, join
@@ -31,6 +30,7 @@ from dubio.reporting.score_table import Cell, Score, aggregate
 from dubio.reporting.section import Block, Headline, Section, Text, Visit, section
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, method_table, score_column
 from dubio.reporting.wording import signed
+from dubio.statistics.ranks import kendall_tau
 
 IN_DOMAIN = (
     "nll", "ece", "brier", "tace", "aurc",
@@ -206,17 +206,16 @@ class Correction:
     @property
     def losses(self) -> tuple[list[float], list[float]]:
         """Both values of these methods, signed so that lower is better."""
-        signs = [1.0 if way == "lower" else -1.0 for way in self.better]
-        theirs = [signs[0] * self.theirs[name].mean for name in self.names]
-        return theirs, [signs[1] * self.ours[name].mean for name in self.names]
+        theirs, ours = (
+            [side[name].mean if way == "lower" else -side[name].mean for name in self.names]
+            for side, way in zip((self.theirs, self.ours), self.better, strict=True)
+        )
+        return theirs, ours
 
     @property
     def agreement(self) -> float | None:
         """Kendall's τ-b between the two orders of methods; None for fewer than two methods, or where all are tied."""
-        if len(self.names) < 2:
-            return None
-        tau = stats.kendalltau(*self.losses).statistic
-        return None if np.isnan(tau) else float(tau)
+        return kendall_tau(*self.losses)
 
 
 def corrections(run: RunView, task: TaskView) -> tuple[Correction, ...]:

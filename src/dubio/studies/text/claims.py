@@ -1,4 +1,4 @@
-"""The conclusions of T (``claims.toml``), tested with these results: one function per kind of claim."""
+"""The conclusions of T (``paper.toml``), tested with these results: one function per kind of claim."""
 
 from __future__ import annotations
 

@@ -24,12 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
 CAPTION = (
-    "Point-biserial correlation of each quantity with the flag in-domain / {split}; mean over runs. Uncertainties "
-    "should be positive (orange) and confidence negative (blue). A dash: the method has no such quantity."
-)
-ACROSS = (
-    "Point-biserial correlation of each quantity with the flag in-domain / shifted or OOD, averaged over the methods "
-    "that have the quantity. Uncertainties should be positive (orange) and confidence negative (blue)."
+    "Point-biserial correlation of each quantity with the flag in-domain / {}. Uncertainties should be positive "
+    "(orange) and confidence negative (blue)."
 )
 DEEPEST = 0.62
 """Opacity of a perfect correlation: numbers stay legible on light and on dark pages."""
@@ -48,13 +44,15 @@ class UncertaintyCorrelations(Section):
             table = correlations_across(run)
             several = sum(bool(run.methods_of(scored)) for scored in run.tasks) > 1
             if several and table is not None and len(table.rows) > 1:
+                caption = CAPTION.format("shifted or OOD, averaged over the methods that have the quantity")
                 draw, reading = partial(correlation_figure, table), correlations_reading(table)
-                yield Figure("correlation", f"{title}, all test sets", ACROSS, draw, reading=reading)
+                yield Figure("correlation", f"{title}, all test sets", caption, draw, reading=reading)
             return
         for index, split in enumerate(task.of_kind("ood") or task.farthest):
             table = correlations_of(run, task, split.name)
             if table is not None:
-                name, caption = f"correlation-{file_name(split.name)}", CAPTION.format(split=split.name)
+                name, caption = f"correlation-{file_name(split.name)}", CAPTION.format(f"{split.name}; mean over runs")
+                caption += " A dash: the method has no such quantity."
                 draw, reading = partial(correlation_figure, table), correlations_reading(table)
                 yield Figure(name, f"{title}: {split.name}", caption, draw, folded=index > 0, reading=reading)
 

@@ -19,16 +19,11 @@ from dubio.reporting.score_table import aggregate
 from dubio.reporting.section import Block, Headline, Section, Text, section
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, method_table, score_column
 from dubio.reporting.wording import counted, listed, term
-from dubio.studies.published_numbers import Agreement, PublishedNumber, published_numbers
+from dubio.studies.published_numbers import Agreement, PublishedNumber, paper_of, published_numbers
 from dubio.studies.text.claims import claims
 
 CLOSE = 0.02
 """Differences up to this count as agreement."""
-
-SOURCE = (
-    "J. Van Landeghem, M. Blaschko, B. Anckaert and M.-F. Moens (2022), Benchmarking Scalable Predictive Uncertainty "
-    "in Text Classification, IEEE Access 10"
-)
 
 METRICS = ("accuracy", "ood_auroc", "nll", "brier", "ece")
 SIDES = ("ours", "published")
@@ -45,7 +40,7 @@ class Paper(Section):
         tasks = tuple(task for task in run.tasks if task.inputs == "text" and run.methods_of(task))
         if not tasks:
             return
-        yield Text(f"{SOURCE}.", "small")
+        yield Text(f"{paper_of('text')['source']}.", "small")
         for text_task in tasks:
             table = agreement_table(run, text_task)
             if table is not None:

@@ -148,9 +148,8 @@ def _diagonal(axis: Axes) -> None:
 
 
 DIVERSITY_CAPTION = (
-    "One point per method that pools several predictions, with one standard deviation over runs. Diversity is the mean "
-    "KL divergence of the members (or of the samples of one member) from the pooled prediction. Diversity helps where "
-    "points to the right lie higher."
+    "One point per method that pools several predictions, with one standard deviation over runs. Diversity: mean KL "
+    "divergence of the members (or samples) from the pooled prediction. It helps where points to the right lie higher."
 )
 
 
@@ -164,17 +163,10 @@ def diversity_reading(panel: Panel) -> str:
     """Return the most diverse and the most accurate method, and the rank correlation of the two scores."""
     diverse = max(panel.points, key=lambda point: point.x.mean)
     accurate = max(panel.points, key=lambda point: point.y.mean)
-    if diverse is accurate:
-        first = (
-            f"{diverse.style.title} is both the most diverse ({diverse.x.mean:.3g}) and the most accurate "
-            f"({diverse.y.mean:.3f})"
-        )
-    else:
-        first = (
-            f"{diverse.style.title} is the most diverse ({diverse.x.mean:.3g}) with an accuracy of "
-            f"{diverse.y.mean:.3f}; the most accurate, {accurate.style.title} ({accurate.y.mean:.3f}), has a "
-            f"diversity of {accurate.x.mean:.3g}"
-        )
+    first = (
+        f"{diverse.style.title} is the most diverse ({diverse.x.mean:.3g}; accuracy {diverse.y.mean:.3f}), "
+        f"{accurate.style.title} the most accurate ({accurate.y.mean:.3f}; diversity {accurate.x.mean:.3g})"
+    )
     rho = float(spearmanr(panel.means("x"), panel.means("y")).statistic) if len(panel.points) >= 4 else np.nan
     if not np.isfinite(rho):
         return f"{first}."
@@ -182,8 +174,8 @@ def diversity_reading(panel: Panel) -> str:
 
 
 TRANSFER_CAPTION = (
-    "One point per method, with one standard deviation over runs: its accuracy on the shifted test set, and the AUROC "
-    "of detecting the shift by confidence (0.5 is chance). Upper right is better. Where all points are low, no method "
+    "One point per method, with one standard deviation over runs: accuracy on the shifted test set, and AUROC of "
+    "detecting the shift by confidence (0.5 is chance). Upper right is better; where all points are low, no method "
     "notices the shift."
 )
 
@@ -226,9 +218,9 @@ def transfer_reading(panels: Sequence[Panel]) -> str:
 
 
 LIKELIHOOD_CAPTION = (
-    "One point per method, with one standard deviation over runs. Horizontal: NLL at temperature 1. Vertical: NLL at "
-    "the cross-validated temperature. On the dotted line temperature scaling changes nothing. Where the horizontal "
-    "order differs from the vertical one, a comparison of NLL at temperature 1 would mislead."
+    "One point per method, with one standard deviation over runs: NLL at temperature 1 and at the cross-validated "
+    "temperature. On the dotted line scaling changes nothing. Where the two orders differ, a comparison of NLL at "
+    "temperature 1 would mislead."
 )
 
 

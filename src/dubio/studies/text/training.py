@@ -27,7 +27,7 @@ from dubio.reporting.canvas import (
     small_multiples,
     styled,
 )
-from dubio.reporting.manifest_view import MethodView, Source, TaskView
+from dubio.reporting.manifest_view import MethodView, TaskView
 from dubio.reporting.measures import RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Cell
@@ -68,64 +68,30 @@ class Training(Section):
             yield Figure("spectral", title, SPECTRAL_CAPTION, draw, reading=multiplied_reading(multiplied))
 
 
-@dataclass(frozen=True)
-class FitFacts:
-    """One training.
-
-    Attributes:
-        best_epoch: The epoch with the lowest validation loss, where the record has it.
-        rates: Site → drop rate, where they were learned.
-        spectral: The multiplier s of spectral normalisation, where there is one.
-        otherwise: The recipe without that multiplier: fits with the same one differ in s alone.
-    """
-
-    best_epoch: float | None
-    rates: Mapping[str, float]
-    spectral: float | None
-    otherwise: str
-
-
-def fit_facts(run: RunView) -> dict[str, FitFacts]:
-    """Return fit id → its facts, for every fit of a run."""
-    fits = {fit for one in run.manifest.runs for fit in one.fits}
-    return {fit: _facts(run.records.get(fit) or {}, _recipe(run.source, fit)) for fit in sorted(fits)}
-
-
-def _facts(record: Mapping[str, Any], recipe: Mapping[str, Any]) -> FitFacts:
-    epoch, edits = record.get("best_epoch"), recipe.get("edits") or []
-    multipliers = [edit["s"] for edit in edits if edit.get("part") == SPECTRAL and _is_number(edit.get("s"))]
-    learned = any(edit.get("part") == LEARNED for edit in edits)
-    rates = {str(site): float(rate) for site, rate in (record.get("rates") or {}).items() if _is_number(rate)}
-    bare = [{k: v for k, v in edit.items() if k != "s" or edit.get("part") != SPECTRAL} for edit in edits]
-    return FitFacts(
-        best_epoch=float(epoch) if epoch is not None and _is_number(epoch) else None,
-        rates=rates if learned else {},
-        spectral=float(multipliers[0]) if multipliers else None,
-        otherwise=json.dumps({**recipe, "edits": bare}, sort_keys=True),
-    )
-
-
-def _recipe(store: Source, fit: str) -> Mapping[str, Any]:
+def recipe_of(run: RunView, fit: str) -> Mapping[str, Any]:
     """Return the recipe of a fit; empty where its specification cannot be read or has none."""
     try:
-        recipe = store.spec("fits", fit).get("recipe")
+        recipe = run.source.spec("fits", fit).get("recipe")
     except DubioError:
         return {}
     return recipe if isinstance(recipe, dict) else {}
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _record(run: RunView, fit: str, key: str) -> Any:
+    return (run.records.get(fit) or {}).get(key)
 
 
-def trainings_of(run: RunView, task: TaskView) -> dict[MethodView, list[FitFacts]]:
-    """Return method → facts of its fits, every fit once, single methods before the ensembles of their fits."""
-    facts, trainings = fit_facts(run), {}
+def _edits(recipe: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    return [edit for edit in recipe.get("edits") or () if edit.get("part") == name]
+
+
+def trainings_of(run: RunView, task: TaskView) -> dict[MethodView, list[str]]:
+    """Return method → its fits, every fit once, single methods before the ensembles of their fits."""
+    trainings: dict[MethodView, list[str]] = {}
     for method in sorted(run.methods_of(task), key=lambda method: method.ensemble):
-        runs = run.manifest.runs_of(task.key, method.name)
-        own = [facts.pop(fit) for one in runs for fit in one.fits if fit in facts]
-        if own:
-            trainings[method] = own
+        shown = {fit for fits in trainings.values() for fit in fits}
+        fits = dict.fromkeys(fit for one in run.manifest.runs_of(task.key, method.name) for fit in one.fits)
+        trainings[method] = [fit for fit in fits if fit not in shown]
     return trainings
 
 
@@ -171,7 +137,12 @@ LAST = ("head", "mu", "sigma")
 
 def rates_of(run: RunView, task: TaskView) -> Panel | None:
     """Return the learned rates of one task; None where none were learned."""
-    by_method = {method: [fit.rates for fit in fits if fit.rates] for method, fits in trainings_of(run, task).items()}
+    by_method = {
+        method: [
+            rates for fit in fits if _edits(recipe_of(run, fit), LEARNED) and (rates := _record(run, fit, "rates"))
+        ]
+        for method, fits in trainings_of(run, task).items()
+    }
     sites = sorted({site for rates in by_method.values() for own in rates for site in own}, key=natural)
     methods = tuple(
         (run.styles[method.name], np.array([[own.get(site, np.nan) for site in sites] for own in rates]))
@@ -245,7 +216,7 @@ EPOCHS_CAPTION = (
 def epochs_of(run: RunView, task: TaskView) -> Panel | None:
     """Return the best epochs of one task; None where no record has any."""
     by_method = {
-        method: np.array([fit.best_epoch for fit in fits if fit.best_epoch is not None])
+        method: np.array([epoch for fit in fits if (epoch := _record(run, fit, "best_epoch")) is not None], dtype=float)
         for method, fits in trainings_of(run, task).items()
     }
     methods = tuple((run.styles[method.name], epochs) for method, epochs in by_method.items() if epochs.size)
@@ -323,11 +294,10 @@ def multiplied_of(run: RunView, task: TaskView) -> dict[str, list[Line]]:
 
 def _groups(run: RunView, task: TaskView) -> list[tuple[Style, list[tuple[float, MethodView]]]]:
     """Return methods with the same recipe except s, and the same members and samples, ordered by s."""
-    facts = fit_facts(run)
     groups: dict[tuple[str, int, int], list[tuple[float, MethodView]]] = {}
     for method in run.methods_of(task):
-        fits = [facts[fit] for one in run.manifest.runs_of(task.key, method.name) for fit in one.fits]
-        recipes = {(fit.spectral, fit.otherwise) for fit in fits}
+        fits = {fit for one in run.manifest.runs_of(task.key, method.name) for fit in one.fits}
+        recipes = {_without_multiplier(recipe_of(run, fit)) for fit in fits}
         multiplier, otherwise = recipes.pop() if len(recipes) == 1 else (None, "")
         if multiplier is not None:
             groups.setdefault((otherwise, method.members, method.samples), []).append((multiplier, method))
@@ -336,6 +306,14 @@ def _groups(run: RunView, task: TaskView) -> list[tuple[Style, list[tuple[float,
         (Style(_common([m.title for _, m in group]), *SPARE[index % len(SPARE)], group[0][1].ensemble), group)
         for index, group in enumerate(varied)
     ]
+
+
+def _without_multiplier(recipe: Mapping[str, Any]) -> tuple[float | None, str]:
+    """Return the multiplier s, where there is one, and the recipe without it."""
+    bounds = _edits(recipe, SPECTRAL)
+    multiplier = next((float(edit["s"]) for edit in bounds if "s" in edit), None)
+    bare = [{k: v for k, v in e.items() if k != "s"} if e in bounds else e for e in recipe.get("edits") or ()]
+    return multiplier, json.dumps({**recipe, "edits": bare}, sort_keys=True)
 
 
 def _common(titles: Sequence[str]) -> str:
