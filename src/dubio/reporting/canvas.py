@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,6 +221,16 @@ def draw_stacks(axis: Axes, parts: FloatArray, colours: Sequence[str], *, height
     for column, colour in enumerate(colours):
         axis.barh(range(len(parts)), parts[:, column], left=starts[:, column], height=height, color=colour, linewidth=0,
                   zorder=2)  # fmt: skip
+
+
+def patch_legend(
+    figure: Figure, colours: Mapping[str, str], location: Literal["outside upper right", "outside lower center"]
+) -> None:
+    """Add a legend of coloured patches: label → colour."""
+    from matplotlib.patches import Patch
+
+    handles = [Patch(color=colour, label=label) for label, colour in colours.items()]
+    figure.legend(handles=handles, loc=location, ncols=len(colours), handlelength=1.4)
 
 
 def note_panel(axis: Axes, title: str, note: str) -> None:

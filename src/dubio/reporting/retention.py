@@ -7,19 +7,20 @@ that of all examples.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dubio.core.types import FloatArray
 from dubio.metrics.referral_curve import FRACTIONS
 from dubio.reporting.canvas import WIDTH, Series, blank, draw_band, finite_limits, legend_height, method_legend, styled
-from dubio.reporting.manifest_view import MethodView, TaskView
-from dubio.reporting.measures import referral_name
+from dubio.reporting.manifest_view import TaskView
+from dubio.reporting.measures import RETAINED, referral_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.style import CONTROL
-from dubio.reporting.tables import Column, FilledColumn, score_column
+from dubio.reporting.tables import Column, FilledColumn, Table, method_table, score_column
 from dubio.reporting.wording import RANDOM, term
 
 if TYPE_CHECKING:
@@ -80,17 +81,30 @@ def with_standard_errors(column: FilledColumn, seeds: Mapping[str, OverSeeds]) -
     return FilledColumn(column.column, cells)
 
 
-def control_title(run: RunView, task: TaskView) -> dict[str, str]:
-    """Return the name of the control row → its title."""
+def retention_table(
+    run: RunView, task: TaskView, methods: Iterable[str], columns: Iterable[FilledColumn], caption: str
+) -> Table:
+    """Return columns over fractions retained, with random referral as the last row."""
     reference = run.manifest.reference(task)
-    return {RANDOM: f"Random referral ({run.title(reference) if reference else ''})"}
+    title = f"Random referral ({run.title(reference) if reference else ''})"
+    shown = [method for method in run.methods if method.name in methods]
+    return method_table(shown, columns, run.styles, caption=caption, controls={RANDOM: title})
 
 
-def reference_index(run: RunView, task: TaskView, methods: Sequence[MethodView]) -> int:
-    """Return the place of the reference method among some methods of a task; the first where it is not among them."""
-    names = [method.name for method in methods]
-    reference = run.manifest.reference(task)
-    return names.index(reference) if reference in names else 0
+Curves = Mapping[str, Sequence[FloatArray]]
+"""Method → one curve per run."""
+
+
+def series_of(run: RunView, x: FloatArray, curves: Curves) -> list[Series]:
+    """Return curves over a common axis, each method in its style."""
+    return [Series(run.styles[name], x, np.array(runs)) for name, runs in curves.items()]
+
+
+def draw_referral(run: RunView, task: TaskView, accuracy: Curves, area: Curves) -> Drawing:
+    """Draw curves over :data:`RETAINED` with random referral of the reference method, or of the first of them."""
+    reference = run.manifest.reference(task) or ""
+    index = list(accuracy).index(reference) if reference in accuracy else 0
+    return referral_figure(series_of(run, RETAINED, accuracy), series_of(run, RETAINED, area), reference=index)
 
 
 def random_referral(series: Series) -> Series:

@@ -57,8 +57,8 @@ TERMS: dict[str, Term] = {
 
 
 def term(metric: str) -> Term:
-    """How a metric is shown; one that dubio does not know by name shows its name."""
-    return TERMS.get(metric, Term(metric, ""))
+    """Return how a metric is shown, whatever its arguments; one without a term shows its name."""
+    return TERMS.get(metric.partition("(")[0], Term(metric, ""))
 
 
 def named(text: str) -> str:

@@ -38,8 +38,8 @@ def test_captions_name_the_predicted_class_and_the_label_where_it_differs(eyes_w
     run = runs_of(eyes_world, "deterministic", "test")[0]
     choices, classes = choose(eyes.tasks[0], run), predicted(run)
     for name in ROWS:
-        for choice in choices[name]:
-            answer, label = (eyes.tasks[0].classes[value] for value in (classes[choice.row], run.labels[choice.row]))
-            assert choice.id == f"test-{choice.row}"
-            assert choice.caption.startswith(f"{answer}, {run.probs[choice.row].max():.0%}")
-            assert (f"label: {label}" in choice.caption) == (answer != label) == name.endswith("wrong")
+        for row, example in choices[name].items():
+            answer, label = (eyes.tasks[0].classes[value] for value in (classes[row], run.labels[row]))
+            assert example.id == f"test-{row}"
+            assert example.caption.startswith(f"{answer}, {run.probs[row].max():.0%}")
+            assert (f"label: {label}" in example.caption) == (answer != label) == name.endswith("wrong")

@@ -171,7 +171,7 @@ def test_the_threshold_of_a_capacity_is_the_order_statistic_of_one_example_per_p
         rank = ceil(121 * (1 - CAPACITY))
         assert capacity.policy.threshold == values[rank - 1]
         assert capacity.upper == pytest.approx(beta.ppf(0.9, 121 - rank, rank))
-        assert [result.observation.split for result in capacity.results] == ["test", "poor", "severe"]
+        assert list(capacity.results) == ["test", "poor", "severe"]
 
 
 def test_the_table_and_the_sentence_of_a_capacity_on_a_split(eyes_report: Report) -> None:
@@ -179,7 +179,7 @@ def test_the_table_and_the_sentence_of_a_capacity_on_a_split(eyes_report: Report
     policy = policies_of(eyes_report).capacity["eyes"]["deterministic"]
     referred, observation = ReferredShare(0.62, (0.55, 0.7)), Observation("poor", 0.4, 0.11, (0.06, 0.19), 1e-5)
     result = CapacityResult(referred, observation, referred.outcome(CAPACITY, policy.upper))
-    policies = {"deterministic": replace(policy, results=(result,))}
+    policies = {"deterministic": replace(policy, results={"poor": result})}
     table = capacity_table(run, task, policies, "poor")
     assert [cell.plain for cell in table.rows[0].cells] == [
         "62.0% [55%, 70%]", "violated", "warns p < 0.001", "0.110 [0.060, 0.190]",
@@ -209,7 +209,7 @@ def test_a_capacity_is_fitted_where_no_error_can_be_guaranteed(small_report: Rep
 
 def test_splits_without_labels_have_no_capacity_result(small_report: Report) -> None:
     capacity = policies_of(small_report).capacity["digits"]["deterministic"]
-    assert [result.observation.split for result in capacity.results] == ["test", "blur-5", "noise-5"]
+    assert list(capacity.results) == ["test", "blur-5", "noise-5"]
 
 
 def test_the_needed_calibration_size_is_estimated_from_the_test_set(small_report: Report) -> None:

@@ -16,7 +16,7 @@ from dubio.reporting import build_report
 from dubio.reporting.build import ORDERS
 from dubio.reporting.manifest_view import read_manifest, tta_pairs
 from dubio.reporting.measures import AT_IN_DOMAIN_TEMPERATURE
-from dubio.reporting.sections.shift import averaged_series, many_corruptions
+from dubio.reporting.sections.shift import many_corruptions, severity_series
 from dubio.reporting.style import styles_of
 from dubio.statistics.sample_curves import latest_first, sample_scores
 from dubio.studies.ensembles.study import TACE_SETTINGS, Study, has_study, tace_by_setting
@@ -143,7 +143,7 @@ def test_many_corruptions_are_averaged() -> None:
     assert task.many_corruptions
     assert task.farthest == ()
     assert [(test_set.title, len(test_set.splits)) for test_set in task.test_sets] == [("4 corruptions", 8)]
-    series = averaged_series(view, task, "accuracy", "accuracy")
+    series = severity_series(view, task, list(task.severities.values()), "accuracy")
     names = [splits[1].name for splits in task.severities.values()]
     expected = np.mean([view.scores.cells[task.key, name, "swag", "accuracy"].mean for name in names])
     assert series[1].mean[2] == pytest.approx(expected)

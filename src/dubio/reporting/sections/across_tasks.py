@@ -52,10 +52,7 @@ MIN_DIAGRAM_METHODS = 3
 
 TITLES: dict[Setting, str] = {"in-domain": "In-domain", "novelty": "Novelty detection", "cross-domain": "Cross-domain"}
 
-CAPTION = (
-    "Mean ranks over test sets, the best at the left; bars join methods that are not significantly different (Nemenyi, "
-    "5 %)."
-)
+CAPTION = "Mean ranks, the best at the left; bars join methods that are not significantly different (Nemenyi, 5 %)."
 
 
 @section("across", order=80)
@@ -69,7 +66,7 @@ class AcrossTasks(Section):
         for group in groups(run):
             metrics = [metric for metric in group.metrics if methods_over(run, group, metric)]
             for metric in metrics:
-                title, table = f"{group.title}: {_title(metric)}", across_table(run, group, metric)
+                title, table = f"{group.title}: {term(metric).title}", across_table(run, group, metric)
                 if metric == metrics[0]:
                     yield Headline(title)
                 yield table if metric == metrics[0] else folded(table, title)
@@ -81,10 +78,6 @@ class AcrossTasks(Section):
             yield Figure(
                 ranking.name, f"Mean ranks by {ranking.title}", CAPTION, draw, reading=ranking_sentence(ranking)
             )
-
-
-def _title(metric: str) -> str:
-    return term(metric.partition("(")[0]).title
 
 
 @dataclass(frozen=True)
@@ -124,7 +117,7 @@ def groups(run: RunView) -> tuple[Group, ...]:
     for network in dict.fromkeys(task.network for task in scored) if several else [None]:
         tasks = [task for task in scored if network in (None, task.network)]
         suffix = f" · {network}" if network else ""
-        comparisons += [Group("in-domain", f"{title}{suffix}", _in_domain(some)) for title, some in _by_corpus(tasks)]
+        comparisons += [Group("in-domain", f"{title}{suffix}", _in_domain(same)) for title, same in _by_corpus(tasks)]
         comparisons.append(Group("novelty", f"{TITLES['novelty']}{suffix}", _shifted(tasks, "ood")))
         comparisons.append(Group("cross-domain", f"{TITLES['cross-domain']}{suffix}", _shifted(tasks, "shift")))
     return tuple(group for group in comparisons if len(group.blocks) >= MIN_TEST_SETS)
@@ -149,8 +142,7 @@ def _shifted(tasks: Sequence[TaskView], kind: Literal["ood", "shift"]) -> tuple[
     """Return the splits of a kind; the severities of a corruption are not domains."""
     blocks = []
     for task in tasks:
-        graded = {split for splits in task.severities.values() for split in splits}
-        names = [split.name for split in task.of_kind(kind) if split not in graded]
+        names = [shifted.title for shifted in task.test_sets if shifted.kind == kind and len(shifted.splits) == 1]
         alone = kind == "ood" and len(names) == 1
         blocks += [TestBlock(task.key if alone else f"{task.key} → {name}", task, name) for name in names]
     return tuple(blocks)
@@ -198,7 +190,7 @@ def across_table(run: RunView, group: Group, metric: str) -> Table:
         cells = {name: cell for name, row in values.items() if (cell := row[index]) is not None}
         verdicts = run.scores.verdicts(block.task, block.split, metric) or None
         columns.append(score_column(Column(block.title, "", arrow, unranked=not ranked), cells, verdicts, DIGITS))
-    caption = f"{_title(metric)}: {term(metric.partition('(')[0]).note}"
+    caption = f"{term(metric).title}: {term(metric).note}"
     return method_table(methods, columns, run.styles, caption=caption)
 
 

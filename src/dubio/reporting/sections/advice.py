@@ -34,7 +34,7 @@ MANY = 20
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do in a situation: the conclusion, and one sentence for each test set that supports it."""
+    """Advice on a situation: the conclusion, and one sentence for each test set that supports it."""
 
     circumstance: str
     conclusion: str
@@ -52,8 +52,7 @@ class Advising(Section):
         cards = tuple(Card(item.circumstance, (item.conclusion,), item.evidence) for item in advice(run))
         if cards:
             yield Text(
-                "Advice by situation, computed from the tables below. Where two methods are not significantly "
-                "different, the cheaper one is as good a choice."
+                "Advice by situation. Of methods that are not significantly different, the cheaper is as good a choice."
             )
             yield Cards(cards)
 
@@ -114,10 +113,8 @@ def conclusion(run: RunView, boards: Sequence[Leaderboard]) -> str:
             "differences cannot be judged: these data do not decide."
         )
     once = {name for board in boards for name, cell in board.cells.items() if cell.n == 1}
-    caution = (
-        f" {counted(len(once), 'method').capitalize()} ran once: the spread over runs is not known." if once else ""
-    )
-    return f"{_choice(run, boards)}{caution}"
+    caution = f" {counted(len(once), 'method').capitalize()} ran once: the spread over runs is not known."
+    return _choice(run, boards) + (caution if once else "")
 
 
 def _choice(run: RunView, boards: Sequence[Leaderboard]) -> str:
@@ -205,37 +202,25 @@ def _quantity(run: RunView) -> Advice | None:
         return None
     often, count = _most_frequent(board.order[0] for board in boards)
     share = f"{count} of {len(boards)} test sets" if len(boards) > 1 else "the only test set"
-    evidence = [
-        f"{board.test_set}: {_phrase(first)}, AUROC {board.value(first)}; next {_phrase(second)}, "
-        f"{board.value(second)} ({verdict_phrase(board.verdicts[second])})."
-        for board in boards
-        for first, second in [board.order[:2]]
-    ]
-    lead = f"{_phrase(often).capitalize()} detects novel classes best on {share}."
-    return Advice("Which uncertainty detects novel classes", lead, tuple(evidence))
+    lead = f"{often.capitalize()} detects novel classes best on {share}."
+    return Advice("Which uncertainty detects novel classes", lead, tuple(leading_two(run, board) for board in boards))
 
 
 def _quantities(run: RunView, task: TaskView, novel: TestSet) -> Leaderboard | None:
-    """Return the quantities of the method that leads on a test set, the best first."""
+    """Return the AUROC by each quantity of the method that leads on a test set, the best first."""
     name = detection_name("ood_auroc", HEADLINE)
     board = leaderboard(run, task, novel.splits, name, test_set=f"{task.key} → {novel.title}")
     if board is None:
         return None
     best = board.order[0]
-    cells = {
-        quantity: run.scores.cell(task, novel.splits[0], best, detection_name("ood_auroc", quantity))
-        for quantity in DETECTED_BY
-    }
-    known = {quantity: cell for quantity, cell in cells.items() if cell is not None and cell.n}
-    if len(known) < 2:
+    names = {quantity.replace("_", " "): detection_name("ood_auroc", quantity) for quantity in DETECTED_BY}
+    cells = {phrase: run.scores.cell(task, novel.splits[0], best, metric) for phrase, metric in names.items()}
+    scored = {phrase: cell for phrase, cell in cells.items() if cell is not None and cell.n}
+    if len(scored) < 2:
         return None
-    ranked = dict(sorted(known.items(), key=lambda item: -item[1].mean))
+    ranked = dict(sorted(scored.items(), key=lambda item: -item[1].mean))
     pairs = compare_means(ranked, "higher")
-    return Leaderboard(f"{board.test_set}, {run.title(best)}", name, ranked, pairs.against_best(), pairs)
-
-
-def _phrase(quantity: str) -> str:
-    return quantity.replace("_", " ")
+    return Leaderboard(f"{board.test_set}, {run.title(best)}", "ood_auroc", ranked, pairs.against_best(), pairs)
 
 
 def _tasks(run: RunView) -> list[TaskView]:

@@ -21,10 +21,7 @@ from dubio.reporting.wording import term
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-CAPTION = (
-    "Seconds of training that one run of the method needs, on a logarithmic axis; bars are one standard deviation over "
-    "runs. Lower left is better."
-)
+CAPTION = "Seconds of training of one run, logarithmic; bars: one standard deviation over runs. Lower left is better."
 
 
 @section("cost", order=70)

@@ -25,6 +25,7 @@ from dubio.reporting.canvas import (
     label_rows,
     note_panel,
     panel_title,
+    patch_legend,
     small_multiples,
     styled,
 )
@@ -174,11 +175,11 @@ class Densities(Section):
 
 def by_correctness(predictions: Predictions) -> dict[str, BoolArray]:
     """Return which examples are classified correctly and which incorrectly; those without labels are neither."""
-    known = np.ones(len(predictions), dtype=bool) if predictions.target == "multilabel" else predictions.labels >= 0
+    labelled = np.ones(len(predictions), dtype=bool) if predictions.target == "multilabel" else predictions.labels >= 0
     right = np.zeros(len(predictions), dtype=bool)
-    if known.any():
-        right[known] = correct(predictions.labelled)
-    return {CORRECT: right, INCORRECT: known & ~right}
+    if labelled.any():
+        right[labelled] = correct(predictions.labelled)
+    return {CORRECT: right, INCORRECT: labelled & ~right}
 
 
 def shares(quantiles: FloatArray, edges: FloatArray) -> FloatArray:
@@ -291,8 +292,6 @@ ENTROPY_CAPTION = (
 @styled
 def entropies_figure(styles: Sequence[Style], panels: Mapping[str, FloatArray]) -> Drawing:
     """Draw stacked bars, one per method, one panel per test set; all panels on one scale."""
-    from matplotlib.patches import Patch
-
     figure, axes = small_multiples(len(panels), panel_height=0.19 * len(styles) + 0.6, extra=0.45)
     longest = max(float(parts.sum(axis=1).max()) for parts in panels.values())
     colours = {"expected entropy (data)": NOISE, "mutual information (model)": MODEL}
@@ -301,8 +300,7 @@ def entropies_figure(styles: Sequence[Style], panels: Mapping[str, FloatArray]) 
         axis.set_title(panel_title(title))
         label_rows(axis, styles)
         axis.set_xlim(0, 1.04 * longest)
-    handles = [Patch(color=colour, label=label) for label, colour in colours.items()]
-    figure.legend(handles=handles, loc="outside upper right", ncols=2, handlelength=1.2)
+    patch_legend(figure, colours, "outside upper right")
     label_panels(figure, "predictive entropy, nats")
     return figure
 
@@ -322,9 +320,8 @@ TAIL = 0.98
 
 GRID_CAPTION = (
     "Density curves of each uncertainty over correct in-domain examples (blue), incorrect ones (dashed) and {outside} "
-    "(orange), all runs together. Curves are scaled to their own height, on a square root; a quantity has the same "
-    "range for all methods. An uncertainty is useful where the dashed and the orange curve lie to the right of the "
-    "blue one."
+    "(orange), all runs together, each scaled to its own height on a square root. An uncertainty is useful where the "
+    "dashed and the orange curve lie to the right of the blue one."
 )
 
 

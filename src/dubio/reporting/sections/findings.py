@@ -55,11 +55,9 @@ def task_findings(run: RunView, task: TaskView) -> tuple[str, ...]:
 def how_to_read(run: RunView) -> str:
     """Return how significance and spreads are computed."""
     seeds = len(run.manifest.seeds)
-    repeated = (
-        "the members trained; with one seed an ensemble has no spread"
-        if seeds == 1
-        else f"{counted(seeds, 'seed')} (for single fits, over all members trained)"
-    )
+    repeated = f"{counted(seeds, 'seed')} (for single fits, over all members trained)"
+    if seeds == 1:
+        repeated = "the members trained; with one seed an ensemble has no spread"
     return (
         "Two methods are significantly different if a t-test at 5 %, corrected over all pairs (Holm), says so. Its "
         "variance includes the spread over runs and, for metrics with values per example, over test examples; single "
@@ -98,11 +96,8 @@ def differences(run: RunView, order: list[str], verdicts: dict[str, Verdict]) ->
         return f"Every other method is significantly worse: {gap}."
     if len(tied) == len(order) - 1:
         return f"There are no significant differences between methods: {gap}."
-    names, worse = listed([run.title(name) for name in tied]), len(order) - 1 - len(tied)
-    return (
-        f"{names} {'is' if len(tied) == 1 else 'are'} not significantly different; the other {number(worse)} "
-        f"{'is' if worse == 1 else 'are'} significantly worse."
-    )
+    names, worse = listed([run.title(name) for name in tied]), number(len(order) - 1 - len(tied))
+    return f"Not significantly different: {names}. Significantly worse: the other {worse}."
 
 
 def referral_gain(run: RunView, task: TaskView) -> str:
@@ -126,8 +121,7 @@ def detection(run: RunView, task: TaskView) -> str:
     """Return the AUROC of detecting OOD and shifted examples: the best mean, and the reference method's."""
     name, reference = detection_name("ood_auroc", HEADLINE), run.manifest.reference(task)
     texts = []
-    graded = {split for splits in task.severities.values() for split in splits}
-    for split in (split.name for split in task.of_kind("ood", "shift") if split not in graded):
+    for split in (shifted.title for shifted in task.test_sets if len(shifted.splits) == 1):
         cells = {method: cell for method, cell in run.scores.row(task, split, name).items() if cell.n}
         if cells:
             best, cell = max(cells.items(), key=lambda item: item[1].mean)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from dubio.reporting.section import Block, Example, Examples, Headline, Section,
 SHOWN = 6
 """Examples per row of the gallery."""
 
+INTRODUCTION = "Extremes of predictive entropy, first run of the best method: which errors occur, not how often."
+
 ROWS = {
     "sure_wrong": "Confident and incorrect",
     "unsure_wrong": "Uncertain and incorrect",
@@ -28,15 +30,6 @@ ROWS = {
     "sure_right": "Confident and correct",
 }
 """The lists of :class:`dubio.metrics.quantities.Extremes` → their titles, the most important first."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """An example of the gallery: its row in the split, its id, and a caption with its predicted class."""
-
-    row: int
-    id: str
-    caption: str
 
 
 @section("gallery", order=60)
@@ -47,7 +40,7 @@ class Gallery(Section):
 
     def __init__(self) -> None:
         """Start without any run."""
-        self.choices: dict[tuple[str, str, str], Mapping[str, list[Choice]]] = {}
+        self.choices: dict[tuple[str, str, str], Mapping[str, dict[int, Example]]] = {}
 
     def visit(self, item: Visit) -> None:
         """Choose examples of the first run of a method; of a corruption, at the worst severity alone."""
@@ -57,48 +50,42 @@ class Gallery(Section):
 
     def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield the examples of every test set whose images are in the store."""
-        shown = [(split, rows) for split in task.splits if (rows := self._rows(run, task, split))]
+        shown = [(split, *self._rows(run, task, split)) for split in task.splits]
+        shown = [(split, method, rows) for split, method, rows in shown if rows]
         if shown:
-            yield Text(
-                "The examples of lowest and of highest predictive entropy, for the first run of the method with the "
-                "lowest calibrated NLL. They are extremes: they show on which examples a method fails, not how often.",
-                "small",
-            )
-        for split, rows in shown:
-            yield Headline(f"“{split.name}”, {run.title(self._method(run, task, split))}")
+            yield Text(INTRODUCTION, "small")
+        for split, method, rows in shown:
+            yield Headline(f"“{split.name}”, {run.title(method)}")
             yield Examples(rows)
 
-    def _method(self, run: RunView, task: TaskView, split: SplitView) -> str:
-        """Return the method whose examples are shown: the best one, if it was predicted on the split."""
+    def _rows(self, run: RunView, task: TaskView, split: SplitView) -> tuple[str, dict[str, tuple[Example, ...]]]:
+        """Return the best method predicted on a split, and title → its examples; none without images in the store."""
         methods = [method for key, name, method in self.choices if (key, name) == (task.key, split.name)]
-        best = leader(run, task)
-        return best if best in methods else methods[0]
-
-    def _rows(self, run: RunView, task: TaskView, split: SplitView) -> dict[str, tuple[Example, ...]]:
-        """Return title → examples; empty where the store has no images of the split."""
-        if not any((key, name) == (task.key, split.name) for key, name, _ in self.choices):
-            return {}
-        images = stored_images(run, split)
-        choices = self.choices[task.key, split.name, self._method(run, task, split)]
+        if not methods:
+            return "", {}
+        best, images = leader(run, task), stored_images(run, split)
+        method = best if best in methods else methods[0]
+        choices = self.choices[task.key, split.name, method]
         rows = {
-            title: tuple(Example(source(images[c.row]), c.caption, c.id) for c in choices[name] if c.row in images)
+            title: tuple(
+                replace(one, source=source(images[row])) for row, one in choices[name].items() if row in images
+            )
             for name, title in ROWS.items()
         }
-        return {title: examples for title, examples in rows.items() if examples}
+        return method, {title: examples for title, examples in rows.items() if examples}
 
 
-def choose(task: TaskView, predictions: Predictions) -> dict[str, list[Choice]]:
-    """Return the most and least certain examples: names as in :data:`ROWS` → examples."""
+def choose(task: TaskView, predictions: Predictions) -> dict[str, dict[int, Example]]:
+    """Return the most and least certain examples: names as in :data:`ROWS` → row → its caption, without the image."""
     extremes = extreme_rows(predictions, count=SHOWN, quantity=REFERRED_BY)
     classes, probability = predicted(predictions), np.asarray(confidence(predictions))
 
-    def choice(row: int) -> Choice:
+    def example(row: int) -> Example:
         answer, label = task.classes[classes[row]], task.classes[predictions.labels[row]]
-        caption = f"{answer}, {probability[row]:.0%} confident"
-        name = f"row {row}" if predictions.ids is None else printable(predictions.ids[row])
-        return Choice(row, name, caption if answer == label else f"{caption}; label: {label}")
+        caption = f"{answer}, {probability[row]:.0%} confident" + ("" if answer == label else f"; label: {label}")
+        return Example("", caption, f"row {row}" if predictions.ids is None else printable(predictions.ids[row]))
 
-    return {name: [choice(row) for row in getattr(extremes, name).tolist()] for name in ROWS}
+    return {name: {row: example(row) for row in getattr(extremes, name).tolist()} for name in ROWS}
 
 
 def stored_images(run: RunView, split: SplitView) -> dict[int, bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from dubio.reporting.canvas import (
     method_rows,
     note_row,
     panel_title,
+    patch_legend,
     small_multiples,
     styled,
 )
@@ -103,15 +103,14 @@ def not_ranked_reasons(run: RunView) -> list[str]:
 
 def temperature_warning(run: RunView, task: TaskView) -> str:
     """Return a warning where temperatures have no optimum, so that the calibrated score depends on few examples."""
-    fits = [fits for (key, _), fits in run.scores.temperatures.items() if key == task.key]
-    at_bound, total = sum(each.at_bound for each in fits), sum(len(each.values) for each in fits)
+    methods = [fits for (key, _), fits in run.scores.temperatures.items() if key == task.key]
+    at_bound, total = sum(fits.at_bound for fits in methods), sum(len(fits.values) for fits in methods)
     if not at_bound:
         return ""
     return (
-        f"{at_bound} of {total} temperatures behind the calibrated NLL of this task have no optimum: on that half of "
-        "the test set almost every example is classified correctly, so that sharper predictions always fit better. "
-        "The calibrated NLL then depends on a few examples of the other half; read the Brier score beside it, or use a "
-        "larger test set."
+        f"{at_bound} of {total} temperatures behind the calibrated NLL of this task have no optimum: almost every "
+        "example of that half of the test set is classified correctly. The calibrated NLL then depends on a few "
+        "examples; read the Brier score beside it, or use a larger test set."
     )
 
 
@@ -140,7 +139,7 @@ def ranking_figure(rows: Sequence[tuple[Style, Cell, Place]]) -> Drawing:
     """Draw one row per method: its runs as ticks, their mean as a marker, one standard deviation as a bar."""
     label = f"{term(RANKED_BY).title} (lower is better)"
     figure, axis = method_rows([style for style, *_ in rows], label)
-    for row, (style, cell, place) in enumerate(rows):
+    for row, (style, cell, verdict) in enumerate(rows):
         axis.plot(
             cell.values, [row] * cell.n, linestyle="none", marker="|", markersize=7, color=style.colour, alpha=0.45,
             markeredgewidth=1.0,
@@ -148,8 +147,8 @@ def ranking_figure(rows: Sequence[tuple[Style, Cell, Place]]) -> Drawing:
         if cell.std is not None:
             axis.hlines(row, cell.mean - cell.std, cell.mean + cell.std, color=style.colour, linewidth=1.6)
         axis.plot([cell.mean], [row], linestyle="none", zorder=4, **style.point)
-        axis.get_yticklabels()[row].set_color(MUTED if place == "behind" else INK)
-        axis.get_yticklabels()[row].set_fontweight("bold" if place == "best" else "normal")
+        axis.get_yticklabels()[row].set_color(MUTED if verdict == "behind" else INK)
+        axis.get_yticklabels()[row].set_fontweight("bold" if verdict == "best" else "normal")
     return figure
 
 
@@ -196,22 +195,12 @@ TEMPERATURE_CAPTION = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Tempered:
-    """The NLL of one method at temperature 1 and at its cross-validated temperature, with the median of those."""
-
-    style: Style
-    plain: float
-    calibrated: float
-    temperature: float
-
-
 def temperature(run: RunView, task: TaskView) -> Iterator[Figure]:
     """Yield the NLL before and after temperature scaling, of every method for which both are finite."""
     plain, calibrated = (run.scores.row(task, task.in_domain.name, metric) for metric in ("nll", RANKED_BY))
     means = {name: (plain[name].mean, cell.mean) for name, cell in calibrated.items() if name in plain}
     rows = [
-        Tempered(run.styles[name], *both, float(np.median(run.scores.temperatures[task.key, name].values)))
+        (run.styles[name], *both, float(np.median(run.scores.temperatures[task.key, name].values)))
         for name, both in means.items()
         if np.isfinite(both).all()
     ]
@@ -221,17 +210,21 @@ def temperature(run: RunView, task: TaskView) -> Iterator[Figure]:
 
 
 @styled
-def temperature_figure(rows: Sequence[Tempered]) -> Drawing:
-    """Draw one row per method: a hollow dot at temperature 1, a full one at the fitted temperature."""
+def temperature_figure(rows: Sequence[tuple[Style, float, float, float]]) -> Drawing:
+    """Draw one row per method: a hollow dot at temperature 1, a full one at the fitted temperature.
+
+    Args:
+        rows: The style of a method, its NLL at temperature 1 and at the fitted one, and the median of those.
+    """
     label = "NLL: hollow at temperature 1, full at the cross-validated temperature"
-    figure, axis = method_rows([row.style for row in rows], label, 0.95)
-    for index, row in enumerate(rows):
-        low, high = sorted((row.plain, row.calibrated))
-        axis.hlines(index, low, high, color=row.style.colour, linewidth=1.4, zorder=2)
-        for value, face in ((row.plain, PAPER), (row.calibrated, row.style.colour)):
+    figure, axis = method_rows([row[0] for row in rows], label, 0.95)
+    for index, (style, plain, calibrated, median) in enumerate(rows):
+        low, high = sorted((plain, calibrated))
+        axis.hlines(index, low, high, color=style.colour, linewidth=1.4, zorder=2)
+        for value, face in ((plain, PAPER), (calibrated, style.colour)):
             axis.plot([value], [index], marker="o", markersize=5.4, linestyle="none", zorder=3,
-                      markeredgecolor=row.style.colour, markerfacecolor=face)  # fmt: skip
-        note_row(axis, index, f"T = {row.temperature:.2f}")
+                      markeredgecolor=style.colour, markerfacecolor=face)  # fmt: skip
+        note_row(axis, index, f"T = {median:.2f}")
     return figure
 
 
@@ -253,10 +246,7 @@ def variance_parts(predictions: Predictions) -> FloatArray:
 @styled
 def variance_figure(styles: Sequence[Style], parts: FloatArray) -> Drawing:
     """Draw one bar per method: the total variance as the sum of its parts, ``[methods, parts]``."""
-    from matplotlib.patches import Patch
-
     figure, axis = method_rows(styles, "total variance, mean over examples and classes", 1.15)
     draw_stacks(axis, parts, list(VARIANCE_PARTS.values()))
-    handles = [Patch(color=colour, label=label) for label, colour in VARIANCE_PARTS.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3)
+    patch_legend(figure, VARIANCE_PARTS, "outside lower center")
     return figure

@@ -66,16 +66,13 @@ CAPTION = (
 )
 
 OUTCOMES = "met: below the target; undecided: above, but the interval reaches below; violated: the whole interval above"
-NEEDED = (
-    "rough estimate of the calibration set size for the target, if further examples are like the in-domain test set"
-)
-SHIFTED = (
-    "error among the retained, share retained, and p of the Kolmogorov–Smirnov test of shift; nothing is guaranteed"
-)
+NEEDED = "rough calibration set size for the target, if further examples are like the in-domain test set"
+SHIFTED = "error among the retained, share retained, p of the Kolmogorov–Smirnov test of shift; nothing is guaranteed"
 REFERRED = "share of examples referred, each group counting alike; exact interval, or groups resampled"
 WITHIN = (
-    "met: within the capacity; undecided: above, but the interval reaches below the upper limit; violated: it does not"
+    "met: within the capacity; undecided: above, but the interval reaches below the upper limit; violated: above it"
 )
+SAME = "whether the uncertainties are those of the calibration set (Kolmogorov–Smirnov)"
 
 RISK_COLUMNS = {
     ".threshold": Column("Threshold", "predictive entropy", "", "retained if at most this uncertain"),
@@ -90,10 +87,9 @@ RISK_COLUMNS = {
 CAPACITY_COLUMNS = {
     "share": Column("Referred", "95 % interval", "", REFERRED),
     "outcome": Column("Capacity", f"at most {CAPACITY:.0%}", "", WITHIN),
-    "shift": Column("Shift test", f"warns if p < {SHIFT_LEVEL:g}", "",
-                    "whether the uncertainties are those of the calibration set (Kolmogorov–Smirnov)"),
+    "shift": Column("Shift test", f"warns if p < {SHIFT_LEVEL:g}", "", SAME),
     "error": Column("Selective risk", "95 % interval", "↓"),
-}  # fmt: skip
+}
 """Cell key → column of a table of capacity policies on one split."""
 
 
@@ -154,11 +150,11 @@ class CapacityResult:
 
 @dataclass(frozen=True, eq=False)
 class CapacityPolicy:
-    """A method's policy for :data:`CAPACITY`, with its results on every labelled split, in-domain first."""
+    """A method's policy for :data:`CAPACITY`, with its result on every labelled split, in-domain first."""
 
     run: MethodRun
     policy: Policy
-    results: tuple[CapacityResult, ...]
+    results: Mapping[str, CapacityResult]
 
     @property
     def upper(self) -> float:
@@ -215,7 +211,7 @@ class Policies(Section):
         if capacity:
             yield Headline("Policies with a capacity")
             yield Text(capacity_introduction(task, capacity), "small")
-            for split in dict.fromkeys(result.observation.split for p in capacity.values() for result in p.results):
+            for split in dict.fromkeys(split for policy in capacity.values() for split in policy.results):
                 yield capacity_table(run, task, capacity, split)
                 yield Text(capacity_sentence(capacity, split), "small")
 
@@ -236,7 +232,7 @@ class Policies(Section):
             {
                 "task": task, "method": method, "capacity": CAPACITY, "threshold": policy.policy.threshold,
                 "expected": policy.policy.evidence["expected_referral"], "upper": policy.upper,
-                "confidence": CONFIDENCE, "results": [_capacity_result(result) for result in policy.results],
+                "confidence": CONFIDENCE, "results": [_capacity_result(result) for result in policy.results.values()],
             }
             for task, policies in self.capacity.items()
             for method, policy in policies.items()
@@ -277,7 +273,8 @@ def fit_risk(
         tests: Its predictions on the test splits, in-domain first.
         target: The bound on the error.
     """
-    test, labelled = next(iter(tests.values())), calibration.labelled
+    (_, test), *others = tests.items()
+    labelled = calibration.labelled
     curve = 1.0 - retained_accuracy(test.labelled, REFERRED_BY, RETAINED)
     result = partial(RiskPolicy, run, target, curve, rows=len(labelled), units=units_of(labelled).count)
     try:
@@ -287,8 +284,8 @@ def fit_risk(
         return result(None, (refusal.upper, refusal.coverage), None, needed=needed)
     except UserError:
         return None
-    _, *shifted = (observe(policy, name, predictions) for name, predictions in tests.items())
-    return result(policy, None, observe(policy, "in_domain", test), tuple(shifted))
+    shifted = tuple(observe(policy, name, predictions) for name, predictions in others)
+    return result(policy, None, observe(policy, "in_domain", test), shifted)
 
 
 def fit_capacity(run: MethodRun, calibration: Predictions, tests: Mapping[str, Predictions]) -> CapacityPolicy | None:
@@ -297,13 +294,13 @@ def fit_capacity(run: MethodRun, calibration: Predictions, tests: Mapping[str, P
         policy = fit_capacity_policy(calibration, capacity=CAPACITY, confidence=CONFIDENCE, quantity=REFERRED_BY)
     except UserError:
         return None
-    results = []
+    results = {}
     for name, predictions in tests.items():
         if has_labels(predictions):
             referred = referred_share(policy, predictions)
             outcome = referred.outcome(CAPACITY, policy.evidence["upper_referral"])
-            results.append(CapacityResult(referred, observe(policy, name, predictions), outcome))
-    return CapacityPolicy(run, policy, tuple(results))
+            results[name] = CapacityResult(referred, observe(policy, name, predictions), outcome)
+    return CapacityPolicy(run, policy, results)
 
 
 def missing_policies(task: TaskView, risk: Mapping[str, RiskPolicy], capacity: Mapping[str, CapacityPolicy]) -> str:
@@ -311,15 +308,9 @@ def missing_policies(task: TaskView, risk: Mapping[str, RiskPolicy], capacity: M
     if risk:
         return ""
     if not task.of_kind("cal"):
-        return (
-            "This task has no calibration split: no policy can be fitted, and nothing is guaranteed about the error "
-            "among the retained or about the share referred."
-        )
+        return "This task has no calibration split: no policy can be fitted, and nothing is guaranteed."
     if capacity:
-        return (
-            "No error is guaranteed: the reference method makes no error on the test set that could be halved, or the "
-            "calibration set has no labels."
-        )
+        return "No error is guaranteed: the reference method makes no error, or the calibration set has no labels."
     return "No policy can be fitted: the calibration set is too small, or its predictions are missing."
 
 
@@ -327,9 +318,8 @@ def target_sentence(run: RunView, task: TaskView) -> str:
     """Return the target of every risk policy in words."""
     return (
         f"Target for the first run of every method: an error among the retained below {SHARE:.0%} of the error of "
-        f"{run.title(run.manifest.reference(task) or '')} on the test set without referral, with {CONFIDENCE:.0%} "
-        "confidence; referred by predictive entropy. All methods share the calibration and test examples, so their "
-        "guarantees tend to be met or violated together."
+        f"{run.title(run.manifest.reference(task) or '')} without referral, with {CONFIDENCE:.0%} confidence; referred "
+        "by predictive entropy. Methods share all examples, so guarantees tend to be met or violated together."
     )
 
 
@@ -342,10 +332,8 @@ def risk_table(run: RunView, task: TaskView, policies: Mapping[str, RiskPolicy])
         title = "Retained, shift" if all(error is None for error in errors) else "Risk, retained, shift"
         columns[split] = Column(title, titles.get(split, split), "↓", SHIFTED)
     calibration, target = task.of_kind("cal")[0], next(iter(policies.values())).target
-    caption = (
-        f"Error among the retained below {target:g}, with {CONFIDENCE:.0%} confidence, from the "
-        f"{calibration.examples:,} examples of “{calibration.name}”"
-    )
+    rows = f"{calibration.examples:,} examples of “{calibration.name}”"
+    caption = f"Error among the retained below {target:g}, with {CONFIDENCE:.0%} confidence, from the {rows}"
     return run.table(columns, {name: risk_cells(policy) for name, policy in policies.items()}, caption)
 
 
@@ -434,10 +422,7 @@ def shift_blocks(run: RunView, task: TaskView, policies: Mapping[str, RiskPolicy
         columns[f"{split} outcome"] = Column("Guarantee", split)
     results = [(policy, observation) for policy in policies.values() for observation in policy.judged]
     if results:
-        caption = (
-            "The same policies under distribution shift; warned: the test that uncertainties are those of the "
-            f"calibration set rejects (p < {SHIFT_LEVEL:g})"
-        )
+        caption = f"The same policies under distribution shift; warned: the shift test rejects (p < {SHIFT_LEVEL:g})"
         yield run.table(columns, {name: shift_cells(policy) for name, policy in policies.items()}, caption)
     for split in (split.name for split in task.farthest):
         if on_split := [result for result in results if result[1].split == split]:
@@ -520,22 +505,15 @@ def capacity_introduction(task: TaskView, policies: Mapping[str, CapacityPolicy]
     """Return what the capacity policies guarantee."""
     calibration, upper = task.of_kind("cal")[0], max(policy.upper for policy in policies.values())
     return (
-        f"Of the same runs, fitted on the {calibration.examples:,} examples of “{calibration.name}”: the most "
-        f"uncertain are referred, on average over calibration sets at most {CAPACITY:.0%}. For this calibration set "
-        f"the policies refer at most {upper:.0%} of data like it, with {CONFIDENCE:.0%} confidence; the capacity is "
-        "violated where the whole interval of the referred share lies above that. Nothing is guaranteed about the "
-        "error."
+        f"Of the same runs, fitted on the {calibration.examples:,} examples of “{calibration.name}”: on average over "
+        f"calibration sets at most {CAPACITY:.0%} are referred, the most uncertain; with this calibration set at most "
+        f"{upper:.0%} of data like it, with {CONFIDENCE:.0%} confidence. Nothing is guaranteed about the error."
     )
-
-
-def _on_split(policies: Mapping[str, CapacityPolicy], split: str) -> dict[str, CapacityResult]:
-    results = ((name, result) for name, policy in policies.items() for result in policy.results)
-    return {name: result for name, result in results if result.observation.split == split}
 
 
 def capacity_table(run: RunView, task: TaskView, policies: Mapping[str, CapacityPolicy], split: str) -> Table:
     """Return share referred, outcome of the capacity, shift test and selective risk on a split."""
-    rows = {name: capacity_cells(result) for name, result in _on_split(policies, split).items()}
+    rows = {name: capacity_cells(policy.results[split]) for name, policy in policies.items() if split in policy.results}
     caption = f"{'In-domain' if split == task.in_domain.name else 'Under shift'}, “{split}”"
     return run.table(CAPACITY_COLUMNS, rows, caption)
 
@@ -554,7 +532,7 @@ def capacity_cells(result: CapacityResult) -> dict[str, TableCell]:
 
 def capacity_sentence(policies: Mapping[str, CapacityPolicy], split: str) -> str:
     """Return how much is referred on a split, whether capacities are met, and how often the shift test warns."""
-    results = list(_on_split(policies, split).values())
+    results = [policy.results[split] for policy in policies.values() if split in policy.results]
     shares = [result.referred.share for result in results]
     low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
     share = f"{low} are referred" if low == high else f"between {low} and {high} are referred, depending on the method"

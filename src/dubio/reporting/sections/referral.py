@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dubio.core.types import FloatArray
 from dubio.metrics.referral_curve import FRACTIONS
 from dubio.reporting.canvas import WIDTH, Series, blank, legend_height, method_legend, styled
@@ -23,16 +21,16 @@ from dubio.reporting.measures import (
 )
 from dubio.reporting.retention import (
     REFERRAL_CAPTION,
-    control_title,
     draw_curves,
+    draw_referral,
     fit_limits,
-    reference_index,
-    referral_figure,
     retention_columns,
+    retention_table,
+    series_of,
 )
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Collected, Figure, Section, Text, Visit, section
-from dubio.reporting.tables import Table, method_table
+from dubio.reporting.tables import Table
 from dubio.reporting.wording import RANDOM, term
 
 if TYPE_CHECKING:
@@ -79,28 +77,20 @@ class Referral(Section):
             "Refer the most uncertain examples to a person and answer the others: how accurate are the retained ones? "
             "Random referral changes nothing; a useful uncertainty lies above it."
         )
-        accuracy, rejection = (
-            [Series(run.styles[name], x, np.array(runs)) for name, runs in curves.methods(run, task).items()]
-            for curves, x in ((self.accuracy, RETAINED), (self.rejection, REJECTED))
-        )
         if not task.has_positive_side:
             yield referral_table(run, task)
-            draw = partial(referral_figure, accuracy, [], reference=reference_index(run, task, run.methods_of(task)))
+            draw = partial(draw_referral, run, task, self.accuracy.methods(run, task), {})
             yield Figure("referral", "Referral curves", REFERRAL_CAPTION, draw)
-        draw = partial(rejection_figure, rejection)
+        draw = partial(rejection_figure, series_of(run, REJECTED, self.rejection.methods(run, task)))
         yield Figure("rejection", "Accuracy–rejection curves", REJECTION_CAPTION, draw)
 
 
 def referral_table(run: RunView, task: TaskView) -> Table:
     """Return the accuracy at each fraction retained, with random referral as the last row."""
     metric = "referral_accuracy"
-    return method_table(
-        run.methods_of(task),
-        retention_columns(run, task, task.in_domain.name, metric).values(),
-        run.styles,
-        caption=f"{term(metric).title} of the retained examples, referred by predictive entropy",
-        controls=control_title(run, task),
-    )
+    columns = retention_columns(run, task, task.in_domain.name, metric)
+    caption = f"{term(metric).title} of the retained examples, referred by predictive entropy"
+    return retention_table(run, task, [m.name for m in run.methods_of(task)], columns.values(), caption)
 
 
 REJECTION_CAPTION = (

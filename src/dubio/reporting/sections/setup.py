@@ -27,8 +27,8 @@ class Setup(Section):
         """Yield the methods, the tasks, the commands and the metrics."""
         yield from method_blocks(run)
         yield Headline("Tasks")
-        for each in run.tasks:
-            yield from task_blocks(each)
+        for shown in run.tasks:
+            yield from task_blocks(shown)
         if run.manifest.parts:
             yield Headline("Runs reported together")
             yield Text(merged_runs(run.manifest), "small")
@@ -52,10 +52,8 @@ def method_blocks(run: RunView) -> Iterator[Block]:
         yield Text(run.manifest.cautions, "note")
     augmented = any(style.augmented for style in run.styles.values())
     dotted = " Dotted: with test-time augmentation, in the colour of the method without it." if augmented else ""
-    yield Text(
-        f"Dashed and hollow: a single fit. Solid and filled: an ensemble, in the colour of its members.{dotted}",
-        "small",
-    )
+    text = f"Dashed and hollow: a single fit. Solid and filled: an ensemble, in the colour of its members.{dotted}"
+    yield Text(text, "small")
 
 
 def task_blocks(task: TaskView) -> Iterator[Block]:
@@ -79,17 +77,17 @@ def card_rows(task: TaskView) -> list[tuple[str, str]]:
 def merged_runs(manifest: Manifest) -> tuple[str, ...]:
     """Return one sentence about each of several runs that are reported together."""
     return tuple(
-        f"{part.name}: {f'preset {part.preset}' if part.preset else 'no preset'}, {counted(part.methods, 'method')} on "
-        f"{listed(list(part.tasks))}, {counted(len(part.seeds), 'seed')} ({', '.join(map(str, part.seeds))})."
-        for part in manifest.parts
+        f"{run.name}: {f'preset {run.preset}' if run.preset else 'no preset'}, {counted(run.methods, 'method')} on "
+        f"{listed(list(run.tasks))}, {counted(len(run.seeds), 'seed')} ({', '.join(map(str, run.seeds))})."
+        for run in manifest.parts
     )
 
 
 def commands(manifest: Manifest) -> str:
     """Return the commands that made the run and this page; the resolved benchmark has further changes."""
     if manifest.parts:
-        runs = dict.fromkeys(_run_command(each.benchmark, each.preset, each.data) for each in manifest.parts)
-        names = " ".join(f"--run {shlex.quote(part.name)}" for part in manifest.parts)
+        runs = dict.fromkeys(_run_command(run.benchmark, run.preset, run.data) for run in manifest.parts)
+        names = " ".join(f"--run {shlex.quote(run.name)}" for run in manifest.parts)
         return "\n".join((*(f"{run.removesuffix(' …')} …" for run in runs), f"dubio report {names}"))
     own = next((str(task.arguments["data"]) for task in manifest.tasks if "data" in task.arguments), "")
     started = _run_command(manifest.name, str(manifest.benchmark.get("preset") or ""), own)
@@ -146,6 +144,6 @@ class Citations(Section):
         yield Text("Cite the data and the methods by their papers, and dubio as the software that compared them:")
         question = "does a classifier know when it does not know?"
         yield Text(f"The dubio authors. dubio: {question} Version {__version__}, Apache-2.0 licence.", "code")
-        sources = tuple(f"{each.key}: {each.card['citation']}" for each in run.tasks if each.card.get("citation"))
-        if sources:
+        cards = {item.key: item.card.get("citation") for item in run.tasks}
+        if sources := tuple(f"{key}: {citation}" for key, citation in cards.items() if citation):
             yield Text(sources, "small")

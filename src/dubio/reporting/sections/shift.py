@@ -19,7 +19,7 @@ from dubio.reporting.canvas import (
     small_multiples,
     styled,
 )
-from dubio.reporting.manifest_view import TaskView, TestSet
+from dubio.reporting.manifest_view import SplitView, TaskView, TestSet
 from dubio.reporting.measures import AT_IN_DOMAIN_TEMPERATURE, DETECTED_BY, GAP, HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Section, Text, section
@@ -89,10 +89,7 @@ def detection_table(run: RunView, task: TaskView, shifted: TestSet) -> Table:
 def correlation_table(run: RunView, task: TaskView, shifted: TestSet) -> Table:
     """Return the signed point-biserial correlation of every quantity with being OOD or shifted."""
     columns = [_detected(run, task, shifted, "ood_correlation", name, "", _phrase(name)) for name in DETECTED_BY]
-    caption = (
-        f"Signed correlation of each quantity with being in “{shifted.title}”: confidence should fall, every other "
-        "quantity rise"
-    )
+    caption = f"Correlation of each quantity with being in “{shifted.title}”: confidence should fall, all others rise"
     return method_table(run.methods_of(task), columns, run.styles, caption=caption)
 
 
@@ -115,8 +112,7 @@ def _column(
     run: RunView, task: TaskView, shifted: TestSet, metric: str, sub: str = "", title: str = "", unranked: bool = False
 ) -> FilledColumn:
     """Return a metric on a test set, the mean over severities of a corruption."""
-    meaning = term(metric.partition("(")[0])
-    head = Column(title or meaning.title, sub, ARROWS[run.scores.better[metric]], meaning.note, unranked)
+    head = Column(title or term(metric).title, sub, ARROWS[run.scores.better[metric]], term(metric).note, unranked)
     verdicts = run.scores.verdicts(task, shifted.splits, metric) or None
     return score_column(head, run.scores.row(task, shifted.splits, metric), verdicts, places=3)
 
@@ -137,31 +133,28 @@ def _caption(task: TaskView, shifted: TestSet) -> str:
 
 
 def severity_series(
-    run: RunView, task: TaskView, levels: Sequence[Sequence[str]], metrics: Sequence[str]
+    run: RunView, task: TaskView, families: Sequence[Sequence[SplitView]], metric: str, in_domain_metric: str = ""
 ) -> list[Series]:
-    """Return one series per method over severities, each run's mean over the splits of a level.
+    """Return one series per method over severities, each run's mean over corruption families.
 
     Args:
         run: The benchmark run.
         task: The task.
-        levels: The splits of every level; level 0 is the in-domain test set.
-        metrics: The metric of every level.
+        families: The splits of each family, mildest first; severity 0 is the in-domain test set.
+        metric: The metric under corruption.
+        in_domain_metric: The metric at severity 0, where it is another one.
     """
+    levels = [([task.in_domain.name], in_domain_metric or metric)]
+    levels += [([split.name for split in splits], metric) for splits in zip(*families, strict=False)]
     series = []
     for method in run.methods_of(task):
-        cells = [run.scores.average(task, splits, method.name, m) for splits, m in zip(levels, metrics, strict=True)]
+        cells = [run.scores.average(task, splits, method.name, name) for splits, name in levels]
         table = np.full((max(cell.n if cell else 0 for cell in cells), len(levels)), np.nan)
         for column, cell in enumerate(cells):
             if cell is not None:
                 table[: cell.n, column] = cell.values
         series.append(Series(run.styles[method.name], np.arange(float(len(levels))), table))
     return series
-
-
-def graded_series(run: RunView, task: TaskView, base: str, metric: str) -> list[Series]:
-    """Return a metric of every method against the severity of one corruption; 0 is the in-domain test set."""
-    levels = [[task.in_domain.name], *([split.name] for split in task.severities[base])]
-    return severity_series(run, task, levels, [metric] * len(levels))
 
 
 SEVERITY_CAPTION = (
@@ -173,7 +166,7 @@ SEVERITY_CAPTION = (
 def severity(run: RunView, task: TaskView) -> Figure:
     """Return accuracy and NLL against severity, one column per corruption."""
     panels = {
-        label: {base: graded_series(run, task, base, metric) for base in task.severities}
+        label: {base: severity_series(run, task, [splits], metric) for base, splits in task.severities.items()}
         for label, metric in (("accuracy", "accuracy"), ("NLL", "nll"))
     }
     title, narrow = "Accuracy and NLL against corruption severity", len(task.severities) == 1
@@ -216,26 +209,19 @@ AVERAGED_CAPTION = (
 FAMILIES_CAPTION = "Accuracy against severity, one panel per corruption; severity 0 is the in-domain test set."
 
 
-def averaged_series(run: RunView, task: TaskView, metric: str, in_domain_metric: str) -> list[Series]:
-    """Return a metric of every method against severity, each run's mean over all corruption families."""
-    families = list(task.severities.values())
-    count = min(len(splits) for splits in families)
-    levels = [[task.in_domain.name], *([splits[level].name for splits in families] for level in range(count))]
-    series = severity_series(run, task, levels, [in_domain_metric, *([metric] * count)])
-    return [one for one in series if np.isfinite(one.runs[:, 1:]).any()]
-
-
 def many_corruptions(run: RunView, task: TaskView) -> Iterator[Figure]:
     """Yield the mean over corruption families, then every family on demand."""
-    panels = {title: averaged_series(run, task, *metrics) for title, metrics in AVERAGED.items()}
+    families, panels = task.severities, {}
+    for title, metrics in AVERAGED.items():
+        series = severity_series(run, task, list(families.values()), *metrics)
+        panels[title] = [one for one in series if np.isfinite(one.runs[:, 1:]).any()]
     if not panels["Accuracy"]:
         return
-    families, reading = task.severities, worst_severity(panels["Accuracy"])
-    caption = AVERAGED_CAPTION.format(families=len(families))
+    caption, reading = AVERAGED_CAPTION.format(families=len(families)), worst_severity(panels["Accuracy"])
     draw = partial(curve_panels, panels, "severity", draw_bars, panel_height=2.75)
     yield Figure("severity", "Scores against corruption severity", caption, draw, reading=reading)
-    series = {base: graded_series(run, task, base, "accuracy") for base in families}
-    draw = partial(families_figure, series)
+    each_family = {base: severity_series(run, task, [splits], "accuracy") for base, splits in families.items()}
+    draw = partial(families_figure, each_family)
     yield Figure("severity-each", "Accuracy under every corruption", FAMILIES_CAPTION, draw, folded=True)
 
 

@@ -94,14 +94,9 @@ class Subgroups(Section):
         return columns
 
     def _subgroup(self, key: tuple[str, str, str, str, str]) -> Subgroup:
-        accuracy, error, excess = (("subgroup", *key, name) for name in ("accuracy", "ece", "excess"))
-        return Subgroup(
-            self.sizes[key],
-            self.intervals.units(error),
-            self.intervals.interval(accuracy),
-            self.intervals.interval(error, centred=True),
-            self.intervals.interval(excess),
-        )
+        names = {name: ("subgroup", *key, name) for name in ("accuracy", "ece", "excess")}
+        intervals = [self.intervals.interval(of, centred=name == "ece") for name, of in names.items()]
+        return Subgroup(self.sizes[key], self.intervals.units(names["ece"]), *intervals)
 
     def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield, for each column, its calibration table, a figure of overconfidence, and accuracy on demand."""
@@ -118,11 +113,8 @@ class Subgroups(Section):
         """Return the calibration of every method on every subset."""
         rows = []
         for key in self.sizes:
-            names, subgroup = (
-                dict(zip(("task", "split", "fact", "value", "method"), key, strict=True)),
-                self._subgroup(key),
-            )
-            rows.append({**names, **asdict(subgroup), "underpowered": subgroup.underpowered})
+            subgroup, names = self._subgroup(key), zip(("task", "split", "fact", "value", "method"), key, strict=True)
+            rows.append({**dict(names), **asdict(subgroup), "underpowered": subgroup.underpowered})
         return {"subgroups": rows}
 
 
@@ -188,10 +180,7 @@ def subgroup_table(
     return Table(tuple(heads), tuple(rows), f"{title} by {column}, mean over runs", first=column.capitalize())
 
 
-CAPTION = (
-    "Mean over runs, with the 95 % interval from resampling the groups within each part. Underpowered parts are in the "
-    "table alone."
-)
+CAPTION = "Mean over runs, with 95 % intervals that resample groups. Underpowered parts are in the table alone."
 
 
 def overconfidence(run: RunView, column: str, subgroups: Mapping[Subset, Mapping[str, Subgroup]]) -> Iterator[Figure]:

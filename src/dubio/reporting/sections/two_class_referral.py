@@ -7,6 +7,7 @@ referral is averaged over runs; its interval resamples groups, such as patients,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -39,17 +40,17 @@ from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import REFERRED_BY, RETAINED, UNDERPOWERED, values_at_fractions
 from dubio.reporting.retention import (
     REFERRAL_CAPTION,
-    control_title,
+    draw_referral,
     over_seeds,
-    reference_index,
-    referral_figure,
     retention_columns,
+    retention_table,
+    series_of,
     with_standard_errors,
 )
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Collected, Figure, Headline, Json, Section, Text, Visit, section
 from dubio.reporting.style import CONTROL, INK, RULE
-from dubio.reporting.tables import Column, Table, TableCell, interval_cell, method_table, value_cell
+from dubio.reporting.tables import Column, Table, TableCell, interval_cell, value_cell
 from dubio.reporting.wording import file_name, listed, term
 from dubio.statistics.bootstrap import Interval, RunIntervals, Statistic
 
@@ -198,17 +199,9 @@ class TwoClassReferral(Section):
     def retention_table(self, run: RunView, task: TaskView, split: str, metric: str) -> Table:
         """Return accuracy or AUC at each fraction retained, with random referral as the last row."""
         columns = retention_columns(run, task, split, metric).items()
-        caption = (
-            f"{term(metric).title} of the retained part of “{split}”, referred by predictive entropy; mean ± standard "
-            "error over seeds"
-        )
-        return method_table(
-            [method for method in run.methods if method.name in self.scores.methods(run, task, split)],
-            [with_standard_errors(column, over_seeds(run, task, split, name)) for name, column in columns],
-            run.styles,
-            caption=caption,
-            controls=control_title(run, task),
-        )
+        caption = f"{term(metric).title} of the retained on “{split}”, referred by entropy; ± standard error over seeds"
+        scored = [with_standard_errors(column, over_seeds(run, task, split, name)) for name, column in columns]
+        return retention_table(run, task, self.scores.methods(run, task, split), scored, caption)
 
     def operating_point_table(self, run: RunView, task: TaskView, split: str) -> Table:
         """Return whether the NHS's operating point is met at each fraction retained."""
@@ -216,33 +209,27 @@ class TwoClassReferral(Section):
         columns = {f"{at:g}": Column(f"{at:.0%}", "retained", "↑", note) for at in sorted(FRACTIONS, reverse=True)}
         rows = {name: operating_points(runs) for name, runs in self.scores.methods(run, task, split).items()}
         sensitivity, specificity = NHS_POINT
-        caption = (
-            f"Sensitivity {sensitivity:.0%} at specificity {specificity:.0%} on “{split}”: whether it is met, and the "
-            "highest sensitivity at that specificity, mean over runs"
-        )
+        rates = f"Sensitivity {sensitivity:.0%} at specificity {specificity:.0%}"
+        caption = f"{rates} on “{split}”: whether it is met, and the highest sensitivity there, mean over runs"
         return run.table(columns, rows, caption)
 
     def _referral(self, run: RunView, task: TaskView, split: str, reason: str) -> Figure:
-        methods = self.scores.methods(run, task, split)
-        accuracy, area = (
-            [Series(run.styles[name], RETAINED, np.array([getattr(one.curve, values) for one in runs]))
-             for name, runs in methods.items()]
-            for values in ("accuracy", "auc")
-        )  # fmt: skip
-        reference = reference_index(run, task, [method for method in run.methods if method.name in methods])
-        draw = partial(referral_figure, accuracy, [] if reason else area, reference=reference)
+        methods = self.scores.methods(run, task, split).items()
+        accuracy = {name: [scores.curve.accuracy for scores in runs] for name, runs in methods}
+        area = {} if reason else {name: [scores.curve.auc for scores in runs] for name, runs in methods}
+        draw = partial(draw_referral, run, task, accuracy, area)
         caption = f"{REFERRAL_CAPTION} The AUC is undefined: {reason}." if reason else REFERRAL_CAPTION
         if split == task.in_domain.name:
             return Figure("referral", "Referral curves", caption, draw)
         return Figure(f"referral-{file_name(split)}", f"Referral curves on {split}", caption, draw)
 
     def _roc(self, run: RunView, task: TaskView, split: str) -> Iterator[Figure]:
-        panels: dict[float, list[Series]] = {}
-        for fraction in ROC_FRACTIONS:
-            for name, runs in self.scores.methods(run, task, split).items():
-                if curves := [one.roc[fraction] for one in runs if fraction in one.roc]:
-                    series = Series(run.styles[name], FALSE_POSITIVE_RATES, np.array(curves))
-                    panels.setdefault(fraction, []).append(series)
+        methods = self.scores.methods(run, task, split).items()
+        panels = {}
+        for at in ROC_FRACTIONS:
+            curves = {name: [scores.roc[at] for scores in runs if at in scores.roc] for name, runs in methods}
+            if any(curves.values()):
+                panels[at] = series_of(run, FALSE_POSITIVE_RATES, {name: runs for name, runs in curves.items() if runs})
         if panels:
             title, draw = f"ROC curves of the retained on {split}", partial(roc_figure, panels)
             yield Figure(f"roc-{file_name(split)}", title, ROC_CAPTION, draw, narrow=len(panels) == 1)
@@ -263,21 +250,13 @@ class TwoClassReferral(Section):
 def retained_scores(labelled: Predictions, curve: ReferralCurve) -> RetainedScores:
     """Return what the section shows of one run on one split."""
     best = partial(sensitivity_at_specificity, labelled, specificity=NHS_POINT[1], quantity=REFERRED_BY)
-    return RetainedScores(
-        curve=curve,
-        undefined=why_undefined(binary_problems(labelled)) or "",
-        roc={fraction: on_grid(roc) for fraction in ROC_FRACTIONS if (roc := roc_at(labelled, fraction)) is not None},
-        sensitivity=np.array([best(retained=fraction) for fraction in FRACTIONS]),
-        grouped=labelled.group is not None,
-    )
-
-
-def roc_at(labelled: Predictions, fraction: float) -> RocCurve | None:
-    """Return the ROC curve of the examples retained; None where they are all on one side."""
-    try:
-        return retained_roc(labelled, fraction=fraction, quantity=REFERRED_BY)
-    except UserError:
-        return None
+    roc = {}
+    for fraction in ROC_FRACTIONS:
+        with suppress(UserError):  # the retained are all on one side
+            roc[fraction] = on_grid(retained_roc(labelled, fraction=fraction, quantity=REFERRED_BY))
+    undefined = why_undefined(binary_problems(labelled)) or ""
+    sensitivity = np.array([best(retained=fraction) for fraction in FRACTIONS])
+    return RetainedScores(curve, undefined, roc, sensitivity, labelled.group is not None)
 
 
 def on_grid(curve: RocCurve) -> FloatArray:
@@ -330,8 +309,7 @@ def gain_table(run: RunView, gains: Mapping[str, Mapping[str, Gain]]) -> Table:
             })  # fmt: skip
     count = max(gain.replicates for methods in gains.values() for gain in methods.values())
     caption = (
-        f"Area under the accuracy–referral curve and its gain over random referral, mean over runs; {count:,} "
-        "resamples, the same for all methods and runs"
+        f"Area under the accuracy–referral curve and its gain over random referral, mean over runs; {count:,} resamples"
     )
     return run.table(columns, rows, caption)
 
