@@ -59,6 +59,8 @@ def test_a_comparison_tests_every_pair_and_everyone_against_chance(cancer, logis
     assert json.loads(found.to_json())["gains"]["test"]["mine"]["significant"] is True
     assert "better than random" in str(found)
     assert {row["system"] for row in found.table} == set(found.scores)
+    assert len(found.to_frame()) == len(found.pairs)
+    assert len(found.scores["mine"].to_frame()) == len(found.scores["mine"].table)
 
 
 def test_two_equal_systems_do_not_differ_significantly():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dubio.core.predictions import Predictions
 from dubio.core.specs import to_json
@@ -21,11 +21,15 @@ from dubio.estimators.scores import (
     referrals,
 )
 from dubio.evaluation import pair_lines, pairs_remark, text_table, with_ood
+from dubio.formats.data_frame import data_frame
 from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import uncertainty
 from dubio.statistics.bootstrap import metric_statistic, replicate, units_of
 from dubio.statistics.paired import enough_replicates, pair_tests
 from dubio.statistics.verdicts import PairTest, Replicates, judge_differences
+
+if TYPE_CHECKING:
+    import pandas
 
 OWN = "own"
 """Each system's own quantity: the uncertainty it returns, else its predictive entropy."""
@@ -94,6 +98,14 @@ class EstimatorComparison:
             for metric, tests in metrics.items()
             for test in tests
         ]
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return :attr:`pairs` as a data frame.
+
+        Raises:
+            UserError: If pandas is not installed.
+        """
+        return data_frame(self.pairs)
 
     def to_json(self) -> str:
         """Return one JSON document; a number that is not finite is null."""

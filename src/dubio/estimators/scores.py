@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions
@@ -28,11 +28,15 @@ from dubio.evaluation import (
     text_table,
     with_ood,
 )
+from dubio.formats.data_frame import data_frame
 from dubio.metrics.decisions import binary_problems
 from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import applicable_quantities
 from dubio.metrics.referral_curve import FRACTIONS
 from dubio.metrics.requirements import lacking
+
+if TYPE_CHECKING:
+    import pandas
 
 ENTROPY = "predictive_entropy"
 """The quantity rows are referred by where an estimator returns no uncertainty (R §2.4)."""
@@ -245,6 +249,14 @@ class EstimatorScores:
             for split in self.splits.values()
             for metric, score in split.scores.items()
         ]
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return :attr:`table` as a data frame.
+
+        Raises:
+            UserError: If pandas is not installed.
+        """
+        return data_frame(self.table)
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the predictions as plain values."""

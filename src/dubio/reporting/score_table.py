@@ -142,6 +142,7 @@ class ScoreTable:
         self._groups: dict[tuple[str, str, str], StrArray | None] = {}
         self._cells: dict[Key, Cell] | None = None
         self._scored: set[tuple[str, str, str]] = set()
+        self._pairs: dict[tuple[str, tuple[str, ...], str], Pairs] = {}
 
     def add(self, task: TaskView, split: SplitView, run: MethodRun, values: Mapping[str, float]) -> None:
         """Add the values of one run on one split."""
@@ -153,7 +154,7 @@ class ScoreTable:
     def extend(self, scores: Iterable[Score]) -> None:
         """Add scores."""
         self.scores.extend(scores)
-        self._cells = None
+        self._cells, self._pairs = None, {}
 
     def add_rows(
         self, task: TaskView, split: SplitView, run: MethodRun, values: Mapping[str, FloatArray], group: StrArray | None
@@ -200,15 +201,21 @@ class ScoreTable:
         return metric in self.better and metric not in self.not_ranked
 
     def pairs(self, task: TaskView, splits: str | Sequence[str], metric: str) -> Pairs:
-        """Test every pair of methods on a split, or on several averaged, which have no values per example."""
-        names = (splits,) if isinstance(splits, str) else splits
+        """Return the tests of every pair of methods on a split, or on several averaged; they are computed once."""
+        names = (splits,) if isinstance(splits, str) else tuple(splits)
+        if (task.key, names, metric) not in self._pairs:
+            self._pairs[task.key, names, metric] = self._compared(task, names, metric)
+        return self._pairs[task.key, names, metric]
+
+    def _compared(self, task: TaskView, names: tuple[str, ...], metric: str) -> Pairs:
+        """Test every pair of methods; several splits averaged have no values per example."""
         rows = {}
         for method in self.methods_of(task) if len(names) == 1 else ():
             total = self._rows.get((task.key, names[0], method.name, metric))
             if total is not None:
                 rows[method.name] = total.values / total.runs
         sample = Rows(rows, self._groups.get((task.key, names[0], metric)))
-        return compare_means(self.row(task, splits, metric), self.better[metric], sample, self.variance_groups)
+        return compare_means(self.row(task, names, metric), self.better[metric], sample, self.variance_groups)
 
     def verdicts(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Verdict]:
         """Return method → its verdict against the best; empty for a metric that must not rank."""
