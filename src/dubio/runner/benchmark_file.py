@@ -202,13 +202,13 @@ class Benchmark:
     preset: str = ""
 
     def __post_init__(self) -> None:
-        for key, values in (("task", self.tasks), ("methods", self.methods), ("seeds", self.seeds)):
+        lists: dict[str, tuple[Any, ...]] = {"task": self.tasks, "methods": self.methods, "seeds": self.seeds}
+        for key, values in lists.items():
             if not values:
                 raise UserError(f"benchmark {self.name!r}: {key} must not be empty.")
-        for key, names in (("methods", self.methods), ("seeds", self.seeds)):
-            for index, name in enumerate(names):
-                if name in names[:index]:
-                    raise UserError(f"benchmark {self.name!r}: {key} has {name!r} twice.")
+            for value in values if key != "task" else ():
+                if values.count(value) > 1:
+                    raise UserError(f"benchmark {self.name!r}: {key} has {value!r} twice.")
         used = set(self.all_methods)
         with_bases = used | {self.base(name) for name in used}
         check_names("method in [method]", self.method_arguments, with_bases)

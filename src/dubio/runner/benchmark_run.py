@@ -27,7 +27,7 @@ from dubio.runner.plan import Plan, make_plan
 from dubio.runner.prepare import PreparedTask, Skipped, prepare_available
 from dubio.runner.progress import make_progress
 from dubio.runner.trainer import Trainer, load_trainer
-from dubio.runner.tuning import Trial, choose, combinations, plan_trials, tuning_failures
+from dubio.runner.tuning import Trial, choose, plan_trials, tuning_failures
 from dubio.store import Store
 from dubio.store.locks import sweep
 from dubio.store.maintenance import rebuild_index
@@ -143,12 +143,7 @@ class PreparedBenchmark:
     def _plans(self) -> tuple[Plan, Sequence[Trial], Plan]:
         """Return the plan of the trials, the trials, and the plan with the first values of every ``[tune]`` table."""
         trial_plan, trials = plan_trials(self.benchmark, self.tasks, self.trainer)
-        first = {
-            (task.index, method): combinations(lists)[0]
-            for task in self.tasks
-            for method, lists in self.benchmark.tune.items()
-            if method in task.methods
-        }
+        first = {trial.key: trial.arguments for trial in reversed(trials)}
         return trial_plan, trials, make_plan(self.benchmark, self.tasks, self.trainer, first)
 
     def _execute(self, plan: Plan, store: Store, executor: Executor, show: bool) -> Outcome:

@@ -103,19 +103,15 @@ class Executor(Protocol):
 
     def free(self) -> int:
         """Return how many more jobs could start now."""
-        ...
 
     def submit(self, job: dict[str, Any]) -> None:
         """Start a job; only when :meth:`free` is positive."""
-        ...
 
     def wait(self, seconds: float) -> list[Event]:
         """Return the events since the last call, waiting at most that long for the first."""
-        ...
 
     def close(self) -> None:
         """Stop everything at once."""
-        ...
 
 
 GRACE_SECONDS = 2.0

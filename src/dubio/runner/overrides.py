@@ -308,28 +308,25 @@ def _data_options(entry: TaskEntry) -> Mapping[str, Any]:
 
 
 def _check_data_option(benchmark: Benchmark, name: str) -> None:
-    if any(name in _data_options(entry) for entry in benchmark.tasks):
+    options = dict.fromkeys(key for entry in benchmark.tasks for key in _data_options(entry))
+    if name in options:
         return
-    option = f"--{name.replace('_', '-')}"
-    options = {key: None for entry in benchmark.tasks for key in _data_options(entry)}
+    option, benchmark_name = f"--{name.replace('_', '-')}", f"benchmark {benchmark.name!r}"
     if not options:
         raise UserError(
-            f"{option} is an option for your own data, but benchmark {benchmark.name!r} has its own: give either a "
-            "benchmark or --data."
+            f"{option} is an option for your own data, but {benchmark_name} has its own: give either a benchmark or "
+            "--data."
         )
-    raise UserError(
-        f"{option}: no task of benchmark {benchmark.name!r} has an argument {name!r}; they have {', '.join(options)}."
-    )
+    raise UserError(f"{option}: no task of {benchmark_name} has an argument {name!r}; they have {', '.join(options)}.")
 
 
 def _with_data_dir(benchmark: Benchmark, folder: Path) -> Benchmark:
     if not folder.is_dir():
         raise UserError(f"--data-dir {str(folder)!r}: no such folder.")
-    readers = {task.name for task in benchmark.tasks if DATA_DIR in TASKS.entry(task.name).parameters()}
-    if not readers:
+    reading = [DATA_DIR in TASKS.entry(task.name).parameters() for task in benchmark.tasks]
+    if not any(reading):
         raise UserError(f"--data-dir: no task of benchmark {benchmark.name!r} reads its data from a folder.")
-    tasks = (
-        _with(task, "arguments", DATA_DIR, str(folder.resolve())) if task.name in readers else task
-        for task in benchmark.tasks
-    )
-    return replace(benchmark, tasks=tuple(tasks))
+    path = str(folder.resolve())
+    pairs = zip(benchmark.tasks, reading, strict=True)
+    tasks = tuple(_with(task, "arguments", DATA_DIR, path) if reads else task for task, reads in pairs)
+    return replace(benchmark, tasks=tasks)

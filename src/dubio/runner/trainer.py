@@ -29,39 +29,31 @@ class Trainer(Protocol):
         self, recipe: Any, task: Task, encoding: Any, network: Any, *, seed: int, member: int, start_id: str | None
     ) -> dict[str, Any]:
         """Return everything that determines the weights of one fit."""
-        ...
 
     def pred_spec(self, recipe: Any, fit_id: str, *, seed: int, member: int) -> dict[str, Any]:
         """Return everything that determines the predictions drawn from one fit."""
-        ...
 
     def fit(self, spec: Spec, task: Task, context: Any) -> Any:
         """Fit, and return an object with ``tensors``, ``encoder`` and ``record``."""
-        ...
 
     def predictor(
         self, spec: Spec, prediction: Spec, tensors: Any, encoder: Any, *, device: str
     ) -> Callable[[Split], Predictions]:
         """Return a function that predicts any split from one fit."""
-        ...
 
     def encode_split(self, encoding: Any, train_split: Split, split: Split) -> Any:
         """Return a split encoded by what was fitted on the training split."""
-        ...
 
     def predict_with(
         self, posterior: Any, encoded: Any, split: Split, task: Spec, *, seed: int, device: str
     ) -> Predictions:
         """Predict one encoded split from a posterior."""
-        ...
 
     def check(self, fit_spec: Spec, task: Task) -> None:
         """Refuse a fit that is certain to fail, before any training."""
-        ...
 
     def estimate(self, fit_spec: Spec, task: Task, *, device: str) -> Mapping[str, float]:
         """Return the approximate ``{"seconds", "bytes"}`` of a fit, before any training."""
-        ...
 
 
 def load_trainer(name: str = TORCH_TRAINER) -> Trainer:
