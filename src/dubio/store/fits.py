@@ -28,6 +28,7 @@ WEIGHTS = "weights.safetensors"
 ENCODER = "encoder.json"
 
 Tensors = dict[str, NDArray[Any]]
+Table = Mapping[str, Any]
 
 
 class StoredFit(NamedTuple):
@@ -40,12 +41,7 @@ class StoredFit(NamedTuple):
 
 
 def write_fit(
-    layout: Layout,
-    scratch: ScratchDirectory,
-    spec: Mapping[str, Any],
-    tensors: Tensors,
-    encoder: Any,
-    record: Mapping[str, Any],
+    layout: Layout, scratch: ScratchDirectory, spec: Table, tensors: Tensors, encoder: Any, record: Table
 ) -> str:
     """Store a fit and return its id."""
     fit_id = identity(spec)
