@@ -81,7 +81,7 @@ class MethodCase(Case[Any]):
 def examine_method(
     method: Entry[Any] | str, *, inputs: Sequence[Modality] = ("table",), arguments: Mapping[str, Any] | None = None
 ) -> list[Outcome]:
-    """Check a method: ``examine_method`` returns the outcome of every rule, ``check_method`` the problems.
+    """Check a method: :func:`examine_method` returns the outcome of every rule, :func:`check_method` the problems.
 
     It is fitted three times on a toy task of 120 training examples, with a small built-in network.
 
@@ -101,6 +101,7 @@ def examine_method(
 
 
 check_method = findings_of(examine_method)
+"""Return the problems of a method, with the arguments of :func:`examine_method`; an empty list when it conforms."""
 
 
 def _encoding(inputs: Modality) -> Any:

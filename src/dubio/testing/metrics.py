@@ -23,7 +23,7 @@ FIELDS = ("logits", "labels", "ood", "member", "data_variance", "model_variance"
 
 
 def examine_metric(metric: Metric | Entry[Any] | str, *, arguments: Mapping[str, Any] | None = None) -> list[Outcome]:
-    """Check a metric: ``examine_metric`` returns the outcome of every rule, ``check_metric`` the problems.
+    """Check a metric: :func:`examine_metric` returns the outcome of every rule, :func:`check_metric` the problems.
 
     Args:
         metric: A registered name or entry, or a metric itself.
@@ -33,6 +33,7 @@ def examine_metric(metric: Metric | Entry[Any] | str, *, arguments: Mapping[str,
 
 
 check_metric = findings_of(examine_metric)
+"""Return the problems of a metric, with the arguments of :func:`examine_metric`; an empty list when it conforms."""
 
 
 def _makes(case: MetricCase) -> Iterator[Problem]:

@@ -44,7 +44,7 @@ from dubio.testing.sites import (
 
 
 def examine_network(network: Entry[Any] | str, *, arguments: Mapping[str, Any] | None = None) -> list[Outcome]:
-    """Check a network: ``examine_network`` returns the outcome of every rule, ``check_network`` the problems.
+    """Check a network: :func:`examine_network` returns the outcome of every rule, :func:`check_network` the problems.
 
     Args:
         network: A registered name or entry.
@@ -55,6 +55,7 @@ def examine_network(network: Entry[Any] | str, *, arguments: Mapping[str, Any] |
 
 
 check_network = findings_of(examine_network)
+"""Return the problems of a network, with the arguments of :func:`examine_network`; an empty list when it conforms."""
 
 
 def _registered(case: NetworkCase) -> Iterator[Problem]:

@@ -50,7 +50,7 @@ TaskCase = Case[Task]
 def examine_task(
     task: Task | Callable[[], Task] | Entry[Any] | str, *, arguments: Mapping[str, Any] | None = None
 ) -> list[Outcome]:
-    """Check a task: ``examine_task`` returns the outcome of every rule, ``check_task`` the problems.
+    """Check a task: :func:`examine_task` returns the outcome of every rule, :func:`check_task` the problems.
 
     Args:
         task: A registered name or entry, a function that makes the task, or the task itself.
@@ -60,6 +60,7 @@ def examine_task(
 
 
 check_task = findings_of(examine_task)
+"""Return the problems of a task, with the arguments of :func:`examine_task`; an empty list when it conforms."""
 
 
 def _makes(case: TaskCase) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from dubio.reporting.claims import claim_blocks
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import decimals
-from dubio.reporting.section import Block, Figure, Headline, Section, Text, Visit, section
+from dubio.reporting.section import Block, Figure, Headline, Text, section
 from dubio.reporting.tables import EMPTY, Column, Row, Table, TableCell
 from dubio.reporting.wording import counted
 from dubio.statistics.ensemble_equivalent import EquivalentRange
@@ -63,25 +63,10 @@ FIGURES = (equivalent_figures, curve_figures, order_figures, correlation_figures
 
 
 @section("ensembles", part="closing", order=10)
-class EnsemblingStudy(Section):
-    """The ensembling study."""
+class EnsemblingStudy(StudyCollector):
+    """The ensembling study: what is shown of the studies collected."""
 
     title = "Ensembling study"
-
-    def __init__(self) -> None:
-        """Start without any study."""
-        self.studies: dict[str, Study] = {}
-        self._collector = StudyCollector()
-
-    def visit(self, item: Visit) -> None:
-        """Score a run with each number of its samples."""
-        self._collector.visit(item)
-
-    def finish(self, run: RunView, task: TaskView) -> None:
-        """Complete the study of a task."""
-        study = self._collector.finish(run, task)
-        if study is not None:
-            self.studies[task.key] = study
 
     def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
         """Yield findings, comparison with the paper, figures and tables."""

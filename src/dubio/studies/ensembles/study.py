@@ -27,7 +27,7 @@ from dubio.reporting.manifest_view import Manifest, MethodView, TaskView, tta_pa
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Cell
-from dubio.reporting.section import Visit
+from dubio.reporting.section import Section, Visit
 from dubio.statistics.ensemble_equivalent import EquivalentRange, GrowthCurve, Score, equivalent_range, random_orders
 from dubio.statistics.sample_curves import MEASURES, SIZES, latest_first, sample_scores, sizes_up_to
 from dubio.statistics.verdicts import compare_means
@@ -195,8 +195,8 @@ def role_of(manifest: Manifest, method: MethodView) -> tuple[str, Role]:
     return base, "ensemble" if method.ensemble else "method"
 
 
-class StudyCollector:
-    """Collects the sample curves of the tasks that have a study, one set of predictions at a time.
+class StudyCollector(Section):
+    """The half of a section that collects the sample curves of tasks with a study, one set of predictions at a time.
 
     A method has its curve from its own runs. A deep ensemble has random orders of all networks of all seeds, each with
     one sample: of the single networks or, with augmentation, of its own members.
@@ -204,6 +204,7 @@ class StudyCollector:
 
     def __init__(self) -> None:
         """Start without any run."""
+        self.studies: dict[str, Study] = {}
         self._studied: dict[str, bool] = {}
         self._runs: dict[str, list[SampleCurve]] = {}
         self._networks: dict[str, list[Predictions]] = {}
@@ -228,12 +229,13 @@ class StudyCollector:
             curve = _curve(manifest, method, item.predictions, orders, (run.seed, run.member))
             self._runs.setdefault(method.name, []).append(curve)
 
-    def finish(self, run: RunView, task: TaskView) -> Study | None:
-        """Return the study of a task, once all its runs were visited; None where it has none."""
+    def finish(self, run: RunView, task: TaskView) -> None:
+        """Complete the study of a task, where it has one, once all its runs were visited."""
         growth = run.growth.get(task.key)
         curves = () if growth is None else tuple(self._curves(run.manifest))
         self._runs, self._networks = {}, {}
-        return Study(task, curves, growth) if curves and growth is not None else None
+        if curves and growth is not None:
+            self.studies[task.key] = Study(task, curves, growth)
 
     def _curves(self, manifest: Manifest) -> Iterator[SampleCurve]:
         for method in manifest.methods:
