@@ -71,7 +71,7 @@ def test_a_process_that_never_heard_of_the_methods_restores_every_description():
 def test_nonsense_is_refused_with_the_reason():
     with pytest.raises(UserError, match="every sample would be the same"):
         Recipe("x", samples=10)
-    with pytest.raises(UserError, match="one rate fixed and one learned"):
+    with pytest.raises(UserError, match="concrete_dropout, dropout"):
         Recipe("x", edits=(DropoutEdit(0.5), ConcreteDropoutEdit()))
     with pytest.raises(UserError, match="the same edit twice"):
         Recipe("x", edits=(DropoutEdit(0.5), DropoutEdit(0.1)))

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import csv
 import io
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -15,16 +13,11 @@ from PIL import Image
 from rich.console import Console
 
 from dubio.core.errors import UnknownName
-from dubio.core.registry import METHODS
-from dubio.core.types import families_by_name
 from dubio.reporting import terminal_table, write_figures
 from dubio.reporting.build import Report
 from dubio.reporting.canvas import Series
-from dubio.reporting.manifest_view import MethodView, SplitView, TaskView, read_manifest
-from dubio.reporting.score_table import Score
 from dubio.reporting.sections.in_domain import variance_parts
-from dubio.reporting.style import OUTLINES, PALETTE, SPARE, styles_of
-from dubio.reporting.terminal import results_csv
+from dubio.reporting.style import styles_of
 from tests.reporting.helpers import figure_names, with_manifest
 from tests.reporting.world import FakeStore
 
@@ -52,21 +45,6 @@ def test_each_task_has_the_figures_its_splits_allow(report: Report) -> None:
     studied = ["ridges-novel", "correlation-novel", "transfer"]
     away = ["density-novel", "density-blur", "density-noise", *studied, "entropy", "severity"]
     assert sorted(slugs["digits"]) == sorted([*always, *away, "cost"])
-
-
-def test_domains_that_end_in_numbers_are_no_severities() -> None:
-    def severities(**sizes: int) -> dict[str, list[str]]:
-        named = {name.replace("_", "-"): size for name, size in sizes.items()}
-        families = families_by_name(named)  # the rule for manifests that state neither family nor severity
-        splits = tuple(
-            SplitView(name, "shift", "0" * 64, size, *families.get(name, (None, None))) for name, size in named.items()
-        )
-        view = TaskView("t", "net", "text", "multiclass", ("a", "b"), splits, key="t")
-        return {base: [split.name for split in found] for base, found in view.severities.items()}
-
-    assert severities(noise_2=50, noise_1=50, blur_1=50) == {"noise": ["noise-1", "noise-2"]}
-    assert severities(hospital_1=40, hospital_2=55) == {}
-    assert severities(hospital_2=40, hospital_3=40) == {}
 
 
 def test_figures_are_written_in_every_format_and_show_something(world: World, report: Report, tmp_path: Path) -> None:
@@ -106,57 +84,6 @@ def test_a_band_is_one_sample_standard_deviation_of_the_defined_runs(report: Rep
     assert series.mean[:2] == pytest.approx([2.0, 2.0])
     assert math.isnan(series.mean[2])
     assert series.std[:2] == pytest.approx([math.sqrt(2), 0.0])
-
-
-def test_an_ensemble_shares_its_familys_colour_and_is_drawn_otherwise(report: Report) -> None:
-    found = styles_of(report.run.manifest.methods)
-    single, ensemble = found["mc-dropout"], found["mc-dropout-ensemble"]
-    assert (single.colour, single.marker) == (ensemble.colour, ensemble.marker)
-    assert single.line["linestyle"] != ensemble.line["linestyle"]
-    assert single.point["markerfacecolor"] != ensemble.point["markerfacecolor"]
-
-
-def test_families_differ_in_colour_and_marker_and_have_an_outline() -> None:
-    first, others = PALETTE[:9], PALETTE[9:]
-    for together in ([*first, *SPARE], [*others, first[0], first[2]]):
-        assert len({colour for colour, _ in together}) == len({marker for _, marker in together}) == len(together)
-        assert {marker for _, marker in together} <= set(OUTLINES)
-
-
-def test_a_method_has_the_colour_of_its_registration_and_a_variant_a_spare_one() -> None:
-    methods = [
-        MethodView("a", family="a", facts={"colour": 4}),
-        MethodView("a-ensemble", family="a", members=5, facts={"colour": 4}),
-        MethodView("a-small", method="a", family="a-small", facts={"colour": 4}),
-        MethodView("b", family="b"),
-    ]
-    colours = {name: style.colour for name, style in styles_of(methods).items()}
-    assert colours == {"a": PALETTE[4][0], "a-ensemble": PALETTE[4][0], "a-small": SPARE[0][0], "b": SPARE[1][0]}
-
-
-def test_methods_of_version_0_1_have_the_colours_of_their_registration() -> None:
-    """Their manifests state no facts; a method that dubio never had takes a spare colour."""
-    path = Path(__file__).parents[1] / "store" / "data" / "store-0.1" / "store" / "runs" / "quick-a4f56c7a.json"
-    manifest = json.loads(path.read_text("utf-8"))
-    manifest["methods"].append({"name": "mine"})
-    view = read_manifest(manifest)
-    assert all(not method.get("facts") for method in manifest["methods"])
-    facts = {entry.name: entry.facts for entry in METHODS.entries()}
-    styles = styles_of(view.methods)
-    for method in view.methods[:-1]:
-        assert styles[method.name].colour == PALETTE[facts[method.name]["colour"]][0]
-    assert styles["mine"].colour == SPARE[0][0]
-    assert view.network_methods == {"deterministic"}
-
-
-def test_the_long_table_reads_back(report: Report) -> None:
-    rows = list(csv.DictReader(io.StringIO(results_csv(report.scores))))
-    assert len(rows) == len(report.scores)
-    for row, score in zip(rows, report.scores, strict=True):
-        assert (row["task"], row["metric"]) == (score.task, score.metric)
-        assert float(row["value"]) == score.value
-    undefined = [Score("t", "s", "id", "m", 0, None, "auc", float("nan"))]
-    assert results_csv(undefined).splitlines()[1] == "t,s,id,m,0,,auc,"
 
 
 def test_the_terminal_shows_every_method_with_its_spread(world: World, report: Report) -> None:

@@ -33,7 +33,7 @@ World = tuple[FakeStore, dict[str, Any]]
 
 def column(grid: Table, title: str, sub: str = "") -> dict[str, str]:
     place = next(k for k, c in enumerate(grid.columns) if c.title == title and (not sub or c.sub == sub))
-    return {row.title: row.cells[place].sort for row in grid.rows}
+    return {row.title: row.cells[place].sort_key for row in grid.rows}
 
 
 def runs(world: World, task: str, method: str) -> list[str]:

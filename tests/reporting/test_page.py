@@ -5,6 +5,7 @@ import errno
 import os
 import re
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -216,3 +217,10 @@ def test_a_report_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: p
     with pytest.raises(UserError, match=r"report\.html': the disk is full"):
         write_file(tmp_path / "report.html", b"page")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_cells_carry_the_number_that_the_script_sorts_by(page: str, report: Report) -> None:
+    script = (files("dubio.reporting") / "templates" / "report.js").read_text("utf-8")
+    (attribute,) = set(re.findall(r'getAttribute\("(data-s\w+)"\)', script))
+    cell = report.run.scores.cells["digits", "test", "deterministic", "accuracy"]
+    assert f'{attribute}="{cell.mean:.9g}"' in page

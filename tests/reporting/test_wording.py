@@ -18,7 +18,7 @@ from dubio.reporting.sections.findings import how_to_read
 from dubio.reporting.sections.setup import commands
 from dubio.reporting.stored_run import open_run
 from dubio.reporting.style import SPARE, Style
-from dubio.reporting.wording import enough_digits
+from dubio.reporting.wording import enough_digits, file_name
 from dubio.statistics.verdicts import Verdict
 from dubio.store import Store
 from dubio.studies.text.training import SPECTRAL_CAPTION, Panel, rates_reading
@@ -86,3 +86,9 @@ def test_one_of_several_runs_is_asked_for_where_only_one_can_be_named(tmp_path: 
             store.write_manifest({"schema": 1, "name": name}, "0" * 64)
     with pytest.raises(UserError, match=r"2 runs.*a-0.*, b-0"):
         open_run(store=tmp_path / "store")
+
+
+def test_a_file_name_has_one_dash_for_everything_that_is_no_letter_or_digit() -> None:
+    assert file_name("cifar10 (preresnet)-cost") == "cifar10-preresnet-cost"
+    assert file_name("quality: low / high") == "quality-low-high"
+    assert file_name("…") == "unnamed"

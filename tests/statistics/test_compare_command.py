@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from dubio.cli.compare import compare
 from dubio.core.errors import MissingExtra, UserError
-from dubio.reporting.cd_diagram import draw_cd_diagram, save_cd_diagram
+from dubio.reporting.canvas import write_figure
+from dubio.reporting.cd_diagram import draw_cd_diagram
 from dubio.statistics.choose_metrics import choose, known_metric, parse_direction
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "text_in_domain.csv"
@@ -147,7 +148,7 @@ CLIQUES = [tuple(RANKS)[:9], tuple(RANKS)[5:]]
 def test_diagram_files_repeat_byte_for_byte(tmp_path, ending, magic):
     pytest.importorskip("matplotlib")
     written = [
-        save_cd_diagram(draw_cd_diagram(RANKS, 4.0, CLIQUES, title="t"), tmp_path / f"{i}.{ending}").read_bytes()
+        write_figure(draw_cd_diagram(RANKS, 4.0, CLIQUES, title="t"), tmp_path / f"{i}.{ending}", "--d").read_bytes()
         for i in range(2)
     ]
     assert written[0].startswith(magic)

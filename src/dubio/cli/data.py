@@ -135,7 +135,8 @@ def check_own(
     registry = _registry(None)
     report = _source(registry.entry(data)).check if data in registry.names() else None
     if verify and report is None:
-        raise UserError("--verify is for photographs: dubio data check retina --verify.")
+        checked = [name for name in registry.names() if (source := _source(registry.entry(name))) and source.check]
+        raise UserError(f"--verify is for the photographs of {', '.join(checked)}.")
     if data not in registry.names() or data == "own":
         task = registry.make("own", **data_arguments({"data": data, **data_options}))
         _print_task(task, list(task.notes), json)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dubio.reporting.ensemble_curves import EnsembleCurves, EquivalentMetric
 
 ENSEMBLE = "the deep ensemble"
-KINDS = (".svg", ".png", ".pdf")
 
 
 def dee(
@@ -46,7 +45,8 @@ def dee(
 ) -> None:
     """Print the deep-ensemble equivalent: the number of independent networks whose ensemble matches a method."""
     from dubio.formats import read_predictions
-    from dubio.reporting.ensemble_curves import curves_of_run, curves_of_systems
+    from dubio.reporting.canvas import write_figure
+    from dubio.reporting.ensemble_curves import curves_of_run, curves_of_systems, equivalents_figure
     from dubio.statistics.paired import align
 
     _check_options({"--ensemble": ensemble, "--values": values, "--labels": labels, "--target": target,
@@ -71,7 +71,7 @@ def dee(
     if len(set(networks.member.tolist())) == 1:
         say(f"--ensemble: no member is named; each of the {networks.samples} samples counts as one.")
     if figure is not None:
-        _draw(curves, metric, figure)
+        say(f"figure: {write_figure(equivalents_figure(curves, metric), figure, '--figure')}")
     if json:
         print_json(curves.to_json(metric))
     else:
@@ -90,21 +90,6 @@ def _check_options(
         raise UserError("--run and --task are options of a store; give --store too.")
     elif not methods or of_files["--ensemble"] is None:
         raise UserError("give files of predictions and --ensemble FILE, or --store STORE.")
-
-
-def _draw(curves: EnsembleCurves, metric: EquivalentMetric, path: Path) -> None:
-    from dubio.core.files import write_file
-    from dubio.reporting.canvas import save
-    from dubio.reporting.ensemble_curves import TITLES, EquivalentSeries, equivalents_figure, styles_by_name
-
-    if path.suffix.lower() not in KINDS:
-        raise UserError(f"--figure {str(path)!r}: the name must end in one of {', '.join(KINDS)}.")
-    equivalents = curves.equivalents(metric)
-    styles = styles_by_name(list(equivalents))
-    series = [EquivalentSeries(styles[name], ranges) for name, ranges in equivalents.items()]
-    drawing = equivalents_figure(series, longest=len(curves.ensemble), score=TITLES[metric])
-    write_file(path, save(drawing, path.suffix.lower().removeprefix(".")))
-    say(f"figure: {path}")
 
 
 def _print(curves: EnsembleCurves, metric: EquivalentMetric) -> None:

@@ -38,19 +38,19 @@ def run(
         Path | None,
         _data(
             help="CSV, TSV, JSONL, Parquet, npz, or a folder of images, instead of a benchmark; or the data of a "
-            "benchmark that asks for it (retina)."
+            "benchmark that asks for it."
         ),
     ] = None,
     data_options: Mapping[str, Any] = NOT_GIVEN,
     shift: Annotated[
         str | None,
-        _data(help="retina: images held out of training, by quality, severity or site, several with +, or none."),
+        _data(help="Photographs: those held out of training, by quality, severity or site, several with +, or none."),
     ] = None,
-    shift_data: Annotated[Path | None, _data(help="retina: another data set as the shift.")] = None,
-    verify: Annotated[bool, _data("--verify", help="retina: read every file again and check the cache.")] = False,
+    shift_data: Annotated[Path | None, _data(help="Photographs: another data set as the shift.")] = None,
+    verify: Annotated[bool, _data("--verify", help="Photographs: read all files again and check the cache.")] = False,
     task: Annotated[
         list[str] | None,
-        _change(help="Only this task, such as amazon, amazon-books or 20news-novelty; may be repeated."),
+        _change(help="Only this task of the benchmark; may be repeated."),
     ] = None,
     preset: Annotated[str | None, _change(help="A preset of the benchmark, such as paper or small.")] = None,
     method: Annotated[list[str] | None, _change(help="This method instead; may be repeated.")] = None,

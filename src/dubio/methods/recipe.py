@@ -21,6 +21,7 @@ from dubio.inference.augmentation import Views
 from dubio.networks.heads.head import Head
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Edit
+from dubio.networks.noise import SiteEdit
 from dubio.training.collectors import BestOnValidation, Collector
 from dubio.training.loop import check_slots
 from dubio.training.objectives import Objective
@@ -76,14 +77,12 @@ class Recipe:
         if self.samples and not any(edit.random for edit in self.edits):
             raise UserError(
                 f"{self.name}: samples={self.samples} asks for noise draws, but nothing in this recipe is random at "
-                "prediction, so every sample would be the same; add an edit such as dropout, or set samples=0."
+                "prediction, so every sample would be the same; add an edit that is, or set samples=0."
             )
         names = [name_of(edit) for edit in self.edits]
-        if {"dropout", "concrete_dropout"} <= set(names):
-            raise UserError(
-                f"{self.name}: dropout and concrete_dropout would act on the same inputs, one rate fixed and one "
-                "learned; choose one of them."
-            )
+        noises = {name_of(edit) for edit in self.edits if isinstance(edit, SiteEdit)}
+        if len(noises) > 1:
+            raise UserError(f"{self.name}: {', '.join(sorted(noises))} would act on the same inputs; choose one.")
         if len(set(names)) < len(names):
             raise UserError(f"{self.name}: the same edit twice ({', '.join(names)}); each edit may occur once.")
         for edit in self.edits:

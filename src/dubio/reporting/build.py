@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -80,48 +80,38 @@ class Report:
 
     def figures(self) -> Iterator[tuple[str, Figure]]:
         """Yield the name of every figure's file with the figure: after its task, ``across`` tasks, or its own name."""
-        for task in self.tasks:
-            for placed in self.of_part("task"):
-                blocks = self.blocks(placed, task)
-                yield from ((f"{task.key}-{block.name}", block) for block in blocks if isinstance(block, Figure))
-        for placed in self.sections:
-            prefix = "across-" if placed.part == "task" else ""
-            yield from ((f"{prefix}{block.name}", block) for block in self.blocks(placed) if isinstance(block, Figure))
+        shown = [(f"{task.key}-", self.blocks(placed, task)) for task in self.tasks for placed in self.of_part("task")]
+        shown += [("across-" if placed.part == "task" else "", self.blocks(placed)) for placed in self.sections]
+        for prefix, blocks in shown:
+            yield from ((prefix + block.name, block) for block in blocks if isinstance(block, Figure))
 
     def document(self) -> dict[str, Any]:
         """Return everything as one JSON document."""
-        found: dict[str, Any] = {
-            "run": self.run.manifest.name,
-            "parts": [vars(part) for part in self.run.manifest.parts],
+        run, cells = self.run, self.run.scores.cells.items()
+        document: dict[str, Any] = {
+            "run": run.manifest.name,
+            "parts": [vars(part) for part in run.manifest.parts],
             "scores": [
-                {
-                    "task": task,
-                    "split": split,
-                    "method": method,
-                    "metric": metric,
-                    "mean": cell.mean,
-                    "std": cell.std,
-                    "runs": cell.n,
-                    "undefined": cell.undefined,
-                }
-                for (task, split, method, metric), cell in self.run.scores.cells.items()
+                dict(zip(("task", "split", "method", "metric"), key, strict=True))
+                | {"mean": cell.mean, "std": cell.std, "runs": cell.n, "undefined": cell.undefined}
+                for key, cell in cells
             ],
         }
         for placed in self.sections:
-            found |= placed.section.document(self.run)
+            document |= placed.section.document(run)
         return {
-            **found,
-            "not_ranked": dict(self.run.scores.not_ranked),
-            "failures": [vars(failure) for failure in self.run.failures],
-            "skipped": [vars(skipped) for skipped in self.run.manifest.skipped],
+            **document,
+            "not_ranked": dict(run.scores.not_ranked),
+            "failures": [vars(failure) for failure in run.failures],
+            "skipped": [vars(skipped) for skipped in run.manifest.skipped],
         }
 
     @property
     def scores(self) -> list[Score]:
         """All scores once: those of the table, and further ones that sections have added."""
-        known = {(score.task, score.split, score.metric) for score in self.run.scores.scores}
-        extra = [score for score in self.run.extra_scores if (score.task, score.split, score.metric) not in known]
-        return [*self.run.scores.scores, *extra]
+        scores = self.run.scores.scores
+        listed = {(score.task, score.split, score.metric) for score in scores}
+        return [*scores, *(s for s in self.run.extra_scores if (s.task, s.split, s.metric) not in listed)]
 
     def files(self) -> dict[str, str]:
         """Return the text files that sections write beside the page."""
@@ -137,7 +127,7 @@ def build_report(source: Source, manifest: Mapping[str, Any], *, options: Iterab
         options: Sections that are made only on request, such as ``as-published``.
 
     Raises:
-        BadFile: When the manifest is of another schema or lacks a field.
+        BadFile: When the manifest lacks a field or one has another type.
     """
     view = read_manifest(manifest)
     run = RunView(view, source, empty_table(view), options=frozenset(options))
@@ -146,8 +136,7 @@ def build_report(source: Source, manifest: Mapping[str, Any], *, options: Iterab
         networks: list[Predictions] = []
         for method_run in view.runs_of(task.key):
             _visit_run(report, task, method_run, scorer, networks)
-        curve = growth_of(networks)
-        if curve is not None:
+        if (curve := growth_of(networks)) is not None:
             run.growth[task.key] = curve
         for placed in report.sections:
             placed.section.finish(run, task)
@@ -156,10 +145,9 @@ def build_report(source: Source, manifest: Mapping[str, Any], *, options: Iterab
 
 def registered_sections() -> tuple[Placed, ...]:
     """Make every registered section, in the order of the page."""
-    entries = sorted(SECTIONS.entries(), key=lambda entry: entry.facts["order"])
-    placed = [Placed(entry.name, entry.facts["part"], entry.factory()) for entry in entries]
-    parts: tuple[Part, ...] = ("opening", "task", "closing")
-    return tuple(each for part in parts for each in placed if each.part == part)
+    parts = get_args(Part)
+    entries = sorted(SECTIONS.entries(), key=lambda entry: (parts.index(entry.facts["part"]), entry.facts["order"]))
+    return tuple(Placed(entry.name, entry.facts["part"], entry.factory()) for entry in entries)
 
 
 def _visit_run(
@@ -174,9 +162,8 @@ def _visit_run(
             item = Visit(run, task, split, method_run, predictions, in_domain)
             scorer.score(item)
         except DubioError as fault:
-            run.missing.append(
-                Failure(f"predictions on {split.name}", task.key, method_run.method, str(fault), method_run.id)
-            )
+            what = f"predictions on {split.name}"
+            run.missing.append(Failure(what, task.key, method_run.method, str(fault), method_run.id))
             continue
         for placed in report.sections:
             placed.section.visit(item)

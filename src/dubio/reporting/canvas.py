@@ -8,17 +8,20 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dubio.core.errors import MissingExtra
-from dubio.core.types import FloatArray
-from dubio.reporting.style import CONTROL, INK, MUTED, RC, Style
+from dubio.core.errors import MissingExtra, UserError
+from dubio.core.files import write_file
+from dubio.core.types import BoolArray, FloatArray
+from dubio.reporting.style import CONTROL, INK, MUTED, Style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,6 +36,9 @@ ENTRY, LETTER = 0.62, 0.06
 """Inches of a legend's entry without its name, with the gap to the next column, and of a letter of the name."""
 
 FORMATS = ("png", "svg", "pdf")
+
+SETTINGS = Path(__file__).parent / "templates" / "figures.mplstyle"
+"""Matplotlib settings of every figure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +58,17 @@ class Series:
     @property
     def mean(self) -> FloatArray:
         """Mean over the runs for which the value is defined; NaN where there is none."""
-        count = self.defined.sum(axis=0)
-        total = np.where(self.defined, self.runs, 0.0).sum(axis=0)
+        count, total = self._defined.sum(axis=0), self.runs.sum(axis=0, where=self._defined)
         return np.asarray(np.where(count > 0, total / np.maximum(count, 1), np.nan))
 
     @property
     def std(self) -> FloatArray:
         """Sample standard deviation over those runs; zero where there is one run."""
-        count = self.defined.sum(axis=0)
-        squares = np.where(self.defined, (self.runs - self.mean) ** 2, 0.0).sum(axis=0)
-        return np.asarray(np.sqrt(squares / np.maximum(count - 1, 1)))
+        squares = ((self.runs - self.mean) ** 2).sum(axis=0, where=self._defined)
+        return np.asarray(np.sqrt(squares / np.maximum(self._defined.sum(axis=0) - 1, 1)))
 
     @property
-    def defined(self) -> NDArray[np.bool_]:
-        """Where a run has a value."""
+    def _defined(self) -> BoolArray:
         return np.isfinite(self.runs)
 
 
@@ -78,20 +81,28 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
     @wraps(draw)
     def inner(*args: P.args, **kwargs: P.kwargs) -> Figure:
-        try:
-            import matplotlib
-        except ModuleNotFoundError as missing:
-            raise MissingExtra("drawing a figure", "report") from missing
-        with matplotlib.rc_context():
-            matplotlib.rcdefaults()
-            matplotlib.rcParams.update(RC)
+        if find_spec("matplotlib") is None:
+            raise MissingExtra("drawing a figure", "report")
+        with _settings({}):
             return draw(*args, **kwargs)
 
     return inner
 
 
+@contextmanager
+def _settings(others: Any) -> Iterator[None]:
+    """Set matplotlib's defaults, then dubio's settings, then others, until the context ends."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(matplotlib.rc_params_from_file(SETTINGS, use_default_template=False))
+        matplotlib.rcParams.update(others)
+        yield
+
+
 def blank(width: float, height: float) -> Figure:
-    """An empty figure of this size in inches, on the Agg canvas."""
+    """Return an empty figure of this size in inches, on the Agg canvas."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -104,26 +115,30 @@ def blank(width: float, height: float) -> Figure:
 def small_multiples(
     count: int, *, columns: int = 4, panel_height: float = 1.75, extra: float = 0.0
 ) -> tuple[Figure, list[Axes]]:
-    """A grid of panels on shared axes; the unused ones are taken away.
+    """Return a figure with a grid of panels on shared axes.
 
     Args:
-        count: How many panels are needed.
-        columns: At most this many a row.
-        panel_height: Inches a row.
+        count: The number of panels.
+        columns: The largest number of panels in a row.
+        panel_height: Inches of a row.
         extra: Inches for a legend beside the panels.
     """
     rows = math.ceil(count / columns)
     columns = math.ceil(count / rows)
-    width = WIDTH if columns > 2 else 2.6 * columns
-    figure = blank(width, panel_height * rows + extra)
-    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    panels = list(grid.flat)
+    figure = blank(WIDTH if columns > 2 else 2.6 * columns, panel_height * rows + extra)
+    panels = _panels(figure, rows, columns, count, shared=True)
+    for index, panel in enumerate(panels):
+        # The lowest panel of a column has its numbers even where the last row is not full.
+        panel.tick_params(labelbottom=index + columns >= count, labelleft=index % columns == 0)
+    return figure, panels
+
+
+def _panels(figure: Figure, rows: int, columns: int, count: int, *, shared: bool) -> list[Axes]:
+    """Return the first panels of a grid, and remove the others."""
+    panels = list(figure.subplots(rows, columns, sharex=shared, sharey=shared, squeeze=False).flat)
     for unused in panels[count:]:
         unused.remove()
-    for index, panel in enumerate(panels[:count]):
-        # The lowest panel of a column keeps its numbers even where the last row is not full.
-        panel.tick_params(labelbottom=index + columns >= count, labelleft=index % columns == 0)
-    return figure, panels[:count]
+    return panels[:count]
 
 
 def panel_grid(count: int, *, panel_height: float, extra: float, xlabel: str) -> tuple[Figure, list[Axes]]:
@@ -138,12 +153,10 @@ def panel_grid(count: int, *, panel_height: float, extra: float, xlabel: str) ->
     columns = min(3, count)
     rows = math.ceil(count / columns)
     figure = blank(WIDTH, panel_height * rows + extra)
-    panels = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for unused in panels[count:]:
-        unused.remove()
-    for lowest in panels[:count][-columns:]:  # a legend below leaves no space for a common label
+    panels = _panels(figure, rows, columns, count, shared=False)
+    for lowest in panels[-columns:]:  # a legend below leaves no space for a common label
         lowest.set_xlabel(xlabel)
-    return figure, panels[:count]
+    return figure, panels
 
 
 def label_rows(axis: Axes, styles: Sequence[Style]) -> None:
@@ -247,92 +260,84 @@ def label_panels(figure: Figure, x: str, y: str = "") -> None:
 
 
 def panel_title(title: str) -> str:
-    """A method's title over a small panel, in two lines where it is long."""
+    """Return a method's title over a small panel, in two lines where it is long."""
     return textwrap.fill(title, 21, break_long_words=False)
 
 
-def method_legend(figure: Figure, drawn: Sequence[Style], *, control: str | None = None, columns: int = 4) -> None:
-    """A legend under the panels: each method once, in the benchmark's order.
+def method_legend(figure: Figure, styles: Sequence[Style], *, control: str | None = None, columns: int = 4) -> None:
+    """Draw a legend under the panels: each method once, in the benchmark's order.
 
     Args:
-        figure: Made higher where names are too long for that many columns.
-        drawn: The methods.
-        control: What the dotted line is, where there is one.
-        columns: At most so many, and no more than fit beside each other.
+        figure: The figure; it grows where names are too long for that number of columns.
+        styles: The methods.
+        control: The label of the dotted line, where there is one.
+        columns: The largest number of columns.
     """
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], **style.line) for style in drawn]
+    handles = [Line2D([], [], **style.line) for style in styles]
     if control is not None:
         handles.append(Line2D([], [], color=CONTROL, linestyle="dotted", linewidth=1.4, label=control))
     width, height = (float(side) for side in figure.get_size_inches())
     fitting = _columns_that_fit([str(handle.get_label()) for handle in handles], width, columns)
     more = legend_height(len(handles), fitting) - legend_height(len(handles), columns)
     figure.set_size_inches(width, height + more)
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=fitting,
-        handlelength=3.0,
-        columnspacing=1.6,
-    )
+    figure.legend(handles=handles, loc="outside lower center", ncols=fitting, handlelength=3.0, columnspacing=1.6)
 
 
 def _columns_that_fit(names: Sequence[str], width: float, most: int) -> int:
-    """How many columns of a legend fit into so many inches, filled one after the other."""
+    """Return how many columns of a legend fit into a width in inches; columns are filled one after the other."""
+    lengths = [len(name) for name in names]
     for columns in range(min(most, len(names)), 1, -1):
-        rows, longer = divmod(len(names), columns)
-        sizes = [rows + (place < longer) for place in range(columns)]
-        starts = [sum(sizes[:place]) for place in range(columns)]
-        longest = [max(map(len, names[start : start + size])) for start, size in zip(starts, sizes, strict=True)]
+        longest = [max(column) for column in np.array_split(lengths, columns)]
         if sum(ENTRY + LETTER * letters for letters in longest) <= width:
             return columns
     return 1
 
 
 def legend_height(entries: int, columns: int = 4) -> float:
-    """Inches that a legend of so many entries takes."""
+    """Return the height in inches of a legend."""
     return 0.19 * math.ceil(entries / columns) + 0.12
 
 
 def save(figure: Figure, kind: str) -> bytes:
-    """The figure as a file of this kind, the same bytes every time.
+    """Return the figure as a file of this kind (png, svg or pdf), the same bytes every time."""
+    with _settings({"svg.fonttype": "path"}):
+        return _written(figure, kind, **({"facecolor": "white"} if kind == "png" else {}))
 
-    Args:
-        figure: What to write.
-        kind: ``png``, ``svg`` or ``pdf``.
+
+def write_figure(figure: Figure, path: Path, option: str) -> Path:
+    """Write a figure in the format of its file's ending; the same figure gives the same bytes.
+
+    Raises:
+        UserError: For another ending, naming the option that the path comes from.
     """
-    dates: dict[str, dict[str, Any]] = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    opaque: dict[str, Any] = {"facecolor": "white"} if kind == "png" else {}
-    return _written(figure, kind, {"svg.fonttype": "path"}, metadata=dates[kind], **opaque)
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in FORMATS:
+        raise UserError(f"{option} {str(path)!r}: the name must end in one of {', '.join('.' + f for f in FORMATS)}.")
+    return write_file(path, save(figure, kind))
 
 
 def inline_svg(figure: Figure) -> str:
-    """The figure as SVG whose words stay text, to be placed inside a page.
+    """Return the figure as SVG whose texts stay text, to be placed inside a page.
 
     It is laid out in DejaVu Sans, which comes with matplotlib and is wider than what browsers use: nothing is cut off.
     """
-    return _written(
-        figure, "svg", {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}, metadata={"Date": None}
-    ).decode()
+    with _settings({"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans"]}):
+        return _written(figure, "svg").decode()
 
 
-def _written(figure: Figure, kind: str, settings: Any, **options: Any) -> bytes:
-    import matplotlib
-
-    sink = io.BytesIO()
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update({**RC, **settings})
-        figure.savefig(sink, format=kind, **options)
+def _written(figure: Figure, kind: str, **options: Any) -> bytes:
+    sink, date = io.BytesIO(), {"png": "Software", "svg": "Date", "pdf": "CreationDate"}[kind]
+    figure.savefig(sink, format=kind, metadata={date: None}, **options)
     return sink.getvalue()
 
 
 def finite_limits(values: Iterable[float], *, pad: float = 0.06) -> tuple[float, float] | None:
-    """Limits that hold all finite values with some air, or None where there are none."""
+    """Return limits that contain all finite values with some space, or None where there are none."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return None
     low, high = min(finite), max(finite)
-    air = pad * (high - low) or 0.05 * max(abs(high), 1e-3)
-    return low - air, high + air
+    space = pad * (high - low) or 0.05 * max(abs(high), 1e-3)
+    return low - space, high + space

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil, floor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dubio.core.errors import UserError
-from dubio.core.files import write_file
-from dubio.reporting.canvas import blank, save, styled
+from dubio.reporting.canvas import blank, styled
 from dubio.reporting.style import INK, MUTED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-FORMATS = ("svg", "png", "pdf")
 
 BAR = "#0065a9"
 ROW, BAR_STEP, LETTER = 0.24, 0.15, 0.073
@@ -56,27 +52,16 @@ def draw_cd_diagram(
     return _drawn(average_ranks, critical_difference, cliques, title, note)
 
 
-def save_cd_diagram(figure: Figure, path: Path) -> Path:
-    """Write the diagram as SVG, PNG or PDF by the ending of the name; the same input gives the same bytes.
-
-    Raises:
-        UserError: For another ending.
-    """
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in FORMATS:
-        raise UserError(f"--diagram {str(path)!r}: the name must end in one of {', '.join('.' + f for f in FORMATS)}.")
-    return write_file(path, save(figure, kind))
-
-
 @styled
 def _drawn(
     ranks: Mapping[str, float], difference: float, cliques: Sequence[Sequence[str]], title: str, note: str
 ) -> Figure:
     names = sorted(ranks, key=lambda name: (ranks[name], name))
-    left, right = names[: ceil(len(names) / 2)], names[ceil(len(names) / 2) :]
-    margins = [LABEL_GAP + 0.55 + LETTER * max(len(name) for name in side) for side in (left, right)]
+    half = ceil(len(names) / 2)
+    sides = names[:half], names[half:]
+    margins = [LABEL_GAP + 0.55 + LETTER * max(len(name) for name in side) for side in sides]
     top, bars = 1.25 if title or note else 0.75, 0.12 + BAR_STEP * len(cliques)
-    depth = bars + ROW * len(left) + 0.1
+    depth = bars + ROW * half + 0.1
     figure = blank(sum(margins) + AXIS_WIDTH, top + depth)
     figure.set_layout_engine("none")
     # one unit is an inch, the origin lies at the left end of the line of ranks
@@ -89,7 +74,7 @@ def _drawn(
     _draw_line(axes, scale)
     _draw_difference(axes, scale, difference)
     _draw_bars(axes, scale, ranks, cliques)
-    _draw_names(axes, scale, ranks, left, right, bars)
+    _draw_names(axes, scale, ranks, sides, bars)
     axes.text(-margins[0] + 0.1, top - 0.1, title, ha="left", va="top", fontsize=10, weight="bold", color=INK)
     axes.text(-margins[0] + 0.1, top - 0.32, note, ha="left", va="top", fontsize=8.5, color=MUTED)
     return figure
@@ -102,7 +87,7 @@ class _Scale:
         self.low, self.high = low, high
 
     def __call__(self, rank: float) -> float:
-        """Where a rank lies."""
+        """Return the position of a rank."""
         return AXIS_WIDTH * (rank - self.low) / (self.high - self.low)
 
 
@@ -110,25 +95,21 @@ def _draw_line(axes: Axes, scale: _Scale) -> None:
     axes.plot([0, AXIS_WIDTH], [0, 0], color=INK, linewidth=1.2, solid_capstyle="butt")
     step = 1 if scale.high - scale.low <= 12 else 2
     for tick in range(scale.low, scale.high + 1):
-        told = (tick - scale.low) % step == 0
-        axes.plot([scale(tick)] * 2, [0, 0.09 if told else 0.05], color=INK, linewidth=0.9)
-        if told:
+        labelled = (tick - scale.low) % step == 0
+        axes.plot([scale(tick)] * 2, [0, 0.09 if labelled else 0.05], color=INK, linewidth=0.9)
+        if labelled:
             axes.text(scale(tick), 0.13, str(tick), ha="center", va="bottom", fontsize=8, color=INK)
 
 
 def _draw_difference(axes: Axes, scale: _Scale, difference: float) -> None:
-    """The length of the critical difference, above the line; cut at the right edge where it is longer than the line."""
+    """Draw the length of the critical difference above the line; an arrow where it is longer than the line."""
     end = min(AXIS_WIDTH, scale(scale.low + difference))
     axes.plot([0, end], [0.46, 0.46], color=BAR, linewidth=1.6, solid_capstyle="butt")
     for x in (0.0, end) if scale(scale.low + difference) <= AXIS_WIDTH else (0.0,):
         axes.plot([x, x], [0.41, 0.51], color=BAR, linewidth=1.2)
     if scale(scale.low + difference) > AXIS_WIDTH:
-        axes.annotate(
-            "",
-            (AXIS_WIDTH + 0.14, 0.46),
-            (AXIS_WIDTH - 0.02, 0.46),
-            arrowprops={"arrowstyle": "->", "color": BAR, "lw": 1.4},
-        )
+        arrow = {"arrowstyle": "->", "color": BAR, "lw": 1.4}
+        axes.annotate("", (AXIS_WIDTH + 0.14, 0.46), (AXIS_WIDTH - 0.02, 0.46), arrowprops=arrow)
     axes.text(end / 2, 0.5, f"CD = {difference:.3f}", ha="center", va="bottom", fontsize=8.5, color=BAR)
 
 
@@ -140,10 +121,10 @@ def _draw_bars(axes: Axes, scale: _Scale, ranks: Mapping[str, float], cliques: S
 
 
 def _draw_names(
-    axes: Axes, scale: _Scale, ranks: Mapping[str, float], left: Sequence[str], right: Sequence[str], bars: float
+    axes: Axes, scale: _Scale, ranks: Mapping[str, float], sides: tuple[Sequence[str], Sequence[str]], bars: float
 ) -> None:
-    """Names with their ranks; on either side the outermost rank takes the uppermost row, so no lines cross."""
-    for side, names in ((-1, left), (1, tuple(reversed(right)))):
+    """Draw names with their ranks; on either side the outermost rank takes the uppermost row, so no lines cross."""
+    for side, names in ((-1, sides[0]), (1, sides[1][::-1])):
         edge = -LABEL_GAP if side < 0 else AXIS_WIDTH + LABEL_GAP
         for row, name in enumerate(names):
             x, y = scale(ranks[name]), -bars - ROW * (row + 0.6)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from dubio.reporting.section import Block, Card, Cards, Headline, Text
 from dubio.reporting.wording import counted
@@ -38,23 +38,25 @@ class Claim:
     @property
     def outcome(self) -> str:
         """The sum of the evidence, in a word or two."""
-        counts = {kind: sum(each.outcome == kind for each in self.evidence) for kind in ("supports", "contradicts")}
+        supporting, contradicting, undecided = self._counts
         if not self.evidence:
             return "no data"
-        if not any(counts.values()):
+        if not (supporting or contradicting):
             return "cannot be decided"
-        if all(counts.values()):
+        if supporting and contradicting:
             return "mixed"
-        word = "supported" if counts["supports"] else "contradicted"
-        undecided = len(self.evidence) - sum(counts.values())
-        return word if undecided <= sum(counts.values()) else f"{word} in part"
+        outcome = "supported" if supporting else "contradicted"
+        return outcome if undecided <= supporting + contradicting else f"{outcome} in part"
+
+    @property
+    def _counts(self) -> tuple[int, ...]:
+        return tuple(sum(item.outcome == outcome for item in self.evidence) for outcome in get_args(Outcome))
 
     @property
     def tally(self) -> str:
         """The number of test sets for, against and undecided."""
-        kinds = {"supports": "for", "contradicts": "against", "undecided": "undecided"}
-        counts = [f"{sum(each.outcome == kind for each in self.evidence)} {word}" for kind, word in kinds.items()]
-        return f"{counted(len(self.evidence), self.unit)}: {', '.join(counts)}" if self.evidence else ""
+        counts = "{} for, {} against, {} undecided".format(*self._counts)
+        return f"{counted(len(self.evidence), self.unit)}: {counts}" if self.evidence else ""
 
 
 def outcome_of(verdict: Verdict) -> Outcome:
@@ -65,19 +67,13 @@ def outcome_of(verdict: Verdict) -> Outcome:
 
 def claim_blocks(claims: Sequence[Claim], title: str) -> Iterator[Block]:
     """Yield claims with their evidence, and the claims without data in one sentence."""
-    cards = tuple(
-        Card(
-            claim.statement,
-            (f"{claim.outcome.capitalize()} ({claim.tally}).",),
-            tuple(f"{each.text} ({each.outcome})" for each in claim.evidence),
-            claim.where,
-        )
-        for claim in claims
-        if claim.evidence
-    )
+    cards = []
+    for claim in (claim for claim in claims if claim.evidence):
+        evidence = tuple(f"{item.text} ({item.outcome})" for item in claim.evidence)
+        cards.append(Card(claim.statement, (f"{claim.outcome.capitalize()} ({claim.tally}).",), evidence, claim.where))
     if cards:
         yield Headline(title)
-        yield Cards(cards, "list")
+        yield Cards(tuple(cards), "list")
     silent = [f"“{claim.statement}”" for claim in claims if not claim.evidence]
     if silent:
         yield Text(f"No data on: {', '.join(silent)}", "small")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dubio.core.errors import UnknownName, UserError
+from dubio.core.errors import UserError, one_of
 from dubio.core.predictions import Predictions, pool_members
 from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled
-from dubio.reporting.manifest_view import Manifest, TaskView, read_manifest
+from dubio.reporting.manifest_view import Manifest, MethodRun, TaskView, read_manifest
 from dubio.reporting.stored_run import Run
 from dubio.reporting.style import CONTROL, MUTED, PALETTE, Style
 from dubio.statistics.ensemble_equivalent import (
@@ -57,23 +57,20 @@ class EnsembleCurves:
     def to_json(self, metric: EquivalentMetric) -> dict[str, Any]:
         """Return curves and equivalents as plain values."""
         equivalents = self.equivalents(metric)
-        return {
-            "metric": TITLES[metric],
-            "orders": self.ensemble.orders,
-            "longest": len(self.ensemble),
-            "ensemble": {"mean": self.ensemble.mean[metric], "std": self.ensemble.std[metric]},
-            "methods": {
-                name: {
-                    "mean": curve.mean[metric],
-                    "std": curve.std[metric],
-                    "dee": [
-                        {"samples": samples} | {bound: _plain(getattr(bounds, bound)) for bound in BOUNDS}
-                        for samples, bounds in enumerate(equivalents[name], start=1)
-                    ],
-                }
-                for name, curve in self.methods.items()
-            },
+        methods = {
+            name: {
+                "mean": curve.mean[metric],
+                "std": curve.std[metric],
+                "dee": [
+                    {"samples": samples, **{bound: _plain(getattr(bounds, bound)) for bound in BOUNDS}}
+                    for samples, bounds in enumerate(equivalents[name], start=1)
+                ],
+            }
+            for name, curve in self.methods.items()
         }
+        ensemble = {"mean": self.ensemble.mean[metric], "std": self.ensemble.std[metric]}
+        sizes = {"orders": self.ensemble.orders, "longest": len(self.ensemble)}
+        return {"metric": TITLES[metric], **sizes, "ensemble": ensemble, "methods": methods}
 
 
 BOUNDS = ("lower", "central", "upper")
@@ -127,8 +124,10 @@ def curves_of_run(
         UnknownName: For a task or method that is not in the run.
     """
     view = read_manifest(run.manifest)
-    _check_names("task", tasks, [task.key for task in view.tasks])
-    _check_names("method", methods, [method.name for method in view.methods])
+    for name in tasks:
+        one_of("task of the run", name, [task.key for task in view.tasks])
+    for name in methods:
+        one_of("method of the run", name, [method.name for method in view.methods])
     selected = [task for task in view.tasks if not tasks or task.key in tasks]
     with Store.open(run.store, create=False) as store:
         curves = tuple(item for task in selected for item in _curves(store, view, task, methods, orders, seed))
@@ -140,28 +139,20 @@ def curves_of_run(
 def _curves(
     store: Store, view: Manifest, task: TaskView, methods: Sequence[str], orders: int, seed: int
 ) -> Iterator[EnsembleCurves]:
-    split = task.of_kind("id")[0]
+    def read(run: MethodRun) -> Predictions:
+        return store.read_predictions(run.id, task.in_domain.name, task.in_domain.fingerprint)
 
-    def read(pred_id: str) -> Predictions:
-        return store.read_predictions(pred_id, split.name, split.fingerprint)
-
-    single = [run.id for run in view.single_networks(task)]
-    if len(single) < 2:
+    networks = view.single_networks(task)
+    if len(networks) < 2:
         return
-    ensemble = growth_curve(pool_members([read(pred_id) for pred_id in single]), orders=orders, seed=seed)
+    ensemble = growth_curve(pool_members([read(run) for run in networks]), orders=orders, seed=seed)
     curves = {}
     for method in view.methods:
         runs = view.runs_of(task.key, method.name)
-        if runs and (method.name in methods if methods else runs[0].id not in single):
+        if runs and (method.name in methods if methods else runs[0] not in networks):
             unit: Unit = "member" if method.ensemble else "sample"
-            curves[method.name] = growth_curve(read(runs[0].id), unit=unit, orders=orders, seed=seed)
+            curves[method.name] = growth_curve(read(runs[0]), unit=unit, orders=orders, seed=seed)
     yield EnsembleCurves(task.key, ensemble, curves)
-
-
-def _check_names(noun: str, names: Sequence[str], known: Sequence[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise UnknownName(f"{noun} of the run", name, known)
 
 
 SHADE = 0.16
@@ -169,42 +160,25 @@ LOG_FROM = 20
 """From this many samples on, the horizontal axis is logarithmic."""
 
 
-@dataclass(frozen=True, eq=False)
-class EquivalentSeries:
-    """One method's equivalents with 1, 2, … samples."""
-
-    style: Style
-    ranges: tuple[EquivalentRange, ...]
-
-
-def styles_by_name(names: Sequence[str]) -> dict[str, Style]:
-    """Return a style for each system, in the order of the palette."""
-    return {name: Style(name, *style, False) for name, style in zip(names, itertools.cycle(PALETTE), strict=False)}
-
-
 @styled
-def equivalents_figure(series: Sequence[EquivalentSeries], *, longest: int, score: str) -> Figure:
-    """Draw the deep-ensemble equivalent of each method, with bounds; values beyond the longest ensemble are arrows.
-
-    Args:
-        series: One per method.
-        longest: l_max, the size of the longest ensemble.
-        score: The score of the equivalence, for the axis.
-    """
+def equivalents_figure(curves: EnsembleCurves, metric: EquivalentMetric) -> Figure:
+    """Draw the deep-ensemble equivalent of each method, with bounds; values beyond the longest ensemble are arrows."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-    figure = blank(WIDTH * 0.72, 3.1 + legend_height(len(series) + 1, 3))
+    equivalents, longest = curves.equivalents(metric), len(curves.ensemble)
+    styles = [Style(name, *mark, False) for name, mark in zip(equivalents, itertools.cycle(PALETTE), strict=False)]
+    figure = blank(WIDTH * 0.72, 3.1 + legend_height(len(styles) + 1, 3))
     axes = figure.subplots()
     top = longest + max(0.35, 0.06 * longest)
     axes.axhline(longest, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
     axes.text(1.01, longest, "longest\nensemble", transform=axes.get_yaxis_transform(), fontsize=7.2, color=MUTED,
               va="center", ha="left")  # fmt: skip
-    counts = [len(one.ranges) for one in series]
-    sizes = np.arange(1, max(2, min(longest, max(counts))) + 1)
+    most = max(len(ranges) for ranges in equivalents.values())
+    sizes = np.arange(1, max(2, min(longest, most)) + 1)
     axes.plot(sizes, sizes, color=CONTROL, linewidth=1.4, linestyle="dotted")
-    for one in series:
-        _draw(axes, one, longest, top)
-    if max(counts) >= LOG_FROM:
+    for style, ranges in zip(styles, equivalents.values(), strict=True):
+        _draw(axes, style, ranges, longest, top)
+    if most >= LOG_FROM:
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -213,23 +187,20 @@ def equivalents_figure(series: Sequence[EquivalentSeries], *, longest: int, scor
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(min(0.8, 1 - 0.03 * longest), top + 0.1)
-    axes.set_xlabel("samples of the method")
-    axes.set_ylabel(f"deep-ensemble equivalent, {score}")
-    method_legend(figure, [one.style for one in series], control="a deep ensemble itself", columns=3)
+    axes.set(xlabel="samples of the method", ylabel=f"deep-ensemble equivalent, {TITLES[metric]}")
+    method_legend(figure, styles, control="a deep ensemble itself", columns=3)
     return figure
 
 
-def _draw(axes: Axes, one: EquivalentSeries, longest: int, top: float) -> None:
+def _draw(axes: Axes, style: Style, ranges: Sequence[EquivalentRange], longest: int, top: float) -> None:
     """Draw the curve with its band; beyond the longest ensemble, upward arrows on its line."""
-    x = np.arange(1, len(one.ranges) + 1)
-    lower, centre, upper = (
-        np.array([getattr(each, part).size for each in one.ranges]) for part in ("lower", "central", "upper")
-    )
-    line = {**one.style.line, "markersize": 3.6, "markevery": max(1, len(x) // 12)}
-    axes.fill_between(x, np.minimum(lower, longest), np.minimum(upper, longest), color=one.style.colour, alpha=SHADE,
-                      linewidth=0)  # fmt: skip
+    x = np.arange(1, len(ranges) + 1)
+    lower, centre, upper = (np.array([getattr(bounds, bound).size for bounds in ranges]) for bound in BOUNDS)
+    line = {**style.line, "markersize": 3.6, "markevery": max(1, len(x) // 12)}
+    band = np.minimum(lower, longest), np.minimum(upper, longest)
+    axes.fill_between(x, *band, color=style.colour, alpha=SHADE, linewidth=0)
     axes.plot(x, np.where(np.isfinite(centre), centre, np.nan), **line)
     beyond = x[~np.isfinite(centre)]
     if len(beyond):
         axes.plot(beyond, np.full(len(beyond), (longest + top) / 2), linestyle="none", marker=6, markersize=5,
-                  color=one.style.colour, markevery=max(1, len(beyond) // 12))  # fmt: skip
+                  color=style.colour, markevery=max(1, len(beyond) // 12))  # fmt: skip

@@ -46,8 +46,8 @@ HEADLINE = "confidence"
 GAP = "generalisation_gap"
 """In-domain accuracy minus accuracy under shift."""
 
-AT_IN_DOMAIN_TEMPERATURE = "nll_at_home_temperature"
-"""NLL at the temperature fitted on the in-domain test set; the name is that of the stored tables."""
+AT_IN_DOMAIN_TEMPERATURE = "nll_at_in_domain_temperature"
+"""NLL at the temperature fitted on the in-domain test set."""
 
 REFERRED_BY = "predictive_entropy"
 """The quantity by which examples are referred."""
@@ -153,13 +153,13 @@ def referral_name(metric: str, fraction: float) -> str:
 
 def values_at_fractions(accuracy: FloatArray, auc: FloatArray | None) -> dict[str, float]:
     """Return accuracy and AUC at the fractions of the tables, from curves at :data:`RETAINED`."""
-    values = {}
-    for fraction in FRACTIONS:
-        index = int(np.argmin(np.abs(RETAINED - fraction)))
-        values[referral_name("referral_accuracy", fraction)] = float(accuracy[index])
-        if auc is not None:
-            values[referral_name("referral_auc", fraction)] = float(auc[index])
-    return values
+    curves = {"referral_accuracy": accuracy} | ({} if auc is None else {"referral_auc": auc})
+    nearest = {fraction: int(np.argmin(np.abs(RETAINED - fraction))) for fraction in FRACTIONS}
+    return {
+        referral_name(metric, fraction): float(curve[index])
+        for fraction, index in nearest.items()
+        for metric, curve in curves.items()
+    }
 
 
 def retained_accuracy(predictions: Predictions, quantity: str, fractions: FloatArray) -> FloatArray:
@@ -188,12 +188,7 @@ def corrupted_values(
 
 def directions(metrics: tuple[Metric, ...]) -> dict[str, Direction]:
     """Return which direction is better, for every metric of the long table."""
-    better: dict[str, Direction] = {metric.name: metric.better for metric in metrics}
-    for metric in DETECTION:
-        for quantity in DETECTED_BY:
-            detector: Metric = METRICS.make(metric, quantity=quantity)
-            better[detector.name] = detector.better
-    better |= {GAP: "lower", **dict.fromkeys(AT_THRESHOLDS, "higher")}
-    for metric in ("referral_accuracy", "referral_auc"):
-        better |= {referral_name(metric, fraction): "higher" for fraction in FRACTIONS}
-    return better
+    detectors = [METRICS.make(metric, quantity=quantity) for metric in DETECTION for quantity in DETECTED_BY]
+    better: dict[str, Direction] = {metric.name: metric.better for metric in (*metrics, *detectors)}
+    referral = [referral_name(m, fraction) for m in ("referral_accuracy", "referral_auc") for fraction in FRACTIONS]
+    return better | {GAP: "lower"} | dict.fromkeys((*AT_THRESHOLDS, *referral), "higher")

@@ -57,24 +57,22 @@ class MethodRanks:
 
     def diagram(self, path: str | Path) -> Path:
         """Draw the critical-difference diagram to an .svg, .png or .pdf file, and return its path."""
-        from dubio.reporting.cd_diagram import draw_cd_diagram, save_cd_diagram
+        from dubio.reporting.canvas import write_figure
+        from dubio.reporting.cd_diagram import draw_cd_diagram
 
         comparison, test = self.comparison, self.comparison.friedman
         note = f"Friedman χ² = {test.chi2:.2f}, p = {test.p:.3g}; {test.datasets} datasets, α = {comparison.alpha:g}"
         title = "Average rank by " + " and ".join(comparison.metrics)
-        figure = draw_cd_diagram(
-            comparison.average_ranks, comparison.critical_difference, comparison.cliques, title=title, note=note
-        )
-        return save_cd_diagram(figure, Path(path))
+        ranks, difference, cliques = comparison.average_ranks, comparison.critical_difference, comparison.cliques
+        figure = draw_cd_diagram(ranks, difference, cliques, title=title, note=note)
+        return write_figure(figure, Path(path), "--diagram")
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        for name, rank in self.comparison.average_ranks.items():
-            record = self.comparison.win_draw_loss[name]
-            wins = {"wins": record.wins, "draws": record.draws, "losses": record.losses}
-            yield {"method": name, "rank": rank, **wins}
+    def _rows(self) -> list[dict[str, Any]]:
+        ranks, records = self.comparison.average_ranks, self.comparison.win_draw_loss
+        return [{"method": name, "rank": rank, **records[name]._asdict()} for name, rank in ranks.items()]
 
     def _lines(self) -> Iterator[str]:
         comparison, test = self.comparison, self.comparison.friedman
@@ -82,27 +80,21 @@ class MethodRanks:
         digits = comparison.digits
         rounding = "not rounded" if digits is None else f"rounded half-even to {digits} decimals"
         metrics = ", ".join(comparison.metrics)
-        yield f"{test.methods} methods on {test.datasets} datasets by {metrics}; averages {rounding}"
-        yield ""
+        yield f"{test.methods} methods on {test.datasets} datasets by {metrics}; averages {rounding}\n"
         yield f"{'method':<{width}}  {'rank':>6}  {'wins':>5}  {'draws':>5}  {'losses':>6}"
         for row in self._rows():
             counts = f"{row['wins']:>5}  {row['draws']:>5}  {row['losses']:>6}"
             yield f"{row['method']:<{width}}  {row['rank']:>6.2f}  {counts}"
-        yield ""
-        yield (
-            f"Friedman χ² = {test.chi2:.3f}, p = {test.p:.3g}; "
-            f"Iman–Davenport F = {test.iman_davenport:.3f}, p = {test.iman_davenport_p:.3g}"
-        )
+        f_test = f"Iman–Davenport F = {test.iman_davenport:.3f}, p = {test.iman_davenport_p:.3g}"
+        yield f"\nFriedman χ² = {test.chi2:.3f}, p = {test.p:.3g}; {f_test}"
         yield (
             f"Nemenyi critical difference at α = {comparison.alpha:g}: {comparison.critical_difference:.3f} "
             "(mean ranks that differ less are not significantly different)"
         )
         if test.p > comparison.alpha:
             yield "Friedman's test finds no significant differences between the methods: do not interpret their order."
-        for clique in comparison.cliques:
-            yield f"not significantly different: {', '.join(clique)}"
-        for name, reason in self.chosen.left_out.items():
-            yield f"not ranked: {name}. {reason}"
+        yield from (f"not significantly different: {', '.join(clique)}" for clique in comparison.cliques)
+        yield from (f"not ranked: {name}. {reason}" for name, reason in self.chosen.left_out.items())
 
 
 def rank_methods(
@@ -134,8 +126,8 @@ def rank_methods(
     refused: Mapping[str, str] = {}
     directions = dict(better or {})
     if isinstance(results, Run):
-        table, refused, known = _run_table(results, kind)
-        directions = {**{name: known[name] for name in table.metrics if name in known}, **directions}
+        table, refused, of_run = _run_table(results, kind)
+        directions = {name: of_run[name] for name in table.metrics if name in of_run} | directions
         metrics = metrics or (RUN_METRIC[kind],)
     else:
         table = results if isinstance(results, ResultTable) else read_results(Path(results), columns)

@@ -5,20 +5,24 @@ Figures are fitted into the page: unique ids, no namespaces, colours and fonts t
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 from xml.etree import ElementTree
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from dubio import __version__
+from dubio.core.errors import MissingExtra, one_of
+from dubio.core.files import write_file
 from dubio.reporting.build import Placed, Report
-from dubio.reporting.canvas import inline_svg
+from dubio.reporting.canvas import FORMATS, inline_svg, save
 from dubio.reporting.manifest_view import TaskView
+from dubio.reporting.score_table import results_csv
 from dubio.reporting.section import Block, Figure
-from dubio.reporting.wording import counted, number
+from dubio.reporting.wording import counted, file_name, number
 
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 _REFERENCE = re.compile(r"(?<=url\(#)")
@@ -27,12 +31,12 @@ _DROPPED = ("metadata", "style")
 
 
 def themed(colour: str) -> str:
-    """A colour that the page may exchange in its dark scheme: ``var(--f-0072b2, #0072b2)``."""
+    """Return a colour that the page may exchange in its dark scheme: ``var(--f-0072b2, #0072b2)``."""
     return f"var(--f-{colour[1:]}, {colour})"
 
 
 def for_page(svg: str, name: str) -> str:
-    """An SVG document as an element of an HTML page.
+    """Return an SVG document as an element of an HTML page.
 
     Only attributes are rewritten; text stays as it is, escaped.
 
@@ -46,11 +50,8 @@ def for_page(svg: str, name: str) -> str:
         element.tag = _local(element.tag)
         for child in [child for child in element if _local(child.tag) in _DROPPED]:
             element.remove(child)
-        attributes = {_local(key): value for key, value in element.attrib.items()}
-        element.attrib.clear()
-        element.attrib.update({key: _attribute(key, value, name) for key, value in attributes.items()})
-    for size in ("width", "height"):
-        root.attrib.pop(size, None)
+        element.attrib = {_local(key): _attribute(_local(key), value, name) for key, value in element.attrib.items()}
+    root.attrib = {key: value for key, value in root.attrib.items() if key not in ("width", "height")}
     root.set("aria-hidden", "true")
     return ElementTree.tostring(root, encoding="unicode")
 
@@ -71,6 +72,8 @@ def _local(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
+PAGE = "report.html"
+TABLE = "results.csv"
 LEAD = "Does the classifier know when it does not know, and which uncertainty method makes it know best?"
 
 
@@ -85,37 +88,81 @@ class Chapter:
     parts: tuple[tuple[str, tuple[Block, ...]], ...]
 
 
+def write_report(report: Report, out_dir: Path) -> Path:
+    """Write ``report.html``, ``results.csv`` and the files of sections; each is written completely or not at all.
+
+    Args:
+        report: The report.
+        out_dir: The folder to write to; it is created if necessary.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        MissingExtra: Without jinja2 and matplotlib.
+    """
+    _need("writing the report", "jinja2", "matplotlib")
+    for name, content in {TABLE: results_csv(report.scores), **report.files()}.items():
+        write_file(out_dir / name, content)
+    return write_file(out_dir / PAGE, render(report))
+
+
+def write_figures(report: Report, out_dir: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
+    """Write every figure for use in papers, as ``<task>-<figure>.<format>``, those over tasks as ``across-…``.
+
+    Args:
+        report: The report.
+        out_dir: The folder to write to; it is created if necessary.
+        formats: Among png, svg and pdf.
+
+    Returns:
+        The files written.
+
+    Raises:
+        UnknownName: For another format.
+        MissingExtra: Without matplotlib.
+    """
+    _need("drawing figures", "matplotlib")
+    kinds = [one_of("format", kind, FORMATS) for kind in formats]
+    written = []
+    for name, figure in report.figures():
+        drawing = figure.draw()
+        written += [write_file(out_dir / f"{file_name(name)}.{kind}", save(drawing, kind)) for kind in kinds]
+    return tuple(written)
+
+
+def _need(action: str, *modules: str) -> None:
+    if any(find_spec(module) is None for module in modules):
+        raise MissingExtra(action, "report")
+
+
 def render(report: Report) -> str:
     """Return the whole page as HTML; the template engine escapes everything from outside."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    numbers = itertools.count(1)
+
+    def inline(figure: Figure) -> Markup:
+        """Return the SVG, whose texts matplotlib has escaped, with ids that occur once on the page."""
+        return Markup(for_page(inline_svg(figure.draw()), f"f{next(numbers)}"))
+
     environment = Environment(
         loader=PackageLoader("dubio.reporting"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.filters["themed"] = themed
+    environment.filters["themed"], environment.filters["svg"] = themed, inline
     environment.filters["kind"] = lambda block: type(block).__name__
-    environment.filters["svg"] = _Inliner()
-    own = files("dubio.reporting") / "templates"
-    manifest = report.run.manifest
+    templates, manifest = files("dubio.reporting") / "templates", report.run.manifest
+    assets = {kind: Markup((templates / f"report.{kind}").read_text(encoding="utf-8")) for kind in ("css", "js")}
+    name = manifest.benchmark.get("name") or manifest.name
     return environment.get_template("report.html.j2").render(
-        title=_title(report),
+        title=f"{name}: {counted(len(manifest.methods), 'method')} on {', '.join(task.key for task in manifest.tasks)}",
         lead=str(manifest.benchmark.get("description") or LEAD),
         facts=_facts(report),
         chapters=_chapters(report),
         version=__version__,
-        css=Markup((own / "report.css").read_text(encoding="utf-8")),
-        js=Markup((own / "report.js").read_text(encoding="utf-8")),
+        **assets,
     )
-
-
-class _Inliner:
-    """Draws figures as inline SVG with ids that occur once on the page."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self, figure: Figure) -> Markup:
-        """Return the SVG; Markup because matplotlib has escaped every text in it."""
-        self.count += 1
-        return Markup(for_page(inline_svg(figure.draw()), f"f{self.count}"))
 
 
 def _chapters(report: Report) -> list[Chapter]:
@@ -137,7 +184,7 @@ def _task_chapter(report: Report, task: TaskView, index: int) -> Chapter:
         notes = (*task.notes, "No run of this task was completed; see the failures below.")
         return Chapter(f"task-{index + 1}", task.key, intro, notes, ())
     parts = tuple((placed.section.title, report.blocks(placed, task)) for placed in report.of_part("task"))
-    return Chapter(f"task-{index + 1}", task.key, intro, task.notes, tuple(part for part in parts if part[1]))
+    return Chapter(f"task-{index + 1}", task.key, intro, task.notes, tuple(block for block in parts if block[1]))
 
 
 def task_summary(task: TaskView) -> str:
@@ -149,12 +196,6 @@ def task_summary(task: TaskView) -> str:
         f"classes ({', '.join(classes)}). {sizes['train']:,} training examples, {sizes['val']:,} validation examples, "
         f"{sizes['id']:,} in-domain test examples."
     )
-
-
-def _title(report: Report) -> str:
-    manifest = report.run.manifest
-    name = manifest.benchmark.get("name") or manifest.name
-    return f"{name}: {counted(len(manifest.methods), 'method')} on {', '.join(task.key for task in manifest.tasks)}"
 
 
 def _facts(report: Report) -> dict[str, str]:

@@ -62,12 +62,8 @@ def over_seeds(run: RunView, task: TaskView, split: str, metric: str) -> dict[st
         if (score.task, score.split, score.metric) == (task.key, split, metric) and not math.isnan(score.value):
             values.setdefault(score.method, {}).setdefault(score.seed, []).append(score.value)
     means = {method: np.array([np.mean(seed) for seed in seeds.values()]) for method, seeds in values.items()}
-    return {
-        method: OverSeeds(
-            float(seeds.mean()), float(seeds.std(ddof=1) / np.sqrt(len(seeds))) if len(seeds) > 1 else None
-        )
-        for method, seeds in means.items()
-    }
+    errors = {m: float(s.std(ddof=1) / np.sqrt(len(s))) if len(s) > 1 else None for m, s in means.items()}
+    return {method: OverSeeds(float(seeds.mean()), errors[method]) for method, seeds in means.items()}
 
 
 def with_standard_errors(column: FilledColumn, seeds: Mapping[str, OverSeeds]) -> FilledColumn:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,6 +15,9 @@ from dubio.reporting.score_table import Cell, Score, ScoreTable
 from dubio.reporting.style import Style, styles_of
 from dubio.reporting.tables import Column, FilledColumn, Table, TableCell, method_table
 from dubio.statistics.ensemble_equivalent import GrowthCurve
+
+Record = Mapping[str, Any]
+"""Timings, environment and bytes of a fit or a prediction."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,7 @@ class Cost:
         trainings: Fits a run draws from.
         training_seconds: Their seconds, summed.
         seconds_per_epoch: Seconds an epoch of one of its fits takes, their mean.
-        best_epoch: The epoch of convergence, whose weights were kept, the mean over its fits.
+        best_epoch: The epoch of convergence, whose weights are used, the mean over its fits.
         examples_per_second: Speed of prediction of the whole method: all members, all samples.
         parameters: Parameters of all its fits together.
         stored_bytes: Bytes of its fits.
@@ -40,77 +45,37 @@ class Cost:
     stored_bytes: Cell
 
 
-def cost_of(store: Source, runs: Sequence[MethodRun], cache: dict[str, Mapping[str, Any]]) -> Cost:
-    """The cost of one method from the records of its runs; what no record tells is left out, not guessed.
-
-    Args:
-        store: Where the records are.
-        runs: The method's runs on one task.
-        cache: Records already read, by id; filled here.
-    """
-    seconds, epochs, best, speed, parameters, size = [], [], [], [], [], []
-    for run in runs:
-        fits = [_record(store, fit, cache) for fit in run.fits]
-        seconds.append(_total(fits, "seconds"))
-        epochs.append(_mean(fits, "seconds_per_epoch"))
-        best.append(_mean(fits, "best_epoch"))
-        parameters.append(_total(fits, "parameters"))
-        size.append(_total(fits, "bytes"))
-        prediction = _record(store, run.id, cache)
-        taken, examples = _number(prediction, "seconds"), _number(prediction, "examples")
-        speed.append(examples / taken if taken and examples else None)
+def cost_of(records: Mapping[str, Record], runs: Sequence[MethodRun]) -> Cost:
+    """Return the cost of one method from the records of its runs; what no record states is left out, not guessed."""
+    fits = [[records[fit] for fit in run.fits] for run in runs]
+    predictions = [[records[run.id]] for run in runs]
+    examples, seconds = ([_total(record, name) for record in predictions] for name in ("examples", "seconds"))
     return Cost(
         trainings=Cell(tuple(float(len(run.fits)) for run in runs)),
-        training_seconds=_known(seconds),
-        seconds_per_epoch=_known(epochs),
-        best_epoch=_known(best),
-        examples_per_second=_known(speed),
-        parameters=_known(parameters),
-        stored_bytes=_known(size),
+        training_seconds=_cell(_total(group, "seconds") for group in fits),
+        seconds_per_epoch=_cell(_mean(group, "seconds_per_epoch") for group in fits),
+        best_epoch=_cell(_mean(group, "best_epoch") for group in fits),
+        examples_per_second=_cell(n / s if n and s else None for n, s in zip(examples, seconds, strict=True)),
+        parameters=_cell(_total(group, "parameters") for group in fits),
+        stored_bytes=_cell(_total(group, "bytes") for group in fits),
     )
 
 
-def environment_of(records: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Every name in the records' environments with the values it had, joined where runs differ."""
-    found: dict[str, list[str]] = {}
-    for record in records.values():
-        for name, value in (record.get("environment") or {}).items():
-            values = found.setdefault(str(name), [])
-            if str(value) not in values:
-                values.append(str(value))
-    return {name: " / ".join(values) for name, values in sorted(found.items())}
+def _total(records: Sequence[Record], name: str) -> float | None:
+    """Return the sum over records, or None where one of them does not state the number."""
+    values: list[Any] = [record.get(name) for record in records]
+    return float(sum(values)) if values and all(isinstance(value, int | float) for value in values) else None
 
 
-def _record(store: Source, identifier: str, cache: dict[str, Mapping[str, Any]]) -> Mapping[str, Any]:
-    """A record; one that cannot be read is empty, since costs must not hide the scores they stand beside."""
-    if identifier not in cache:
-        try:
-            cache[identifier] = store.record(identifier)
-        except DubioError:
-            cache[identifier] = {}
-    return cache[identifier]
-
-
-def _number(record: Mapping[str, Any], name: str) -> float | None:
-    value = record.get(name)
-    return float(value) if isinstance(value, int | float) else None
-
-
-def _total(records: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    """The sum over records, or None where one of them does not say."""
-    values = [_number(record, name) for record in records]
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
-
-
-def _mean(records: Sequence[Mapping[str, Any]], name: str) -> float | None:
+def _mean(records: Sequence[Record], name: str) -> float | None:
     total = _total(records, name)
     return None if total is None else total / len(records)
 
 
-def _known(values: Sequence[float | None]) -> Cell:
-    known = tuple(value for value in values if value is not None)
-    return Cell(known, undefined=len(values) - len(known))
+def _cell(values: Iterable[float | None]) -> Cell:
+    every = list(values)
+    stated = tuple(value for value in every if value is not None)
+    return Cell(stated, undefined=len(every) - len(stated))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,29 +134,35 @@ class RunView:
         return tuple(method for method in self.scores.methods_of(task) if method.name in self.titles)
 
     @cached_property
+    def records(self) -> dict[str, Record]:
+        """Id → record, of every fit and prediction; empty where it cannot be read: costs must not hide scores."""
+        records: dict[str, Record] = {}
+        for run in itertools.chain.from_iterable(self._runs.values()):
+            for identifier in (*run.fits, run.id):
+                if identifier not in records:
+                    records[identifier] = {}
+                    with contextlib.suppress(DubioError):
+                        records[identifier] = self.source.record(identifier)
+        return records
+
+    @property
+    def _runs(self) -> dict[tuple[str, str], tuple[MethodRun, ...]]:
+        every = {(t.key, m.name): self.manifest.runs_of(t.key, m.name) for t in self.tasks for m in self.methods}
+        return {key: runs for key, runs in every.items() if runs}
+
+    @cached_property
     def costs(self) -> dict[tuple[str, str], Cost]:
         """(task, method) → its cost."""
-        return {
-            (task.key, method.name): cost_of(self.source, runs, self._records)
-            for task in self.tasks
-            for method in self.methods
-            if (runs := self.manifest.runs_of(task.key, method.name))
-        }
+        return {key: cost_of(self.records, runs) for key, runs in self._runs.items()}
 
     @cached_property
     def environment(self) -> Mapping[str, str]:
-        """Names and versions of the software and device that the runs ran on."""
-        return environment_of(self.records)
-
-    @property
-    def records(self) -> Mapping[str, Mapping[str, Any]]:
-        """Id → record, of every fit and prediction."""
-        assert self.costs is not None  # reading costs reads the records
-        return self._records
-
-    @cached_property
-    def _records(self) -> dict[str, Mapping[str, Any]]:
-        return {}
+        """Names and versions of the software and device that the runs ran on, joined where runs differ."""
+        values: dict[str, dict[str, None]] = {}
+        for record in self.records.values():
+            for name, value in (record.get("environment") or {}).items():
+                values.setdefault(str(name), {})[str(value)] = None
+        return {name: " / ".join(values[name]) for name in sorted(values)}
 
     def table(self, columns: Mapping[str, Column], rows: Mapping[str, Mapping[str, TableCell]], caption: str) -> Table:
         """Return a table of methods from column key → head and method → column key → cell."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -35,7 +37,7 @@ class Score:
 class Cell(Runs):
     """The values of one method for one metric on one split, and the number of runs where it is undefined.
 
-    Single-model rows hold a value for every (seed, member), ensembles one for every seed.
+    A single-fit method has one for every (seed, member), an ensemble one for every seed.
     """
 
     undefined: int = 0
@@ -48,34 +50,35 @@ Key = tuple[str, str, str, str]
 def aggregate(scores: Iterable[Score]) -> dict[Key, Cell]:
     """Group scores by (task, split, method, metric); undefined values are counted, never averaged."""
     values: dict[Key, list[float]] = {}
-    undefined: dict[Key, int] = {}
     for score in scores:
-        key = (score.task, score.split, score.method, score.metric)
-        values.setdefault(key, [])
-        if math.isnan(score.value):
-            undefined[key] = undefined.get(key, 0) + 1
-        else:
-            values[key].append(score.value)
-    return {key: Cell(tuple(found), undefined.get(key, 0)) for key, found in values.items()}
+        values.setdefault((score.task, score.split, score.method, score.metric), []).append(score.value)
+    defined = {key: tuple(value for value in every if not math.isnan(value)) for key, every in values.items()}
+    return {key: Cell(numbers, len(values[key]) - len(numbers)) for key, numbers in defined.items()}
 
 
-def average_over(cells: Mapping[Key, Cell], task: str, splits: Iterable[str], method: str, metric: str) -> Cell | None:
-    """The cell of several splits taken together: each run's mean over the splits, then as usual over runs.
+def average_over(cells: Sequence[Cell | None]) -> Cell | None:
+    """Return the cell of several splits together: each run's mean over the splits.
 
-    None where a split has no such cell or the runs of the splits do not correspond.
+    None where a split has no cell, a value is undefined, or the runs of the splits do not correspond.
     """
-    found = [cells.get((task, split, method, metric)) for split in splits]
-    present = [cell for cell in found if cell is not None]
-    if len(present) < len(found) or not present or len({cell.n for cell in present}) > 1:
+    complete = [cell for cell in cells if cell is not None and not cell.undefined]
+    if not complete or len(complete) < len(cells) or len({cell.n for cell in complete}) > 1:
         return None
-    if any(cell.undefined for cell in present):
-        return None
-    stacked = np.array([cell.values for cell in present])
-    return Cell(tuple(float(value) for value in stacked.mean(axis=0)))
+    return Cell(tuple(np.mean([cell.values for cell in complete], axis=0).tolist()))
+
+
+def results_csv(scores: Iterable[Score]) -> str:
+    """Return the long table: one row per value; ``member`` is empty for ensembles, ``value`` where it is undefined."""
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerow(field.name for field in fields(Score))
+    for score in scores:
+        writer.writerow((vars(score) | ({"value": None} if math.isnan(score.value) else {})).values())
+    return sink.getvalue()
 
 
 def decimals(cells: Iterable[Cell | None]) -> int:
-    """Decimals that show these cells with their spread: at least a digit of the median one, between 3 and 5."""
+    """Return the decimals that show these cells with their spread: at least a digit of the median, 3 to 5."""
     spreads = [cell.std for cell in cells if cell is not None and cell.std]
     if not spreads:
         return 3
@@ -83,7 +86,7 @@ def decimals(cells: Iterable[Cell | None]) -> int:
 
 
 def cell_text(cell: Cell | None, places: int = 3) -> str:
-    """A cell as text: never a bare mean where there is a spread, and one run says so."""
+    """Return a cell as text: never a bare mean where there is a spread, and one run says so."""
     if cell is None or (cell.n == 0 and not cell.undefined):
         return "–"
     if cell.n == 0:
@@ -96,20 +99,12 @@ def cell_text(cell: Cell | None, places: int = 3) -> str:
 
 
 @dataclass
-class _Sum:
-    """Values per example of the runs of a method added up."""
-
-    values: FloatArray
-    runs: int = 0
-
-
-@dataclass
 class TemperatureFits:
     """All temperatures behind a method's calibrated scores on a task.
 
     Attributes:
         values: One for each half of the test set, repetition and run.
-        at_bound: How many of them hit the end of their range: that half has no best temperature, mostly because every
+        at_bound: The number of them at the end of their range: that half has no best temperature, mostly because every
             example in it is classified correctly.
     """
 
@@ -138,7 +133,7 @@ class ScoreTable:
         self.not_ranked = dict(not_ranked or {})
         self.temperatures: dict[tuple[str, str], TemperatureFits] = {}
         self.scores: list[Score] = []
-        self._rows: dict[Key, _Sum] = {}
+        self._rows: dict[Key, tuple[FloatArray, int]] = {}
         self._groups: dict[tuple[str, str, str], StrArray | None] = {}
         self._cells: dict[Key, Cell] | None = None
         self._scored: set[tuple[str, str, str]] = set()
@@ -162,9 +157,9 @@ class ScoreTable:
         """Add the values per example of one run, which paired tests use; runs of a method are averaged."""
         for metric, rows in values.items():
             self._groups[task.key, split.name, metric] = group
-            total = self._rows.setdefault((task.key, split.name, run.method, metric), _Sum(np.zeros(len(rows))))
-            total.values += rows
-            total.runs += 1
+            key = task.key, split.name, run.method, metric
+            total, runs = self._rows.get(key, (np.zeros(len(rows)), 0))
+            self._rows[key] = total + rows, runs + 1
 
     @property
     def cells(self) -> Mapping[Key, Cell]:
@@ -180,7 +175,7 @@ class ScoreTable:
 
     def average(self, task: TaskView, splits: Sequence[str], method: str, metric: str) -> Cell | None:
         """Return each run's mean over several splits; None where a split lacks a value."""
-        return average_over(self.cells, task.key, splits, method, metric)
+        return average_over([self.cell(task, split, method, metric) for split in splits])
 
     def methods_of(self, task: TaskView) -> tuple[MethodView, ...]:
         """Return the methods with at least one scored run on a task, in the benchmark's order."""
@@ -189,11 +184,11 @@ class ScoreTable:
 
     def row(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Cell]:
         """Return method → cell on a split, or on several averaged, for the methods that have one."""
-        names = (splits,) if isinstance(splits, str) else splits
-        if len(names) == 1:
-            cells = {m.name: self.cell(task, names[0], m.name, metric) for m in self.methods_of(task)}
-        else:
-            cells = {m.name: self.average(task, names, m.name, metric) for m in self.methods_of(task)}
+        names, single = ([splits], True) if isinstance(splits, str) else (splits, len(splits) == 1)
+        cells = {
+            m.name: self.cell(task, names[0], m.name, metric) if single else self.average(task, names, m.name, metric)
+            for m in self.methods_of(task)
+        }
         return {name: cell for name, cell in cells.items() if cell is not None}
 
     def ranks(self, metric: str) -> bool:
@@ -213,7 +208,7 @@ class ScoreTable:
         for method in self.methods_of(task) if len(names) == 1 else ():
             total = self._rows.get((task.key, names[0], method.name, metric))
             if total is not None:
-                rows[method.name] = total.values / total.runs
+                rows[method.name] = total[0] / total[1]
         sample = Rows(rows, self._groups.get((task.key, names[0], metric)))
         return compare_means(self.row(task, names, metric), self.better[metric], sample, self.variance_groups)
 

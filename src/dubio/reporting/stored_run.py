@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from dubio.core.errors import UserError
 from dubio.formats.data_frame import data_frame
-from dubio.reporting import Report, build_report, terminal_table, write_figures, write_report
+from dubio.reporting.build import Report, build_report
+from dubio.reporting.canvas import FORMATS
 from dubio.reporting.merging import merge
+from dubio.reporting.page import TABLE, write_figures, write_report
 from dubio.reporting.score_table import ScoreTable
+from dubio.reporting.terminal import terminal_table
 from dubio.store import Store
 
 if TYPE_CHECKING:
@@ -22,7 +25,6 @@ if TYPE_CHECKING:
 
 STORE = Path("dubio-store")
 OUT = Path("dubio-report")
-FORMATS = ("png", "svg", "pdf")
 TEXT_WIDTH = 120
 
 
@@ -92,12 +94,11 @@ class Run:
         Raises:
             MissingExtra: Without jinja2 and matplotlib.
         """
-        built = self.built
-        if as_published:
-            built = build_report(self._opened, self.manifest, options=("as-published",))
+        options = ("as-published",)
+        built = build_report(self._opened, self.manifest, options=options) if as_published else self.built
         page = write_report(built, Path(out))
         files = () if figures is None else write_figures(built, Path(figures), formats)
-        return WrittenReport(page, page.with_name("results.csv"), files, built)
+        return WrittenReport(page, page.with_name(TABLE), files, built)
 
     @cached_property
     def _opened(self) -> Store:
@@ -157,19 +158,18 @@ def open_run(*names: str, store: str | Path = STORE) -> Run:
         UserError: If no name is given and the store does not have exactly one run.
     """
     opened = Store.open(store, create=False)
-    if not names:
-        names = (_only_run(opened.manifests(), Path(store)),)
+    names = names or (_only_run(opened.manifests(), Path(store)),)
     manifests = {name: opened.manifest(name) for name in dict.fromkeys(names)}
     manifest = merge(opened, manifests) if len(manifests) > 1 else manifests[names[0]]
     return Run(" + ".join(manifests), manifest, Path(store))
 
 
 def _only_run(names: Sequence[str], store: Path) -> str:
-    if len(names) == 1:
-        return names[0]
     if not names:
         raise UserError(f"the store {str(store)!r} has no benchmark run; make one with: dubio run quick")
-    raise UserError(f"the store {str(store)!r} has {len(names)} runs; name one: {', '.join(names)}.")
+    if len(names) > 1:
+        raise UserError(f"the store {str(store)!r} has {len(names)} runs; name one: {', '.join(names)}.")
+    return names[0]
 
 
 def report(

@@ -45,49 +45,6 @@ SPARE: tuple[tuple[str, str], ...] = (
 DASHED: tuple[float, tuple[float, float]] = (0.0, (3.2, 1.6))
 DOTTED: tuple[float, tuple[float, float]] = (0.0, (1.0, 1.3))
 
-RC: Any = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["Helvetica Neue", "Helvetica", "Arial", "Liberation Sans", "DejaVu Sans"],
-    "font.size": 8.5,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": MUTED,
-    "axes.linewidth": 0.7,
-    "axes.titlesize": 8.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlecolor": INK,
-    "axes.labelsize": 8.5,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": RULE,
-    "grid.linewidth": 0.5,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "legend.frameon": False,
-    "legend.fontsize": 7.8,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.facecolor": "none",
-    "figure.dpi": 100,
-    "savefig.dpi": 300,
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "dubio",
-    "text.parse_math": False,
-}
-"""Matplotlib settings for every figure (its own type of names is not exported)."""
-
-
 OUTLINES: dict[str, str] = {
     "o": "M6 0A6 6 0 1 1 -6 0A6 6 0 1 1 6 0Z",
     "s": "M-5.5 -5.5H5.5V5.5H-5.5Z",

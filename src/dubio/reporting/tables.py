@@ -24,23 +24,23 @@ SPOKEN_PLACE: dict[Place, str] = {
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column; ``words`` marks a column of text, which is set left-aligned."""
+    """The head of a column; one of texts is set left-aligned."""
 
     title: str
     sub: str = ""
     arrow: str = ""
     note: str = ""
     unranked: bool = False
-    words: bool = False
+    is_text: bool = False
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """One value: its text, its spread, and where the method stands; ``sort`` is what to order by, "" for nothing."""
+    """One value: its text, its spread, and the method's place in the ranking; an empty ``sort_key`` is not sorted."""
 
     text: str
     spread: str = ""
-    sort: str = ""
+    sort_key: str = ""
     place: str = ""
     hint: str = ""
 
@@ -92,7 +92,7 @@ class FilledColumn:
 
 
 UNDECIDED = {"best": "leading", "tied": ""}
-"""Places in a column in which no method is told from another."""
+"""Marks in a column without significant differences."""
 
 EMPTY = TableCell("–", place="unranked")
 
@@ -100,25 +100,25 @@ EMPTY = TableCell("–", place="unranked")
 def score_column(
     column: Column, cells: Mapping[str, Cell], verdicts: Mapping[str, Verdict] | None = None, places: int | None = None
 ) -> FilledColumn:
-    """A column of means with their spread.
+    """Return a column of means with their spread.
 
     Args:
         column: Its head.
         cells: Method → values.
-        verdicts: Method → where it stands, where the column ranks.
+        verdicts: Method → its verdict against the best, where the column ranks.
         places: Decimals; chosen from the spreads by default.
     """
-    shown = decimals(cells.values()) if places is None else places
+    places = decimals(cells.values()) if places is None else places
     judged = verdicts or {}
-    made = {name: score_cell(cell, shown, judged.get(name), column) for name, cell in cells.items()}
+    filled = {name: score_cell(cell, places, judged.get(name), column) for name, cell in cells.items()}
     if not any(verdict.place == "behind" for verdict in judged.values()):
-        # Nothing is told from the best: to mark every method would say less than to mark none.
-        made = {name: replace(cell, place=UNDECIDED.get(cell.place, cell.place)) for name, cell in made.items()}
-    return FilledColumn(column, made)
+        # Nothing differs significantly from the best: to mark every method would say less than to mark none.
+        filled = {name: replace(cell, place=UNDECIDED.get(cell.place, cell.place)) for name, cell in filled.items()}
+    return FilledColumn(column, filled)
 
 
 def score_cell(cell: Cell, places: int, verdict: Verdict | None, column: Column) -> TableCell:
-    """A value with its spread: never a bare mean where there are several runs, and one run says so."""
+    """Return a value with its spread: never a bare mean where there are several runs, and one run says so."""
     if cell.n == 0:
         return TableCell("undefined", place="unranked", hint=f"not defined in any of {cell.undefined} runs")
     if math.isinf(cell.mean):
@@ -128,16 +128,11 @@ def score_cell(cell: Cell, places: int, verdict: Verdict | None, column: Column)
     if cell.undefined:
         hints.append(f"not defined in {cell.undefined} more")
     if verdict is not None:
-        hints.append(_spoken_verdict(verdict))
-    place = "unranked" if column.unranked else (verdict.place if verdict else "")
-    return TableCell(f"{cell.mean:.{places}f}", spread, f"{cell.mean:.9g}", place, "; ".join(hints))
-
-
-def _spoken_verdict(verdict: Verdict) -> str:
-    words = SPOKEN_PLACE[verdict.place]
-    if verdict.place == "best" or verdict.resolves is None:
-        return words
-    return f"{words}: {verdict.difference:.3g} away, resolved from {verdict.resolves:.3g} on"
+        hints.append(SPOKEN_PLACE[verdict.place])
+        if verdict.place != "best" and verdict.resolves is not None:
+            hints[-1] += f": {verdict.difference:.3g} away, resolved from {verdict.resolves:.3g} on"
+    mark = "unranked" if column.unranked else (verdict.place if verdict else "")
+    return value_cell(cell.mean, f".{places}f", spread, mark, "; ".join(hints))
 
 
 def method_table(
@@ -149,7 +144,7 @@ def method_table(
     controls: Mapping[str, str] | None = None,
     terminal: str = "",
 ) -> Table:
-    """Columns side by side, one row a method, controls last.
+    """Return a table of columns side by side, one row per method, controls last.
 
     Args:
         methods: The rows, in order.
@@ -159,11 +154,14 @@ def method_table(
         controls: Names of control rows → their titles.
         terminal: The title below which a terminal prints the table too, if it does.
     """
-    kept = [column for column in columns if any(column.cells.get(method.name) for method in methods)]
-    rows = [Row(m.title, tuple(column.cells.get(m.name, EMPTY) for column in kept), styles[m.name]) for m in methods]
-    for name, title in (controls or {}).items():
-        rows.append(Row(title, tuple(column.cells.get(name, EMPTY) for column in kept), control=True))
-    return Table(tuple(column.column for column in kept), tuple(rows), caption, terminal=terminal)
+    filled = [column for column in columns if any(column.cells.get(method.name) for method in methods)]
+
+    def cells(name: str) -> tuple[TableCell, ...]:
+        return tuple(column.cells.get(name, EMPTY) for column in filled)
+
+    rows = [Row(method.title, cells(method.name), styles[method.name]) for method in methods]
+    rows += [Row(title, cells(name), control=True) for name, title in (controls or {}).items()]
+    return Table(tuple(column.column for column in filled), tuple(rows), caption, terminal=terminal)
 
 
 def value_cell(value: float, form: str = ".3f", spread: str = "", place: str = "", hint: str = "") -> TableCell:
@@ -190,5 +188,5 @@ def folded(table: Table, title: str, *, shown: bool = False) -> Table:
 
 def plain_table(first: str, columns: tuple[Column, ...], rows: Mapping[str, Iterable[str]]) -> Table:
     """Return a table of texts: row title → its cells."""
-    made = tuple(Row(title, tuple(TableCell(text) for text in texts)) for title, texts in rows.items())
-    return Table(columns, made, first=first)
+    cells = tuple(Row(title, tuple(TableCell(text) for text in texts)) for title, texts in rows.items())
+    return Table(columns, cells, first=first)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dubio.reporting.manifest_view import MethodView, SplitView
+from dubio.reporting.manifest_view import MethodView
 
 RANDOM = "random-referral"
 """The control's name in the long table."""
@@ -15,7 +15,7 @@ NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 @dataclass(frozen=True)
 class Term:
-    """How a metric is shown: its title, and what a reader needs to know."""
+    """The title of a metric, and what a reader needs to know about it."""
 
     title: str
     note: str
@@ -62,18 +62,18 @@ def term(metric: str) -> Term:
 
 
 def named(text: str) -> str:
-    """A sentence with metrics called by their titles, not by their registered names."""
+    """Return a sentence with metrics called by their titles, not by their registered names."""
     return re.sub(r"\b[a-z]+(?:_[a-z]+)*\b", lambda match: _within(match[0]), text)
 
 
 def _within(word: str) -> str:
-    """A metric's title within a sentence; Brier was a person, acronyms stay as they are."""
+    """Return a metric's title within a sentence; Brier was a person, acronyms stay as they are."""
     title = TERMS[word].title if word in TERMS else word
     return title if title == "Brier" or title.isupper() else title[:1].lower() + title[1:]
 
 
 def sentence(method: MethodView) -> str:
-    """What a method does, in one sentence."""
+    """Describe a method in one sentence."""
     if method.summary:
         return method.summary
     if method.ensemble:
@@ -81,21 +81,24 @@ def sentence(method: MethodView) -> str:
     return f"{method.title}, a method of the benchmark's own."
 
 
+def sample_count(members: int, samples: int) -> str:
+    """Return the number of predictions that are pooled: ``one pass``, ``10 samples``, ``5 × 10 samples``."""
+    single = f"{samples} samples" if samples else "one pass"
+    return f"{members} × {single}" if members > 1 else single
+
+
 def draws(method: MethodView) -> str:
-    """How many predictions are pooled for one answer."""
-    if method.pools:
-        return method.pools
-    each = f"{method.samples} samples" if method.samples else "one pass"
-    return f"{method.members} × {each}" if method.ensemble else each
+    """Return the number of predictions that a method pools for one answer."""
+    return method.pools or sample_count(method.members, method.samples)
 
 
 def number(value: int) -> str:
-    """A small number as a word."""
+    """Return a small number as a word."""
     return NUMBERS[value] if 0 <= value < len(NUMBERS) else f"{value:,}".replace(",", " ")
 
 
 def counted(value: int, noun: str) -> str:
-    """A number with its noun: ``three seeds``, ``one seed``."""
+    """Return a number with its noun: ``three seeds``, ``one seed``."""
     return f"{number(value)} {noun}" if value == 1 else f"{number(value)} {noun}s"
 
 
@@ -113,21 +116,16 @@ def enough_digits(first: float, second: float) -> tuple[str, str]:
     return f"{first:.2g}", f"{second:.2g}"
 
 
-def listed(words: list[str]) -> str:
-    """Words as a sentence lists them: ``a, b and c``."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+def listed(items: list[str]) -> str:
+    """Return items as a sentence lists them: ``a, b and c``."""
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def split_role(split: SplitView) -> str:
-    """What a split is for, in words."""
-    return {
-        "train": "training",
-        "val": "validation, chooses the epoch",
-        "cal": "held-out calibration set",
-        "id": "in-domain test",
-        "shift": "shifted test",
-        "ood": "OOD test",
-    }[split.kind]
+ROLES = {
+    "train": "training", "val": "validation, chooses the epoch", "cal": "held-out calibration set",
+    "id": "in-domain test", "shift": "shifted test", "ood": "OOD test",
+}  # fmt: skip
+"""Kind of a split → what it is for."""
 
 
 _OTHER = re.compile(r"[^A-Za-z0-9_.]+")

@@ -206,14 +206,14 @@ def _ranks(comparison: Comparison) -> FilledColumn:
             return "best" if decided else "leading"
         return "tied" if decided and rank < limit else ""
 
-    cells = {name: TableCell(f"{rank:.2f}", sort=f"{rank:.6g}", place=place(rank)) for name, rank in ranks.items()}
+    cells = {name: TableCell(f"{rank:.2f}", sort_key=f"{rank:.6g}", place=place(rank)) for name, rank in ranks.items()}
     note = "1 is best; shaded: not significantly different from the best (Nemenyi)"
     return FilledColumn(Column("Mean rank", "", "↓", note), cells)
 
 
 def _record(sub: str, note: str, comparison: Comparison) -> FilledColumn:
     records = comparison.win_draw_loss.items()
-    cells = {name: TableCell("/".join(map(str, record)), sort=str(record.wins)) for name, record in records}
+    cells = {name: TableCell("/".join(map(str, record)), sort_key=str(record.wins)) for name, record in records}
     return FilledColumn(Column("Won/drawn/lost", sub, "↑", note), cells)
 
 

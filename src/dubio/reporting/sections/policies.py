@@ -344,7 +344,7 @@ def risk_cells(policy: RiskPolicy) -> dict[str, TableCell]:
         return {".threshold": none, ".outcome": _best_bound(policy), ".needed": _needed(policy)}
     threshold = policy.policy.threshold
     return {
-        ".threshold": TableCell("retains all" if threshold == inf else f"{threshold:.3g}", sort=f"{threshold:.9g}"),
+        ".threshold": TableCell("retains all" if threshold == inf else f"{threshold:.3g}", sort_key=f"{threshold:.9g}"),
         ".calibration": value_cell(policy.policy.evidence["coverage"], ".1%"),
         ".retained": value_cell(policy.in_domain.retained, ".1%"),
         ".error": _error(policy.in_domain),

@@ -12,7 +12,7 @@ from dubio.reporting.measures import IN_DOMAIN_COLUMNS
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Definitions, Headline, Section, Text, section
 from dubio.reporting.tables import Column, Row, Table, TableCell, folded, plain_table
-from dubio.reporting.wording import TERMS, counted, draws, listed, named, sentence, split_role, term
+from dubio.reporting.wording import ROLES, TERMS, counted, draws, listed, named, sentence, term
 
 CARD = ("source", "revision", "licence", "citation")
 
@@ -47,7 +47,7 @@ def method_blocks(run: RunView) -> Iterator[Block]:
     """Yield the table of methods, and how they are drawn."""
     yield Headline("Methods")
     rows = tuple(Row(m.title, (TableCell(sentence(m)), TableCell(draws(m))), run.styles[m.name]) for m in run.methods)
-    yield Table((Column("Description", words=True), Column("Predictions pooled")), rows)
+    yield Table((Column("Description", is_text=True), Column("Predictions pooled")), rows)
     if run.manifest.cautions:
         yield Text(run.manifest.cautions, "note")
     augmented = any(style.augmented for style in run.styles.values())
@@ -60,8 +60,8 @@ def task_blocks(task: TaskView) -> Iterator[Block]:
     """Yield the source of a task's data, its arguments, and its splits."""
     yield Headline(task.key)
     yield Definitions(tuple(card_rows(task)))
-    heads = (Column("Use", words=True), Column("Examples"), Column("Fingerprint"))
-    rows = {s.name: (split_role(s), f"{s.examples:,}", s.fingerprint[:12]) for s in task.splits}
+    heads = (Column("Use", is_text=True), Column("Examples"), Column("Fingerprint"))
+    rows = {s.name: (ROLES[s.kind], f"{s.examples:,}", s.fingerprint[:12]) for s in task.splits}
     yield folded(plain_table("Split", heads, rows), counted(len(task.splits), "split").capitalize())
 
 
@@ -121,14 +121,14 @@ class Failures(Section):
         """Yield a table of failures, and one of tasks that were not run."""
         if run.failures:
             yield Text("What failed is missing from tables and figures.")
-            heads = (Column("Task", words=True), Column("Method", words=True), Column("Reason", words=True))
+            heads = (Column("Task", is_text=True), Column("Method", is_text=True), Column("Reason", is_text=True))
             rows = [Row(f.what, (TableCell(f.task), TableCell(f.method), TableCell(f.error))) for f in run.failures]
             yield Table(heads, tuple(rows), first="Step")
         else:
             yield Text("None: every run of the plan is in this report.")
         if run.manifest.skipped:
             yield Headline("Not run")
-            columns = (Column("Network", words=True), Column("Reason", words=True))
+            columns = (Column("Network", is_text=True), Column("Reason", is_text=True))
             rows = [Row(s.task, (TableCell(s.network), TableCell(s.reason))) for s in run.manifest.skipped]
             yield Table(columns, tuple(rows), first="Task")
 

@@ -129,7 +129,7 @@ def _versus(plain: Cell | None, augmented: Cell | None, places: int) -> TableCel
         return EMPTY
     one, other = (f"{cell.mean:.{places}f}" for cell in (plain, augmented))
     sign = "≈" if one == other else "↓" if float(other) < float(one) else "↑"
-    return TableCell(f"{one} vs {other}{sign}", sort=f"{augmented.mean:.9g}")
+    return TableCell(f"{one} vs {other}{sign}", sort_key=f"{augmented.mean:.9g}")
 
 
 def table_files(studies: Sequence[Study]) -> dict[str, str]:

@@ -184,8 +184,8 @@ def order_table(study: Study, order: PublishedOrder, styles: Styles) -> Table:
     rows = []
     for name in order.values.names:
         ours, published = order.values.before[name], order.values.after[name]
-        ranks = [TableCell(f"{rank:g}", sort=f"{rank:g}") for rank in (there[name], here[name])]
-        values = [TableCell(f"{v:.3f}", sort=f"{v:.9g}", place="unranked") for v in (published, ours)]
+        ranks = [TableCell(f"{rank:g}", sort_key=f"{rank:g}") for rank in (there[name], here[name])]
+        values = [TableCell(f"{v:.3f}", sort_key=f"{v:.9g}", place="unranked") for v in (published, ours)]
         rows.append(Row(study.by_name[name].title, (*ranks, *values), styles[name]))
     columns = (
         Column("Rank", "in P"),

@@ -8,14 +8,11 @@ import pytest
 from sklearn import metrics as sk
 
 from dubio.calibration.cross_validation import calibrated_nll
-from dubio.core.errors import BadFile
 from dubio.core.predictions import Predictions, join
 from dubio.core.registry import METRICS
 from dubio.reporting.build import Report, build_report
-from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.measures import detection_name, referral_name
 from dubio.reporting.page import render
-from dubio.reporting.score_table import Cell, Score, aggregate, average_over, cell_text, decimals
 from dubio.reporting.wording import RANDOM
 from tests.reporting.world import SEEDS, FakeStore, make_world
 
@@ -153,50 +150,6 @@ def test_costs_are_sums_over_the_fits_a_run_needs(world: World, report: Report) 
     assert cost.examples_per_second.mean == pytest.approx(store.records[runs[0]["id"]]["examples"] / 0.04)
 
 
-def test_an_undefined_value_is_counted_not_averaged() -> None:
-    rows = [Score("t", "s", "id", "m", seed, None, "auc", value) for seed, value in enumerate((0.5, float("nan"), 0.7))]
-    cell = aggregate(rows)["t", "s", "m", "auc"]
-    assert (cell.n, cell.undefined, cell.mean) == (2, 1, pytest.approx(0.6))
-
-
-def test_severities_average_within_a_run_before_runs_are_averaged() -> None:
-    cells = {("t", "blur-1", "m", "a"): Cell((0.9, 0.7)), ("t", "blur-2", "m", "a"): Cell((0.5, 0.7))}
-    both = average_over(cells, "t", ("blur-1", "blur-2"), "m", "a")
-    assert both is not None
-    assert both.values == pytest.approx((0.7, 0.7))
-    assert both.std == pytest.approx(0)
-    assert average_over(cells, "t", ("blur-1", "blur-3"), "m", "a") is None
-
-
-def test_no_bare_number_where_there_is_a_spread_and_one_run_says_so() -> None:
-    assert cell_text(Cell((0.5, 0.7))).replace("\N{NO-BREAK SPACE}", " ") == "0.600 ± 0.141"
-    assert cell_text(Cell((0.5,))).replace("\N{NO-BREAK SPACE}", " ") == "0.500 (1 run)"
-    assert cell_text(Cell((), undefined=2)) == "undefined"
-    assert cell_text(Cell((float("inf"), 0.2))) == "∞ (1 of 2 runs)"
-    assert cell_text(None) == "–"
-
-
-@pytest.mark.parametrize(("std", "places"), [(0.05, 3), (0.002, 3), (0.0002, 4), (0.00002, 5), (1e-9, 5), (7.0, 3)])
-def test_decimals_show_at_least_a_digit_of_the_spread(std: float, places: int) -> None:
-    half = std / 2**0.5
-    assert decimals([Cell((1 - half, 1 + half))]) == places
-
-
-@pytest.mark.parametrize("change", [{"schema": 2}, {"tasks": [{"name": "x"}]}, {"runs": [{"id": "a"}]}])
-def test_a_manifest_of_another_shape_is_refused(change: dict[str, Any]) -> None:
-    _, manifest = make_world((0,))
-    with pytest.raises(BadFile):
-        read_manifest({**manifest, **change})
-
-
-def test_a_task_without_an_in_domain_test_split_is_refused() -> None:
-    _, manifest = make_world((0,))
-    splits = [split for split in manifest["tasks"][0]["splits"] if split["kind"] != "id"]
-    manifest["tasks"][0]["splits"] = splits
-    with pytest.raises(BadFile, match="digits has no in-domain test split"):
-        read_manifest(manifest)
-
-
 def _with_predictions(change: Any) -> Report:
     """One run of the task ``screening``, with its predictions changed."""
     store, manifest = make_world((0,))
@@ -235,13 +188,6 @@ def test_certain_and_wrong_is_infinite_and_said_so() -> None:
     report = _with_predictions(certain)
     assert report.run.scores.cells["screening", "test", "deterministic", "nll"].mean == float("inf")
     assert "∞" in render(report)
-
-
-def test_one_task_under_two_networks_keeps_them_apart() -> None:
-    _, manifest = make_world((0,))
-    task = manifest["tasks"][1]
-    twice = {**manifest, "tasks": [task, {**task, "network": "cnn"}], "runs": []}
-    assert [view.key for view in read_manifest(twice).tasks] == ["screening (mlp)", "screening (cnn)"]
 
 
 def test_multilabel_scores_at_the_thresholds_of_validation() -> None:

@@ -1,0 +1,64 @@
+"""Manifests as the report reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dubio.core.errors import BadFile
+from dubio.core.types import families_by_name
+from dubio.reporting.manifest_view import SplitView, TaskView, read_manifest
+from tests.reporting.world import make_world
+
+
+@pytest.mark.parametrize("change", [{"schema": 2}, {"tasks": [{"name": "x"}]}, {"runs": [{"id": "a"}]}])
+def test_a_manifest_of_another_shape_is_refused(change: dict[str, Any]) -> None:
+    _, manifest = make_world((0,))
+    with pytest.raises(BadFile):
+        read_manifest({**manifest, **change})
+
+
+def test_a_task_without_an_in_domain_test_split_is_refused() -> None:
+    _, manifest = make_world((0,))
+    splits = [split for split in manifest["tasks"][0]["splits"] if split["kind"] != "id"]
+    manifest["tasks"][0]["splits"] = splits
+    with pytest.raises(BadFile, match="digits has no in-domain test split"):
+        read_manifest(manifest)
+
+
+def test_one_task_under_two_networks_keeps_them_apart() -> None:
+    _, manifest = make_world((0,))
+    task = manifest["tasks"][1]
+    twice = {**manifest, "tasks": [task, {**task, "network": "cnn"}], "runs": []}
+    assert [view.key for view in read_manifest(twice).tasks] == ["screening (mlp)", "screening (cnn)"]
+
+
+def test_domains_that_end_in_numbers_are_no_severities() -> None:
+    def severities(**sizes: int) -> dict[str, list[str]]:
+        named = {name.replace("_", "-"): size for name, size in sizes.items()}
+        families = families_by_name(named)  # the rule for manifests that state neither family nor severity
+        splits = tuple(
+            SplitView(name, "shift", "0" * 64, size, *families.get(name, (None, None))) for name, size in named.items()
+        )
+        view = TaskView("t", "net", "text", "multiclass", ("a", "b"), splits, key="t")
+        return {base: [split.name for split in found] for base, found in view.severities.items()}
+
+    assert severities(noise_2=50, noise_1=50, blur_1=50) == {"noise": ["noise-1", "noise-2"]}
+    assert severities(hospital_1=40, hospital_2=55) == {}
+    assert severities(hospital_2=40, hospital_3=40) == {}
+
+
+def test_severities_are_read_from_names_only_in_manifests_that_do_not_state_them() -> None:
+    _, manifest = make_world((0,))
+    assert list(read_manifest(manifest).tasks[0].severities) == ["blur", "noise"]
+    for split in manifest["tasks"][0]["splits"]:
+        split["family"], split["severity"] = None, None
+    assert read_manifest(manifest).tasks[0].severities == {}
+
+
+def test_a_run_of_a_task_that_is_not_listed_is_refused() -> None:
+    _, manifest = make_world((0,))
+    manifest["tasks"] = manifest["tasks"][1:]
+    with pytest.raises(BadFile, match="no task 'digits'"):
+        read_manifest(manifest)
