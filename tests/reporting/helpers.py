@@ -11,6 +11,7 @@ from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Score, ScoreTable
 from dubio.reporting.section import Block, Cards, Figure, Text
+from dubio.reporting.tables import Table
 
 Kind = TypeVar("Kind")
 
@@ -65,3 +66,14 @@ def with_scores(run: RunView, scores: Iterable[Score]) -> RunView:
     table = ScoreTable(run.manifest, run.scores.better, run.scores.not_ranked)
     table.extend(scores)
     return replace(run, scores=table)
+
+
+def sort_values(table: Table, title: str, sub: str = "") -> dict[str, str]:
+    """Return row → what a column is sorted by; the column is found by its title, and by the text below it."""
+    index = next(k for k, c in enumerate(table.columns) if c.title == title and (not sub or c.sub == sub))
+    return {row.title: row.cells[index].sort_key for row in table.rows}
+
+
+def run_ids(manifest: dict[str, Any], task: str, method: str) -> list[str]:
+    """Return the ids of a method's runs on a task."""
+    return [run["id"] for run in manifest["runs"] if run["task"] == task and run["method"] == method]

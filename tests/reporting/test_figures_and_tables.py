@@ -31,7 +31,7 @@ def test_each_task_has_the_figures_its_splits_allow(report: Report) -> None:
         "reliability",
         "temperature",
         "variance",
-        "worth",
+        "equivalents",
         "diversity",
         "size",
         "referral",

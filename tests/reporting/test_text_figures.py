@@ -8,13 +8,8 @@ import pytest
 from scipy.stats import pearsonr, spearmanr
 from sklearn import metrics as sk
 
-from dubio.core.predictions import Predictions, join
-from dubio.core.registry import METRICS
 from dubio.metrics.quantities import uncertainty
-from dubio.reporting import Report
-from dubio.reporting.measures import DETECTED_BY, GAP, detection_name
 from dubio.reporting.run_view import RunView
-from dubio.reporting.sections.densities import CORRECT, EDGES, INCORRECT, Densities, shares
 from dubio.studies.text.correlations import correlations_across, correlations_of, correlations_reading
 from dubio.studies.text.networks import architectures_of, architectures_reading
 from dubio.studies.text.scatter import diversity_of, diversity_reading, likelihoods_of, transfer_of
@@ -32,90 +27,6 @@ from tests.reporting.text_world import MULTIPLIERS, SITES, stored, task_of
 from tests.reporting.world import FakeStore
 
 World = tuple[FakeStore, dict[str, Any]]
-
-
-def densities(report: Report) -> Densities:
-    (section,) = (placed.section for placed in report.sections if isinstance(placed.section, Densities))
-    return section
-
-
-# --- scores ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("metric", ["ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95", "ood_correlation"])
-@pytest.mark.parametrize("quantity", DETECTED_BY)
-def test_every_quantity_is_scored_by_every_detection_metric(
-    text_world: World, text_run: RunView, metric: str, quantity: str
-) -> None:
-    if quantity == "data_uncertainty":
-        assert not any(score.metric == detection_name(metric, quantity) for score in text_run.scores.scores)
-        return
-    both = [
-        join(list(pair))
-        for pair in zip(
-            stored(text_world, "digits", "mc-dropout-ensemble", "test"),
-            stored(text_world, "digits", "mc-dropout-ensemble", "novel"),
-            strict=True,
-        )
-    ]
-    made = METRICS.make(metric, quantity=quantity)
-    cell = text_run.scores.cells["digits", "novel", "mc-dropout-ensemble", made.name]
-    assert cell.values == pytest.approx([made.compute(each) for each in both])
-    assert text_run.scores.better[made.name] == made.better
-
-
-def test_the_gap_is_the_accuracy_lost_under_shift_and_does_not_rank(text_world: World, text_run: RunView) -> None:
-    home, away = (stored(text_world, "digits", "deterministic", split) for split in ("test", "blur-3"))
-    expected = [
-        np.mean(a.probs.argmax(axis=1) == a.labels) - np.mean(b.probs.argmax(axis=1) == b.labels)
-        for a, b in zip(home, away, strict=True)
-    ]
-    assert text_run.scores.cells["digits", "blur-3", "deterministic", GAP].values == pytest.approx(expected)
-    assert GAP in text_run.scores.not_ranked
-    assert not any(score.metric == GAP and score.kind == "ood" for score in text_run.scores.scores)
-
-
-# --- densities -------------------------------------------------------------------------------------------------------
-
-
-def test_densities_are_histograms_of_right_wrong_and_foreign_examples(text_world: World, text_report: Report) -> None:
-    run = text_report.run
-    found = densities(text_report).densities(run, task_of(run, "digits"), "novel")
-    panels = {panel.style.title: panel for panel in found}
-    panel, edges = panels["MC dropout"], EDGES
-    home, away = (stored(text_world, "digits", "mc-dropout", split) for split in ("test", "novel"))
-
-    def cumulative(predictions: list[Predictions], kept: list[np.ndarray]) -> np.ndarray:
-        each = [
-            np.histogram(-(p.probs * np.log(p.probs)).sum(axis=1)[rows] / np.log(4), edges)[0] / rows.sum()
-            for p, rows in zip(predictions, kept, strict=True)
-        ]
-        return np.cumsum(np.mean(each, axis=0))
-
-    right = [p.probs.argmax(axis=1) == p.labels for p in home]
-    everything = [np.ones(len(p), dtype=bool) for p in away]
-    assert np.cumsum(panel.groups.correct) == pytest.approx(cumulative(home, right), abs=1 / 400 + 1e-9)
-    wrong = cumulative(home, [~each for each in right])
-    assert np.cumsum(panel.groups.incorrect) == pytest.approx(wrong, abs=1 / 400 + 1e-9)
-    assert np.cumsum(panel.groups.outside) == pytest.approx(cumulative(away, everything), abs=1 / 400 + 1e-9)
-
-
-def test_ridges_hold_each_quantity_of_the_methods_that_have_it(text_world: World, text_report: Report) -> None:
-    run = text_report.run
-    found = {ridge.title: ridge for ridge in densities(text_report).grid(run, task_of(run, "digits"), "novel")}
-    assert set(found) == {"1 − confidence", "predictive\nentropy", "mutual\ninformation", "model\nuncertainty"}
-    ridge = found["mutual\ninformation"]
-    groups = {style.title: groups for style, groups in ridge.methods}
-    assert groups["Deterministic"] is None
-    each = [uncertainty(p, "mutual_information") for p in stored(text_world, "digits", "mc-dropout", "novel")]
-    expected = np.mean([np.histogram(np.clip(v, 0, ridge.edges[-1]), ridge.edges)[0] / len(v) for v in each], axis=0)
-    assert groups["MC dropout"] is not None
-    assert np.cumsum(groups["MC dropout"].outside) == pytest.approx(np.cumsum(expected), abs=1 / 400 + 1e-9)
-
-
-def test_shares_add_up_whatever_the_edges() -> None:
-    values = np.random.default_rng(0).normal(size=(3, 200))
-    assert shares(values, np.linspace(-0.1, 0.1, 5)).sum() == pytest.approx(1.0)
 
 
 # --- clouds ----------------------------------------------------------------------------------------------------------
@@ -263,14 +174,3 @@ def test_networks_that_share_a_task_are_paired_by_method(text_world: World, text
         ]
         assert values[network] == pytest.approx(np.mean(right))
     assert architectures_reading(found).startswith("bert is better than textcnn in accuracy for ")
-
-
-def test_sketches_keep_right_and_wrong_apart(text_world: World, text_report: Report) -> None:
-    (home,) = stored(text_world, "screening", "deep-ensemble", "test")
-    right = home.probs.argmax(axis=1) == home.labels
-    doubt = 1 - home.probs.max(axis=1)
-    for group, rows in ((CORRECT, right), (INCORRECT, ~right)):
-        (sketch,) = densities(text_report).quantiles["screening", group, "deep-ensemble", "confidence"]
-        assert np.median(sketch) == pytest.approx(np.quantile(doubt[rows], 0.5), abs=0.02)
-        assert sketch.min() >= doubt[rows].min() - 1e-9
-        assert sketch.max() <= doubt[rows].max() + 1e-9

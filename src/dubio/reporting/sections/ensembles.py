@@ -76,7 +76,7 @@ class Ensembles(Section):
             longest = len(run.growth[task.key])
             styles = [run.styles[name] for name in rows]
             draw = partial(equivalent_figure, styles, list(rows.values()), longest=longest)
-            yield Figure("worth", "Deep-ensemble equivalent", EQUIVALENT_CAPTION.format(longest=longest), draw)
+            yield Figure("equivalents", "Deep-ensemble equivalent", EQUIVALENT_CAPTION.format(longest=longest), draw)
         if panels := self.panels(run, task):
             draw = partial(curve_panels, panels, "members", draw_band, panel_height=2.3)
             yield Figure("size", "Ensemble size", SIZE_CAPTION, draw, reading=size_reading(panels))

@@ -1,4 +1,4 @@
-"""Ensembles of one member, two and so on: against every order of their members, and in the figure."""
+"""Deep-ensemble equivalents, and ensembles of one member, two and so on against every order of their members."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ import pytest
 
 from dubio.core.predictions import Predictions, pool_members
 from dubio.core.registry import METRICS
-from dubio.reporting import Report
+from dubio.reporting.build import Report, build_report
 from dubio.reporting.sections.ensembles import (
     ACCURACY,
     NLL,
     Ensembles,
     Growth,
+    equivalents_of,
     in_domain_growth,
     one_sample_per_member,
     pools_of,
 )
+from dubio.statistics.ensemble_equivalent import equivalent, growth_curve
+from tests.reporting.helpers import figures
 from tests.reporting.text_world import task_of
-from tests.reporting.world import FakeStore
+from tests.reporting.world import FakeStore, make_world
 
 World = tuple[FakeStore, dict[str, Any]]
 
@@ -54,7 +57,7 @@ def test_growing_ensembles_are_those_of_all_orders_of_their_members() -> None:
 
 
 @pytest.mark.parametrize("members", [2, 3, 5])
-def test_every_member_is_in_as_many_ensembles_of_a_size_and_first_once(members: int) -> None:
+def test_every_member_is_in_the_same_number_of_ensembles_of_a_size(members: int) -> None:
     pools = pools_of(members)
     assert len(pools) == len({frozenset(pool) for pool in pools}) == members * (members - 1) + 1
     for size in range(1, members):
@@ -69,7 +72,7 @@ def test_one_member_or_one_example_does_not_grow() -> None:
     assert growth_of(pool_members([member.take(np.array([0])) for member in three_members()])) is None
 
 
-def test_the_whole_ensemble_of_the_figure_is_that_of_the_table(text_report: Report) -> None:
+def test_the_full_ensemble_of_the_figure_is_that_of_the_table(text_report: Report) -> None:
     run = text_report.run
     (section,) = (placed.section for placed in text_report.sections if isinstance(placed.section, Ensembles))
     panels = section.panels(run, task_of(run, "digits"))
@@ -95,3 +98,25 @@ def test_multilabel_ensembles_grow_by_their_probabilities() -> None:
     assert grown is not None
     pooled = np.mean([1 / (1 + np.exp(-m.logits.astype(float))) for m in members], axis=(0, 1))
     assert grown[ACCURACY][0, -1] == pytest.approx(((pooled > 0.5) == labels).all(axis=1).mean())
+
+
+def test_the_equivalent_is_read_off_the_curve_of_all_deterministic_networks(world: World, report: Report) -> None:
+    store, manifest = world
+    runs = [r["id"] for r in manifest["runs"] if (r["task"], r["method"]) == ("reviews", "deterministic")]
+    curve = growth_curve(pool_members([store.predictions[run, "test"] for run in runs]), orders=10)
+    task = next(task for task in report.run.manifest.tasks if task.key == "reviews")
+    shown = {report.run.title(name): one.central for name, one in equivalents_of(report.run, task).items()}
+    assert len(shown) == 6
+    for method in report.run.manifest.methods:
+        mean = report.run.scores.cells["reviews", "test", method.name, "calibrated_nll"].mean
+        expected = equivalent(curve.mean["nll"], mean)
+        assert shown[method.title].size == pytest.approx(expected.size)
+        assert shown[method.title].longest == len(runs)
+
+
+def test_without_a_deep_ensemble_there_is_no_equivalent() -> None:
+    store, manifest = make_world((0,))
+    manifest = {**manifest, "runs": [run for run in manifest["runs"] if run["method"] != "deep-ensemble"]}
+    report = build_report(store, manifest)
+    assert report.run.growth == {}
+    assert all("equivalents" not in figures(report, task) for task in report.tasks)

@@ -1,0 +1,97 @@
+"""Densities of uncertainties, and the parts of predictive entropy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dubio.core.predictions import Predictions
+from dubio.metrics.decomposition import decompose
+from dubio.metrics.quantities import predictive_entropy, uncertainty
+from dubio.reporting.build import Report
+from dubio.reporting.sections.densities import CORRECT, EDGES, INCORRECT, Densities, shares
+from tests.reporting.helpers import figures
+from tests.reporting.text_world import stored, task_of
+from tests.reporting.world import FakeStore
+
+World = tuple[FakeStore, dict[str, Any]]
+
+
+def densities(report: Report) -> Densities:
+    (section,) = (placed.section for placed in report.sections if isinstance(placed.section, Densities))
+    return section
+
+
+def test_densities_are_histograms_of_correct_incorrect_and_ood_examples(text_world: World, text_report: Report) -> None:
+    run = text_report.run
+    found = densities(text_report).densities(run, task_of(run, "digits"), "novel")
+    panels = {panel.style.title: panel for panel in found}
+    panel, edges = panels["MC dropout"], EDGES
+    home, away = (stored(text_world, "digits", "mc-dropout", split) for split in ("test", "novel"))
+
+    def cumulative(predictions: list[Predictions], kept: list[np.ndarray]) -> np.ndarray:
+        each = [
+            np.histogram(-(p.probs * np.log(p.probs)).sum(axis=1)[rows] / np.log(4), edges)[0] / rows.sum()
+            for p, rows in zip(predictions, kept, strict=True)
+        ]
+        return np.cumsum(np.mean(each, axis=0))
+
+    right = [p.probs.argmax(axis=1) == p.labels for p in home]
+    everything = [np.ones(len(p), dtype=bool) for p in away]
+    assert np.cumsum(panel.groups.correct) == pytest.approx(cumulative(home, right), abs=1 / 400 + 1e-9)
+    wrong = cumulative(home, [~each for each in right])
+    assert np.cumsum(panel.groups.incorrect) == pytest.approx(wrong, abs=1 / 400 + 1e-9)
+    assert np.cumsum(panel.groups.outside) == pytest.approx(cumulative(away, everything), abs=1 / 400 + 1e-9)
+
+
+def test_the_grid_has_each_quantity_of_the_methods_that_have_it(text_world: World, text_report: Report) -> None:
+    run = text_report.run
+    found = {ridge.title: ridge for ridge in densities(text_report).grid(run, task_of(run, "digits"), "novel")}
+    assert set(found) == {"1 − confidence", "predictive\nentropy", "mutual\ninformation", "model\nuncertainty"}
+    ridge = found["mutual\ninformation"]
+    groups = {style.title: groups for style, groups in ridge.methods}
+    assert groups["Deterministic"] is None
+    each = [uncertainty(p, "mutual_information") for p in stored(text_world, "digits", "mc-dropout", "novel")]
+    expected = np.mean([np.histogram(np.clip(v, 0, ridge.edges[-1]), ridge.edges)[0] / len(v) for v in each], axis=0)
+    assert groups["MC dropout"] is not None
+    assert np.cumsum(groups["MC dropout"].outside) == pytest.approx(np.cumsum(expected), abs=1 / 400 + 1e-9)
+
+
+def test_shares_add_up_whatever_the_edges() -> None:
+    values = np.random.default_rng(0).normal(size=(3, 200))
+    assert shares(values, np.linspace(-0.1, 0.1, 5)).sum() == pytest.approx(1.0)
+
+
+def test_quantiles_are_those_of_correct_and_of_incorrect_examples(text_world: World, text_report: Report) -> None:
+    (home,) = stored(text_world, "screening", "deep-ensemble", "test")
+    right = home.probs.argmax(axis=1) == home.labels
+    doubt = 1 - home.probs.max(axis=1)
+    for group, rows in ((CORRECT, right), (INCORRECT, ~right)):
+        (sketch,) = densities(text_report).quantiles["screening", group, "deep-ensemble", "confidence"]
+        assert np.median(sketch) == pytest.approx(np.quantile(doubt[rows], 0.5), abs=0.02)
+        assert sketch.min() >= doubt[rows].min() - 1e-9
+        assert sketch.max() <= doubt[rows].max() + 1e-9
+
+
+def test_entropy_is_the_sum_of_its_parts(world: World, report: Report) -> None:
+    store, manifest = world
+    task = report.run.manifest.tasks[0]
+    (section,) = (placed.section for placed in report.sections if isinstance(placed.section, Densities))
+    styles, panels = section.entropy_panels(report.run, task)
+    titles = [style.title for style in styles]
+    assert list(panels) == ["in-domain", "novel", "blur, worst severity", "noise, worst severity"]
+    row = titles.index("MC dropout ensemble")
+    runs = [r["id"] for r in manifest["runs"] if (r["task"], r["method"]) == ("digits", "mc-dropout-ensemble")]
+    parts = [decompose(store.predictions[run, "novel"]) for run in runs]
+    expected = [np.mean([p.expected_entropy for p in parts]), np.mean([p.mutual_information for p in parts])]
+    assert panels["novel"][row] == pytest.approx(expected)
+    total = np.mean([predictive_entropy(store.predictions[run, "novel"]) for run in runs])
+    assert panels["novel"][row].sum() == pytest.approx(total, rel=1e-5)
+    assert panels["in-domain"][titles.index("Deterministic"), 1] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_entropies_are_drawn_where_there_is_a_shifted_or_ood_split(report: Report) -> None:
+    drawn = {t.key: "entropy" in figures(report, t) for t in report.run.manifest.tasks}
+    assert drawn == {"digits": True, "screening": False, "reviews": True}
