@@ -23,7 +23,6 @@ from dubio.inference.predictor import ChunkedPredictor, StatePredictor
 from dubio.inference.samples import WeightSamples
 from dubio.inference.weight_draws import LowRankGaussian, StoredLowRank, WeightDraws, draw_generator
 from dubio.methods.prediction import predict_with
-from dubio.networks.cnn import Flatten
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.linear_maps import WeightMatrix
 from dubio.networks.network import Dense, Model, Network
@@ -70,7 +69,7 @@ def network():
     torch.manual_seed(0)
     stages = [
         nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU()),
-        Flatten(),
+        nn.Flatten(),
         Dense("dense", 48, 5, accepts=("dropout",)),
     ]
     model = Model(Network(stages, 5), Softmax().build(5, 3))

@@ -1,4 +1,4 @@
-"""A training that is cut off and goes on, and whether two fits are the same to the bit."""
+"""A training that is cut off and goes on, whether two fits are the same to the bit, and one prediction of a fit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from safetensors.numpy import save_file
+
+from dubio.methods import predictor
+
+
+def predict(spec, prediction, tensors, encoder, split):
+    """Predict one split from a fit."""
+    return predictor(spec, prediction, tensors, encoder)(split)
 
 
 def equal(a, b):

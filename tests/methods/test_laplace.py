@@ -13,7 +13,7 @@ from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.inference.augmentation import ShiftFlip, Views
 from dubio.inference.posterior import Mixture
-from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
+from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec
 from dubio.methods.recipe import Recipe
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
@@ -21,6 +21,7 @@ from dubio.testing import assert_ok, check_method
 from dubio.testing.tasks import SMALL_NETWORKS, small_task
 from dubio.training.laplace.collector import Laplace
 from dubio.training.objectives import Objective
+from tests.methods.helpers import predict
 
 SMALL = {"epochs": 4, "batch": 16, "lr": 0.01, "samples": 3}
 STRUCTURES = ("kron", "diag", "last-full", "last-kron", "last-diag")
@@ -176,10 +177,10 @@ def test_too_large_a_last_layer_is_refused_before_anything_is_trained(starts):
     if not starts:
         recipe = replace(recipe, start=None, objective=recipe.start.objective)
     context = FitContext(progress=lambda *words: told.append(words))
-    with pytest.raises(UserError, match=r"last layer's 8196 weights \(3 × 2732\)"):
+    with pytest.raises(UserError, match="3 × 2732 = 8196"):
         recipe.fit(task, network, seed=0, context=context)
     if not starts:
-        with pytest.raises(UserError, match="8196 weights"):
+        with pytest.raises(UserError, match="8196"):
             fit(spec_of(recipe, task, network=(network.name, network.arguments)), task, context)
     assert not told
     replace(recipe, collect=Laplace("last-diag")).fit(task, network, seed=0, context=context)
@@ -187,13 +188,13 @@ def test_too_large_a_last_layer_is_refused_before_anything_is_trained(starts):
 
 
 def test_what_cannot_be_is_refused_with_a_reason():
-    with pytest.raises(UserError, match=r"structure.*last-full.*'full'"):
+    with pytest.raises(UserError, match=r"structure.*last-full.*\"full\""):
         Laplace("full")
     with pytest.raises(UserError, match=r"damping='pi'.*'diag'.*last-kron"):
         METHODS.make("laplace", structure="diag", damping="pi")
-    with pytest.raises(UserError, match="scale must be positive"):
+    with pytest.raises(UserError, match=r"scale must be .* above 0"):
         METHODS.make("laplace", scale=0.0)
-    with pytest.raises(UserError, match="draws must be at least 1"):
+    with pytest.raises(UserError, match=r"draws must be .* at least 1"):
         METHODS.make("laplace", samples=0)
     task = blobs()
     two_layers = Recipe("x", head=Heteroscedastic(2), objective=Objective(epochs=0, patience=0), collect=Laplace())
@@ -205,5 +206,5 @@ def test_what_cannot_be_is_refused_with_a_reason():
     )
     with pytest.raises(UserError, match="Gaussian already"):
         fit(spec_of(random, task), task, FitContext())
-    with pytest.raises(UserError, match="distribution of weights"):
+    with pytest.raises(UserError, match="no training can continue from the distribution that laplace leaves"):
         Recipe("x", start=METHODS.make("laplace"))

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from dubio.core.registry import METHODS, NETWORKS, network
 from dubio.encoders import encoding_for
-from dubio.methods import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
+from dubio.methods import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec
 from dubio.networks.network import Dense, Network, Stage
 from dubio.testing import assert_ok, check_network
 from dubio.testing.tasks import small_task
+from tests.methods.helpers import predict
 
 MEMBERS = 4
 

@@ -10,7 +10,7 @@ from dubio.core.specs import describe, restore
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.inference.samples import WeightSamples
-from dubio.methods import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
+from dubio.methods import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec
 from dubio.methods.recipe import Recipe
 from dubio.networks.noise import DropoutEdit
 from dubio.testing import assert_ok, check_method
@@ -18,7 +18,7 @@ from dubio.training.collectors import KeepAll
 from dubio.training.objectives import Objective
 from dubio.training.schedules import Cyclic
 from dubio.training.sgmcmc import SGLD
-from tests.methods.helpers import Kept, equal
+from tests.methods.helpers import Kept, equal, predict
 
 NAMES = ("csgld", "csghmc", "csgld-ensemble", "csghmc-ensemble")
 SMALL = {"epochs": 8, "batch": 16, "cycles": 2, "sampling_epochs": 2, "samples_per_cycle": 2}

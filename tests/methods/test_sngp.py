@@ -16,14 +16,14 @@ from dubio.encoders import encoding_for
 from dubio.formats.predictions import read_predictions, write_predictions
 from dubio.inference.posterior import Mixture
 from dubio.inference.samples import WeightSamples
-from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
+from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec
 from dubio.methods.recipe import Recipe
 from dubio.metrics.quantities import uncertainty
 from dubio.networks.heads.gp import RandomFeatureGP
 from dubio.networks.spectral import SpectralNorm
 from dubio.tasks.sources.locate import DataMissing
 from dubio.testing import check_method, check_network
-from tests.methods.helpers import Kept
+from tests.methods.helpers import Kept, predict
 
 NAMES = [entry.name for entry in METHODS.entries() if entry.facts.get("family") == "sngp"]
 

@@ -13,14 +13,14 @@ from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.inference.posterior import Mixture
 from dubio.inference.weight_draws import WeightDraws
-from dubio.methods import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec, predict
+from dubio.methods import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec
 from dubio.methods.recipe import Recipe
 from dubio.testing import assert_ok, check_method
 from dubio.training.collectors import KeepAll, Last
 from dubio.training.optimisers import SGD, Adam
 from dubio.training.schedules import Constant, ConstantTail, Cut, Cyclic, LinearTail, Triangular
 from dubio.training.swag import SWA, SWAG
-from tests.methods.helpers import Kept, equal
+from tests.methods.helpers import Kept, equal, predict
 
 START = {"epochs": 2, "batch": 8, "collect": "last", "patience": 0}
 NAMES = {
@@ -175,7 +175,7 @@ def test_a_training_can_go_on_from_the_mean_but_not_from_a_distribution():
     child = Recipe("child", start=swa.fit_part(), objective=swa.objective, schedule=Constant(), collect=Last())
     posterior = child.fit(task, SMALL_VGG, seed=0, context=FitContext())
     assert len(posterior.states) == 1
-    with pytest.raises(UserError, match="swag leaves a distribution of weights"):
+    with pytest.raises(UserError, match="the distribution that swag leaves"):
         Recipe("child", start=swag.fit_part(), objective=swag.objective)
 
 
@@ -194,9 +194,9 @@ def test_snapshots_and_an_ensemble_conform():
 def test_nonsense_is_refused_with_the_reason():
     for name, arguments, words in (
         ("fge", {"cycle_epochs": 3}, "cycle_epochs must be even"),
-        ("fge", {"tail_low_lr": 0.1}, "tail_low_lr must lie between 0 and tail_lr=0.01"),
-        ("fge", {"tail_lr": 0.0, "tail_low_lr": 0.0}, "tail_lr must be positive"),
-        ("swag", {"schedule_epochs": 10}, "schedule_epochs .* at least .*; given 10"),
+        ("fge", {"tail_low_lr": 0.1}, "tail_low_lr must lie between 0 and tail_lr.* given 0.1 and 0.01"),
+        ("fge", {"tail_lr": 0.0, "tail_low_lr": 0.0}, "tail_lr, which is positive; given 0.0 and 0.0"),
+        ("swag", {"schedule_epochs": 10}, "schedule_epochs, .* at least epochs=45.*; given 10"),
         ("swag", {"tail_epochs": 1}, "tail_epochs must be at least 2: .*; given 1"),
         ("swa", {"tail_epochs": 0}, "tail_epochs must be at least 1; given 0"),
         ("snapshot-ensemble", {"cycles": 4}, "multiple of cycles; given epochs=45, cycles=4"),

@@ -16,7 +16,7 @@ from dubio.encoders import TokenRows, WordPieceEncoding
 from dubio.encoders.pretrained import resolve_encoder
 from dubio.inference.batches import collate
 from dubio.inference.engine import plain_passes, shared_prefix
-from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
+from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec
 from dubio.methods.specification import build_model
 from dubio.networks import bert as bert_module
 from dubio.networks.bert import FrozenStages, bert, noised
@@ -26,6 +26,7 @@ from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit, sites
 from dubio.testing import assert_ok, check_network
 from dubio.testing.tasks import small_task
+from tests.methods.helpers import predict
 from tests.networks import tiny_bert
 
 SIZE = len(tiny_bert.VOCABULARY)

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from dubio.core.errors import UserError
+from dubio.core.registry import NETWORKS
 from dubio.networks.noise import sites
 from dubio.networks.preresnet import preresnet
-from dubio.networks.resnet import resnet50
 from dubio.networks.vgg import vgg16_bn, vgg_small
 from dubio.networks.wide_resnet import wrn
 from tests.networks.helpers import (
@@ -142,17 +142,21 @@ def test_what_they_cannot_be_is_said():
         preresnet(CIFAR, depth=2)
     with pytest.raises(UserError, match=r"wrn: depth must be 6n \+ 4, such as 16 or 22; given 20"):
         wrn(CIFAR, depth=20)
-    with pytest.raises(UserError, match="widen must be at least 1; given 0"):
-        wrn(CIFAR, widen=0)
-    with pytest.raises(UserError, match="base must be at least 1"):
-        resnet50(CIFAR, base=0)
-    with pytest.raises(UserError, match="blocks must be at least 1"):
-        resnet50(CIFAR, blocks=(1, 0))
-    with pytest.raises(UserError, match="blocks must name at least one group"):
-        resnet50(CIFAR, blocks=())
-    with pytest.raises(UserError, match="dense must be at least 1"):
-        vgg16_bn(CIFAR, dense=0)
-    with pytest.raises(UserError, match=r"the same number of groups, at least one; given \[8\] and \[1, 2\]"):
+    with pytest.raises(UserError, match=r"the same number of groups; given \[8\] and \[1, 2\]"):
         vgg_small(CIFAR, channels=(8,), convolutions=(1, 2))
-    with pytest.raises(UserError, match="convolutions must be at least 1"):
-        vgg_small(CIFAR, channels=(8,), convolutions=(0,))
+
+
+@pytest.mark.parametrize(
+    ("name", "argument", "value"),
+    [
+        ("wrn", "widen", 0),
+        ("resnet50", "base", 0),
+        ("resnet50", "blocks", (1, 0)),
+        ("resnet50", "blocks", ()),
+        ("vgg16-bn", "dense", 0),
+        ("vgg-small", "convolutions", (0,)),
+    ],
+)
+def test_a_size_below_one_is_refused(name, argument, value):
+    with pytest.raises(UserError, match=rf"{name}: {argument} must be .* at least 1; given"):
+        NETWORKS.make(name, CIFAR, **{argument: value})

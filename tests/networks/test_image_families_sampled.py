@@ -11,11 +11,12 @@ from dubio.encoders import encoding_for
 from dubio.inference.augmentation import ShiftFlip, Views
 from dubio.inference.engine import fixed, looped_states, plain_passes, repeat, shared_prefix, stacked_states
 from dubio.inference.samples import WeightSamples, state_of
-from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
+from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec
 from dubio.networks.draws import BlockDraws
 from dubio.networks.gaussian_weights import GaussianWeights
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, sites
 from dubio.networks.spectral import SpectralBound, SpectralNorm
+from tests.methods.helpers import predict
 from tests.networks.helpers import SMALL, images, lived_in, model_of
 
 ROWS = np.array([0, 5, 130, 900])

@@ -11,7 +11,7 @@ from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
 from dubio.networks.noise import Dropout, DropoutEdit
 from dubio.networks.textcnn import GatherOverTime, textcnn
-from dubio.networks.word_convolutions import Maps, PickOverTime, RankOverTime, largest
+from dubio.networks.word_convolutions import Maps, PickOverTime, RankOverTime, largest, rectified, widened
 
 VOCABULARY = 50
 
@@ -53,15 +53,19 @@ def test_products_by_token_equal_the_convolution_by_position_in_value_and_gradie
     rows, net = texts([4, 1, 12, 7]), network()
     words = net.stages[0](collate(rows, np.arange(4)))
     convolve = net.stages[1]
-    grads = []
-    for way in (convolve.by_token, convolve.by_position):
+    places, kernels = widened(words.places, convolve.kernels), range(len(convolve.kernels))
+    channels = torch.nn.functional.embedding(places, words.vectors).transpose(1, 2)
+    totals = (
+        [convolve.by_token(i, words.vectors, places) for i in kernels],
+        [convolve.by_position(i, channels) for i in kernels],
+    )
+    maps, grads = [], []
+    for way in totals:
         net.zero_grad()
-        maps = way(words)
-        sum((m * (i + 1)).pow(2).sum() for i, m in enumerate(maps)).backward(retain_graph=True)
+        maps.append([rectified(t, words.lengths, size) for t, size in zip(way, convolve.kernels, strict=True)])
+        sum((m * (i + 1)).pow(2).sum() for i, m in enumerate(maps[-1])).backward(retain_graph=True)
         grads.append([p.grad.clone() for p in net.parameters()])
-        if way == convolve.by_token:
-            kept = maps
-    for a, b in zip(kept, maps, strict=True):
+    for a, b in zip(*maps, strict=True):
         assert torch.allclose(a, b, atol=1e-6)
     for a, b in zip(*grads, strict=True):
         assert torch.allclose(a, b, atol=1e-4)

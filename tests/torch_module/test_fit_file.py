@@ -64,7 +64,7 @@ def test_what_is_whole_is_read(saved, tmp_path, name):
         (lambda n, s: s.pop("recipe") and None, "needs the field 'recipe'"),
         (lambda n, s: s.update(recipe={"part": "unheard", "version": 1}), "'recipe' .* unknown part 'unheard'"),
         (lambda n, s: s.update(recipe={"part": "recipe"}), "'recipe' .* cannot be read: there is no 'version'"),
-        (lambda n, s: s["recipe"].update(members=0), "'recipe' .* members must be at least 1"),
+        (lambda n, s: s["recipe"].update(members=0), "'recipe' .* members must be .* at least 1"),
         (lambda n, s: s["recipe"].update(colour="red"), "'recipe' .* cannot be read: TypeError"),
         (lambda n, s: s.update(recipe=s["recipe"]["collect"]), "'recipe' .* is not one for a plain module"),
         (lambda n, s: s.update(classes="ab"), "'classes' must be a list of texts.*given \"ab\""),
@@ -140,7 +140,7 @@ def drop(*words):
         ("laplace", drop("distribution/prior"), "there is no 'prior'"),
         ("laplace", reshape("distribution/point/head.linear.weight"), "not what laplace leaves|head.linear.weight"),
         ("laplace", shorten("block/head.linear.weight/inputs"), r"block of head.linear.weight .* must be \(2, 7\)"),
-        ("laplace", drop("block/head.linear.weight/output_values"), "there is no 'output_values'"),
+        ("laplace", drop("block/head.linear.weight/output_values"), "output_values"),
         ("laplace", drop("block/head.linear.weight/"), "head.linear.(weight|bias)"),
     ],
 )  # fmt: skip

@@ -227,7 +227,7 @@ class Probabilities(nn.Module):
 
 
 def test_a_module_that_gives_probabilities_is_refused():
-    words = "network: the module gives probabilities: all its outputs are at least 0, and those of an example sum to 1"
+    words = "network: the module gives probabilities"
     refused(words, network=lambda: nn.Sequential(perceptron(), nn.Softmax(1)))
     refused(words, network=Probabilities)
     several = np.eye(3, dtype=int)[table()[1]]

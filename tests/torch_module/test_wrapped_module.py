@@ -87,7 +87,7 @@ def test_the_diagonal_of_such_a_module_is_that_of_its_jacobians(target):
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_a_module_without_such_layers_is_refused_before_anything_is_trained(structure):
     told = []
-    with pytest.raises(dubio.UserError, match=r"no layer whose weights could be random|needs a last layer"):
+    with pytest.raises(dubio.UserError, match=r"no layer's weights could be random|needs a last layer"):
         dubio.fit(
             "laplace", network=Mixing, train=table(), structure=structure,
             progress=lambda *words: told.append(words), **FAST,
@@ -99,7 +99,7 @@ def test_too_large_a_last_layer_is_refused_before_anything_is_trained():
     told = []
     wide = nn.Sequential(nn.Linear(4, 2731), nn.ReLU(), nn.Linear(2731, 3))
     asked = {"network": wide, "train": table(), "progress": lambda *words: told.append(words), **FAST}
-    with pytest.raises(dubio.UserError, match=r"last layer's 8196 weights \(3 × 2732\)"):
+    with pytest.raises(dubio.UserError, match="3 × 2732 = 8196"):
         dubio.fit("laplace", structure="last-full", **asked)
     assert not told
     dubio.fit("laplace", structure="last-diag", **asked)

@@ -13,7 +13,6 @@ from dubio.inference.augmentation import ShiftFlip
 from dubio.inference.batches import LabelledRows, training_rows
 from dubio.inference.engine import looped_states, stacked_states
 from dubio.inference.samples import WeightSamples, state_of
-from dubio.networks.cnn import Flatten
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Dense, Model, Network
@@ -39,7 +38,7 @@ def network(seed=0):
     torch.manual_seed(seed)
     stages = [
         nn.Sequential(nn.BatchNorm2d(2), nn.Conv2d(2, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU()),
-        Flatten(),
+        nn.Flatten(),
         Dense("dense", 48, 5, accepts=("dropout",)),
         nn.BatchNorm1d(5),
     ]

@@ -8,8 +8,8 @@ from dubio.core.errors import TrainingFailed, UserError
 from dubio.core.registry import METHODS
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec, predict
-from tests.methods.helpers import Kept, equal
+from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec
+from tests.methods.helpers import Kept, equal, predict
 
 CARD = SourceCard("made here", "1", "none", "none")
 

@@ -74,11 +74,11 @@ def test_class_weights_are_the_papers_and_an_absent_class_counts_for_nothing():
 
 
 def test_settings_that_mean_nothing_are_refused():
-    with pytest.raises(UserError, match="lr must be positive"):
+    with pytest.raises(UserError, match=r"lr must be .* above 0"):
         Adam(lr=0.0)
     with pytest.raises(UserError, match="l2 and shrink"):
         Adam(l2=0.1, shrink=0.1)
-    with pytest.raises(UserError, match="batch must be at least 1"):
+    with pytest.raises(UserError, match=r"batch must be .* at least 1"):
         Objective(batch=0)
     with pytest.raises(UserError, match="multilabel"):
         Objective(class_weights="batch").check_target("multilabel")

@@ -96,10 +96,10 @@ def test_what_means_nothing_is_refused_and_descriptions_come_back():
     with pytest.raises(UserError, match=r"multiple of 7.*given epochs=8"):
         Triangular(4).check_epochs(8)
     for make, words in (
-        (lambda: Triangular(0), "cycles must be at least 1"),
-        (lambda: Triangular(2, 1.5), "low must lie between"),
-        (lambda: ConstantTail(0), "every must be at least 1"),
-        (lambda: Cut(LinearTail(), 1.2), "share must be above 0"),
+        (lambda: Triangular(0), "cycles must be .* at least 1"),
+        (lambda: Triangular(2, 1.5), "low must be .* between 0 and 1"),
+        (lambda: ConstantTail(0), "every must be .* at least 1"),
+        (lambda: Cut(LinearTail(), 1.2), "share must be .* above 0"),
     ):
         with pytest.raises(UserError, match=words):
             make()

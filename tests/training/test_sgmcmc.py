@@ -222,7 +222,7 @@ def test_slots_that_do_not_go_together_are_refused():
     for change, why in (
         ({"objective": Objective(epochs=9, patience=0)}, "multiple of cycles; given epochs=9, cycles=2"),
         ({"objective": Objective(epochs=2, patience=0)}, "too few for sampling=2"),
-        ({"objective": Objective(epochs=8, patience=3)}, "set patience=0; given 3"),
+        ({"objective": Objective(epochs=8, patience=3)}, "patience must be 0; given 3"),
         ({"optimiser": Adam()}, "'adam' draws no noise"),
         ({"collect": KeepAll(skip=4)}, "nothing from 8 epochs"),
         ({"schedule": Constant()}, "given constant"),
@@ -234,14 +234,14 @@ def test_slots_that_do_not_go_together_are_refused():
 @pytest.mark.parametrize(
     ("made", "why"),
     [
-        (lambda: Cyclic(0), "cycles must be at least 1"),
+        (lambda: Cyclic(0), "cycles must be .* at least 1"),
         (lambda: Cyclic(2, sampling=2, keep=3), "at most one snapshot per sampling epoch"),
         (lambda: Cyclic(2, temperature=1.0), "sampling of at least 1 epoch"),
-        (lambda: SGLD(lr=0.0), "lr must be positive"),
+        (lambda: SGLD(lr=0.0), "lr must be .* above 0"),
         (lambda: SGLD(momentum=1.0), "below 1; given 1.0"),
-        (lambda: SGHMC(alpha=0.0), "above 0 and at most 1"),
-        (lambda: SGHMC(embedding_rate=-1.0), "embedding_rate must be positive"),
-        (lambda: KeepAll(most=-1), "most must be at least 0"),
+        (lambda: SGHMC(alpha=0.0), "alpha must be .* above 0 and of at most 1"),
+        (lambda: SGHMC(embedding_rate=-1.0), "embedding_rate must be .* above 0"),
+        (lambda: KeepAll(most=-1), "most must be .* at least 0"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(made, why):

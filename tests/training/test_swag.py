@@ -11,7 +11,6 @@ from dubio.core.errors import UserError
 from dubio.encoders import ArrayRows
 from dubio.inference.batches import LabelledRows
 from dubio.inference.samples import WeightSamples
-from dubio.networks.cnn import Flatten
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Dense, Model, Network
 from dubio.training import batch_norm
@@ -39,7 +38,7 @@ CONTEXT = FinishContext(TRAIN, VAL, CPU, seed=5, batch=8)
 def network(normalised=True):
     torch.manual_seed(0)
     norm = nn.BatchNorm2d(2) if normalised else nn.Identity()
-    stages = [nn.Sequential(nn.Conv2d(1, 2, 3), norm, nn.ReLU()), Flatten(), Dense("dense", 8, 4, accepts=())]
+    stages = [nn.Sequential(nn.Conv2d(1, 2, 3), norm, nn.ReLU()), nn.Flatten(), Dense("dense", 8, 4, accepts=())]
     return Model(Network(stages, 4), Softmax().build(4, 3))
 
 
@@ -145,7 +144,7 @@ def test_what_is_said_before_any_training_is_what_comes_of_it():
     assert SWAG(rank=5, draws=7).stored(schedule, 6) == 7.0
     assert SWAG(rank=5, draws=7).stored(schedule, 3) == 5.0
     assert SWAG().states(schedule, 1) == SWA().states(schedule, 0) == 0
-    for make, words in ((lambda: SWAG(rank=1), "rank must be at least 2"), (lambda: SWAG(draws=0), "draws must be")):
+    for make, words in ((lambda: SWAG(rank=1), "rank must be .* at least 2"), (lambda: SWAG(draws=0), "draws must be")):
         with pytest.raises(UserError, match=words):
             make()
 
@@ -176,5 +175,5 @@ def test_weights_beyond_half_precision_are_refused():
         next(model.parameters()).fill_(1e6)
     with pytest.raises(UserError, match="float16 cannot hold"):
         KeepAll(store="float16").update(KeepAll().init(model), model, epoch=1, val_nll=0.0, marked=True)
-    with pytest.raises(UserError, match="store must be float32 or float16"):
+    with pytest.raises(UserError, match=r"store must be .*float32.*float16"):
         KeepAll(store="bfloat16")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -57,6 +57,8 @@ def _ranking(entry: Entry[Any]) -> dict[str, Any]:
 
 def _type_name(annotation: Any) -> str:
     """Return a type as it is written; annotations are texts under ``from __future__ import annotations``."""
+    if get_origin(annotation) is Annotated:
+        return _type_name(get_args(annotation)[0])
     if isinstance(annotation, type) and not get_args(annotation):
         return annotation.__name__
     return str(annotation).replace("typing.", "")

@@ -46,13 +46,13 @@ class LazyRows(ABC):
     def take(self, rows: NDArray[Any]) -> Self:
         """Return these rows (an index array or a mask), in this order. Nothing is read."""
 
-    @abstractmethod
     def keys(self) -> list[bytes]:
-        """Return a digest of each row: equal where the rows are equal."""
+        """Return a digest of each row, equal where the rows are equal; by default all rows are read."""
+        return [digest.tobytes() for digest in row_digests(self)]
 
-    @abstractmethod
     def content(self) -> bytes:
-        """Return a digest of all rows, for a fingerprint."""
+        """Return a digest of all rows, for a fingerprint; by default all rows are read."""
+        return f"rows{self.shape}{self.dtype.str}".encode() + row_digests(self).tobytes()
 
     def expect(self, batches: Sequence[NDArray[Any]]) -> None:
         """Announce which rows will be indexed, in which order; a slow source may read ahead."""

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from dubio.core.errors import BadFile, MissingExtra, UnknownName, UserError
-from dubio.core.validate import decode_arguments
+from dubio.core.validate import Positive, decode_arguments
 
 
 def import_packages(*names: str) -> None:
@@ -263,11 +263,11 @@ def _ensemble_of(function: Callable[..., Any], name: str, ensemble: Ensemble) ->
         title = ensemble.title or f"{single.title} ensemble"
         return dataclasses.replace(single, name=ensemble.name or f"{name}-ensemble", title=title, members=members)
 
-    members = inspect.Parameter("members", inspect.Parameter.KEYWORD_ONLY, default=MEMBERS, annotation=int)
+    members = inspect.Parameter("members", inspect.Parameter.KEYWORD_ONLY, default=MEMBERS, annotation=Positive)
     signature = inspect.signature(function)
     parameters = [*signature.parameters.values(), members]
     make.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    make.__annotations__ = {**function.__annotations__, "members": int}
+    make.__annotations__ = {**function.__annotations__, "members": Positive}
     make.__doc__ = ensemble.summary or f"An ensemble of independent fits of {name}; their predictions are averaged."
     return make
 

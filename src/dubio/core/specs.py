@@ -12,6 +12,7 @@ could no longer be used.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -22,6 +23,7 @@ from typing import Any, TypeVar
 
 from dubio.core.errors import StoreError, UnknownName, UserError
 from dubio.core.registry import import_packages
+from dubio.core.validate import check_fields
 
 T = TypeVar("T")
 
@@ -44,7 +46,7 @@ PACKAGES = (
 
 
 def part(name: str, *, version: int = 1) -> Callable[[type[T]], type[T]]:
-    """Register a frozen dataclass as a part.
+    """Register a frozen dataclass as a part, whose fields are checked when it is made (see :mod:`dubio.core.validate`).
 
     Args:
         name: Its name in a description; unique among all parts.
@@ -60,6 +62,14 @@ def part(name: str, *, version: int = 1) -> Callable[[type[T]], type[T]]:
         _PARTS[name] = cls
         cls.part_name = name  # type: ignore[attr-defined]
         cls.part_version = version  # type: ignore[attr-defined]
+        make = cls.__init__
+
+        @functools.wraps(make)
+        def checked(self: T, *positional: Any, **named: Any) -> None:
+            make(self, *positional, **named)
+            check_fields(self, name)
+
+        cls.__init__ = checked  # type: ignore[assignment, method-assign]
         return cls
 
     return decorate

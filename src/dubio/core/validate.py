@@ -91,6 +91,16 @@ def above(low: float) -> Constraint:
     return Constraint(f"above {low:g}", lambda value: low < value < math.inf, {"exclusiveMinimum": low})
 
 
+def below(high: float) -> Constraint:
+    """Allow the numbers smaller than ``high``."""
+    return Constraint(f"below {high:g}", lambda value: value < high, {"exclusiveMaximum": high})
+
+
+def at_most(high: float) -> Constraint:
+    """Allow the numbers up to ``high``."""
+    return Constraint(f"of at most {high:g}", lambda value: value <= high, {"maximum": high})
+
+
 def entries(least: int) -> Constraint:
     """Allow lists, tables and texts with at least this number of entries."""
     phrase = "that is not empty" if least == 1 else f"with at least {least} entries"
@@ -112,6 +122,8 @@ RISING = Constraint("in strictly ascending order", lambda value: all(low < high 
 Finite = Annotated[float, FINITE]
 NonNegative = Annotated[int, at_least(0)]
 Positive = Annotated[int, at_least(1)]
+PositiveFloat = Annotated[float, above(0)]
+NonNegativeFloat = Annotated[float, at_least(0)]
 Share = Annotated[float, between(0, 1)]
 
 
@@ -221,6 +233,30 @@ def decode_arguments(
 
 def _default(parameter: inspect.Parameter) -> Any:
     return _REQUIRED if parameter.default is parameter.empty else parameter.default
+
+
+def check_fields(value: Any, name: str) -> None:
+    """Check the fields of a dataclass whose types have constraints or are literals, for values made in Python.
+
+    Args:
+        value: The dataclass.
+        name: The dataclass as a message calls it.
+
+    Raises:
+        UserError: Naming the field, what is allowed, and what was given.
+    """
+    for field_name, hint in _limited(cast(Any, type(value))).items():
+        data, notes = getattr(value, field_name), _constraints(getattr(hint, "__metadata__", ()))
+        # most numbers have their type and are within their limits; the decoder says what is wrong with others
+        if not notes or type(data) is not hint.__origin__ or not all(note.allows(data) for note in notes):
+            _decode(hint, data, _Location(name, "", field_name))
+
+
+@lru_cache(maxsize=1024)
+def _limited(cls: type[Any]) -> dict[str, Any]:
+    """Return the hints with a constraint or a literal in them, also as one of several alternatives."""
+    hints = {entry.name: (entry.hint, *typing.get_args(entry.hint)) for entry in _fields(cast(Any, cls))}
+    return {name: own[0] for name, own in hints.items() if {Annotated, Literal} & set(map(typing.get_origin, own))}
 
 
 def from_json(cls: type[T], text: str | bytes, document: str) -> T:
@@ -461,8 +497,9 @@ def describe_type(hint: Any, *, plural: bool = False) -> str:
     match form:
         case "annotated":
             base, *notes = arguments
-            phrases = [describe_type(base, plural=plural), *(note.phrase for note in _constraints(notes))]
-            return " ".join(filter(None, phrases)) + (" or null" if _null_of(hint) is not None else "")
+            phrases = " and ".join(note.phrase for note in _constraints(notes) if note.phrase)
+            null = " or null" if _null_of(hint) is not None else ""
+            return " ".join(filter(None, (describe_type(base, plural=plural), phrases))) + null
         case "union":
             return " or ".join(describe_type(choice, plural=plural) for choice in arguments)
         case "literal":

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 import torch
 from torch import Generator, Tensor
 from torch.nn import functional
 
-from dubio.core.errors import UserError
 from dubio.core.specs import added, part
 from dubio.core.types import Modality
+from dubio.core.validate import NonNegative, NonNegativeFloat, Positive, Share, above, at_least, at_most, below, between
 
 TRIES = 10
 """Pairs of area and ratio that a resized crop tries."""
@@ -35,7 +35,6 @@ class Augmentation(Protocol):
 
     def apply(self, batch: Tensor, uniforms: Tensor) -> Tensor:
         """Return a view of each example, from draws ``[B, width]``."""
-        ...
 
 
 @part("shift_flip")
@@ -48,16 +47,11 @@ class ShiftFlip:
     it, the border would be black.
     """
 
-    pixels: int = 1
-    flip: float = 0.0
+    pixels: NonNegative = 1
+    flip: Share = 0.0
 
     inputs: ClassVar[Modality] = "image"
     width: ClassVar[int] = 3
-
-    def __post_init__(self) -> None:
-        if self.pixels < 0:
-            raise UserError(f"shift_flip: pixels must be at least 0; given {self.pixels}.")
-        _check_probability("shift_flip", "flip", self.flip)
 
     def apply(self, batch: Tensor, uniforms: Tensor) -> Tensor:
         """Return shifted and flipped images, ``[B, C, H, W]``."""
@@ -93,33 +87,19 @@ class Affine:
         fraction: Largest shift in each direction as a fraction of the side, for images of any size.
     """
 
-    zoom: float = 0.0
-    pixels: float = 0.0
-    degrees: float = 0.0
-    flip: float = 0.0
-    flip_vertical: float = 0.0
-    fraction: float = added(0.0)
+    zoom: Annotated[float, at_least(0), below(1)] = 0.0
+    pixels: NonNegativeFloat = 0.0
+    degrees: Annotated[float, between(0, 180)] = 0.0
+    flip: Share = 0.0
+    flip_vertical: Share = 0.0
+    fraction: Annotated[float, at_least(0), below(1)] = added(0.0)
 
     inputs: ClassVar[Modality] = "image"
     width: ClassVar[int] = 6
 
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.zoom < 1.0:
-            raise UserError(f"affine: zoom must be at least 0 and less than 1; given {self.zoom}.")
-        if self.pixels < 0.0:
-            raise UserError(f"affine: pixels must be at least 0; given {self.pixels}.")
-        if not 0.0 <= self.fraction < 1.0:
-            raise UserError(f"affine: fraction must be at least 0 and less than 1; given {self.fraction}.")
-        if not 0.0 <= self.degrees <= 180.0:
-            raise UserError(f"affine: degrees must lie between 0 and 180; given {self.degrees}.")
-        for name in ("flip", "flip_vertical"):
-            _check_probability("affine", name, getattr(self, name))
-
     def apply(self, batch: Tensor, uniforms: Tensor) -> Tensor:
         """Return views of images ``[B, C, H, W]`` from draws ``[B, 6]``: zoom, rows, columns, angle, both flips."""
-        height, width = batch.shape[-2:]
-        grid = affine_grid(self.maps(uniforms, height, width), height, width)
-        return functional.grid_sample(batch, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+        return sample_view(batch, self.maps(uniforms, *batch.shape[-2:]), "zeros")
 
     def maps(self, uniforms: Tensor, height: int, width: int) -> Tensor:
         """Return the affine maps ``[B, 2, 3]`` from coordinates of a view to those of its image, in half sides."""
@@ -135,6 +115,12 @@ class Affine:
             torch.stack([down * sin / ratio, down * cos, low * signed[:, 1]], dim=1),
         )
         return torch.stack(rows, dim=1)
+
+
+def sample_view(batch: Tensor, maps: Tensor, padding: str) -> Tensor:
+    """Return the views of images ``[B, C, H, W]`` under affine maps, by bilinear interpolation."""
+    grid = affine_grid(maps, *batch.shape[-2:])
+    return functional.grid_sample(batch, grid, mode="bilinear", padding_mode=padding, align_corners=False)
 
 
 def affine_grid(maps: Tensor, height: int, width: int) -> Tensor:
@@ -171,25 +157,16 @@ class ResizedCrop:
         flip: Probability of a left-right flip.
     """
 
-    area: float = 0.08
-    ratio: float = 4.0 / 3.0
-    flip: float = 0.5
+    area: Annotated[float, above(0), at_most(1)] = 0.08
+    ratio: Annotated[float, at_least(1)] = 4.0 / 3.0
+    flip: Share = 0.5
 
     inputs: ClassVar[Modality] = "image"
     width: ClassVar[int] = 2 * TRIES + 3
 
-    def __post_init__(self) -> None:
-        if not 0.0 < self.area <= 1.0:
-            raise UserError(f"resized_crop: area must be above 0 and at most 1; given {self.area}.")
-        if not self.ratio >= 1.0:
-            raise UserError(f"resized_crop: ratio must be at least 1; given {self.ratio}.")
-        _check_probability("resized_crop", "flip", self.flip)
-
     def apply(self, batch: Tensor, uniforms: Tensor) -> Tensor:
         """Return views of images ``[B, C, H, W]`` from draws ``[B, 23]``: ten areas, ten ratios, row, column, flip."""
-        height, width = batch.shape[-2:]
-        grid = affine_grid(self.maps(uniforms, height, width), height, width)
-        return functional.grid_sample(batch, grid, mode="bilinear", padding_mode="border", align_corners=False)
+        return sample_view(batch, self.maps(uniforms, *batch.shape[-2:]), "border")
 
     def maps(self, uniforms: Tensor, height: int, width: int) -> Tensor:
         """Return the affine maps ``[B, 2, 3]`` from coordinates of a view to those of its image, in half sides."""
@@ -219,11 +196,7 @@ class Views:
     """Test-time augmentation: each sample sees ``each`` random views; 1 does not change the test-time cost."""
 
     augmentation: Augmentation
-    each: int = 1
-
-    def __post_init__(self) -> None:
-        if self.each < 1:
-            raise UserError(f"views: each must be at least 1; given {self.each}.")
+    each: Positive = 1
 
 
 def augment(augmentation: Augmentation | None, batch: Tensor, generator: Generator) -> Tensor:
@@ -232,8 +205,3 @@ def augment(augmentation: Augmentation | None, batch: Tensor, generator: Generat
         return batch
     uniforms = torch.rand(len(batch), augmentation.width, generator=generator)
     return augmentation.apply(batch, uniforms.to(batch.device))
-
-
-def _check_probability(augmentation: str, name: str, value: float) -> None:
-    if not 0.0 <= value <= 1.0:
-        raise UserError(f"{augmentation}: {name} must lie between 0 and 1; given {value}.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 from dubio.core.errors import UserError
 from dubio.core.lazy_rows import LazyRows
 from dubio.encoders import Encoded, ImageRows, TokenRows
+from dubio.networks.network import TokenBatch
 
 Rows = NDArray[np.int64]
 
@@ -35,32 +36,6 @@ EVALUATION_BATCH = 128
 """Examples per batch when nothing is learned."""
 
 
-class TokenBatch(NamedTuple):
-    """Texts as positions into the distinct tokens of the batch.
-
-    Attributes:
-        distinct: ``[U]`` token ids; the first is always PAD.
-        places: ``[B, L]`` index of each position's token in ``distinct``; 0 past a text's end.
-        lengths: ``[B]`` number of tokens of each text.
-    """
-
-    distinct: Tensor
-    places: Tensor
-    lengths: Tensor
-
-    def to(self, device: torch.device) -> TokenBatch:
-        """Return the batch on a device."""
-        return TokenBatch(*(tensor.to(device) for tensor in self))
-
-    def repeat(self, times: int) -> TokenBatch:
-        """Return the texts ``times`` times, one copy after another."""
-        return TokenBatch(self.distinct, self.places.repeat(times, 1), self.lengths.repeat(times))
-
-    def footprint(self) -> int:
-        """Return the number of elements that one more copy adds to memory."""
-        return self.places.numel()
-
-
 Batch = Tensor | TokenBatch
 
 
@@ -71,6 +46,12 @@ class LabelledRows:
     encoded: Encoded
     labels: NDArray[np.int64]
     classes: int
+
+    def batches(self, size: int, device: torch.device) -> Iterator[tuple[Rows, Any, Tensor]]:
+        """Return rows, examples and labels of each batch for one pass over all examples."""
+        for rows in prediction_rows(self.encoded, size):
+            labels = torch.from_numpy(self.labels[rows]).to(device)
+            yield rows, to_device(collate(self.encoded, rows), device), labels
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
@@ -88,11 +69,8 @@ def collate(encoded: Encoded, rows: Rows) -> Batch:
     padded = np.zeros(real.shape, dtype=np.int64)
     padded[real] = encoded.tokens[(starts[:, None] + places)[real]]
     distinct, inverse = np.unique(np.append(padded.ravel(), 0), return_inverse=True)
-    return TokenBatch(
-        torch.from_numpy(distinct),
-        torch.from_numpy(inverse[:-1].reshape(padded.shape)),
-        torch.from_numpy(lengths.astype(np.int64)),
-    )
+    arrays = (distinct, inverse[:-1].reshape(padded.shape), lengths.astype(np.int64))
+    return TokenBatch(*map(torch.from_numpy, arrays))
 
 
 def training_rows(encoded: Encoded, batch: int, generator: np.random.Generator, *, least: int = 1) -> list[Rows]:
@@ -123,10 +101,8 @@ def training_rows(encoded: Encoded, batch: int, generator: np.random.Generator, 
 def _joined(batches: list[Rows], least: int) -> list[Rows]:
     """Return batches without small ones: these join the batch before them, or after them at the beginning."""
     if all(len(rows) < least for rows in batches):
-        raise UserError(
-            f"batch: batch-norm takes its statistics over a batch, which must have at least {least} examples; "
-            f"given {max(map(len, batches), default=0)}."
-        )
+        most = max(map(len, batches), default=0)
+        raise UserError(f"batch: batch-norm needs batches of at least {least} examples; given {most}.")
     joined: list[Rows] = []
     waiting: list[Rows] = []
     for rows in batches:

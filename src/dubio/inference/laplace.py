@@ -13,9 +13,10 @@ How θ*, F, δ and the scale are found is the matter of :mod:`dubio.training.lap
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Generator, Tensor
@@ -24,7 +25,7 @@ from dubio.core.errors import UserError
 from dubio.inference.augmentation import Views
 from dubio.inference.engine import Rows, State, fixed, shared_body
 from dubio.inference.predictor import ChunkedPredictor, StatePredictor, load_state
-from dubio.inference.weight_draws import DRAW, WeightDraws, distribution_tensors, restore_draws, with_prefix
+from dubio.inference.weight_draws import DISTRIBUTION, DRAW, WeightDraws, restore_draws, with_prefix
 from dubio.networks.linear_maps import WeightMatrix, linear_maps
 from dubio.networks.network import Model, Scores
 
@@ -37,29 +38,31 @@ HEAD = ("head.linear.weight", "head.linear.bias")
 """The last layer of a softmax or sigmoid head."""
 
 
-class Block(Protocol):
-    """The precision of one layer's weights, taken as a matrix ``[out, in + 1]``."""
+@dataclass(frozen=True, eq=False)
+class Block(ABC):
+    """The precision of one layer's weights, taken as a matrix ``[out, in + 1]``.
 
-    @property
-    def matrix(self) -> WeightMatrix:
-        """The weights."""
-        ...
+    Attributes:
+        matrix: The weights.
+    """
 
+    matrix: WeightMatrix
+
+    @abstractmethod
     def precision(self, prior: float) -> Tensor:
         """Return the eigenvalues of N·F + δ·I, ``[out, in + 1]``, float64."""
-        ...
 
+    @abstractmethod
     def rotated(self, values: Tensor) -> Tensor:
         """Return Q times values in the eigenbasis, ``[out, in + 1]``."""
-        ...
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that :func:`restore_block` needs, by name."""
-        ...
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
 
 @dataclass(frozen=True, eq=False)
-class Kronecker:
+class Kronecker(Block):
     """F = A ⊗ G, in the eigenbases of both factors.
 
     With eigenvalues a_j of N·A and g_i of G, the precision N·A ⊗ G + δ·I has exactly the eigenvalues a_j g_i + δ
@@ -68,7 +71,6 @@ class Kronecker:
     eigenvalues (a_j + π√δ)(g_i + √δ/π), larger than the exact ones (``pi``).
 
     Attributes:
-        matrix: The weights.
         inputs: Eigenvectors of A in its columns.
         input_values: Eigenvalues of N·A.
         outputs: Eigenvectors of G in its columns.
@@ -76,7 +78,6 @@ class Kronecker:
         damping: How the prior enters.
     """
 
-    matrix: WeightMatrix
     inputs: Tensor
     input_values: Tensor
     outputs: Tensor
@@ -95,17 +96,11 @@ class Kronecker:
         """Return Q_G values Q_Aᵀ."""
         return self.outputs @ values @ self.inputs.T
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return both eigenbases."""
-        names = ("inputs", "input_values", "outputs", "output_values")
-        return {name: getattr(self, name) for name in names}
-
 
 @dataclass(frozen=True, eq=False)
-class Diagonal:
+class Diagonal(Block):
     """The diagonal of F, every weight by itself; ``values [out, in + 1]`` is N times it."""
 
-    matrix: WeightMatrix
     values: Tensor
 
     def precision(self, prior: float) -> Tensor:
@@ -116,16 +111,11 @@ class Diagonal:
         """Return the values: weights are their own eigenbasis."""
         return values
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the diagonal."""
-        return {"values": self.values}
-
 
 @dataclass(frozen=True, eq=False)
-class Full:
+class Full(Block):
     """A full F: ``vectors [P, P]`` in its columns, ``values [P]`` of N·F; weights in the order of the matrix's rows."""
 
-    matrix: WeightMatrix
     vectors: Tensor
     values: Tensor
 
@@ -136,10 +126,6 @@ class Full:
     def rotated(self, values: Tensor) -> Tensor:
         """Return Q values."""
         return (self.vectors @ values.flatten()).reshape(self.matrix.size)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the eigenbasis."""
-        return {"vectors": self.vectors, "values": self.values}
 
 
 def kronecker_block(
@@ -165,11 +151,8 @@ def full_block(matrix: WeightMatrix, fisher: Tensor, examples: int) -> Full:
 def restore_block(tensors: Mapping[str, Tensor], matrix: WeightMatrix, damping: Damping) -> Block:
     """Return the block that :meth:`Block.tensors` wrote."""
     if "inputs" in tensors:
-        inputs, outputs = tensors["inputs"], tensors["outputs"]
-        return Kronecker(matrix, inputs, tensors["input_values"], outputs, tensors["output_values"], damping)
-    if "vectors" in tensors:
-        return Full(matrix, tensors["vectors"], tensors["values"])
-    return Diagonal(matrix, tensors["values"])
+        return Kronecker(matrix, **tensors, damping=damping)
+    return Full(matrix, **tensors) if "vectors" in tensors else Diagonal(matrix, **tensors)
 
 
 def _eigen(symmetric: Tensor) -> tuple[Tensor, Tensor]:
@@ -318,7 +301,7 @@ class StoredLaplace:
 
     def restore(self, tensors: Mapping[str, Tensor], model: Model, samples: int, views: Views | None) -> LaplaceDraws:
         """Return the posterior of stored tensors."""
-        gaussian = LaplaceGaussian.from_tensors(distribution_tensors(tensors), model, self.damping)
+        gaussian = LaplaceGaussian.from_tensors(with_prefix(DISTRIBUTION, tensors), model, self.damping)
         plain = restore_draws(tensors, model, gaussian, self.draws, samples, views)
         if f"{VIEWED}scale" not in tensors:
             return LaplaceDraws(plain)

@@ -26,7 +26,6 @@ class Drawn(Protocol):
 
     def predict(self, batch: Any, rows: Rows) -> Scores:
         """Return scores ``[S, B, …]`` on a batch; all noise is drawn from ``rows``, the example indices."""
-        ...
 
 
 @runtime_checkable
@@ -35,7 +34,6 @@ class Chunked(Protocol):
 
     def chunks(self) -> Iterator[Drawn]:
         """Return its samples in order, chunk by chunk; each chunk is made when its turn comes."""
-        ...
 
 
 def chunks_of(predictor: Drawn) -> Iterator[Drawn]:
@@ -48,11 +46,9 @@ class Posterior(Protocol):
 
     def draw(self, seed: int) -> Drawn:
         """Fix every sample; the same seed gives the same samples."""
-        ...
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all weights and statistics by name, for the store."""
-        ...
 
 
 class Restored(Posterior, Protocol):
@@ -61,13 +57,11 @@ class Restored(Posterior, Protocol):
     @property
     def model(self) -> Model:
         """The module that the weights belong to."""
-        ...
 
     def __len__(self) -> int: ...
 
     def weight_states(self) -> Iterator[State]:
         """Return every weight state that predicts."""
-        ...
 
     def check_shapes(self, state: State) -> None:
         """Refuse tensors whose names or shapes do not fit the model's state, which a damaged file may hold.
@@ -75,11 +69,9 @@ class Restored(Posterior, Protocol):
         Raises:
             UserError: Naming the first tensor that differs.
         """
-        ...
 
     def limit(self, most: int) -> Restored:
         """Return the posterior with at most ``most`` weight states, the latest, or noise draws of a single state."""
-        ...
 
 
 class StoredForm(Protocol):
@@ -94,7 +86,6 @@ class StoredForm(Protocol):
             samples: Noise draws per weight state; 0 for a deterministic pass.
             views: Random views of each example, or None.
         """
-        ...
 
 
 def check_same_shapes(tensors: State, expected: State, name: str) -> None:

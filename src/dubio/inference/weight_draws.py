@@ -27,15 +27,12 @@ class WeightDistribution(Protocol):
 
     def draw(self, generator: Generator) -> State:
         """Return one draw by parameter name; the generator is on the CPU."""
-        ...
 
     def centre(self) -> State:
         """Return the centre of the distribution."""
-        ...
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the parameters of the distribution, for the store."""
-        ...
 
     def check_shapes(self) -> None:
         """Refuse parameters whose shapes contradict each other.
@@ -43,7 +40,6 @@ class WeightDistribution(Protocol):
         Raises:
             UserError: Naming the first one.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +108,7 @@ def restore_draws(
     samples: int,
     views: Views | None,
 ) -> WeightDraws:
-    """Return the draws of stored tensors, given their distribution (see :func:`distribution_tensors`)."""
+    """Return the draws of stored tensors, given their distribution."""
     buffers = tuple(with_prefix(f"{DRAW}{k}/", tensors) for k in range(draws))
     return WeightDraws(model, distribution, int(tensors[SEED]), with_prefix(FIXED, tensors), buffers, samples, views)
 
@@ -181,7 +177,7 @@ class StoredLowRank:
 
     def restore(self, tensors: Mapping[str, Tensor], model: Model, samples: int, views: Views | None) -> WeightDraws:
         """Return the posterior of stored tensors."""
-        distribution = LowRankGaussian.from_tensors(distribution_tensors(tensors))
+        distribution = LowRankGaussian.from_tensors(with_prefix(DISTRIBUTION, tensors))
         return restore_draws(tensors, model, distribution, self.draws, samples, views)
 
 
@@ -189,11 +185,6 @@ def draw_generator(seed: int, k: int) -> Generator:
     """Return the generator of draw k."""
     number = np.random.SeedSequence(seed, spawn_key=(k,)).generate_state(1, np.uint64)[0] >> np.uint64(1)
     return torch.Generator().manual_seed(int(number))
-
-
-def distribution_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return those of a posterior's stored tensors that belong to its distribution."""
-    return with_prefix(DISTRIBUTION, tensors)
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -6,14 +6,14 @@ These functions take and return plain data (JSON, arrays, predictions), so that 
   specification is its identity.
 - :func:`check` refuses a fit that is certain to fail; :func:`estimate` forecasts its cost. Both precede any training.
 - :func:`fit` trains what a specification describes.
-- :func:`predictor` reads a stored fit and returns a function that predicts any split; :func:`predict` does so once.
+- :func:`predictor` reads a stored fit and returns a function that predicts any split.
 - :func:`fit_recipe` and :func:`predict_with` do the same within one process, for methods that are no recipes.
 """
 
 from dubio.methods.cost import estimate
 from dubio.methods.encoding_cache import encode_split
 from dubio.methods.fitting import FitContext, FitResult, check, check_device, fit, fit_recipe
-from dubio.methods.prediction import predict, predict_with, predictor
+from dubio.methods.prediction import predict_with, predictor
 from dubio.methods.specification import NetworkSpec, fit_spec, pred_spec
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "fit_recipe",
     "fit_spec",
     "pred_spec",
-    "predict",
     "predict_with",
     "predictor",
 ]

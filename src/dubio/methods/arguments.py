@@ -1,4 +1,4 @@
-"""Argument groups that several methods share: how a network is trained, how a training is continued.
+"""Argument groups that several methods share: dropout, how a network is trained, how a training is continued.
 
 The registry lets users write the fields of a group as arguments of a method (see :mod:`dubio.core.registry`).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from dubio.core.errors import UserError
 from dubio.inference.augmentation import Affine, Augmentation, ResizedCrop, ShiftFlip, Views
@@ -15,6 +15,7 @@ from dubio.methods.recipe import Recipe
 from dubio.networks.heads.head import Head
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Edit
+from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit
 from dubio.training.collectors import BestOnValidation, Collector, Last
 from dubio.training.objectives import ClassWeights, Objective
 from dubio.training.optimisers import SGD, Adam, AdamW, Optimiser
@@ -87,11 +88,45 @@ class ImageViews:
             return None
         augmentation = self.augmentation()
         if augmentation is None:
-            raise UserError(
-                f"{method}: views={self.views} asks for random views of each example, but shift, shift_fraction, "
-                "flip, flip_vertical, rotation, zoom and crop are all 0: every view would be the same."
-            )
+            moves = "shift, shift_fraction, flip, flip_vertical, rotation, zoom and crop"
+            raise UserError(f"{method}: views={self.views}, but {moves} are all 0: every view would be the same.")
         return Views(augmentation, self.views)
+
+
+@dataclass(frozen=True)
+class FixedRate:
+    """Dropout of a fixed rate, with weight decay.
+
+    Attributes:
+        p: The probability that an input is dropped.
+        shrink: Decay of the weights after every step.
+    """
+
+    p: float = 0.5
+    shrink: float = 1e-4
+
+    def edit(self) -> Edit:
+        """Return the edit of a network."""
+        return DropoutEdit(self.p)
+
+
+@dataclass(frozen=True)
+class LearnedRate:
+    """Concrete dropout: a rate learned at every site.
+
+    Attributes:
+        start_rate: The rate to start from.
+        length_scale: l of the penalty on weights and rates.
+    """
+
+    start_rate: float = 0.1
+    length_scale: float = 0.1
+
+    shrink: ClassVar[float] = 0.0
+
+    def edit(self) -> Edit:
+        """Return the edit of a network."""
+        return ConcreteDropoutEdit(self.start_rate, self.length_scale)
 
 
 @dataclass(frozen=True)
@@ -130,30 +165,36 @@ class Training:
         title: str,
         *,
         edits: tuple[Edit, ...] = (),
+        rate: FixedRate | LearnedRate | None = None,
         head: Head = Softmax(),
-        shrink: float = 0.0,
-        samples: int = 0,
+        samples: int | None = None,
     ) -> Recipe:
         """Return the recipe of one network trained like this.
 
         Args:
             name: The method's name.
             title: Its title in a report.
-            edits: What fills the network's noise sites, bounds its weights or makes them Gaussian.
+            edits: What bounds the network's weights or makes them Gaussian.
+            rate: The dropout at its noise sites, if any; a fixed rate comes with decay after every step of Adam.
             head: The network's last layer.
-            shrink: Decay of the weights after every step of Adam, whatever the gradient.
-            samples: Noise draws at prediction; 0 is a deterministic pass.
+            samples: Noise draws at prediction, at least 1; None is a deterministic pass.
+
+        Raises:
+            UserError: When an argument cannot be used.
         """
+        if samples is not None and samples < 1:
+            reason = "0 would be the same method without noise at prediction"
+            raise UserError(f"{name}: samples must be at least 1 ({reason}); given {samples}.")
         return Recipe(
             name,
             title,
-            edits=edits,
+            edits=edits if rate is None else (*edits, rate.edit()),
             head=head,
             objective=self.objective(),
-            optimiser=self._optimiser(name, shrink),
+            optimiser=self._optimiser(name, 0.0 if rate is None else rate.shrink),
             schedule=_SCHEDULES[self.schedule](),
             collect=_COLLECTORS[self.collect](),
-            samples=samples,
+            samples=samples or 0,
             views=self.images.at_prediction(name),
         )
 
@@ -167,9 +208,8 @@ class Training:
 
     def objective(self) -> Objective:
         """Return the objective."""
-        return Objective(
-            self.batch, self.epochs, self.patience, self.clip, self.class_weights, self.images.augmentation()
-        )
+        views = self.images.augmentation()
+        return Objective(self.batch, self.epochs, self.patience, self.clip, self.class_weights, views)
 
     def _optimiser(self, method: str, shrink: float) -> Optimiser:
         if self.optimiser == "adam":
@@ -226,22 +266,6 @@ class Tail:
         if planned in (0, epochs):
             return start
         if planned < epochs:
-            raise UserError(
-                f"{name}: schedule_epochs is the length of the schedule, of which epochs={epochs} are run; it must be "
-                f"at least that, or 0 for the same; given {planned}."
-            )
+            limit = f"at least epochs={epochs}, or 0 for the same"
+            raise UserError(f"{name}: schedule_epochs, the length of the schedule, must be {limit}; given {planned}.")
         return replace(start, schedule=Cut(start.schedule, epochs / planned))
-
-
-def at_least_one_sample(method: str, samples: int) -> int:
-    """Return a number of samples at prediction.
-
-    Raises:
-        UserError: For less than one.
-    """
-    if samples < 1:
-        raise UserError(
-            f"{method}: samples must be at least 1 (0 would be the same method without noise at prediction); "
-            f"given {samples}."
-        )
-    return samples

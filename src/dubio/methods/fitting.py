@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -21,14 +21,7 @@ from dubio.inference.samples import WeightSamples
 from dubio.methods.encoding_cache import encode, encoder_of, encoder_shape, fitted_encoder
 from dubio.methods.prediction import as_tensors
 from dubio.methods.recipe import Recipe
-from dubio.methods.specification import (
-    NetworkSpec,
-    build_model,
-    encoding_of,
-    fit_spec,
-    recipe_of,
-    training_splits,
-)
+from dubio.methods.specification import NetworkSpec, build_model, encoding_of, fit_spec, recipe_of, training_splits
 from dubio.networks.network import Model
 from dubio.training.checkpoints import Checkpoint
 from dubio.training.collectors import Collector, FinishContext
@@ -37,7 +30,7 @@ from dubio.training.seeds import number
 from dubio.training.validation import posterior_nll
 
 
-def _no_progress(fraction: float, text: str) -> None:
+def no_progress(fraction: float, text: str) -> None:
     """Report nothing."""
 
 
@@ -54,7 +47,7 @@ class FitContext:
     """
 
     device: str = "cpu"
-    progress: Callable[[float, str], None] = _no_progress
+    progress: Callable[[float, str], None] = no_progress
     checkpoint: Checkpoint | None = None
     start: Mapping[str, NDArray[Any]] | None = None
     encoding: Encoding | None = None
@@ -107,16 +100,16 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> FitResult:
     encoder = fitted_encoder(encoding_of(spec), train_split)
     recipe = recipe_of(spec)
     model = build_model(spec, encoder_of(encoder).shape)
-    _load_start(model, recipe, spec, context)
+    if recipe.start is not None and context.start is not None:
+        start_from(model, recipe.start, as_tensors(context.start))
+    elif recipe.start is not None or spec["start"] is not None:
+        raise UserError("start: this fit continues from another one; give its tensors as FitContext(start=...).")
+    elif context.start is not None:
+        raise UserError("start: weights to continue from are given, but this recipe starts from scratch.")
     data = [LabelledRows(encode(encoder, s), s.data.labels, len(task.classes)) for s in (train_split, val_split)]
-    posterior, record = fit_model(
-        model, recipe, data[0], data[1], seed=spec["seed"], member=spec["member"], context=context
-    )
-    return FitResult(
-        {name: tensor.cpu().numpy() for name, tensor in posterior.tensors().items()},
-        json.loads(encoder),
-        {**record, "seconds": time.monotonic() - started},
-    )
+    posterior, record = fit_model(model, recipe, *data, seed=spec["seed"], member=spec["member"], context=context)
+    tensors = {name: tensor.cpu().numpy() for name, tensor in posterior.tensors().items()}
+    return FitResult(tensors, json.loads(encoder), {**record, "seconds": time.monotonic() - started})
 
 
 def fit_model(
@@ -150,15 +143,8 @@ def fit_model(
     slots = Slots(recipe.objective, recipe.optimiser, recipe.schedule, recipe.collect)
     loop = LoopContext(device, context.progress, context.checkpoint)
     collected, progress = train(model, slots, train_data, val_data, seed=seed, member=member, context=loop)
-    finish = FinishContext(
-        train_data,
-        val_data,
-        device,
-        seed=number(seed, member, "draws"),
-        batch=recipe.objective.batch,
-        augmentation=recipe.objective.augmentation,
-        l2=recipe.optimiser.l2,
-    )
+    draws_seed, batch, views = number(seed, member, "draws"), recipe.objective.batch, recipe.objective.augmentation
+    finish = FinishContext(train_data, val_data, device, draws_seed, batch, views, recipe.optimiser.l2)
     posterior = recipe.collect.finish(collected, model, finish)
     val_nll = collected.facts.get("val_nll")
     if val_nll is None or recipe.states > 1:  # selection compares what will predict: all states together
@@ -180,40 +166,18 @@ def fit_recipe(recipe: Recipe, task: Task, network: NetworkSpec, *, seed: int, c
     """Fit every member in this process and return the posterior of the whole method."""
     encoding = context.encoding or network.encoding()
     posteriors: list[Posterior] = []
-    # without the checkpoint: it holds one fit, and every fit here would resume from that of another
-    own_context = FitContext(context.device, context.progress, encoding=encoding)
     for member in range(recipe.members):
-        spec = fit_spec(recipe, task, encoding, network, seed=seed, member=member)
-        check(spec, task)
-        result = _fit_with_start(recipe, task, network, seed, member, own_context)
-        model = build_model(spec, encoder_from_json(result.encoder).shape)
-        posteriors.append(recipe.collect.form.restore(as_tensors(result.tensors), model, recipe.samples, recipe.views))
+        links = list(recipe.chain())
+        specs = [fit_spec(link, task, encoding, network, seed=seed, member=member) for link in links]
+        check(specs[-1], task)
+        start = None
+        for spec in specs:
+            # without the checkpoint: it holds one fit, and every fit here would resume from that of another
+            result = fit(spec, task, FitContext(context.device, context.progress, start=start))
+            start = result.tensors
+        model = build_model(specs[-1], encoder_from_json(result.encoder).shape)
+        posteriors.append(recipe.posterior(as_tensors(result.tensors), model))
     return posteriors[0] if len(posteriors) == 1 else Mixture(tuple(posteriors))
-
-
-def _fit_with_start(
-    recipe: Recipe, task: Task, network: NetworkSpec, seed: int, member: int, context: FitContext
-) -> FitResult:
-    """Fit a recipe after the one it starts from, which may start from another one in turn."""
-    start = None
-    if recipe.start is not None:
-        start = _fit_with_start(recipe.start, task, network, seed, member, context).tensors
-    spec = fit_spec(recipe, task, cast(Encoding, context.encoding), network, seed=seed, member=member)
-    return fit(spec, task, replace(context, start=start))
-
-
-def _load_start(model: Model, recipe: Recipe, spec: Mapping[str, Any], context: FitContext) -> None:
-    """Load the weights of the fit that this one continues, if it continues one."""
-    if recipe.start is None and spec["start"] is None and context.start is None:
-        return
-    if context.start is None:
-        raise UserError(
-            "start: this fit continues from another one, whose weights are not given; "
-            "fit its start first and pass the tensors as FitContext(start=...)."
-        )
-    if recipe.start is None:
-        raise UserError("start: weights to continue from are given, but this recipe starts from scratch.")
-    start_from(model, recipe.start, as_tensors(context.start))
 
 
 def start_from(model: Model, start: Recipe, tensors: Mapping[str, Tensor]) -> None:
@@ -232,9 +196,7 @@ def start_from(model: Model, start: Recipe, tensors: Mapping[str, Tensor]) -> No
     for name, tensor in state.items():
         if name not in own or own[name].shape != tensor.shape:
             shape = tuple(own[name].shape) if name in own else "nothing"
-            raise UserError(
-                f"start: the earlier fit has {name} of shape {tuple(tensor.shape)}, this recipe's model has {shape}."
-            )
+            raise UserError(f"start: the earlier fit has {name} of shape {tuple(tensor.shape)}, this model {shape}.")
     model.load_state_dict(dict(state), strict=False)
 
 
@@ -251,10 +213,9 @@ def check_device(name: str, argument: str = "--devices") -> str:
     try:
         torch.empty(1, device=torch.device(name)).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as fault:
-        raise UserError(
-            f"{argument}: {name!r} cannot be used here; available: {', '.join(available_devices())}. "
-            f"torch says: {str(fault).splitlines()[0]}"
-        ) from fault
+        reason = str(fault).splitlines()[0]
+        available = ", ".join(available_devices())
+        raise UserError(f"{argument}: {name!r} cannot be used here; available: {available}. torch: {reason}") from fault
     return name
 
 

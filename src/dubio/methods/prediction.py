@@ -21,21 +21,6 @@ from dubio.methods.encoding_cache import encode, encoder_of
 from dubio.methods.specification import build_model, recipe_of
 from dubio.training.seeds import number
 
-VARIANCES = ("data_variance", "model_variance")
-
-
-def predict(
-    spec: Mapping[str, Any],
-    prediction: Mapping[str, Any],
-    tensors: Mapping[str, NDArray[Any]],
-    encoder: Mapping[str, Any],
-    split: Split,
-    *,
-    device: str = "cpu",
-) -> Predictions:
-    """Return the predictions of one stored fit on a split; see :func:`predictor`."""
-    return predictor(spec, prediction, tensors, encoder, device=device)(split)
-
 
 def predictor(
     spec: Mapping[str, Any],
@@ -82,15 +67,15 @@ def predict_with(
 
 def _predictions(draws: Drawn, examples: Encoded, split: Split, task: Mapping[str, Any], device: str) -> Predictions:
     """Return the predictions of a drawn posterior on an encoded split."""
-    logits, variances = sample_logits(draws, examples, len(task["classes"]), device)
+    scores = sample_scores(draws, examples, len(task["classes"]), device)
     return Predictions(
-        logits,
+        scores["logits"],
         split.data.labels,
         target=task["target"],
         ood=np.full(len(split), split.kind in ("shift", "ood")),
         member=np.array(draws.member, dtype=np.int64),
-        data_variance=variances.get("data_variance"),
-        model_variance=variances.get("model_variance"),
+        data_variance=scores.get("data_variance"),
+        model_variance=scores.get("model_variance"),
         ids=split.data.ids,
         group=split.data.group,
         classes=tuple(task["classes"]),
@@ -98,10 +83,8 @@ def _predictions(draws: Drawn, examples: Encoded, split: Split, task: Mapping[st
     )
 
 
-def sample_logits(
-    draws: Drawn, examples: Encoded, classes: int, device: str
-) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
-    """Return the logits ``[S, N, K]`` of every sample, and the variances by name.
+def sample_scores(draws: Drawn, examples: Encoded, classes: int, device: str) -> dict[str, NDArray[np.float32]]:
+    """Return ``logits [S, N, K]`` of every sample, and the variances that the head gives, by name.
 
     Args:
         draws: A posterior that is ready to predict.
@@ -110,22 +93,19 @@ def sample_logits(
         device: The device to predict on.
     """
     shape = (len(draws.member), len(examples), classes)
-    logits = np.empty(shape, dtype=np.float32)
-    variances: dict[str, NDArray[np.float32]] = {}
+    arrays = {"logits": np.empty(shape, dtype=np.float32)}
     first = 0
     for chunk in chunks_of(draws):
         samples = slice(first, first := first + len(chunk.member))
         for rows in prediction_rows(examples, EVALUATION_BATCH):
             scores = chunk.predict(to_device(collate(examples, rows), torch.device(device)), rows)
-            logits[samples, rows] = scores.logits.cpu().numpy()
-            for name in VARIANCES:
-                if (variance := getattr(scores, name)) is None:
-                    continue
-                if name not in variances:
-                    variances[name] = np.empty((*shape[:2], *variance.shape[2:]), dtype=np.float32)
-                variances[name][samples, rows] = variance.cpu().numpy()
+            for name, values in scores._asdict().items():
+                if values is not None:
+                    if name not in arrays:
+                        arrays[name] = np.empty((*shape[:2], *values.shape[2:]), dtype=np.float32)
+                    arrays[name][samples, rows] = values.cpu().numpy()
         del chunk  # or the next one is built beside it
-    return logits, variances
+    return arrays
 
 
 def as_tensors(arrays: Mapping[str, NDArray[Any]]) -> dict[str, Tensor]:

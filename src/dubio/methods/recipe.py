@@ -11,17 +11,20 @@ Every slot has one contract, which the recipe and the fitting code call without 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from torch import Tensor
 
 from dubio.core.errors import UserError
 from dubio.core.specs import added, name_of, part
 from dubio.core.types import Modality, Target, Task
+from dubio.core.validate import NonNegative, Positive
 from dubio.inference.augmentation import Views
 from dubio.networks.heads.head import Head
 from dubio.networks.heads.linear import Softmax
-from dubio.networks.network import Edit
-from dubio.networks.noise import SiteEdit
+from dubio.networks.network import Edit, Model
 from dubio.training.collectors import BestOnValidation, Collector
 from dubio.training.loop import check_slots
 from dubio.training.objectives import Objective
@@ -29,7 +32,7 @@ from dubio.training.optimisers import Adam, Optimiser, check_prior
 from dubio.training.schedules import Constant, Schedule
 
 if TYPE_CHECKING:
-    from dubio.inference.posterior import Posterior
+    from dubio.inference.posterior import Posterior, Restored
     from dubio.methods.fitting import FitContext
     from dubio.methods.specification import NetworkSpec
 
@@ -64,33 +67,27 @@ class Recipe:
     optimiser: Optimiser = field(default_factory=Adam)
     schedule: Schedule = field(default_factory=Constant)
     collect: Collector = field(default_factory=BestOnValidation)
-    members: int = 1
-    samples: int = 0
+    members: Positive = 1
+    samples: NonNegative = 0
     views: Views | None = None
     most: int = added(0)
 
     def __post_init__(self) -> None:
-        if self.members < 1:
-            raise UserError(f"{self.name}: members must be at least 1; given {self.members}.")
-        if self.samples < 0:
-            raise UserError(f"{self.name}: samples must be at least 0; given {self.samples}.")
         if self.samples and not any(edit.random for edit in self.edits):
-            raise UserError(
-                f"{self.name}: samples={self.samples} asks for noise draws, but nothing in this recipe is random at "
-                "prediction, so every sample would be the same; add an edit that is, or set samples=0."
-            )
+            reason = "nothing in this recipe is random at prediction: every sample would be the same"
+            raise UserError(f"{self.name}: samples must be 0, since {reason}; given {self.samples}.")
         names = [name_of(edit) for edit in self.edits]
-        noises = {name_of(edit) for edit in self.edits if isinstance(edit, SiteEdit)}
-        if len(noises) > 1:
-            raise UserError(f"{self.name}: {', '.join(sorted(noises))} would act on the same inputs; choose one.")
         if len(set(names)) < len(names):
             raise UserError(f"{self.name}: the same edit twice ({', '.join(names)}); each edit may occur once.")
+        dropping = [name_of(edit) for edit in self.edits if getattr(edit, "drops_inputs", False)]
+        if len(dropping) > 1:
+            raise UserError(f"{self.name}: {' and '.join(dropping)} would drop the same inputs; choose one of them.")
         for edit in self.edits:
             check_prior(self.name, edit, self.optimiser)
         if self.start is not None and not self.start.collect.continues:
+            collector = name_of(self.start.collect)
             raise UserError(
-                f"{self.name}: start: {name_of(self.start.collect)} leaves a distribution of weights, not weights that "
-                "a training could continue; start from a recipe that collects last, best_on_validation or swa."
+                f"{self.name}: start: no training can continue from the distribution that {collector} leaves."
             )
         check_slots(self.name, self.objective, self.optimiser, self.schedule, self.collect)
 
@@ -119,10 +116,20 @@ class Recipe:
         at_prediction = None if self.views is None else self.views.augmentation
         for augmentation in (self.objective.augmentation, at_prediction):
             if augmentation is not None and augmentation.inputs != inputs:
-                raise UserError(
-                    f"{self.name}: this augmentation is for {augmentation.inputs} inputs; the task has {inputs} inputs."
-                )
+                kinds = f"for {augmentation.inputs} inputs; the task has {inputs} inputs"
+                raise UserError(f"{self.name}: this augmentation is {kinds}.")
         return replace(self, head=self.head.for_target(target))
+
+    def posterior(self, tensors: Mapping[str, Tensor], model: Model) -> Restored:
+        """Return the posterior of one fit from its tensors, ready to predict as the recipe says."""
+        restored = self.collect.form.restore(tensors, model, self.samples, self.views)
+        return restored.limit(self.most) if self.most else restored
+
+    def chain(self) -> Iterator[Recipe]:
+        """Yield the recipe after those that it starts from, the first to be fitted first."""
+        if self.start is not None:
+            yield from self.start.chain()
+        yield self
 
     def fit(self, task: Task, network: NetworkSpec, *, seed: int, context: FitContext) -> Posterior:
         """Fit every member in this process; the runner does the same through the store, in parallel.

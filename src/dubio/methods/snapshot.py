@@ -15,7 +15,6 @@ from dubio.methods.arguments import ImageViews, OptimiserName, Tail, Training
 from dubio.methods.recipe import Recipe
 from dubio.training.collectors import KeepAll, Precision
 from dubio.training.objectives import ClassWeights
-from dubio.training.optimisers import check_rate
 from dubio.training.schedules import Cyclic, Triangular
 
 
@@ -37,13 +36,11 @@ class CycleTraining:
         return Training(patience=0, collect="last", **vars(self))
 
 
-@method(
-    "snapshot-ensemble",
-    family="snapshot",
-    colour=9,
-    samples_from="several modes",
-    ensemble=Ensemble(title="Ensemble of snapshot ensembles"),
-)
+SNAPSHOTS = Ensemble(title="Ensemble of snapshot ensembles")
+GEOMETRIC = Ensemble(title="Ensemble of fast geometric ensembles")
+
+
+@method("snapshot-ensemble", family="snapshot", colour=9, samples_from="several modes", ensemble=SNAPSHOTS)
 def snapshot_ensemble(
     *, training: CycleTraining = CycleTraining(), cycles: int = 5, store: Precision = "float32"
 ) -> Recipe:
@@ -58,13 +55,7 @@ def snapshot_ensemble(
     return replace(recipe, schedule=Cyclic(cycles), collect=KeepAll(store=store))
 
 
-@method(
-    "fge",
-    family="snapshot",
-    colour=12,
-    samples_from="one mode",
-    ensemble=Ensemble(title="Ensemble of fast geometric ensembles"),
-)
+@method("fge", family="snapshot", colour=12, samples_from="one mode", ensemble=GEOMETRIC)
 def fge(
     *,
     training: Training = Training(),
@@ -85,15 +76,11 @@ def fge(
         store: The precision in which snapshots are stored.
     """
     if cycle_epochs < 2 or cycle_epochs % 2:
-        raise UserError(
-            f"fge: cycle_epochs must be even, since the snapshot is taken at the middle of a cycle; "
-            f"given {cycle_epochs}."
-        )
-    check_rate("fge", tail.tail_lr, "tail_lr")
-    if not 0.0 <= tail_low_lr <= tail.tail_lr:
-        raise UserError(f"fge: tail_low_lr must lie between 0 and tail_lr={tail.tail_lr}; given {tail_low_lr}.")
+        raise UserError(f"fge: cycle_epochs must be even, with the snapshot at the middle; given {cycle_epochs}.")
+    if not 0.0 <= tail_low_lr <= tail.tail_lr or tail.tail_lr == 0.0:
+        rates = f"{tail_low_lr} and {tail.tail_lr}"
+        raise UserError(f"fge: tail_low_lr must lie between 0 and tail_lr, which is positive; given {rates}.")
     triangles = Triangular(cycles, tail_low_lr / tail.tail_lr)
     epochs = (2 * triangles.cycles - 1) * cycle_epochs // 2
-    return tail.recipe(
-        "fge", "Fast geometric ensemble", training, epochs=epochs, schedule=triangles, collect=KeepAll(store=store)
-    )
+    name, title, collect = "fge", "Fast geometric ensemble", KeepAll(store=store)
+    return tail.recipe(name, title, training, epochs=epochs, schedule=triangles, collect=collect)

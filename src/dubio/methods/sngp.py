@@ -15,11 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dubio.core.registry import Ensemble, method
-from dubio.methods.arguments import Training, at_least_one_sample
-from dubio.methods.dropout import FixedRate, LearnedRate
+from dubio.methods.arguments import FixedRate, LearnedRate, Training
 from dubio.methods.recipe import Recipe
 from dubio.networks.heads.gp import Likelihood, RandomFeatureGP
-from dubio.networks.network import Edit
 from dubio.networks.spectral import SpectralNorm
 
 
@@ -55,13 +53,12 @@ class SNGP:
         title: str,
         training: Training,
         *,
-        edits: tuple[Edit, ...] = (),
-        shrink: float = 0.0,
-        samples: int = 0,
+        rate: FixedRate | LearnedRate | None = None,
+        samples: int | None = None,
     ) -> Recipe:
-        """Return the recipe of one SNGP network, with further edits."""
-        edits = (SpectralNorm(self.spectral), *edits)
-        return training.recipe(name, title, edits=edits, head=self.process.head(), shrink=shrink, samples=samples)
+        """Return the recipe of one SNGP network."""
+        edits = (SpectralNorm(self.spectral),)
+        return training.recipe(name, title, edits=edits, rate=rate, head=self.process.head(), samples=samples)
 
 
 @method("gp-head", family="sngp", samples_from="one network")
@@ -77,16 +74,13 @@ def sngp(*, training: Training = Training(), layers: SNGP = SNGP()) -> Recipe:
 
 
 @method(
-    "sngp-regularised",
-    family="sngp",
-    samples_from="one network",
-    ensemble=Ensemble(title="SNGP ensemble, regularised"),
+    "sngp-regularised", family="sngp", samples_from="one network", ensemble=Ensemble(title="SNGP ensemble, regularised")
 )
 def sngp_regularised(
     *, training: Training = Training(), layers: SNGP = SNGP(), rate: FixedRate = FixedRate()
 ) -> Recipe:
     """SNGP trained with dropout and weight decay; no noise at prediction."""
-    return layers.recipe("sngp-regularised", "SNGP, regularised", training, edits=rate.edits, shrink=rate.shrink)
+    return layers.recipe("sngp-regularised", "SNGP, regularised", training, rate=rate)
 
 
 @method("mc-sngp", family="sngp", samples_from="one solution", ensemble=True)
@@ -94,8 +88,7 @@ def mc_sngp(
     *, training: Training = Training(), layers: SNGP = SNGP(), rate: FixedRate = FixedRate(), samples: int = 10
 ) -> Recipe:
     """The regularised SNGP, with dropout drawn at prediction too."""
-    samples = at_least_one_sample("mc-sngp", samples)
-    return layers.recipe("mc-sngp", "MC dropout SNGP", training, edits=rate.edits, shrink=rate.shrink, samples=samples)
+    return layers.recipe("mc-sngp", "MC dropout SNGP", training, rate=rate, samples=samples)
 
 
 @method("sngp-concrete-dropout", family="sngp", samples_from="one network", ensemble=True)
@@ -103,7 +96,7 @@ def sngp_concrete_dropout(
     *, training: Training = Training(), layers: SNGP = SNGP(), rate: LearnedRate = LearnedRate()
 ) -> Recipe:
     """SNGP with learned dropout rates; no noise at prediction."""
-    return layers.recipe("sngp-concrete-dropout", "SNGP concrete dropout", training, edits=rate.edits)
+    return layers.recipe("sngp-concrete-dropout", "SNGP concrete dropout", training, rate=rate)
 
 
 @method("mc-sngp-concrete-dropout", family="sngp", samples_from="one solution", ensemble=True)
@@ -111,7 +104,5 @@ def mc_sngp_concrete_dropout(
     *, training: Training = Training(), layers: SNGP = SNGP(), rate: LearnedRate = LearnedRate(), samples: int = 10
 ) -> Recipe:
     """The concrete-dropout SNGP, with dropout drawn at prediction too."""
-    samples = at_least_one_sample("mc-sngp-concrete-dropout", samples)
-    return layers.recipe(
-        "mc-sngp-concrete-dropout", "MC SNGP concrete dropout", training, edits=rate.edits, samples=samples
-    )
+    name, title = "mc-sngp-concrete-dropout", "MC SNGP concrete dropout"
+    return layers.recipe(name, title, training, rate=rate, samples=samples)

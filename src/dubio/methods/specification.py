@@ -43,10 +43,8 @@ class NetworkSpec:
         entry = NETWORKS.entry(self.name)
         if (takes := entry.facts["inputs"]) != inputs:
             suitable = [other.name for other in NETWORKS.entries() if other.facts["inputs"] == inputs]
-            raise UserError(
-                f"network {self.name!r} takes {takes} inputs, this task has {inputs} inputs; "
-                f"networks for {inputs}: {', '.join(suitable) or '(none)'}."
-            )
+            names = f"networks for {inputs}: {', '.join(suitable) or '(none)'}"
+            raise UserError(f"network {self.name!r} takes {takes} inputs, this task has {inputs} inputs; {names}.")
         full = resolve_arguments(entry, entry.check(self.arguments))
         arguments = {key: list(v) if isinstance(v, tuple) else v for key, v in full.items()}
         return {"name": self.name, "version": entry.facts["version"], "arguments": arguments}

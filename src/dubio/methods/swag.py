@@ -23,13 +23,10 @@ def swa(*, training: Training = Training(), tail: Tail = Tail(), tail_epochs: in
     return tail.recipe("swa", "SWA", training, epochs=tail_epochs, schedule=ConstantTail(), collect=SWA())
 
 
-@method(
-    "swag",
-    family="swag",
-    colour=14,
-    samples_from="one mode",
-    ensemble=Ensemble(summary="Weights drawn from the Gaussians of independent trainings (MultiSWAG)."),
-)
+MULTISWAG = Ensemble(summary="Weights drawn from the Gaussians of independent trainings (MultiSWAG).")
+
+
+@method("swag", family="swag", colour=14, samples_from="one mode", ensemble=MULTISWAG)
 def swag(
     *, training: Training = Training(), tail: Tail = Tail(), tail_epochs: int = 20, rank: int = 20, samples: int = 20
 ) -> Recipe:
@@ -44,8 +41,6 @@ def swag(
     """
     collect = SWAG(rank, samples)
     if tail_epochs < 2:
-        raise UserError(
-            f"swag: tail_epochs must be at least 2: each gives one snapshot, and a covariance needs two; "
-            f"given {tail_epochs}."
-        )
+        reason = "each gives one snapshot, and a covariance needs two"
+        raise UserError(f"swag: tail_epochs must be at least 2: {reason}; given {tail_epochs}.")
     return tail.recipe("swag", "SWAG", training, epochs=tail_epochs, schedule=ConstantTail(), collect=collect)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, cast
 
 from dubio.core.registry import method
-from dubio.methods.arguments import ScheduleName, Training, at_least_one_sample
+from dubio.methods.arguments import ScheduleName, Training
 from dubio.methods.recipe import Recipe
 from dubio.networks.gaussian_weights import Estimator, GaussianWeights
 from dubio.training.optimisers import SGD, Adam, MeanAndScale
@@ -76,11 +76,7 @@ def mean_field_vi(
     *, training: MeanTraining = MeanTraining(), bound: Bound = Bound(), start: Start = Start(), samples: int = 10
 ) -> Recipe:
     """A Gaussian for every weight, drawn at prediction."""
-    plain = training.recipe("mean-field-vi", "Mean-field VI")
-    return replace(
-        plain,
-        start=start.recipe(training),
-        edits=(GaussianWeights(training.l2, bound.log_sigma, bound.beta, bound.anneal, bound.estimator),),
-        optimiser=MeanAndScale(cast(Adam | SGD, plain.optimiser), bound.scale_lr),
-        samples=at_least_one_sample("mean-field-vi", samples),
-    )
+    weights = GaussianWeights(training.l2, bound.log_sigma, bound.beta, bound.anneal, bound.estimator)
+    direct = training.recipe("mean-field-vi", "Mean-field VI", edits=(weights,), samples=samples)
+    optimiser = MeanAndScale(cast(Adam | SGD, direct.optimiser), bound.scale_lr)
+    return replace(direct, start=start.recipe(training), optimiser=optimiser)

@@ -26,16 +26,8 @@ from torch.nn.utils.rnn import pad_sequence
 from dubio.core.errors import BadFile, UserError
 from dubio.core.registry import network
 from dubio.encoders.pretrained import folder_of, load_library, resolve_encoder
-from dubio.networks.network import Network, Stage
+from dubio.networks.network import Network, Stage, TokenBatch
 from dubio.networks.noise import Site
-
-
-class Pieces(NamedTuple):
-    """The input of the first stage: distinct piece ids, their positions and lengths (as in a ``TokenBatch``)."""
-
-    distinct: Tensor
-    places: Tensor
-    lengths: Tensor
 
 
 class Hidden(NamedTuple):
@@ -70,7 +62,7 @@ class Embed(Stage):
         self.site = Site("embeddings", self.words.embedding_dim, accepts=("dropout",) if noisy else (), spatial=True)
         self.widens = self.words.embedding_dim  # from an id to its vector
 
-    def forward(self, batch: Pieces) -> Hidden:
+    def forward(self, batch: TokenBatch) -> Hidden:
         """Return norm(word + position + first segment), with each distinct word looked up once."""
         vectors = functional.embedding(batch.places, self.words(batch.distinct))
         places = self.positions.weight[: batch.places.shape[1]]
@@ -140,9 +132,7 @@ class PoolMean(Stage):
 
 def noised(site: Site, states: Tensor) -> Tensor:
     """Return states ``[B, L, H]`` with a site's noise on their features."""
-    if site.noise is None:
-        return states
-    return cast(Tensor, site(states.transpose(1, 2))).transpose(1, 2)
+    return states if site.noise is None else cast(Tensor, site(states.transpose(1, 2))).transpose(1, 2)
 
 
 CACHED_BYTES = 1 << 30
@@ -155,8 +145,7 @@ class FrozenStages:
     def __init__(self, stages: Sequence[nn.Module], limit: int = CACHED_BYTES) -> None:
         """Freeze these stages."""
         self._stages = nn.ModuleList(stages).eval().requires_grad_(False)
-        self._limit = limit
-        self._bytes = 0
+        self._limit, self._bytes = limit, 0
         self._cache: dict[bytes, Tensor] = {}
 
     def states(self, pieces: Tensor) -> Tensor:
@@ -165,9 +154,9 @@ class FrozenStages:
         states = self._cache.get(key)
         if states is None:
             states = self._run(pieces)
-            if self._bytes + states.numel() * states.element_size() <= self._limit:
+            if self._bytes + states.nbytes <= self._limit:
                 self._cache[key] = states
-                self._bytes += states.numel() * states.element_size()
+                self._bytes += states.nbytes
         return states.to(pieces.device)
 
     @torch.inference_mode(False)
@@ -177,7 +166,7 @@ class FrozenStages:
         own = pieces.clone()
         self._stages.to(own.device)
         length = torch.tensor([len(own)], device=own.device)
-        value: Pieces | Hidden = Pieces(own, torch.arange(len(own), device=own.device)[None], length)
+        value: TokenBatch | Hidden = TokenBatch(own, torch.arange(len(own), device=own.device)[None], length)
         for stage in self._stages:
             value = stage(value)
         assert isinstance(value, Hidden)
@@ -192,7 +181,7 @@ class Frozen(Stage):
         super().__init__()
         self._frozen = stages
 
-    def forward(self, batch: Pieces) -> Hidden:
+    def forward(self, batch: TokenBatch) -> Hidden:
         """Return the states of every text, padded with zeros to the longest."""
         ids = batch.distinct[batch.places]
         rows = [self._frozen.states(row[:length]) for row, length in zip(ids, batch.lengths.tolist(), strict=True)]
@@ -269,9 +258,7 @@ def _config(folder: Path) -> Any:
     config = load_library("transformers").BertConfig.from_json_file(str(folder / "config.json"))
     kind = getattr(config, "position_embedding_type", None) or "absolute"
     if kind != "absolute" or config.is_decoder:
-        raise BadFile(
-            f"encoder {folder.name[:12]}: dubio reads encoders with absolute positions; this one has {kind!r}."
-        )
+        raise BadFile(f"encoder {folder.name[:12]}: its positions must be absolute, and it no decoder; given {kind!r}.")
     config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     return config
 
@@ -290,13 +277,10 @@ def _pretrained(name: str, config: Any, *, pooled: bool) -> Any:
     weights = _weights(folder)
     own = bert_model.state_dict()
     for key, tensor in own.items():
-        if key.startswith("pooler.") and key not in weights:
-            continue
-        if key not in weights or weights[key].shape != tensor.shape:
-            shape = tuple(weights[key].shape) if key in weights else "nothing"
-            raise BadFile(
-                f"encoder {folder.name[:12]}: {key} must have shape {tuple(tensor.shape)}; the file has {shape}."
-            )
+        shape = tuple(weights[key].shape) if key in weights else "nothing"
+        if shape != tuple(tensor.shape) and (key in weights or not key.startswith("pooler.")):
+            right = tuple(tensor.shape)
+            raise BadFile(f"encoder {folder.name[:12]}: {key} must have shape {right}; the file has {shape}.")
     bert_model.load_state_dict({key: tensor for key, tensor in weights.items() if key in own}, strict=False)
     return bert_model.float()
 

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from dubio.core.registry import network
-from dubio.networks.network import Dense, Network, Stage
-from dubio.networks.noise import Site
+from dubio.core.validate import Positive
+from dubio.networks.convolutions import channel_site
+from dubio.networks.network import Dense, Network, Sizes, Stage
 
 
 class ConvBlock(Stage):
@@ -19,7 +20,7 @@ class ConvBlock(Stage):
         """Make a block whose input channels are the site ``name``."""
         super().__init__()
         self.conv = nn.Conv2d(inputs, outputs, 3, padding=1)
-        self.site = Site(name, inputs, accepts=accepts, weights=lambda: (self.conv.weight,), spatial=True)
+        self.site = channel_site(name, self.conv, accepts=accepts)
         self.pool = pool
 
     def forward(self, h: Tensor) -> Tensor:
@@ -28,16 +29,8 @@ class ConvBlock(Stage):
         return nn.functional.max_pool2d(h, self.pool) if self.pool > 1 else h
 
 
-class Flatten(Stage):
-    """[B, C, H, W] to [B, C·H·W]."""
-
-    def forward(self, h: Tensor) -> Tensor:
-        """Flatten all but the batch."""
-        return h.flatten(1)
-
-
 @network("cnn", inputs="image")
-def cnn(shape: tuple[int, ...], *, channels: tuple[int, ...] = (16, 32), dense: int = 64) -> Network:
+def cnn(shape: tuple[int, ...], *, channels: Sizes = (16, 32), dense: Positive = 64) -> Network:
     """Convolutions 3×3 with pooling, then one dense layer.
 
     Fixed dropout acts before the dense layer and before the head; concrete dropout also at the inputs of every
@@ -55,6 +48,5 @@ def cnn(shape: tuple[int, ...], *, channels: tuple[int, ...] = (16, 32), dense: 
         accepts = ("concrete_dropout",) if i else ()
         stages.append(ConvBlock(f"conv{i + 1}", inputs, outputs, accepts=accepts, pool=pool))
         inputs, height, width = outputs, height // pool, width // pool
-    stages.append(Flatten())
-    stages.append(Dense("dense", inputs * height * width, dense, accepts=("dropout", "concrete_dropout")))
-    return Network(stages, dense)
+    last = Dense("dense", inputs * height * width, dense, accepts=("dropout", "concrete_dropout"))
+    return Network([*stages, nn.Flatten(), last], dense)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
-from dubio.core.errors import UserError
 from dubio.networks.network import Stage
 from dubio.networks.noise import Site
 
@@ -37,7 +37,7 @@ def channel_site(name: str, conv: nn.Conv2d, *, accepts: Iterable[str] = ("concr
     return Site(name, conv.in_channels, accepts=accepts, weights=lambda: (conv.weight,), spatial=True)
 
 
-def unit_site(name: str, channels: int, sides: tuple[int, int]) -> Site:
+def unit_site(name: str, channels: int, sides: tuple[int, ...]) -> Site:
     """Return a site over all units of maps of these sides, for fixed dropout by :func:`over_units`."""
     return Site(name, channels * math.prod(sides), accepts=("dropout",))
 
@@ -49,6 +49,34 @@ def over_units(site: Site, h: Tensor) -> Tensor:
     in_memory = h.permute(0, 2, 3, 1)
     noisy: Tensor = site(in_memory.flatten(1))
     return noisy.reshape(in_memory.shape).permute(0, 3, 1, 2)
+
+
+def residual_layers(
+    name: str, inputs: int, layers: Sequence[tuple[int, int, int]]
+) -> tuple[list[nn.Conv2d], list[Site], nn.Conv2d | None]:
+    """Return the convolutions of a residual block, their sites, and the shortcut: a 1×1 convolution or None.
+
+    Args:
+        name: The block's name, with which those of its sites begin.
+        inputs: Channels that come in.
+        layers: Kernel, channels and stride of each convolution.
+    """
+    widths = (inputs, *(outputs for _, outputs, _ in layers))
+    convs = [convolution(widths[i], out, k, stride=stride) for i, (k, out, stride) in enumerate(layers)]
+    sites = [channel_site(f"{name}.conv{i + 1}", conv) for i, conv in enumerate(convs)]
+    return convs, sites, shortcut(inputs, widths[-1], max(stride for _, _, stride in layers))
+
+
+def shortcut(inputs: int, outputs: int, stride: int) -> nn.Conv2d | None:
+    """Return the 1×1 convolution on the way around a block that changes the shape; None where it does not."""
+    return None if inputs == outputs and stride == 1 else convolution(inputs, outputs, 1, stride=stride)
+
+
+def group_blocks(blocks: Sequence[int]) -> Iterator[tuple[int, str, int]]:
+    """Return group (from 0), name and stride of each block; every group but the first begins with stride 2."""
+    for group, many in enumerate(blocks):
+        for i in range(many):
+            yield group, f"group{group + 1}.block{i + 1}", 2 if group and not i else 1
 
 
 class ChannelsLast(Stage):
@@ -72,8 +100,7 @@ class Stem(Stage):
 
     def forward(self, h: Tensor) -> Tensor:
         """Return conv(h)."""
-        out: Tensor = self.conv(h)
-        return out
+        return cast(Tensor, self.conv(h))
 
 
 class NormPool(Stage):
@@ -89,17 +116,6 @@ class NormPool(Stage):
         return torch.relu(self.norm(h)).mean(dim=(2, 3))
 
 
-def sides_after(sides: tuple[int, int], stride: int) -> tuple[int, int]:
-    """Return the sides of the maps behind a convolution of this stride."""
-    return (sides[0] - 1) // stride + 1, (sides[1] - 1) // stride + 1
-
-
-def at_least_one(network: str, **arguments: int) -> None:
-    """Refuse a number below 1.
-
-    Raises:
-        UserError: Naming the network's argument.
-    """
-    for name, value in arguments.items():
-        if value < 1:
-            raise UserError(f"{network}: {name} must be at least 1; given {value}.")
+def sides_after(sides: tuple[int, ...], stride: int) -> tuple[int, ...]:
+    """Return the sides of the maps behind a convolution or window of this stride, padded to change them no further."""
+    return tuple((side - 1) // stride + 1 for side in sides)

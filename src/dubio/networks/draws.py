@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -73,7 +72,7 @@ class BlockDraws:
         if normals is None:
             seeds = np.random.SeedSequence([self._seed, sample, zlib.crc32(layer.encode())], spawn_key=(1,))
             normals = np.empty(size, dtype=np.float32)
-            _normal(np.random.Generator(np.random.SFC64(seeds)), normals)
+            np.random.Generator(np.random.SFC64(seeds)).standard_normal(dtype=np.float32, out=normals)
             if self._elements + size <= CACHED_ELEMENTS:
                 self._shared[layer, sample] = normals
                 self._elements += size
@@ -83,19 +82,6 @@ class BlockDraws:
         out = np.empty((len(samples), BLOCK, width), dtype=np.float32)
         for i, sample in enumerate(samples):
             seeds = np.random.SeedSequence([self._seed, sample, block, zlib.crc32(site.encode())])
-            _FILL[law](np.random.Generator(np.random.SFC64(seeds)), out[i])
+            generator = np.random.Generator(np.random.SFC64(seeds))
+            (generator.random if law == "uniform" else generator.standard_normal)(dtype=np.float32, out=out[i])
         return out
-
-
-def _uniform(generator: np.random.Generator, out: NDArray[np.float32]) -> None:
-    generator.random(dtype=np.float32, out=out)
-
-
-def _normal(generator: np.random.Generator, out: NDArray[np.float32]) -> None:
-    generator.standard_normal(dtype=np.float32, out=out)
-
-
-_FILL: dict[Law, Callable[[np.random.Generator, NDArray[np.float32]], None]] = {
-    "uniform": _uniform,
-    "normal": _normal,
-}

@@ -21,9 +21,9 @@ At prediction no estimator is needed: sample s is *one* set of weights for all e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,8 @@ from torch.nn import functional
 
 from dubio.core.errors import UserError
 from dubio.core.specs import part
-from dubio.networks.network import Model, RandomWeights, Stage
+from dubio.core.validate import NonNegativeFloat, PositiveFloat, Share
+from dubio.networks.network import Edit, Model, RandomWeights, Stage
 
 Estimator = Literal["flipout", "local_reparameterisation", "mixed"]
 
@@ -155,7 +156,7 @@ KINDS: dict[type[nn.Module], type[GaussianLayer]] = {nn.Linear: GaussianLinear, 
 
 @part("gaussian_weights")
 @dataclass(frozen=True)
-class GaussianWeights:
+class GaussianWeights(Edit):
     """Gaussian weights in every layer that the network and its head offer.
 
     Attributes:
@@ -168,24 +169,11 @@ class GaussianWeights:
 
     random: ClassVar[bool] = True
 
-    l2: float = 5e-5
+    l2: PositiveFloat = 5e-5
     log_sigma: float = -5.0
-    beta: float = 1.0
-    anneal: float = 0.0
+    beta: NonNegativeFloat = 1.0
+    anneal: Share = 0.0
     estimator: Estimator = "flipout"
-
-    def __post_init__(self) -> None:
-        if not self.l2 > 0.0:
-            raise UserError(
-                f"gaussian_weights: l2 must be positive, since the prior is N(0, 1/(N l2)); given {self.l2}."
-            )
-        if self.beta < 0.0:
-            raise UserError(f"gaussian_weights: beta must be at least 0; given {self.beta}.")
-        if not 0.0 <= self.anneal <= 1.0:
-            raise UserError(f"gaussian_weights: anneal must lie between 0 and 1; given {self.anneal}.")
-        if self.estimator not in get_args(Estimator):
-            estimators = ", ".join(get_args(Estimator))
-            raise UserError(f"gaussian_weights: estimator must be one of {estimators}; given {self.estimator!r}.")
 
     @property
     def prior_decay(self) -> float:
@@ -203,25 +191,12 @@ class GaussianWeights:
         """
         layers = list(uncertain_layers(model.network, "network"))
         if not layers and any(True for _ in model.network.parameters()):
-            raise UserError(
-                "this network offers no plain nn.Linear or nn.Conv2d for 'gaussian_weights'; mlp, cnn, textcnn-v2 and "
-                "all image networks do."
-            )
-        self.make_gaussian([*layers, *uncertain_layers(model.head, "head")])
-
-    def make_gaussian(self, layers: Iterable[tuple[str, nn.Module]]) -> None:
-        """Make layers Gaussian, each given with its path, by which its draws are named.
-
-        Raises:
-            UserError: For a layer that cannot be Gaussian.
-        """
-        for path, layer in layers:
+            raise UserError("this network offers no plain nn.Linear or nn.Conv2d for 'gaussian_weights'.")
+        for path, layer in (*layers, *uncertain_layers(model.head, "head")):
             kind = KINDS.get(type(layer))
             if kind is None:
-                raise UserError(
-                    f"gaussian_weights: {path} is a {type(layer).__name__}; only plain dense layers and 2-D "
-                    "convolutions can have Gaussian weights, without another edit such as spectral_norm on them."
-                )
+                allowed = "plain dense layers and 2-D convolutions, without another edit such as spectral_norm"
+                raise UserError(f"gaussian_weights: {path} is a {type(layer).__name__}; allowed are {allowed}.")
             layer.__class__ = kind
             assert isinstance(layer, GaussianLayer)
             layer.become_gaussian(path, self)
@@ -229,10 +204,10 @@ class GaussianWeights:
 
 def uncertain_layers(root: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
     """Return the layers that stages offer for Gaussian weights, with their paths, in the order of the modules."""
-    for path, module in list(root.named_modules(prefix=name)):
-        if isinstance(module, Stage):
-            for layer in module.bounds if module.uncertain is None else module.uncertain:
-                yield f"{path}.{layer}", module.get_submodule(layer)
+    stages = [(path, module) for path, module in root.named_modules(prefix=name) if isinstance(module, Stage)]
+    for path, stage in stages:
+        for layer in stage.bounds if stage.uncertain is None else stage.uncertain:
+            yield f"{path}.{layer}", stage.get_submodule(layer)
 
 
 def divergence(log_sigma: Tensor, precision: float) -> Tensor:

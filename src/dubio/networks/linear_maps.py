@@ -85,15 +85,15 @@ def linear_maps(model: nn.Module) -> dict[str, WeightMatrix]:
     parameters = dict(model.named_parameters())
     maps = {}
     for path, module in model.named_modules():
+        weight, bias, outputs_last = f"{path}.weight", f"{path}.bias", False
         if isinstance(module, LinearMap):
-            inside = path.rpartition(".")[0].split(".")
-            matrix = _of_mark(module, inside, parameters)
-        elif type(module) is nn.Linear or _is_plain_convolution(module):
-            matrix = _matrix(f"{path}.weight", f"{path}.bias", parameters, outputs_last=False)
-        else:
+            weight, bias = _marked(module, path, parameters)
+            outputs_last = module.outputs_last
+        elif type(module) is not nn.Linear and not _is_plain_convolution(module):
             continue
-        if matrix is not None:
-            maps[path] = matrix
+        if weight in parameters and parameters[weight].requires_grad:
+            own = bias if bias in parameters and parameters[bias].requires_grad else None
+            maps[path] = WeightMatrix(weight, own, tuple(parameters[weight].shape), outputs_last)
     return maps
 
 
@@ -103,20 +103,9 @@ def _is_plain_convolution(module: nn.Module) -> bool:
     return module.groups == 1 and module.padding_mode == "zeros" and not isinstance(module.padding, str)
 
 
-def _of_mark(mark: LinearMap, inside: list[str], parameters: Mapping[str, Tensor]) -> WeightMatrix | None:
-    """Return the matrix of a mark: its parameters are those of the nearest surrounding module that has them."""
-    for depth in range(len(inside), 0, -1):
-        stem = ".".join(inside[:depth])
-        if f"{stem}.{mark.weight_name}" in parameters:
-            bias = None if mark.bias_name is None else f"{stem}.{mark.bias_name}"
-            return _matrix(f"{stem}.{mark.weight_name}", bias, parameters, outputs_last=mark.outputs_last)
-    return None
-
-
-def _matrix(
-    weight: str, bias: str | None, parameters: Mapping[str, Tensor], *, outputs_last: bool
-) -> WeightMatrix | None:
-    if weight not in parameters or not parameters[weight].requires_grad:
-        return None
-    own = bias if bias is not None and bias in parameters and parameters[bias].requires_grad else None
-    return WeightMatrix(weight, own, tuple(parameters[weight].shape), outputs_last)
+def _marked(mark: LinearMap, path: str, parameters: Mapping[str, Tensor]) -> tuple[str, str]:
+    """Return the parameters' names of a mark: those of the nearest surrounding module that has such a weight."""
+    stem = path
+    while "." in stem and f"{stem}.{mark.weight_name}" not in parameters:
+        stem = stem.rpartition(".")[0]
+    return f"{stem}.{mark.weight_name}", f"{stem}.{mark.bias_name}"

@@ -12,14 +12,20 @@ prediction the sets are samples of different members.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 import torch
 from torch import Generator, Tensor, nn
 
+from dubio.core.validate import Constraint
 from dubio.networks.noise import Noise, Site, sites
 
 Link = Literal["softmax", "sigmoid"]
+
+Sizes = Annotated[
+    tuple[int, ...], Constraint("with at least one number, each at least 1", lambda sizes: min(sizes, default=0) > 0)
+]
+"""Numbers of units, channels or windows, one for each layer, group or kernel of a network."""
 
 
 class Carried(Protocol):
@@ -27,11 +33,35 @@ class Carried(Protocol):
 
     def repeat(self, times: int) -> Any:
         """Return the batch ``times`` times, one copy after another."""
-        ...
 
     def footprint(self) -> int:
         """Return the number of elements that one more copy adds to memory."""
-        ...
+
+
+class TokenBatch(NamedTuple):
+    """Texts as positions into the distinct tokens of the batch.
+
+    Attributes:
+        distinct: ``[U]`` token ids; the first is always PAD.
+        places: ``[B, L]`` index of each position's token in ``distinct``; 0 past a text's end.
+        lengths: ``[B]`` number of tokens of each text.
+    """
+
+    distinct: Tensor
+    places: Tensor
+    lengths: Tensor
+
+    def to(self, device: torch.device) -> TokenBatch:
+        """Return the batch on a device."""
+        return TokenBatch(*(tensor.to(device) for tensor in self))
+
+    def repeat(self, times: int) -> TokenBatch:
+        """Return the texts ``times`` times, one copy after another."""
+        return TokenBatch(self.distinct, self.places.repeat(times, 1), self.lengths.repeat(times))
+
+    def footprint(self) -> int:
+        """Return the number of elements that one more copy adds to memory."""
+        return self.places.numel()
 
 
 class Stage(nn.Module):
@@ -173,9 +203,8 @@ class Network(nn.Module):
         """
         super().__init__()
         self.stages = nn.ModuleList(stages)
-        self.width = width
+        self.width, self.sets = width, sets
         self.before_head = None if before_head is None else frozenset(before_head)
-        self.sets = sets
 
     def forward(self, value: Any) -> Any:
         """Run every stage."""
@@ -192,8 +221,7 @@ class Model(nn.Module):
     def __init__(self, network: Network, head: HeadModule) -> None:
         """Join a network and a head; the head's sites accept only what the network allows there."""
         super().__init__()
-        self.network = network
-        self.head = head
+        self.network, self.head = network, head
         for site in sites(head):
             site.sets = network.sets
             if network.before_head is not None:
@@ -206,8 +234,7 @@ class Model(nn.Module):
 
     def forward(self, value: Any) -> Tensor:
         """Return the head's output ``[B · sets, …]``, the sets of an example side by side."""
-        output: Tensor = self.head(self.rows(self.network(value)))
-        return output
+        return cast(Tensor, self.head(self.rows(self.network(value))))
 
     def rows(self, features: Tensor) -> Tensor:
         """Return features as rows for the head: ``[B, sets, width]`` becomes ``[B · sets, width]``."""
@@ -273,10 +300,12 @@ class Edit(Protocol):
 
     Attributes:
         random: Whether the edited model is random at prediction.
+        drops_inputs: Whether it drops inputs of layers; a recipe has at most one such edit.
         prior_decay: Weight decay that the optimiser must have because it is part of the edit's prior; None for any.
     """
 
     random: ClassVar[bool]
+    drops_inputs: ClassVar[bool] = False
 
     @property
     def prior_decay(self) -> float | None:
@@ -289,7 +318,6 @@ class Edit(Protocol):
         Raises:
             UserError: When the model has nothing that the edit could change.
         """
-        ...
 
 
 class Dense(Stage):

@@ -10,13 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Generator, Tensor, nn
 
 from dubio.core.errors import UserError
 from dubio.core.specs import name_of, part
+from dubio.core.validate import at_least, below, strictly_between
 
 Weights = Callable[[], Iterable[Tensor]]
 
@@ -67,9 +68,7 @@ class Dropout(Noise):
 
     def forward(self, h: Tensor) -> Tensor:
         """Drop features of ``h``."""
-        if not self.active:
-            return h
-        return h * ((self.uniforms(h) >= self.p) * (1.0 / (1.0 - self.p)))
+        return h * ((self.uniforms(h) >= self.p) * (1.0 / (1.0 - self.p))) if self.active else h
 
     def depth(self) -> int:
         """Return how many of the largest values a maximum over survivors may have to look at.
@@ -104,8 +103,7 @@ class ConcreteDropout(Noise):
     def __init__(self, width: int, *, start: float, temperature: float, length_scale: float) -> None:
         """Make concrete dropout that starts at rate ``start``."""
         super().__init__(width)
-        self.temperature = temperature
-        self.length_scale = length_scale
+        self.temperature, self.length_scale = temperature, length_scale
         self.logit = nn.Parameter(torch.tensor(math.log(start / (1.0 - start))))
 
     def forward(self, h: Tensor) -> Tensor:
@@ -153,11 +151,8 @@ class Site(nn.Module):
             spatial: Whether one draw per channel is shared by many positions.
         """
         super().__init__()
-        self.name = name
-        self.width = width
-        self.accepts = frozenset(accepts)
-        self.spatial = spatial
-        self.sets = 1
+        self.name, self.width, self.accepts = name, width, frozenset(accepts)
+        self.spatial, self.sets = spatial, 1
         self.noise: Noise | None = None
         self._weights = weights
 
@@ -167,15 +162,16 @@ class Site(nn.Module):
 
     def penalty(self, examples: int) -> Tensor | None:
         """Return the term of the noise in a mean training loss."""
-        if self.noise is None:
+        if self.noise is None:  # a bounded weight moves its singular vectors when it is read
             return None
         return self.noise.penalty(self._weights() if self._weights else (), examples)
 
 
 class SiteEdit:
-    """An :class:`~dubio.networks.network.Edit` that fills every site which accepts it."""
+    """An :class:`~dubio.networks.network.Edit` that fills every site which accepts it, most often with dropout."""
 
     random: ClassVar[bool] = True
+    drops_inputs: ClassVar[bool] = True
     prior_decay: ClassVar[None] = None
 
     def noise(self, site: Site) -> Noise:
@@ -204,11 +200,7 @@ class SiteEdit:
 class DropoutEdit(SiteEdit):
     """Fixed dropout at the network's own dropout sites."""
 
-    p: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.p < 1.0:
-            raise UserError(f"dropout: p must be at least 0 and less than 1; given {self.p}.")
+    p: Annotated[float, at_least(0), below(1)] = 0.5
 
     def noise(self, site: Site) -> Noise:
         """Return dropout with rate p."""
@@ -227,14 +219,10 @@ class ConcreteDropoutEdit(SiteEdit):
         spatial_temperature: τ where a channel's draw is shared over positions.
     """
 
-    start: float = 0.1
+    start: Annotated[float, strictly_between(0, 1)] = 0.1
     length_scale: float = 0.1
     dense_temperature: float = 0.1
     spatial_temperature: float = 2.0 / 3.0
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.start < 1.0:
-            raise UserError(f"concrete_dropout: start must lie between 0 and 1; given {self.start}.")
 
     def noise(self, site: Site) -> Noise:
         """Return concrete dropout with the temperature of this kind of site."""

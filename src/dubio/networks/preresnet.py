@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from dubio.core.errors import UserError
 from dubio.core.registry import network
-from dubio.networks.convolutions import ChannelsLast, NormPool, Stem, channel_site, convolution
+from dubio.networks.convolutions import ChannelsLast, NormPool, Stem, group_blocks, residual_layers
 from dubio.networks.network import Network, Stage
 
 Block = Literal["basic", "bottleneck"]
@@ -45,15 +45,11 @@ class PreBlock(Stage):
             layers: Kernel, channels and stride of each convolution.
         """
         super().__init__()
-        widths = (inputs, *(outputs for _, outputs, _ in layers))
-        self.norms = nn.ModuleList(nn.BatchNorm2d(width) for width in widths[:-1])
-        convs = [convolution(widths[i], out, k, stride=stride) for i, (k, out, stride) in enumerate(layers)]
-        self.convs = nn.ModuleList(convs)
-        self.sites = nn.ModuleList(channel_site(f"{name}.conv{i + 1}", conv) for i, conv in enumerate(convs))
-        stride = max(stride for _, _, stride in layers)
-        same = inputs == widths[-1] and stride == 1
-        self.shortcut = None if same else convolution(inputs, widths[-1], 1, stride=stride)
-        self.bounds = (*(f"convs.{i}" for i in range(len(layers))), *(() if same else ("shortcut",)))
+        convs, sites, shortcut = residual_layers(name, inputs, layers)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(conv.in_channels) for conv in convs)
+        self.convs, self.sites = nn.ModuleList(convs), nn.ModuleList(sites)
+        self.shortcut = shortcut
+        self.bounds = (*(f"convs.{i}" for i in range(len(layers))), *(() if shortcut is None else ("shortcut",)))
 
     def forward(self, h: Tensor) -> Tensor:
         """Return shortcut(h) + the convolutions."""
@@ -79,11 +75,10 @@ def preresnet(shape: tuple[int, ...], *, depth: int = 110, block: Block | None =
     count = _blocks(depth, kind)
     stages: list[nn.Module] = [ChannelsLast(), Stem(shape[0], FIRST_CHANNELS)]
     inputs = FIRST_CHANNELS
-    for group, channels in enumerate(CHANNELS):
-        for i in range(count):
-            layers = _layers(kind, channels, stride=2 if group and not i else 1)
-            stages.append(PreBlock(f"group{group + 1}.block{i + 1}", inputs, layers))
-            inputs = layers[-1][1]
+    for group, name, stride in group_blocks([count] * len(CHANNELS)):
+        layers = _layers(kind, CHANNELS[group], stride=stride)
+        stages.append(PreBlock(name, inputs, layers))
+        inputs = layers[-1][1]
     return Network([*stages, NormPool(inputs)], inputs)
 
 
@@ -115,8 +110,6 @@ def _blocks(depth: int, kind: Block) -> int:
     layers = LAYERS[kind]
     if depth < layers + 2 or (depth - 2) % layers:
         below = max(1, (depth - 2) // layers) * layers + 2
-        raise UserError(
-            f"preresnet: depth must be {layers}n + 2 with {kind} blocks, such as {below} or {below + layers}; "
-            f"given {depth}."
-        )
+        depths = f"{layers}n + 2 with {kind} blocks, such as {below} or {below + layers}"
+        raise UserError(f"preresnet: depth must be {depths}; given {depth}.")
     return (depth - 2) // layers

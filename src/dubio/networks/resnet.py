@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dubio.core.errors import UserError
 from dubio.core.registry import network
-from dubio.networks.convolutions import ChannelsLast, at_least_one, channel_site, convolution
-from dubio.networks.network import Network, Stage
+from dubio.core.validate import Positive
+from dubio.networks.convolutions import ChannelsLast, convolution, group_blocks, residual_layers
+from dubio.networks.network import Network, Sizes, Stage
 
 EXPANSION = 4
 """Output channels of a bottleneck per inner channel."""
@@ -47,19 +47,14 @@ class Bottleneck(Stage):
     def __init__(self, name: str, inputs: int, channels: int, *, stride: int) -> None:
         """Make a block whose sites begin with ``name``."""
         super().__init__()
-        outputs = EXPANSION * channels
-        convs = (
-            convolution(inputs, channels, 1),
-            convolution(channels, channels, 3, stride=stride),
-            convolution(channels, outputs, 1),
-        )
+        layers = ((1, channels, 1), (3, channels, stride), (1, EXPANSION * channels, 1))
+        convs, sites, shortcut = residual_layers(name, inputs, layers)
         self.convs = nn.ModuleList(convs)
         self.norms = nn.ModuleList(nn.BatchNorm2d(conv.out_channels) for conv in convs)
-        self.sites = nn.ModuleList(channel_site(f"{name}.conv{i + 1}", conv) for i, conv in enumerate(convs))
-        same = inputs == outputs and stride == 1
-        self.shortcut = None if same else convolution(inputs, outputs, 1, stride=stride)
-        self.shortcut_norm = None if same else nn.BatchNorm2d(outputs)
-        self.bounds = ("convs.0", "convs.1", "convs.2", *(() if same else ("shortcut",)))
+        self.sites = nn.ModuleList(sites)
+        self.shortcut = shortcut
+        self.shortcut_norm = None if shortcut is None else nn.BatchNorm2d(EXPANSION * channels)
+        self.bounds = ("convs.0", "convs.1", "convs.2", *(() if shortcut is None else ("shortcut",)))
 
     def forward(self, h: Tensor) -> Tensor:
         """Return relu(branch + shortcut)."""
@@ -80,7 +75,7 @@ class Average(Stage):
 
 
 @network("resnet50", inputs="image")
-def resnet50(shape: tuple[int, ...], *, base: int = 64, blocks: tuple[int, ...] = (3, 4, 6, 3)) -> Network:
+def resnet50(shape: tuple[int, ...], *, base: Positive = 64, blocks: Sizes = (3, 4, 6, 3)) -> Network:
     """ResNet-50, for images of about 224 pixels.
 
     Concrete dropout acts on the input channels of every convolution except the first and the shortcuts; fixed dropout,
@@ -91,15 +86,9 @@ def resnet50(shape: tuple[int, ...], *, base: int = 64, blocks: tuple[int, ...] 
         base: Channels of the first convolution and inside the first group's blocks; each later group doubles them.
         blocks: Blocks of each group; (3, 4, 23, 3), for example, is ResNet-101.
     """
-    if not blocks:
-        raise UserError("resnet50: blocks must name at least one group; given [].")
-    at_least_one("resnet50", base=base, blocks=min(blocks))
     stages: list[nn.Module] = [ChannelsLast(), WideStem(shape[0], base)]
     inputs = base
-    for group, many in enumerate(blocks):
-        channels = base * 2**group
-        for i in range(many):
-            name = f"group{group + 1}.block{i + 1}"
-            stages.append(Bottleneck(name, inputs, channels, stride=2 if group and not i else 1))
-            inputs = EXPANSION * channels
+    for group, name, stride in group_blocks(blocks):
+        stages.append(Bottleneck(name, inputs, base * 2**group, stride=stride))
+        inputs = EXPANSION * base * 2**group
     return Network([*stages, Average()], inputs)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +25,8 @@ from torch.nn.utils import parametrize
 
 from dubio.core.errors import UserError
 from dubio.core.specs import part
-from dubio.networks.network import Model, Stage
+from dubio.core.validate import PositiveFloat
+from dubio.networks.network import Edit, Model, Stage
 
 FIRST_ITERATIONS = 50
 """Power iterations before training; from then on the vectors follow the weights."""
@@ -65,17 +66,12 @@ class SpectralBound(nn.Module):
 
 @part("spectral_norm")
 @dataclass(frozen=True)
-class SpectralNorm:
+class SpectralNorm(Edit):
     """An edit that bounds the largest singular value of every offered weight by ``s``."""
 
-    s: float = 1.0
+    s: PositiveFloat = 1.0
 
     random: ClassVar[bool] = False
-    prior_decay: ClassVar[None] = None
-
-    def __post_init__(self) -> None:
-        if not self.s > 0.0:
-            raise UserError(f"spectral_norm: s must be positive; given {self.s}.")
 
     def apply(self, model: Model) -> None:
         """Bound every weight that the model offers, each with singular vectors of its own.
@@ -85,19 +81,13 @@ class SpectralNorm:
         """
         layers = list(bounded_layers(model))
         if not layers:
-            raise UserError(
-                "this network offers no weight for 'spectral_norm'; textcnn-v2, mlp and cnn do. "
-                "The method 'gp-head' needs none."
-            )
+            raise UserError("this network offers no weight for 'spectral_norm'; the method 'gp-head' needs none.")
         for layer in layers:
-            weight = layer.weight
-            assert isinstance(weight, Tensor)
-            parametrize.register_parametrization(layer, "weight", SpectralBound(weight, self.s))
+            bound = SpectralBound(cast(Tensor, layer.weight), self.s)
+            parametrize.register_parametrization(layer, "weight", bound)
 
 
 def bounded_layers(model: nn.Module) -> Iterator[nn.Module]:
     """Return the layers that the stages of a model name in ``bounds``, in the order of its modules."""
-    for module in list(model.modules()):
-        if isinstance(module, Stage):
-            for name in module.bounds:
-                yield module.get_submodule(name)
+    stages = [module for module in model.modules() if isinstance(module, Stage)]
+    return (stage.get_submodule(name) for stage in stages for name in stage.bounds)

@@ -9,7 +9,6 @@ never win, and no mask is needed. Every sum has the same terms in the same order
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import cast
 
@@ -18,23 +17,18 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dubio.core.registry import network
+from dubio.core.validate import Positive
 from dubio.networks.linear_maps import LinearMap
-from dubio.networks.network import Network, Stage
-from dubio.networks.noise import Site
+from dubio.networks.network import Network, Sizes, Stage, TokenBatch
 from dubio.networks.word_convolutions import (
     Embed,
-    Maps,
     PickOverTime,
     Ranked,
     RankOverTime,
-    Tokens,
-    Words,
-    check_kernels,
-    convolve_tokens,
+    WordConvolutions,
+    glorot_uniform,
     largest,
-    rectified,
     widened,
-    windows,
 )
 
 BLOCK_ELEMENTS = 1 << 19
@@ -54,10 +48,8 @@ class EmbedVocabulary(Embed):
         return None
 
 
-class Convolve(Stage):
-    """Parallel convolutions over windows of words, then ReLU."""
-
-    batched_over_weights = False  # embedding_bag has no batching rule
+class Convolve(WordConvolutions):
+    """Convolutions whose weights are ``[size, E, F]``."""
 
     def __init__(self, inputs: int, maps: int, kernels: tuple[int, ...]) -> None:
         """Make one convolution per kernel size, with Glorot-uniform weights."""
@@ -67,47 +59,23 @@ class Convolve(Stage):
         self.weights = nn.ParameterList(nn.Parameter(torch.empty(size, inputs, maps)) for size in kernels)
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(maps)) for _ in kernels)
         for size, weight in zip(kernels, self.weights, strict=True):
-            bound = math.sqrt(6.0 / (size * (inputs + maps)))
-            nn.init.uniform_(weight, -bound, bound)
-        self.sites = nn.ModuleList(
-            Site(
-                f"K{i + 1}",
-                inputs,
-                accepts=("concrete_dropout",),
-                weights=lambda weight=weight: (weight,),  # type: ignore[misc]
-                spatial=True,
-            )
-            for i, weight in enumerate(self.weights)
-        )
-        self.marks = nn.ModuleList(
-            LinearMap(f"weights.{i}", f"biases.{i}", outputs_last=True) for i, _ in enumerate(kernels)
-        )
+            glorot_uniform(weight, size, inputs, maps)
+        marks = [LinearMap(f"weights.{i}", f"biases.{i}", outputs_last=True) for i in range(len(kernels))]
+        self.join(inputs, marks)
 
-    def forward(self, texts: Words) -> Maps:
-        """Return the feature maps of every kernel."""
-        noises = [cast(Site, site).noise for site in self.sites]
-        noisy = any(noise is not None and noise.active for noise in noises)
-        return Maps(self.by_position(texts) if noisy else self.by_token(texts))
+    def penalised(self, index: int) -> tuple[Tensor]:
+        """Return the weight of a kernel."""
+        return (self.weights[index],)
 
-    def by_token(self, texts: Words) -> tuple[Tensor, ...]:
-        """Convolve by products once per distinct token."""
-        places = widened(texts.places, self.kernels)
-        maps = []
-        for size, weight, bias, mark in zip(self.kernels, self.weights, self.biases, self.marks, strict=True):
-            matrix = weight.transpose(0, 1).reshape(weight.shape[1], -1)
-            total = convolve_tokens(texts.vectors, places, matrix, size)
-            total = mark(total, windows(texts.vectors, places, size))
-            maps.append(rectified(total + bias, texts.lengths, size))
-        return tuple(maps)
+    def kernel(self, index: int) -> tuple[Tensor, Tensor]:
+        """Return a kernel as a matrix, and its bias."""
+        weight = self.weights[index]
+        return weight.transpose(0, 1).reshape(weight.shape[1], -1), self.biases[index]
 
-    def by_position(self, texts: Words) -> tuple[Tensor, ...]:
-        """Convolve over positions, with noise on each kernel's input channels."""
-        channels = functional.embedding(widened(texts.places, self.kernels), texts.vectors).transpose(1, 2)
-        maps = []
-        for size, weight, bias, site in zip(self.kernels, self.weights, self.biases, self.sites, strict=True):
-            total = functional.conv1d(site(channels), weight.permute(2, 1, 0))
-            maps.append(rectified(total.transpose(1, 2) + bias, texts.lengths, size))
-        return tuple(maps)
+    def by_position(self, index: int, channels: Tensor) -> Tensor:
+        """Convolve over positions."""
+        (weight,), bias = self.penalised(index), self.biases[index]
+        return cast(Tensor, functional.conv1d(channels, weight.permute(2, 1, 0)).transpose(1, 2) + bias)
 
 
 class GatherOverTime(Stage):
@@ -126,7 +94,7 @@ class GatherOverTime(Stage):
         self._sizes = convolve.kernels
         self._end = embed.table.num_embeddings
 
-    def forward(self, batch: Tokens) -> Ranked:
+    def forward(self, batch: TokenBatch) -> Ranked:
         """Return the largest values over time of every map; fewer than the depth where a batch has fewer windows."""
         tokens = batch.distinct[batch.places]
         # int32 halves what is read of the indices; a table that fits into memory has far fewer than 2³¹ rows
@@ -166,11 +134,7 @@ def _products(table: Tensor, weight: Tensor) -> Tensor:
 
 @network("textcnn", inputs="text")
 def textcnn(
-    shape: tuple[int, ...],
-    *,
-    embedding: int = 300,
-    maps: int = 100,
-    kernels: tuple[int, ...] = (3, 4, 5),
+    shape: tuple[int, ...], *, embedding: Positive = 300, maps: Positive = 100, kernels: Sizes = (3, 4, 5)
 ) -> Network:
     """Embedding → convolutions k = 3, 4, 5 → ReLU → max over time, as in the text paper.
 
@@ -180,7 +144,6 @@ def textcnn(
         maps: Feature maps per kernel.
         kernels: Window sizes.
     """
-    check_kernels("textcnn", kernels)
     pick = PickOverTime(kernels, maps)
     stages = [EmbedVocabulary(shape[0], embedding), Convolve(embedding, maps, kernels), RankOverTime(pick), pick]
     return Network(stages, maps * len(kernels))

@@ -8,6 +8,7 @@ images of 32 pixels and ten classes. `vgg-small` is the same family for one core
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -15,9 +16,9 @@ from torch.nn import functional
 
 from dubio.core.errors import UserError
 from dubio.core.registry import network
-from dubio.networks.cnn import Flatten
-from dubio.networks.convolutions import ChannelsLast, at_least_one, channel_site, convolution
-from dubio.networks.network import Dense, Network, Stage
+from dubio.core.validate import Positive
+from dubio.networks.convolutions import ChannelsLast, channel_site, convolution
+from dubio.networks.network import Dense, Network, Sizes, Stage
 
 VGG16 = ((1, 2), (2, 2), (4, 3), (8, 3), (8, 3))
 """For each group, its channels in units of the first group's, and its number of convolutions."""
@@ -54,12 +55,10 @@ class FoldedConvNorm(Stage):
         """Take a layer's present weights."""
         super().__init__()
         conv, norm = layer.conv, layer.norm
-        assert conv.bias is not None
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        scale = norm.weight * torch.rsqrt(norm.running_var + norm.eps)
+        bias, mean, variance = (cast(Tensor, value) for value in (conv.bias, norm.running_mean, norm.running_var))
+        scale = norm.weight * torch.rsqrt(variance + norm.eps)
         self.register_buffer("weight", (conv.weight * scale[:, None, None, None]).detach())
-        self.register_buffer("bias", ((conv.bias - norm.running_mean) * scale + norm.bias).detach())
+        self.register_buffer("bias", ((bias - mean) * scale + norm.bias).detach())
         self.pool = layer.pool
 
     def forward(self, h: Tensor) -> Tensor:
@@ -84,7 +83,7 @@ def rectified(h: Tensor, pool: int) -> Tensor:
 
 
 @network("vgg16-bn", inputs="image")
-def vgg16_bn(shape: tuple[int, ...], *, base: int = 64, dense: int = 512) -> Network:
+def vgg16_bn(shape: tuple[int, ...], *, base: Positive = 64, dense: Positive = 512) -> Network:
     """VGG16 with batch-norm: groups of b, b | 2b, 2b | 4b ×3 | 8b ×3 | 8b ×3 channels, two hidden layers.
 
     Fixed dropout acts before both hidden layers, as in the paper, and nowhere else; concrete dropout at the inputs of
@@ -95,7 +94,6 @@ def vgg16_bn(shape: tuple[int, ...], *, base: int = 64, dense: int = 512) -> Net
         base: b, the channels of the first group.
         dense: Units of each hidden layer.
     """
-    at_least_one("vgg16-bn", base=base, dense=dense)
     return _vgg(shape, [(base * times, many) for times, many in VGG16], dense)
 
 
@@ -103,9 +101,9 @@ def vgg16_bn(shape: tuple[int, ...], *, base: int = 64, dense: int = 512) -> Net
 def vgg_small(
     shape: tuple[int, ...],
     *,
-    channels: tuple[int, ...] = (16, 32, 64, 128),
-    convolutions: tuple[int, ...] = (1, 2, 2, 2),
-    dense: int = 128,
+    channels: Sizes = (16, 32, 64, 128),
+    convolutions: Sizes = (1, 2, 2, 2),
+    dense: Positive = 128,
 ) -> Network:
     """A small VGG with batch-norm: by default seven convolutions, an epoch of 4,000 CIFAR images in about four seconds.
 
@@ -117,12 +115,9 @@ def vgg_small(
         convolutions: Number of convolutions of each group.
         dense: Units of each of the two hidden layers.
     """
-    if len(channels) != len(convolutions) or not channels:
-        raise UserError(
-            "vgg-small: channels and convolutions must name the same number of groups, at least one; "
-            f"given {list(channels)} and {list(convolutions)}."
-        )
-    at_least_one("vgg-small", channels=min(channels), convolutions=min(convolutions), dense=dense)
+    if len(channels) != len(convolutions):
+        groups = f"{list(channels)} and {list(convolutions)}"
+        raise UserError(f"vgg-small: channels and convolutions must name the same number of groups; given {groups}.")
     return _vgg(shape, list(zip(channels, convolutions, strict=True)), dense)
 
 
@@ -139,4 +134,4 @@ def _vgg(shape: tuple[int, ...], groups: Sequence[tuple[int, int]], dense: int) 
     both = ("dropout", "concrete_dropout")
     first = Dense("dense1", inputs * height * width, dense, accepts=both)
     second = Dense("dense2", dense, dense, accepts=both)
-    return Network([*stages, Flatten(), first, second], dense, before_head=("concrete_dropout",))
+    return Network([*stages, nn.Flatten(), first, second], dense, before_head=("concrete_dropout",))

@@ -8,16 +8,16 @@ is the paper's twin of about the same budget.
 
 from __future__ import annotations
 
-import math
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dubio.core.errors import UserError
 from dubio.core.registry import network
+from dubio.core.validate import Positive, between
+from dubio.networks.convolutions import channel_site, sides_after, unit_site
 from dubio.networks.network import Network, Stage
-from dubio.networks.noise import Site
 
 SLOPE = 0.2
 GROUPS = ((1, 1), (1, 2), (2, 2), (4, 4), (8, 4))
@@ -37,7 +37,7 @@ class RetinaConv(Stage):
         self.conv = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1)
         nn.init.xavier_uniform_(self.conv.weight)
         nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]
-        self.site = Site(name, inputs, accepts=accepts, weights=lambda: (self.conv.weight,), spatial=True)
+        self.site = channel_site(name, self.conv, accepts=accepts)
 
     def forward(self, h: Tensor) -> Tensor:
         """Return leaky(conv(noise(h)))."""
@@ -50,10 +50,10 @@ class DropAndPool(Stage):
     A separate stage, so that the convolution before the first dropout runs once for all samples.
     """
 
-    def __init__(self, name: str, shape: tuple[int, int, int], *, stride: int) -> None:
-        """Make the site ``name`` over all units of maps of this shape; pool only with a stride above 1."""
+    def __init__(self, name: str, channels: int, sides: tuple[int, ...], *, stride: int) -> None:
+        """Make the site ``name`` over all units of maps of these sides; pool only with a stride above 1."""
         super().__init__()
-        self.site = Site(name, math.prod(shape), accepts=("dropout",))
+        self.site = unit_site(name, channels, sides)
         self.stride = stride
 
     def forward(self, h: Tensor) -> Tensor:
@@ -71,7 +71,9 @@ class GlobalPools(Stage):
 
 
 @network("vgg-retina", inputs="image")
-def vgg_retina(shape: tuple[int, ...], *, base: int = 32, groups: int = 5) -> Network:
+def vgg_retina(
+    shape: tuple[int, ...], *, base: Positive = 32, groups: Annotated[int, between(2, len(GROUPS))] = 5
+) -> Network:
     """The VGG variant of the retina paper; ``base=8`` is enough for images of 64 pixels.
 
     Fixed dropout acts on the units of every convolution's output except the last; concrete dropout on the input
@@ -82,24 +84,15 @@ def vgg_retina(shape: tuple[int, ...], *, base: int = 32, groups: int = 5) -> Ne
         base: b, the filters of the first groups.
         groups: Number of groups, at most five; fewer for small images.
     """
-    if base < 1:
-        raise UserError(f"vgg-retina: base must be at least 1; given {base}.")
-    if not 2 <= groups <= len(GROUPS):
-        raise UserError(f"vgg-retina: groups must be from 2 to {len(GROUPS)}; given {groups}.")
     stages: list[nn.Module] = []
-    inputs, height, width = shape
+    inputs, sides = shape[0], shape[1:]
     layers = [(base * times, i == many - 1) for times, many in GROUPS[:groups] for i in range(many)]
     for i, (outputs, ends_group) in enumerate(layers):
         accepts = ("concrete_dropout",) if i else ()
         stages.append(RetinaConv(f"conv{i + 1}", inputs, outputs, accepts=accepts, stride=1 if i else 2))
-        inputs, height, width = outputs, *_sides(height, width, stride=1 if i else 2)
+        inputs, sides = outputs, sides_after(sides, 1 if i else 2)
         if i < len(layers) - 1:
-            stride = 2 if ends_group and min(height, width) >= SMALLEST_POOLED else 1
-            stages.append(DropAndPool(f"conv{i + 1}.units", (outputs, height, width), stride=stride))
-            height, width = _sides(height, width, stride=stride)
+            stride = 2 if ends_group and min(sides) >= SMALLEST_POOLED else 1
+            stages.append(DropAndPool(f"conv{i + 1}.units", outputs, sides, stride=stride))
+            sides = sides_after(sides, stride)
     return Network([*stages, GlobalPools()], 2 * inputs)
-
-
-def _sides(height: int, width: int, *, stride: int) -> tuple[int, int]:
-    """Return the sides of maps after a 3×3 window of this stride with padding 1."""
-    return (height - 1) // stride + 1, (width - 1) // stride + 1

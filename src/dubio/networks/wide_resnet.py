@@ -12,19 +12,23 @@ on results (biases before batch-norm, the stride in conv₂, dropout before norm
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch import Tensor, nn
 
 from dubio.core.errors import UserError
 from dubio.core.registry import network
+from dubio.core.validate import Positive
 from dubio.networks.convolutions import (
     ChannelsLast,
     NormPool,
     Stem,
-    at_least_one,
     channel_site,
     convolution,
+    group_blocks,
     over_units,
+    shortcut,
     sides_after,
     unit_site,
 )
@@ -38,7 +42,7 @@ CHANNELS = (16, 32, 64)
 class WideBlock(Stage):
     """A basic block with fixed dropout of single units between its convolutions."""
 
-    def __init__(self, name: str, inputs: int, outputs: int, *, stride: int, sides: tuple[int, int]) -> None:
+    def __init__(self, name: str, inputs: int, outputs: int, *, stride: int, sides: tuple[int, ...]) -> None:
         """Make a block whose sites begin with ``name`` and whose maps come out with these sides."""
         super().__init__()
         self.norm1, self.norm2 = nn.BatchNorm2d(inputs), nn.BatchNorm2d(outputs)
@@ -47,21 +51,19 @@ class WideBlock(Stage):
         self.site1 = channel_site(f"{name}.conv1", self.conv1)
         self.units = unit_site(f"{name}.units", outputs, sides)
         self.site2 = channel_site(f"{name}.conv2", self.conv2)
-        same = inputs == outputs and stride == 1
-        self.shortcut = None if same else convolution(inputs, outputs, 1, stride=stride)
-        self.bounds = ("conv1", "conv2", *(() if same else ("shortcut",)))
+        self.shortcut = shortcut(inputs, outputs, stride)
+        self.bounds = ("conv1", "conv2", *(() if self.shortcut is None else ("shortcut",)))
 
     def forward(self, h: Tensor) -> Tensor:
         """Return the shortcut plus both convolutions."""
         active = torch.relu(self.norm1(h))
-        shortcut = h if self.shortcut is None else self.shortcut(active)
+        around = h if self.shortcut is None else self.shortcut(active)
         branch = torch.relu(self.norm2(self.conv1(self.site1(active))))
-        out: Tensor = shortcut + self.conv2(self.site2(over_units(self.units, branch)))
-        return out
+        return around + cast(Tensor, self.conv2(self.site2(over_units(self.units, branch))))
 
 
 @network("wrn", inputs="image")
-def wrn(shape: tuple[int, ...], *, depth: int = 28, widen: int = 10) -> Network:
+def wrn(shape: tuple[int, ...], *, depth: int = 28, widen: Positive = 10) -> Network:
     """A wide residual network for small images, such as WRN-28-10 or WRN-16-2.
 
     Fixed dropout (p = 0.3 in the papers) acts only on single units between the convolutions of every block; concrete
@@ -72,17 +74,13 @@ def wrn(shape: tuple[int, ...], *, depth: int = 28, widen: int = 10) -> Network:
         depth: 6n + 4.
         widen: k, the factor of the number of channels.
     """
-    at_least_one("wrn", widen=widen)
     if depth < 10 or (depth - 4) % 6:
         below = max(1, (depth - 4) // 6) * 6 + 4
         raise UserError(f"wrn: depth must be 6n + 4, such as {below} or {below + 6}; given {depth}.")
     stages: list[nn.Module] = [ChannelsLast(), Stem(shape[0], FIRST_CHANNELS)]
-    inputs, sides = FIRST_CHANNELS, (shape[1], shape[2])
-    for group, times in enumerate(CHANNELS):
-        for i in range((depth - 4) // 6):
-            stride = 2 if group and not i else 1
-            sides = sides_after(sides, stride)
-            name = f"group{group + 1}.block{i + 1}"
-            stages.append(WideBlock(name, inputs, times * widen, stride=stride, sides=sides))
-            inputs = times * widen
+    inputs, sides = FIRST_CHANNELS, shape[1:]
+    for group, name, stride in group_blocks([(depth - 4) // 6] * len(CHANNELS)):
+        sides, outputs = sides_after(sides, stride), CHANNELS[group] * widen
+        stages.append(WideBlock(name, inputs, outputs, stride=stride, sides=sides))
+        inputs = outputs
     return Network([*stages, NormPool(inputs)], inputs, before_head=("concrete_dropout",))

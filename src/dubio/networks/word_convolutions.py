@@ -10,25 +10,19 @@ G-th largest value with G geometric: sampling G among the sorted largest values 
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dubio.core.errors import UserError
-from dubio.networks.linear_maps import Inputs
-from dubio.networks.network import Stage
+from dubio.networks.linear_maps import Inputs, LinearMap
+from dubio.networks.network import Stage, TokenBatch
 from dubio.networks.noise import Dropout, Site
-
-
-class Tokens(NamedTuple):
-    """The input of the embedding stage: distinct token ids, their positions and lengths (as in a ``TokenBatch``)."""
-
-    distinct: Tensor
-    places: Tensor
-    lengths: Tensor
 
 
 class Words(NamedTuple):
@@ -52,23 +46,17 @@ class Maps(NamedTuple):
 
     values: tuple[Tensor, ...]
 
-    def repeat(self, times: int) -> Maps:
+    def repeat(self, times: int) -> Self:
         """Return the maps ``times`` times, one copy after another."""
-        return Maps(tuple(value.repeat(times, 1, 1) for value in self.values))
+        return type(self)(tuple(value.repeat(times, 1, 1) for value in self.values))
 
     def footprint(self) -> int:
         """Return the number of elements that one more copy adds to memory."""
         return sum(value.numel() for value in self.values)
 
 
-class Ranked(NamedTuple):
+class Ranked(Maps):
     """The largest values over time of each map, ``[B, F, depth]``, largest first."""
-
-    values: tuple[Tensor, ...]
-
-    def repeat(self, times: int) -> Ranked:
-        """Return the values ``times`` times, one copy after another."""
-        return Ranked(tuple(value.repeat(times, 1, 1) for value in self.values))
 
     def footprint(self) -> int:
         """Return the number of elements that one more copy adds to memory: one pick per map, the ranks are shared."""
@@ -86,9 +74,66 @@ class Embed(Stage):
             self.table.weight.uniform_(-0.05, 0.05)
             self.table.weight[0].zero_()
 
-    def forward(self, batch: Tokens) -> Words:
+    def forward(self, batch: TokenBatch) -> Words:
         """Look up each distinct token once."""
         return Words(self.table(batch.distinct), batch.places, batch.lengths)
+
+
+class WordConvolutions(Stage):
+    """Parallel convolutions over windows of words, then ReLU; a subclass holds their weights."""
+
+    batched_over_weights = False  # embedding_bag has no batching rule
+
+    kernels: tuple[int, ...]
+    sites: nn.ModuleList
+    marks: nn.ModuleList
+
+    def join(self, inputs: int, marks: Sequence[LinearMap]) -> None:
+        """Make the site over each kernel's input channels, and the marks of the kernels' outputs."""
+        weights, accepts = [partial(self.penalised, i) for i in range(len(marks))], ("concrete_dropout",)
+        self.sites = nn.ModuleList(
+            Site(f"K{i + 1}", inputs, accepts=accepts, weights=own, spatial=True) for i, own in enumerate(weights)
+        )
+        self.marks = nn.ModuleList(marks)
+
+    def forward(self, texts: Words) -> Maps:
+        """Return the feature maps of every kernel."""
+        places = widened(texts.places, self.kernels)
+        if self.is_noisy():
+            channels = functional.embedding(places, texts.vectors).transpose(1, 2)
+            totals = [self.by_position(i, cast(Tensor, site(channels))) for i, site in enumerate(self.sites)]
+        else:
+            totals = [self.by_token(i, texts.vectors, places) for i in range(len(self.kernels))]
+        return Maps(tuple(rectified(t, texts.lengths, size) for t, size in zip(totals, self.kernels, strict=True)))
+
+    def is_noisy(self) -> bool:
+        """Return whether inputs or weights are random in the next pass."""
+        noises = [cast(Site, site).noise for site in self.sites]
+        return any(noise is not None and noise.active for noise in noises)
+
+    def penalised(self, index: int) -> tuple[Tensor]:
+        """Return the weight of a kernel, for edits whose penalty needs it."""
+        raise NotImplementedError
+
+    def kernel(self, index: int) -> tuple[Tensor, Tensor]:
+        """Return a kernel as a matrix ``[E, size·F]``, and its bias."""
+        raise NotImplementedError
+
+    def by_position(self, index: int, channels: Tensor) -> Tensor:
+        """Convolve over positions of ``channels [B, E, L]``; return ``[B, windows, F]`` with the bias."""
+        raise NotImplementedError
+
+    def by_token(self, index: int, vectors: Tensor, places: Tensor) -> Tensor:
+        """Convolve by products once per distinct token; return ``[B, windows, F]`` with the bias."""
+        (matrix, bias), size = self.kernel(index), self.kernels[index]
+        total = convolve_tokens(vectors, places, matrix, size)
+        return cast(Tensor, self.marks[index](total, windows(vectors, places, size))) + bias
+
+
+def glorot_uniform(weight: Tensor, size: int, inputs: int, maps: int) -> None:
+    """Draw the first weights of a kernel of ``size`` words."""
+    bound = math.sqrt(6.0 / (size * (inputs + maps)))
+    nn.init.uniform_(weight, -bound, bound)
 
 
 class PickOverTime(Stage):
@@ -130,23 +175,21 @@ class RankOverTime(Stage):
 
     def forward(self, maps: Maps) -> Ranked:
         """Return the largest values, down to the depth that the noise can reach."""
-        sites = self._pick[0].sites
-        return Ranked(tuple(self._rank(v, cast(Site, s)) for v, s in zip(maps.values, sites, strict=True)))
+        return Ranked(tuple(self._rank(v, noise) for v, noise in zip(maps.values, self._noises(), strict=True)))
 
-    def _rank(self, values: Tensor, site: Site) -> Tensor:
-        noise = site.noise
-        if isinstance(noise, Dropout) and noise.training:
+    def _rank(self, values: Tensor, noise: Dropout | None) -> Tensor:
+        if noise is not None and noise.training:
             uniforms = torch.rand(values.shape, generator=noise.generator).to(values.device)
             return (values * (uniforms >= noise.p)).amax(dim=1).unsqueeze(-1) / (1.0 - noise.p)
-        return largest(values, _depth(site))
+        return largest(values, 1 if noise is None else noise.depth())
 
     def depths(self) -> list[int]:
         """Return how many of the largest values of each map the noise can reach at prediction."""
-        return [_depth(cast(Site, site)) for site in self._pick[0].sites]
+        return [1 if noise is None else noise.depth() for noise in self._noises()]
 
-
-def _depth(site: Site) -> int:
-    return site.noise.depth() if isinstance(site.noise, Dropout) else 1
+    def _noises(self) -> list[Dropout | None]:
+        noises = [cast(Site, site).noise for site in self._pick[0].sites]
+        return [noise if isinstance(noise, Dropout) else None for noise in noises]
 
 
 def largest(values: Tensor, depth: int) -> Tensor:
@@ -197,15 +240,3 @@ def rectified(total: Tensor, lengths: Tensor, size: int) -> Tensor:
     count = (lengths - size + 1).clamp_min(1)
     real = torch.arange(total.shape[1], device=total.device) < count[:, None]
     return torch.relu(total) * real[:, :, None]
-
-
-def check_kernels(network: str, kernels: tuple[int, ...]) -> None:
-    """Refuse kernels that are no windows of words.
-
-    Raises:
-        UserError: Naming the network's argument.
-    """
-    if not kernels or min(kernels) < 1:
-        raise UserError(
-            f"{network}: kernels must name at least one window of at least one word; given {list(kernels)}."
-        )

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,9 @@ from dubio.core.types import Target
 from dubio.inference.batches import LabelledRows
 from dubio.methods.recipe import Recipe
 from dubio.store.checkpoints import FitCheckpoint
-from dubio.store.fits import read_fit, write_fit
-from dubio.store.locks import ScratchDirectory, storing, try_lock
+from dubio.store.locks import storing, try_lock
 from dubio.store.records import Layout
+from dubio.store.store import Store
 from dubio.training.checkpoints import Checkpoint
 
 SCHEMA = 1
@@ -36,7 +36,7 @@ SCHEMA = 1
 EVERY_SECONDS = 60.0
 """Seconds of training between two saves."""
 
-CALL, LOCK, TMP = "call.json", "lock", "tmp"
+CALL, LOCK, LOCKS, TMP = "call.json", "lock", "locks", "tmp"
 
 GENERATOR = "generator/"
 """Prefix of the states of torch's own generators among the tensors of a checkpoint."""
@@ -66,26 +66,15 @@ def call_spec(
         target: The meaning of the logits.
         seed: The seed.
     """
-    return {
-        "schema": SCHEMA,
-        "method": describe(recipe),
-        "network": _module_spec(module),
-        "train": _data_spec(data[0]),
-        "val": _data_spec(data[1]),
-        "classes": list(classes),
-        "target": target,
-        "seed": seed,
-    }
-
-
-def _module_spec(module: nn.Module) -> dict[str, Any]:
-    """Return layers, shapes and a digest of the first weights; the module's code cannot be compared."""
     state = {name: tensor.detach().cpu().numpy() for name, tensor in module.state_dict().items()}
-    return {
+    network = {  # the module's code cannot be compared
         "layers": ADDRESS.sub("", repr(module)),
         "shapes": {name: list(array.shape) for name, array in state.items()},
         "weights": _digest(*(state[name] for name in sorted(state))),
     }
+    examples = {name: _data_spec(rows) for name, rows in zip(("train", "val"), data, strict=True)}
+    call = {"classes": list(classes), "target": target, "seed": seed}
+    return {"schema": SCHEMA, "method": describe(recipe), "network": network, **examples, **call}
 
 
 def _data_spec(data: LabelledRows) -> dict[str, Any]:
@@ -106,24 +95,22 @@ def _digest(*arrays: NDArray[Any]) -> str:
 class FitFolder:
     """The trainings of one call: for each member, one for each recipe of its chain of starts."""
 
-    def __init__(self, layout: Layout, scratch: ScratchDirectory, call: CallSpec, device: torch.device) -> None:
+    def __init__(self, store: Store, call: CallSpec, device: torch.device) -> None:
         """Make the handle; nothing is read or written yet."""
-        self._layout, self._scratch, self._call, self._device = layout, scratch, call, device
+        self._store, self._call, self._device = store, call, device
 
     def checkpoint(self, member: int, link: int) -> Checkpoint:
         """Return the checkpoint of a training."""
         name = identity(self._spec(member, link))
-        return GeneratorCheckpoint(FitCheckpoint(self._layout, self._scratch, name, EVERY_SECONDS), self._device)
+        return GeneratorCheckpoint(self._store.checkpoint(name, EVERY_SECONDS), self._device)
 
     def finished(self, member: int, link: int) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return tensors and record of a finished training; None for an unfinished or damaged one."""
         name = identity(self._spec(member, link))
-        if not self._layout.directory("fits", name).is_dir():
-            return None
         try:
-            fit = read_fit(self._layout, name)
+            fit = self._store.read_fit(name)
         except CorruptFile:
-            shutil.rmtree(self._layout.directory("fits", name))
+            shutil.rmtree(self._store.layout.directory("fits", name), ignore_errors=True)
             return None
         # copies: the folder is removed at the end
         tensors = {key: torch.from_numpy(np.array(array)) for key, array in fit.tensors.items()}
@@ -131,10 +118,8 @@ class FitFolder:
 
     def finish(self, member: int, link: int, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
         """Store a finished training and remove its checkpoint."""
-        spec = self._spec(member, link)
         arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-        write_fit(self._layout, self._scratch, spec, arrays, {}, record)
-        shutil.rmtree(self._layout.checkpoint(identity(spec)), ignore_errors=True)
+        self._store.write_fit(self._spec(member, link), arrays, {}, record)
 
     def _spec(self, member: int, link: int) -> dict[str, Any]:
         return {**self._call, "member": member, "link": link}
@@ -164,30 +149,25 @@ class GeneratorCheckpoint:
 
     def save(self, tensors: Arrays, state: Mapping[str, Any], settled: Mapping[str, Arrays]) -> dict[str, Path]:
         """Replace what is saved; see :class:`~dubio.training.checkpoints.Checkpoint`."""
-        states = {f"{GENERATOR}{name}": value.numpy() for name, value in self._states().items()}
+        states = {f"{GENERATOR}cpu": torch.get_rng_state().numpy()}
+        if self._device.type == "cuda":
+            states[f"{GENERATOR}cuda"] = torch.cuda.get_rng_state(self._device).numpy()
         return self._inner.save({**tensors, **states}, state, settled)
-
-    def _states(self) -> dict[str, Tensor]:
-        cpu = {"cpu": torch.get_rng_state()}
-        return {**cpu, "cuda": torch.cuda.get_rng_state(self._device)} if self._device.type == "cuda" else cpu
 
 
 @contextmanager
-def fit_folder(folder: str | Path | None, call: Callable[[], CallSpec], device: str) -> Iterator[FitFolder | None]:
+def fit_folder(folder: str | Path, call: CallSpec, device: str) -> Iterator[FitFolder]:
     """Keep a call in a folder during the block; the folder is removed when the block ends without an exception.
 
     Args:
-        folder: The folder, which need not exist; None keeps nothing.
-        call: Returns the specification of the call.
+        folder: The folder, which need not exist.
+        call: The specification of the call.
         device: The device of the fit, which does not belong to the specification.
 
     Raises:
         UserError: When another process uses the folder, or it holds another call or other files.
     """
-    if folder is None:
-        yield None
-        return
-    path, spec = Path(folder), json.loads(canonical(call()))
+    path, spec = Path(folder), json.loads(canonical(call))
     name = repr(str(path))
     _make_folder(path, name)
     lock = try_lock(path / LOCK)
@@ -195,13 +175,10 @@ def fit_folder(folder: str | Path | None, call: Callable[[], CallSpec], device: 
         raise UserError(f"checkpoint: another process is using {name}; give another folder.")
     try:
         _check_call(path, spec, name)
-        scratch = ScratchDirectory(path / TMP)
-        try:
-            scratch.write_file(path / CALL, canonical(spec))
-            yield FitFolder(Layout(path), scratch, spec, torch.device(device))
-        finally:
-            scratch.close()
-        for item in ("checkpoints", "fits", TMP):
+        with Store(Layout(path)) as store:
+            store.scratch.write_file(path / CALL, canonical(spec))
+            yield FitFolder(store, spec, torch.device(device))
+        for item in ("checkpoints", "fits", LOCKS, TMP):
             shutil.rmtree(path / item, ignore_errors=True)
         (path / CALL).unlink(missing_ok=True)
     finally:
@@ -214,7 +191,7 @@ def fit_folder(folder: str | Path | None, call: Callable[[], CallSpec], device: 
 def _make_folder(path: Path, name: str) -> None:
     """Make the folder; refuse one that holds other files."""
     with storing(path):
-        in_use = path.exists() and any(item.name not in (LOCK, TMP) for item in path.iterdir())
+        in_use = path.exists() and any(item.name not in (LOCK, LOCKS, TMP) for item in path.iterdir())
         if in_use and not (path / CALL).is_file():
             raise UserError(f"checkpoint: {name} holds other files; give a new or empty folder.")
         path.mkdir(parents=True, exist_ok=True)

@@ -100,10 +100,7 @@ def replace_dropout(module: nn.Module, shapes: Mapping[int, Mapping[str, Shapes]
     """
     layers = dropout_layers(module)
     if not layers:
-        raise UserError(
-            "network: this method needs dropout, and the module has no nn.Dropout layer; add one where inputs are to "
-            "be dropped, or use another method."
-        )
+        raise UserError("network: this method needs dropout, and the module has no nn.Dropout layer; add one.")
     for path, layer in layers.items():
         by_channel = isinstance(layer, CHANNELS)
         widths = _widths(path, {rows: by_path[path] for rows, by_path in shapes.items()}, by_channel=by_channel)
@@ -115,10 +112,8 @@ def replace_dropout(module: nn.Module, shapes: Mapping[int, Mapping[str, Shapes]
 def _rate(path: str, layer: nn.Module) -> float:
     """Return the rate of a dropout layer."""
     if not isinstance(layer, UNITS + CHANNELS):
-        raise UserError(
-            f"{_layer(path)} is a {type(layer).__name__}; only nn.Dropout, nn.Dropout1d, nn.Dropout2d and nn.Dropout3d "
-            "are supported."
-        )
+        kinds = ", ".join(f"nn.{kind.__name__}" for kind in UNITS + CHANNELS)
+        raise UserError(f"{_layer(path)} is a {type(layer).__name__}; supported are {kinds}.")
     if not 0.0 <= layer.p < 1.0:
         raise UserError(f"{_layer(path)} has p={layer.p}; it must be at least 0 and less than 1.")
     return float(layer.p)
@@ -131,10 +126,8 @@ def _widths(path: str, shapes: Mapping[int, Shapes], *, by_channel: bool) -> lis
         raise UserError(f"{_layer(path)} is not used in evaluation; remove it, or use it.")
     batch_first = all(shape[0] == rows for rows, calls in shapes.items() for shape in calls)
     if not batch_first or first != second or any(len(shape) < 1 for shape in first):
-        raise UserError(
-            f"{_layer(path)} acts on shapes {list(shapes.values())} in batches of {list(shapes)} examples; the first "
-            "axis must be the batch, and the others the same in every batch."
-        )
+        acts = f"acts on shapes {list(shapes.values())} in batches of {list(shapes)} examples"
+        raise UserError(f"{_layer(path)} {acts}; the first axis must be the batch, and the others always the same.")
     return [shape[0] if by_channel else math.prod(shape) for shape in first]
 
 

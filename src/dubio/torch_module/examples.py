@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 from dubio.core.errors import UserError
-from dubio.core.lazy_rows import LazyRows, iterate_blocks, row_digests
+from dubio.core.lazy_rows import LazyRows, iterate_blocks
 from dubio.core.types import Target
 from dubio.encoders import ArrayRows
 from dubio.tasks.splitting import SplitOptions, assign_parts
@@ -53,8 +53,9 @@ class UserExamples(NamedTuple):
 
     def take(self, indices: NDArray[np.int64]) -> ArrayRows:
         """Return some of the inputs; of a dataset nothing is read."""
-        values: NDArray[Any] | LazyRows = self.rows.values
-        return _rows(values.take(indices) if isinstance(values, LazyRows) else values[indices])
+        values: Any = self.rows.values
+        lazy = isinstance(values, LazyRows)
+        return ArrayRows(values.take(indices) if lazy else values[indices])
 
     def convert(self, shape: tuple[int, ...], dtype: str, argument: str, reference: str) -> UserExamples:
         """Return the same examples with inputs of another type.
@@ -70,15 +71,11 @@ class UserExamples(NamedTuple):
         """
         if self.shape != shape:
             raise UserError(f"{argument}: an input has shape {list(self.shape)}; {reference} {list(shape)}.")
-        values: NDArray[Any] | LazyRows = self.rows.values
-        target = np.dtype(dtype)
-        if not _converts(values.dtype, target):
-            raise UserError(
-                f"{argument}: inputs have type {values.dtype}; {reference} {target}. Convert them in the same way."
-            )
-        if isinstance(values, DatasetRows):
-            return self._replace(rows=_rows(replace(values, element_type=target)))
-        return self._replace(rows=_rows(np.asarray(values).astype(target, copy=False)))
+        values: Any = self.rows.values
+        if not _converts(values.dtype, np.dtype(dtype)):
+            hint = "Convert them in the same way."
+            raise UserError(f"{argument}: inputs have type {values.dtype}; {reference} {dtype}. {hint}")
+        return self._replace(rows=ArrayRows(values.astype(dtype, copy=False)))
 
 
 def read_examples(data: Any, argument: str) -> UserExamples:
@@ -93,10 +90,7 @@ def read_examples(data: Any, argument: str) -> UserExamples:
     """
     if isinstance(data, DataLoader):
         if data.batch_sampler is None and not isinstance(data.dataset, IterableDataset):
-            raise UserError(
-                f"{argument}: a DataLoader with batch_size=None makes no batches of examples; give it a batch size, or "
-                "give the dataset itself."
-            )
+            raise UserError(f"{argument}: a DataLoader with batch_size=None makes no batches; give the dataset itself.")
         return _read_dataset(data.dataset, data.collate_fn, argument)._replace(batch=data.batch_size)
     if isinstance(data, Dataset):
         return _read_dataset(data, default_collate, argument)
@@ -127,10 +121,8 @@ def check_labels(
         raise UserError(f"{argument}: labels must have shape {list(shape)} ({target}); given {list(labels.shape)}.")
     high = 1 if target == "multilabel" else classes - 1
     if labels.min() < 0 or labels.max() > high:
-        raise UserError(
-            f"{argument}: labels must lie between 0 and {high}, since the module gives {classes} logits; given "
-            f"{labels.min()} to {labels.max()}."
-        )
+        span = f"{labels.min()} to {labels.max()}"
+        raise UserError(f"{argument}: labels must lie between 0 and {high} with {classes} logits; given {span}.")
     return labels
 
 
@@ -139,31 +131,29 @@ def hold_out(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.i
     try:
         parts = assign_parts(labels, SplitOptions((1.0 - HELD_OUT, HELD_OUT, 0.0, 0.0)))
     except UserError as fault:
-        raise UserError(
-            f"train: {len(labels)} examples are too few to hold out a tenth for validation; give more, or give val."
-        ) from fault
+        few = f"{len(labels)} examples are too few to hold out a tenth"
+        raise UserError(f"train: {few} for validation; give more, or give val.") from fault
     return np.flatnonzero(parts == 0), np.flatnonzero(parts == 1)
 
 
 # --- arrays -----------------------------------------------------------------------------------------------------------
 
 
-def _rows(values: NDArray[Any] | LazyRows) -> ArrayRows:
-    """Return inputs as the training loop takes them; only the module needs to know their type."""
-    return ArrayRows(cast(NDArray[np.float32], values))
-
-
 def _checked(inputs: NDArray[Any], labels: NDArray[Any] | None, argument: str) -> UserExamples:
     if inputs.ndim == 0 or len(inputs) == 0:
         raise UserError(f"{argument}: there are no examples.")
     _check_finite(inputs, argument)
-    return UserExamples(_rows(inputs), labels)
+    return UserExamples(ArrayRows(inputs), labels)
+
+
+def _array(value: Any) -> NDArray[Any]:
+    return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
 
 
 def _inputs_array(value: Any, argument: str) -> NDArray[Any]:
     """Return inputs as an array; floating types become float32."""
     try:
-        array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        array = _array(value)
     except (ValueError, TypeError) as fault:
         hint = ONE_INPUT if isinstance(value, tuple) else "Give inputs and labels as a tuple."
         raise UserError(f"{argument}: the inputs are not an array ({fault}). {hint}") from fault
@@ -177,7 +167,7 @@ def _inputs_array(value: Any, argument: str) -> NDArray[Any]:
 
 def _labels_array(value: Any, argument: str, first: int = 0) -> NDArray[Any]:
     """Return labels as whole numbers; ``first`` is the number of the first row, for messages."""
-    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    array = _array(value)
     rule = f"{argument}: labels must be class indices, or 0 and 1 for each label"
     if array.dtype.kind not in "fiub":
         raise UserError(f"{rule}; given {array.dtype}.")
@@ -190,19 +180,16 @@ def _labels_array(value: Any, argument: str, first: int = 0) -> NDArray[Any]:
 
 def _check_finite(values: NDArray[Any], argument: str, numbers: Sequence[int] | None = None) -> None:
     """Refuse NaN and infinity, naming the first row with one; ``numbers`` are those of the rows, 0, 1, … by default."""
-    if values.dtype.kind != "f":
-        return
     first = 0
-    for block in iterate_blocks(values):
+    for block in iterate_blocks(values) if values.dtype.kind == "f" else ():
         invalid = np.argwhere(~np.isfinite(block))
         if len(invalid):
             row, *index = (int(i) for i in invalid[0])
             number = first + row if numbers is None else numbers[first + row]
             position = "" if not index else f" at {index[0] if len(index) == 1 else index}"
-            raise UserError(
-                f"{argument}: row {number} (counted from 0) is {block[tuple(invalid[0])]}{position}; inputs must be "
-                f"finite {values.dtype} numbers. Fill in missing values, or leave the row out."
-            )
+            value = f"row {number} (counted from 0) is {block[tuple(invalid[0])]}{position}"
+            hint = "Fill in missing values, or leave the row out."
+            raise UserError(f"{argument}: {value}; inputs must be finite {values.dtype} numbers. {hint}")
         first += len(block)
 
 
@@ -220,18 +207,25 @@ def _converts(source: np.dtype[Any], target: np.dtype[Any]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class DatasetSource:
-    """A dataset and how its examples become a batch.
+class DatasetRows(LazyRows):
+    """The inputs of a dataset, each read when it is asked for.
 
     Attributes:
         dataset: Anything with ``len`` and ``[]``.
         collate: From examples to a batch.
         argument: The argument's name, for messages.
+        rows: Which of its examples, in which order.
+        input_shape: The shape of the first input. It is read only once: a random view takes numbers from torch's
+            generator, and another one during a fit would change all that follow.
+        element_type: The type to return the inputs in.
     """
 
     dataset: Any
     collate: Collate
     argument: str
+    rows: NDArray[np.int64]
+    input_shape: tuple[int, ...] = ()
+    element_type: np.dtype[Any] = np.dtype(np.float32)  # noqa: RUF009
 
     def batch(self, rows: Sequence[int]) -> Any:
         """Return examples as one batch.
@@ -246,10 +240,8 @@ class DatasetSource:
             name = getattr(self.collate, "__name__", "collate")
             reason = _unequal_shapes(examples, rows) or f"{name} fails: {type(fault).__name__}: {fault}"
             numbers = ", ".join(map(str, rows[:3])) + (", …" if len(rows) > 3 else "")
-            raise UserError(
-                f"{self.argument}: row{'s' if len(rows) > 1 else ''} {numbers} (counted from 0) cannot be put into one "
-                f"batch: {reason}"
-            ) from fault
+            which = f"row{'s' if len(rows) > 1 else ''} {numbers} (counted from 0)"
+            raise UserError(f"{self.argument}: {which} cannot be put into one batch: {reason}") from fault
 
     def inputs(self, batch: Any, rows: Sequence[int]) -> NDArray[Any]:
         """Return the inputs of a batch of these rows.
@@ -266,44 +258,27 @@ class DatasetSource:
         _check_finite(values, self.argument, rows if len(values) == len(rows) else None)
         return values
 
-
-@dataclass(frozen=True, eq=False)
-class DatasetRows(LazyRows):
-    """The inputs of a dataset, each read when it is asked for.
-
-    Attributes:
-        source: The dataset.
-        rows: Which of its examples, in which order.
-        input_shape: The shape of the first input. It is read only once: a random view takes numbers from torch's
-            generator, and another one during a fit would change all that follow.
-        element_type: The type to return the inputs in.
-    """
-
-    source: DatasetSource
-    rows: NDArray[np.int64]
-    input_shape: tuple[int, ...]
-    element_type: np.dtype[Any]
-
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, key: Any) -> NDArray[Any]:
         """Read an example (an index) or examples (a slice, a mask, an index array)."""
-        rows = self.rows[key]
-        if np.ndim(rows) == 0:
-            example: NDArray[Any] = self._read([int(rows)])[0]
-            return example
-        return self._read(rows.tolist()) if len(rows) else np.empty((0, *self.input_shape), self.element_type)
+        rows = np.asarray(self.rows[key])
+        examples = self._read(rows.reshape(-1).tolist())
+        return examples if rows.ndim else cast(NDArray[Any], examples[0])
 
     def _read(self, rows: list[int]) -> NDArray[Any]:
-        source = self.source
-        values = source.inputs(source.batch(rows), rows)
-        if source.collate is default_collate and values.shape[1:] != self.input_shape:  # another one may pad
-            raise UserError(
-                f"{source.argument}: an input has shape {list(self.input_shape)}, that of row {rows[0]} "
-                f"{list(values.shape[1:])}. {PAD}"
-            )
+        if not rows:
+            return np.empty((0, *self.input_shape), self.element_type)
+        values = self.inputs(self.batch(rows), rows)
+        if self.collate is default_collate and values.shape[1:] != self.input_shape:  # another one may pad
+            other = f"that of row {rows[0]} {list(values.shape[1:])}"
+            raise UserError(f"{self.argument}: an input has shape {list(self.input_shape)}, {other}. {PAD}")
         return values.astype(self.element_type, copy=False)
+
+    def astype(self, dtype: str, *, copy: bool) -> DatasetRows:
+        """Return the examples in another type; nothing is read."""
+        return replace(self, element_type=np.dtype(dtype))
 
     @property
     def row_shape(self) -> tuple[int, ...]:
@@ -319,38 +294,27 @@ class DatasetRows(LazyRows):
         """Return these examples in this order; nothing is read."""
         return replace(self, rows=self.rows[rows])
 
-    def keys(self) -> list[bytes]:
-        """Return the SHA-256 of every example; reads all of them."""
-        return [digest.tobytes() for digest in row_digests(self)]
-
-    def content(self) -> bytes:
-        """Return a digest of the examples; reads all of them."""
-        return f"rows{self.shape}{self.dtype.str}".encode() + row_digests(self).tobytes()
-
 
 def _read_dataset(dataset: Any, collate: Collate, argument: str) -> UserExamples:
     if isinstance(dataset, TensorDataset) and collate is default_collate:
         return read_examples(dataset.tensors if len(dataset.tensors) > 1 else dataset.tensors[0], argument)
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
-        raise UserError(
-            f"{argument}: a dataset that only streams cannot be used: examples are read many times, in an order that "
-            "the seed determines, and noise is drawn by their number. Give one with len() and [], or arrays."
-        )
+        hint = "Give one with len() and [], or arrays."
+        raise UserError(f"{argument}: a dataset that only streams cannot be read in the seed's order. {hint}")
     if len(dataset) == 0:
         raise UserError(f"{argument}: there are no examples.")
-    source = DatasetSource(dataset, collate, argument)
-    first = source.batch([0])
-    if not isinstance(first, tuple | list | Tensor):
-        kind = type(first).__name__
+    rows = DatasetRows(dataset, collate, argument, np.arange(len(dataset)))
+    first = rows.batch([0])
+    pair = isinstance(first, tuple | list)
+    if not isinstance(first, Tensor) and not (pair and len(first) == 2):
+        kind = f"{len(first)} parts" if pair else type(first).__name__
         raise UserError(f"{argument}: an example must be (input, label), or an input alone; given {kind}.")
-    if not isinstance(first, Tensor) and len(first) != 2:
-        raise UserError(f"{argument}: an example must be (input, label); given {len(first)} parts.")
-    values = source.inputs(first, [0])
-    rows = DatasetRows(source, np.arange(len(dataset)), values.shape[1:], values.dtype)
-    return UserExamples(_rows(rows), None if isinstance(first, Tensor) else _dataset_labels(source, first[1]))
+    values = rows.inputs(first, [0])
+    inputs: Any = replace(rows, input_shape=values.shape[1:], element_type=values.dtype)
+    return UserExamples(ArrayRows(inputs), _dataset_labels(rows, first[1]) if pair else None)
 
 
-def _dataset_labels(source: DatasetSource, first: Any) -> NDArray[Any]:
+def _dataset_labels(source: DatasetRows, first: Any) -> NDArray[Any]:
     """Return every label: the dataset's ``targets`` where nothing transforms them, else by reading all examples."""
     dataset, argument = source.dataset, source.argument
     targets = getattr(dataset, "targets", None)
@@ -370,9 +334,9 @@ def _dataset_labels(source: DatasetSource, first: Any) -> NDArray[Any]:
 def _unequal_shapes(examples: Sequence[Any], rows: Sequence[int]) -> str | None:
     """Return a sentence about the first input whose shape differs from the first one's, or None."""
     inputs = [example[0] if isinstance(example, tuple | list) and example else example for example in examples]
-    if not all(isinstance(value, Tensor | np.ndarray) for value in inputs):
+    shapes = [tuple(value.shape) for value in inputs if isinstance(value, Tensor | np.ndarray)]
+    if len(shapes) < len(inputs):
         return None
-    shapes = [tuple(value.shape) for value in inputs]
     for row, shape in zip(rows, shapes, strict=True):
         if shape != shapes[0]:
             return f"the input of row {rows[0]} has shape {list(shapes[0])}, that of row {row} {list(shape)}. {PAD}"

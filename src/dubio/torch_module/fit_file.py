@@ -16,15 +16,15 @@ from torch import Tensor
 from dubio.core.errors import BadFile, DubioError, UserError
 from dubio.core.specs import describe, restore
 from dubio.core.types import Target
-from dubio.core.validate import Constraint, NonNegative, decode, document, entries
+from dubio.core.validate import NonNegative, document, encode, entries, from_json, matching
 from dubio.formats.safetensors import read_tensors, write_tensors
 from dubio.inference.posterior import Restored
 from dubio.inference.weight_draws import SEED
 from dubio.methods.fitting import check_device
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model
-from dubio.torch_module.fitted_module import FittedModule, InputSpec
-from dubio.torch_module.fitting import modality_of, restore_member, shapes_of, unsupported
+from dubio.torch_module.fitted_module import FittedModule, InputSpec, Shapes
+from dubio.torch_module.fitting import shapes_of, unsupported
 from dubio.torch_module.wrapped_module import ModelBuilder, NetworkSource, check_source
 
 KEY = "dubio_module_fit"
@@ -32,13 +32,6 @@ KEY = "dubio_module_fit"
 
 FAULTS = (AttributeError, IndexError, KeyError, RuntimeError, StopIteration, TypeError, ValueError)
 """Exceptions that wrong tensors or descriptions lead to while a posterior or recipe is restored."""
-
-
-def _is_numeric(name: str) -> bool:
-    try:
-        return np.dtype(name).kind in "fiub"
-    except TypeError:
-        return False
 
 
 @document(None, schema=1)
@@ -51,7 +44,7 @@ class FitHeader:
     target: Target
     seed: NonNegative
     shape: tuple[NonNegative, ...]
-    dtype: Annotated[str, Constraint("naming a numeric type, such as float32", _is_numeric)]
+    dtype: Annotated[str, matching(r"float(16|32|64)|u?int(8|16|32|64)|bool", "naming a numeric type, such as float32")]
     weights: Mapping[str, tuple[NonNegative, ...]]
     records: tuple[Mapping[str, Any], ...]
 
@@ -64,19 +57,9 @@ def save(fit: FittedModule, path: Path) -> None:
     """
     if not path.parent.is_dir():
         raise UserError(f"save: there is no folder {str(path.parent)!r}.")
-    header = {
-        "schema": 1,
-        "recipe": describe(fit.recipe),
-        "classes": list(fit.classes),
-        "target": fit.target,
-        "seed": fit.seed,
-        "shape": list(fit.inputs.shape),
-        "dtype": fit.inputs.dtype,
-        "weights": fit.inputs.weights,
-        "records": list(fit.records),
-    }
+    header = FitHeader(describe(fit.recipe), fit.classes, fit.target, fit.seed, *fit.inputs, fit.records)
     tensors = {name: tensor.cpu().numpy() for name, tensor in fit.tensors()}
-    write_tensors(path, tensors, {KEY: json.dumps(header, ensure_ascii=False, sort_keys=True)})
+    write_tensors(path, tensors, {KEY: json.dumps(encode(header), ensure_ascii=False, sort_keys=True)})
 
 
 def load_fit(path: str | Path, *, network: NetworkSource, device: str = "cpu") -> FittedModule:
@@ -94,13 +77,15 @@ def load_fit(path: str | Path, *, network: NetworkSource, device: str = "cpu") -
     check_device(device, "device")
     name = repr(str(path))
     arrays, texts = read_tensors(Path(path))
-    header = _read_header(texts, name)
+    if KEY not in texts:
+        raise BadFile(f"{name}: not a fit of a module, as dubio.fit(...).save(...) writes it ({KEY!r} is missing).")
+    header = from_json(FitHeader, texts[KEY], f"{name}, header")
     recipe = _read_recipe(header, name)
     check_source(network, recipe.members)
     rows = torch.from_numpy(np.zeros((2, *header.shape), dtype=header.dtype))
     builder = ModelBuilder(network, rows, header.target, header.seed)
-    own = recipe.for_task(modality_of(rows), header.target)
-    inputs = InputSpec(header.shape, header.dtype, {key: list(shape) for key, shape in header.weights.items()})
+    own = builder.adapt(recipe)
+    inputs = InputSpec(header.shape, header.dtype, header.weights)
     members = []
     for k, tensors in enumerate(_by_member(arrays, recipe.members, name)):
         model = builder.model(own, k)
@@ -108,19 +93,8 @@ def load_fit(path: str | Path, *, network: NetworkSource, device: str = "cpu") -
         members.append(read_member(own, tensors, model.to(torch.device(device)), f"{name}, member {k}"))
     if len(header.classes) != builder.classes():
         raise BadFile(f"{name}: {len(header.classes)} names of classes; the module gives {builder.classes()} logits.")
-    records = tuple(dict(record) for record in header.records)
-    return FittedModule(recipe, tuple(members), header.classes, header.target, header.seed, device, inputs, records)
-
-
-def _read_header(texts: Mapping[str, str], path: str) -> FitHeader:
-    if KEY not in texts:
-        raise BadFile(f"{path}: not a fit of a module, as dubio.fit(...).save(...) writes it ({KEY!r} is missing).")
-    try:
-        return decode(FitHeader, json.loads(texts[KEY]), f"{path}, header")
-    except UserError as fault:
-        raise BadFile(str(fault)) from fault
-    except (ValueError, RecursionError) as fault:
-        raise BadFile(f"{path}: {KEY!r} in its header is not JSON: {fault}.") from fault
+    posteriors, records = tuple(members), header.records
+    return FittedModule(recipe, posteriors, header.classes, header.target, header.seed, device, inputs, records)
 
 
 def _read_recipe(header: FitHeader, path: str) -> Recipe:
@@ -142,22 +116,18 @@ def _by_member(arrays: Mapping[str, NDArray[Any]], members: int, path: str) -> l
     for key, array in arrays.items():
         member, colon, name = key.partition(":")
         if not colon or not member.isdecimal() or int(member) >= members:
-            raise BadFile(
-                f"{path}: unexpected tensor {key!r}; all are named '<member>:<name>', the member below {members}."
-            )
+            raise BadFile(f"{path}: unexpected tensor {key!r}; '<member>:<name>' is expected, members below {members}.")
         tensors[int(member)][name] = torch.from_numpy(np.array(array))
     return tensors
 
 
-def _check_module(model: Model, weights: Mapping[str, list[int]]) -> None:
+def _check_module(model: Model, weights: Shapes) -> None:
     """Refuse a model that these weights were not fitted to."""
     own = shapes_of(model)
     for name in sorted(own.keys() | weights.keys()):
         if own.get(name) != weights.get(name):
-            raise UserError(
-                f"network: this is not the module that was fitted: {name} has shape {own.get(name, 'none')}, the "
-                f"stored one {weights.get(name, 'none')}."
-            )
+            shapes = f"{name} has shape {own.get(name, 'none')}, the stored one {weights.get(name, 'none')}"
+            raise UserError(f"network: this is not the module that was fitted: {shapes}.")
 
 
 def read_member(recipe: Recipe, tensors: Mapping[str, Tensor], model: Model, name: str) -> Restored:
@@ -176,16 +146,14 @@ def read_member(recipe: Recipe, tensors: Mapping[str, Tensor], model: Model, nam
     _check_types(tensors, state, name)
     method = recipe.name or "this recipe"
     try:
-        posterior = restore_member(recipe, dict(tensors), model)
-        states = min(recipe.states, recipe.most) if recipe.most and recipe.states > 1 else recipe.states
-        if len(posterior) != states:
-            raise BadFile(f"{name}: {len(posterior)} weight states; {method} leaves {states}.")
+        posterior = recipe.posterior(tensors, model)
         posterior.check_shapes(state)
         expected = posterior.tensors().keys()
-    except BadFile:
-        raise
     except (DubioError, *FAULTS) as fault:
         raise BadFile(f"{name}: its tensors are not what {method} leaves in this module: {_reason(fault)}") from fault
+    states = min(recipe.states, recipe.most) if recipe.most and recipe.states > 1 else recipe.states
+    if len(posterior) != states:
+        raise BadFile(f"{name}: {len(posterior)} weight states; {method} leaves {states}.")
     for problem, names in (("missing", expected - tensors.keys()), ("unexpected", tensors.keys() - expected)):
         if names:
             raise BadFile(f"{name}: {problem} tensor {min(names)!r}.")
@@ -196,7 +164,7 @@ def _check_types(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor], pat
     """Check that weights and statistics are floating, seeds and counts whole numbers."""
     counts = tuple(f"/{name}" for name, tensor in state.items() if not tensor.is_floating_point())
     for name, tensor in tensors.items():
-        counted = name == SEED or (bool(counts) and name.endswith(counts))
+        counted = name == SEED or name.endswith(counts)
         if tensor.is_floating_point() == counted:
             expected = "a whole number" if counted else "a floating type"
             raise BadFile(f"{path}: {name} has type {tensor.dtype}; it must be {expected}.")
@@ -205,6 +173,5 @@ def _check_types(tensors: Mapping[str, Tensor], state: Mapping[str, Tensor], pat
 def _reason(fault: Exception) -> str:
     if isinstance(fault, DubioError):
         return str(fault)
-    if isinstance(fault, KeyError):
-        return f"there is no {fault.args[0]!r}."
-    return f"{type(fault).__name__}: {str(fault).rstrip('.')}."
+    named = f"there is no {fault.args[0]!r}" if isinstance(fault, KeyError) else f"{type(fault).__name__}: {fault}"
+    return f"{named.rstrip('.')}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +15,8 @@ from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, FloatArray, Target
 from dubio.inference.engine import State
-from dubio.inference.posterior import MixturePredictor, Restored
-from dubio.methods.prediction import sample_logits
+from dubio.inference.posterior import Mixture, MixturePredictor, Restored
+from dubio.methods.prediction import sample_scores
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model
 from dubio.torch_module.examples import UserExamples, check_labels, read_examples
@@ -33,6 +33,10 @@ SPREAD = ".log_sigma"
 """Suffix of the deviations of Gaussian weights, which the module does not have."""
 
 
+Shapes = Mapping[str, tuple[int, ...]]
+"""Shapes of tensors by name."""
+
+
 class InputSpec(NamedTuple):
     """The inputs that a module takes and the weights that it has.
 
@@ -44,7 +48,7 @@ class InputSpec(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: str
-    weights: dict[str, list[int]]
+    weights: Shapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +73,7 @@ class FittedModule:
     seed: int
     device: str
     inputs: InputSpec
-    records: tuple[dict[str, Any], ...]
+    records: tuple[Mapping[str, Any], ...]
 
     def predict(self, x: Any, labels: Any = None) -> Predictions:
         """Return the predictions of every sample; row i has the same noise in every call.
@@ -111,16 +115,13 @@ class FittedModule:
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Return ``<member>:<name>`` and tensor of everything that is stored."""
-        for k, member in enumerate(self.members):
-            for name, tensor in member.tensors().items():
-                yield f"{k}:{name}", tensor
+        return iter(Mixture(self.members).tensors().items())
 
     @cached_property
     def _drawn(self) -> MixturePredictor:
         """Every member drawn with its own seed, so that a member predicts the same alone and in an ensemble."""
-        return MixturePredictor(
-            tuple(member.draw(number(self.seed, k, "prediction")) for k, member in enumerate(self.members))
-        )
+        seeds = (number(self.seed, k, "prediction") for k in range(len(self.members)))
+        return MixturePredictor(tuple(member.draw(s) for member, s in zip(self.members, seeds, strict=True)))
 
     def _predictions(self, examples: UserExamples) -> Predictions:
         rows, classes = len(examples.rows), len(self.classes)
@@ -129,7 +130,7 @@ class FittedModule:
             labels = check_labels(examples.labels, rows, classes, self.target, "x")
         else:
             labels = np.zeros((rows, classes), np.int64) if self.target == "multilabel" else np.full(rows, UNLABELLED)
-        logits, _ = sample_logits(self._drawn, examples.rows, classes, self.device)
+        logits = sample_scores(self._drawn, examples.rows, classes, self.device)["logits"]
         member = np.array(self._drawn.member, dtype=np.int64)
         return Predictions(logits, labels, target=self.target, member=member, classes=self.classes)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,10 +15,10 @@ from torch import Tensor, nn
 
 from dubio.core.errors import UserError, listing, one_of
 from dubio.core.registry import METHODS
-from dubio.core.types import TARGETS, Modality, Target
+from dubio.core.types import TARGETS, Target
 from dubio.inference.batches import LabelledRows, collate
 from dubio.inference.posterior import Restored
-from dubio.methods.fitting import FitContext, check_device, fit_model, start_from
+from dubio.methods.fitting import FitContext, check_device, fit_model, no_progress, start_from
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit
@@ -29,10 +30,6 @@ from dubio.torch_module.wrapped_module import ModelBuilder, NetworkSource, check
 from dubio.training.seeds import number
 
 Progress = Callable[[float, str], None]
-
-
-def _no_progress(fraction: float, text: str) -> None:
-    """Report nothing."""
 
 
 def fit(
@@ -85,14 +82,18 @@ def fit(
     names = _class_names(classes, builder.classes())
     builder.check_outputs()
     data = _labelled(examples, None if val is None else read_examples(val, "val"), len(names), target)
-    job = _FitJob(builder, data, modality_of(builder.rows), device, progress or _no_progress, recipe)
+    job = _FitJob(builder, data, device, progress or no_progress, recipe)
     # a module that the recipe cannot use is refused here, before the folder is made
-    inputs = InputSpec(examples.shape, str(builder.rows.numpy().dtype), job.weight_shapes())
-    call = partial(call_spec, recipe, builder.module(0), data, names, target, seed)
-    with fit_folder(checkpoint, call, device) as folder:
+    shapes = shapes_of(builder.model(builder.adapt(recipe), 0))
+    inputs = InputSpec(examples.shape, str(builder.rows.numpy().dtype), shapes)
+    with ExitStack() as stack:
+        folder = None
+        if checkpoint is not None:
+            call = call_spec(recipe, builder.module(0), data, names, target, seed)
+            folder = stack.enter_context(fit_folder(checkpoint, call, device))
         fits = [job.member(k, folder) for k in range(recipe.members)]
     job.progress(1.0, "done")
-    posteriors, records = tuple(posterior for posterior, _ in fits), tuple(record for _, record in fits)
+    posteriors, records = (tuple(column) for column in zip(*fits, strict=True))
     return FittedModule(recipe, posteriors, names, target, seed, device, inputs, records)
 
 
@@ -102,17 +103,16 @@ class _FitJob:
 
     builder: ModelBuilder
     data: tuple[LabelledRows, LabelledRows]
-    inputs: Modality
     device: str
     progress: Progress
     recipe: Recipe
 
     def member(self, k: int, folder: FitFolder | None) -> tuple[Restored, dict[str, Any]]:
         """Fit one member, after the recipes that it starts from; return its posterior and record."""
-        links = list(chain(self.recipe))
+        links = list(self.recipe.chain())
         tensors: dict[str, Tensor] = {}
         for i, link in enumerate(links):
-            recipe = link.for_task(self.inputs, self.builder.target)
+            recipe = self.builder.adapt(link)
             model = self.builder.model(recipe, k)
             report = partial(self._report, k * len(links) + i, self.recipe.members * len(links))
             if folder is not None and (finished := folder.finished(k, i)) is not None:
@@ -126,7 +126,7 @@ class _FitJob:
             if folder is not None:
                 tensors = {name: tensor.clone() for name, tensor in tensors.items()}  # snapshots may be in its files
                 folder.finish(k, i, tensors, record)
-        return restore_member(recipe, tensors, model), record
+        return recipe.posterior(tensors, model), record
 
     def _fit(
         self, model: Model, recipe: Recipe, k: int, context: FitContext
@@ -138,28 +138,13 @@ class _FitJob:
             posterior, record = fit_model(model, recipe, *self.data, seed=seed, member=k, context=context)
         return {name: tensor.detach().cpu() for name, tensor in posterior.tensors().items()}, record
 
-    def weight_shapes(self) -> dict[str, list[int]]:
-        """Return the shapes of the model's state, by name."""
-        return shapes_of(self.builder.model(self.recipe.for_task(self.inputs, self.builder.target), 0))
-
     def _report(self, finished: int, fits: int, fraction: float, text: str) -> None:
         self.progress((finished + fraction) / fits, text if fits == 1 else f"fit {finished + 1} of {fits}, {text}")
 
 
-def restore_member(recipe: Recipe, tensors: dict[str, Tensor], model: Model) -> Restored:
-    """Return the posterior of one fit, ready to predict as its recipe says."""
-    posterior = recipe.collect.form.restore(tensors, model, recipe.samples, recipe.views)
-    return posterior.limit(recipe.most) if recipe.most else posterior
-
-
-def shapes_of(model: Model) -> dict[str, list[int]]:
+def shapes_of(model: Model) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a model's state, by name."""
-    return {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
-
-
-def modality_of(rows: Tensor) -> Modality:
-    """Return the modality of inputs; only augmentation depends on it, which is for images."""
-    return "image" if rows.ndim == 4 and rows.is_floating_point() else "table"
+    return {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
 
 
 # --- the recipe -------------------------------------------------------------------------------------------------------
@@ -193,24 +178,10 @@ def _with_own_rates(recipe: Recipe) -> Recipe:
     return replace(recipe, edits=edits, start=None if recipe.start is None else _with_own_rates(recipe.start))
 
 
-def chain(recipe: Recipe) -> Iterator[Recipe]:
-    """Yield a recipe after those that it starts from, the first to be fitted first."""
-    if recipe.start is not None:
-        yield from chain(recipe.start)
-    yield recipe
-
-
 def supported_methods() -> tuple[str, ...]:
     """Return the registered methods that a plain module can be fitted with."""
-    names = []
-    for entry in METHODS.entries():
-        try:
-            method = entry.make()
-        except UserError:  # a method with arguments that have no defaults
-            continue
-        if unsupported(method) is None:
-            names.append(entry.name)
-    return tuple(names)
+    complete = [entry for entry in METHODS.entries() if entry.defaults().keys() == entry.parameters().keys()]
+    return tuple(entry.name for entry in complete if unsupported(entry.make()) is None)
 
 
 def unsupported(method: Any) -> str | None:
@@ -220,7 +191,7 @@ def unsupported(method: Any) -> str | None:
     """
     if not isinstance(method, Recipe):
         return "it is not a recipe, and fits in its own way"
-    for recipe in chain(method):
+    for recipe in method.chain():
         with torch.random.fork_rng(devices=[]):
             if not recipe.head.build(2, 2).outputs_logits:
                 return f"its head ({type(recipe.head).__name__}) would have to replace your module's own outputs"
@@ -233,10 +204,8 @@ def unsupported(method: Any) -> str | None:
 
 def _check_supported(method: Any, name: str) -> None:
     if (reason := unsupported(method)) is not None:
-        raise UserError(
-            f"method {name!r} cannot be used on your own module: {reason}. Supported: {listing(supported_methods())}. "
-            "A registered network supports all of them."
-        )
+        supported = listing(supported_methods())
+        raise UserError(f"method {name!r} cannot be used on your own module: {reason}. Supported: {supported}.")
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
@@ -250,9 +219,7 @@ def _check_seed(seed: Any) -> int:
 
 def _first_rows(examples: UserExamples) -> Tensor:
     """Return the first examples, to probe the module with."""
-    batch = collate(examples.rows, np.arange(min(3, len(examples.rows))))
-    assert isinstance(batch, Tensor)
-    return batch
+    return cast(Tensor, collate(examples.rows, np.arange(min(3, len(examples.rows)))))
 
 
 def _class_names(classes: Sequence[str] | None, count: int) -> tuple[str, ...]:
@@ -269,11 +236,8 @@ def _labelled(
     """Return training and validation examples."""
     labels = check_labels(examples.labels, len(examples.rows), classes, target, "train")
     if val is None:
-        train_rows, val_rows = hold_out(labels)
-        return (
-            LabelledRows(examples.take(train_rows), labels[train_rows], classes),
-            LabelledRows(examples.take(val_rows), labels[val_rows], classes),
-        )
+        first, second = (LabelledRows(examples.take(r), labels[r], classes) for r in hold_out(labels))
+        return first, second
     val = val.convert(examples.shape, str(examples.rows.values.dtype), "val", "those of train have")
     val_labels = check_labels(val.labels, len(val.rows), classes, target, "val")
     return LabelledRows(examples.rows, labels, classes), LabelledRows(val.rows, val_labels, classes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,18 +23,14 @@ class Probe:
         inputs: The batch.
         output: The module's output.
         dropout_shapes: Input shapes of each dropout layer, one per call, by its path.
-        linear_calls: Calls of each dense layer.
-        linear_outputs: The last output of each dense layer.
-        linear_inputs: The shape of its last input.
+        linear_calls: Shape of the input and output of each call of a dense layer, by its path.
         largest: Elements of the largest output of any layer.
     """
 
     inputs: Tensor
     output: Any = None
     dropout_shapes: dict[str, list[tuple[int, ...]]] = field(default_factory=dict)
-    linear_calls: Counter[str] = field(default_factory=Counter)
-    linear_outputs: dict[str, Tensor] = field(default_factory=dict)
-    linear_inputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    linear_calls: dict[str, list[tuple[tuple[int, ...], Tensor]]] = field(default_factory=dict)
     largest: int = 1
 
     @property
@@ -60,8 +55,7 @@ def probe(module: nn.Module, batch: Tensor) -> Probe:
             if isinstance(output, Tensor):
                 record.largest = max(record.largest, output.numel())
             if type(layer) is nn.Linear and inputs:
-                record.linear_calls[path] += 1
-                record.linear_outputs[path], record.linear_inputs[path] = output, tuple(inputs[0].shape)
+                record.linear_calls.setdefault(path, []).append((tuple(inputs[0].shape), output))
 
         return see
 
@@ -70,10 +64,8 @@ def probe(module: nn.Module, batch: Tensor) -> Probe:
         with unfused_attention():
             record.output = module.eval()(batch)
     except (RuntimeError, TypeError, ValueError, IndexError) as fault:
-        raise UserError(
-            f"network: the module fails on a batch of shape {list(batch.shape)}, {batch.dtype}: "
-            f"{type(fault).__name__}: {fault}"
-        ) from fault
+        kind, reason = f"shape {list(batch.shape)}, {batch.dtype}", f"{type(fault).__name__}: {fault}"
+        raise UserError(f"network: the module fails on a batch of {kind}: {reason}") from fault
     finally:
         for handle in handles:
             handle.remove()
@@ -111,14 +103,9 @@ def check_logits(module: nn.Module, rows: Tensor, target: Target) -> None:
         output: Tensor = module.eval()(rows)
     values = output.detach()
     if bool((values >= 0).all()) and bool(((values.sum(1) - 1.0).abs() < 1e-4).all()):
-        raise UserError(
-            "network: the module gives probabilities: all its outputs are at least 0, and those of an example sum to "
-            "1. It must give logits; leave its softmax out, dubio applies one."
-        )
+        raise UserError("network: the module gives probabilities; it must give logits: leave its softmax out.")
     if target == "multilabel" and type(output.grad_fn).__name__.startswith("SigmoidBackward"):
-        raise UserError(
-            "network: the module ends with a sigmoid. It must give logits; leave the sigmoid out, dubio applies one."
-        )
+        raise UserError("network: the module ends with a sigmoid; it must give logits: leave the sigmoid out.")
 
 
 def class_count(*probes: Probe) -> int:
@@ -133,8 +120,6 @@ def class_count(*probes: Probe) -> int:
         if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != rows:
             raise UserError(f"network: the module must give logits [{rows}, K] for {rows} examples; it gave {shape}.")
         if output.shape[1] < 2 or not output.is_floating_point():
-            raise UserError(
-                "network: the module must give a logit for each of at least 2 classes (two for yes or no); it gave "
-                f"{shape}, {output.dtype}."
-            )
+            kind = f"{shape}, {output.dtype}"
+            raise UserError(f"network: must give a logit for each of at least 2 classes (yes and no); it gave {kind}.")
     return int(probes[0].output.shape[1])

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -54,8 +54,7 @@ class WrappedModule(Stage):
         for layer in self._site_layers:
             layer.begin_pass()
         with unfused_attention():
-            out: Tensor = self.module(batch)
-        return out
+            return cast(Tensor, self.module(batch))
 
 
 @dataclass(frozen=True)
@@ -80,17 +79,20 @@ class ModelBuilder:
         Raises:
             UserError: When the function does not make a module, or its parameters cannot be fitted.
         """
-        if isinstance(self.source, nn.Module):
-            module = self.source
-        else:
+        module: Any = self.source
+        if not isinstance(module, nn.Module):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(number(self.seed, member, "weights"))
-                result: Any = self.source()
-            if not isinstance(result, nn.Module):
-                raise UserError(f"network: the function must make an nn.Module; it made a {type(result).__name__}.")
-            module = result
+                module = module()
+            if not isinstance(module, nn.Module):
+                raise UserError(f"network: the function must make an nn.Module; it made a {type(module).__name__}.")
         check_parameters(module)
         return deepcopy(module).cpu()  # the user may still hold a reference to it
+
+    def adapt(self, recipe: Recipe) -> Recipe:
+        """Return a recipe for these inputs and this target; only augmentation depends on the inputs' modality."""
+        image = self.rows.ndim == 4 and self.rows.is_floating_point()
+        return recipe.for_task("image" if image else "table", self.target)
 
     def model(self, recipe: Recipe, member: int) -> Model:
         """Return the model of a recipe."""
@@ -152,17 +154,13 @@ def check_source(source: NetworkSource, members: int) -> None:
     """
     if isinstance(source, nn.Module):
         if members > 1:
-            raise UserError(
-                f"network: {members} members need {members} independent first weights, and one module has only its "
-                "own; give a function that makes a new one, such as network=lambda: MyModule(...)."
-            )
+            needs = f"{members} members need {members} independent first weights"
+            raise UserError(f"network: {needs}; give a function, such as network=lambda: MyModule(...).")
     elif not callable(source):
         raise UserError(f"network: must be an nn.Module, or a function that makes one; given {type(source).__name__}.")
-    elif required := _required_arguments(source):
-        raise UserError(
-            f"network: the function is called without arguments, and needs {', '.join(required)}; give one that needs "
-            "none, such as network=lambda: MyModule(...)."
-        )
+    elif required := ", ".join(_required_arguments(source)):
+        hint = "such as network=lambda: MyModule(...)"
+        raise UserError(f"network: the function is called without arguments, and needs {required}; wrap it, {hint}.")
 
 
 def _required_arguments(source: Callable[..., Any]) -> list[str]:
@@ -185,10 +183,8 @@ def check_parameters(module: nn.Module) -> None:
         raise UserError("network: the module has no trainable parameter.")
     for name, layer in module.named_modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.running_mean is None:
-            raise UserError(
-                f"network: {name} keeps no running statistics (track_running_stats=False), so that a prediction would "
-                "depend on the other examples of its batch."
-            )
+            reason = "a prediction would depend on the other examples of its batch"
+            raise UserError(f"network: {name} keeps no running statistics (track_running_stats=False): {reason}.")
     names: dict[int, str] = {}
     for name, p in parameters:
         if isinstance(p, nn.parameter.UninitializedParameter):
@@ -202,11 +198,10 @@ def check_parameters(module: nn.Module) -> None:
 
 def last_layer(module: nn.Module, record: Probe) -> str | None:
     """Return the path of the plain dense layer with a bias whose output is the module's; None without one."""
-    for path, output in record.linear_outputs.items():
+    for path, ((shape, output), *more) in record.linear_calls.items():
         layer = module.get_submodule(path)
         trained = isinstance(layer, nn.Linear) and layer.bias is not None and layer.bias.requires_grad
-        once = record.linear_calls[path] == 1 and len(record.linear_inputs[path]) == 2
-        if output is record.output and once and trained and _is_plain(layer):
+        if output is record.output and not more and len(shape) == 2 and trained and _is_plain(layer):
             return path if _splits(module, path, record) else None
     return None
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,20 +25,15 @@ from dubio.training.collectors import FinishContext
 
 def batch_norm_layers(model: nn.Module) -> dict[str, _BatchNorm]:
     """Return the layers with running statistics by name."""
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, _BatchNorm) and module.track_running_stats
-    }
+    layers = {name: module for name, module in model.named_modules() if isinstance(module, _BatchNorm)}
+    return {name: layer for name, layer in layers.items() if layer.track_running_stats}
 
 
 def statistics(model: nn.Module) -> dict[str, Tensor]:
     """Return a copy of the running statistics of every layer, by their names in the model's state."""
-    return {
-        f"{name}.{buffer}": tensor.detach().cpu().clone()
-        for name, layer in batch_norm_layers(model).items()
-        for buffer, tensor in layer.named_buffers(recurse=False)
-    }
+    layers = batch_norm_layers(model).items()
+    named = ((f"{path}.{name}", t) for path, layer in layers for name, t in layer.named_buffers(recurse=False))
+    return {name: tensor.detach().cpu().clone() for name, tensor in named}
 
 
 def least_batch(model: nn.Module) -> int:
@@ -121,9 +118,6 @@ class _Moments:
     def add(self, count: int, mean: Tensor, variance: Tensor) -> None:
         """Merge a batch of ``count`` values per channel, with this mean and unbiased variance."""
         mean, squares = mean.to(torch.float64), variance.to(torch.float64) * (count - 1)
-        if not self.count:
-            self.count, self.mean, self.squares = count, mean, squares
-            return
         total, step = self.count + count, mean - self.mean
         self.squares = self.squares + squares + step.square() * (self.count * count / total)
         self.mean = self.mean + step * (count / total)
@@ -147,17 +141,14 @@ def _record_moments(layers: list[_BatchNorm]) -> Iterator[Callable[[list[_Moment
     current: list[_Moments] = []
     before = [layer.momentum for layer in layers]
 
-    def record(index: int, layer: _BatchNorm, values: Tensor) -> None:
-        count = values.numel() // values.shape[1]
-        current[index].add(count, layer.running_mean, layer.running_var)  # type: ignore[arg-type]
+    def record(index: int, layer: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        count = inputs[0].numel() // inputs[0].shape[1]
+        current[index].add(count, layer.running_mean, layer.running_var)
 
     def record_into(moments: list[_Moments]) -> None:
         current[:] = moments
 
-    hooks = [
-        layer.register_forward_hook(lambda layer, inputs, _, index=index: record(index, layer, inputs[0]))
-        for index, layer in enumerate(layers)
-    ]
+    hooks = [layer.register_forward_hook(partial(record, index)) for index, layer in enumerate(layers)]
     for layer in layers:
         layer.train()
         layer.momentum = 1.0

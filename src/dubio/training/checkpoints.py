@@ -36,7 +36,6 @@ class Checkpoint(Protocol):
 
     def load(self) -> dict[str, Any] | None:
         """Return ``{"tensors": …, "state": …, "settled": {name: safetensors file}}`` as saved, or None."""
-        ...
 
     def save(self, tensors: Arrays, state: dict[str, Any], settled: Mapping[str, Arrays]) -> dict[str, Path]:
         """Replace the saved fit, atomically.
@@ -49,7 +48,6 @@ class Checkpoint(Protocol):
         Returns:
             The safetensors file of each settled group; it is deleted when the group is no longer named.
         """
-        ...
 
 
 def save(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol, get_args
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from dubio.core.errors import UserError
 from dubio.core.specs import added, part
+from dubio.core.validate import NonNegative
 from dubio.inference.augmentation import Augmentation
 from dubio.inference.batches import LabelledRows
 from dubio.inference.posterior import Posterior, StoredForm
@@ -89,11 +90,9 @@ class Collector(Protocol):
 
     def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
         """Return the collection after an epoch; ``marked`` when the schedule marks its weights as a snapshot."""
-        ...
 
     def finish(self, collected: Collected, model: Model, context: FinishContext) -> Posterior:
         """Return the posterior; the model is left with its last or central weights."""
-        ...
 
     def states(self, schedule: Schedule, epochs: int) -> int:
         """Return the number of weight states that will predict, known before any training; 1 by default."""
@@ -163,18 +162,11 @@ class KeepAll(Collector):
             predictions; batch-norm statistics stay in float32.
     """
 
-    skip: int = 0
-    most: int = 0
+    skip: NonNegative = 0
+    most: NonNegative = 0
     store: Precision = added("float32")  # noqa: RUF009
 
     stops_early: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        for name in ("skip", "most"):
-            if getattr(self, name) < 0:
-                raise UserError(f"keep_all: {name} must be at least 0; given {getattr(self, name)}.")
-        if self.store not in get_args(Precision):
-            raise UserError(f"keep_all: store must be float32 or float16; given {self.store!r}.")
 
     def init(self, model: Model) -> Collected:
         """Return an empty collection."""
@@ -189,9 +181,8 @@ class KeepAll(Collector):
             return Collected(collected.tensors, facts)
         epochs = [*collected.facts["kept"], epoch][-self.most :]
         # snapshots stay in main memory until a checkpoint has them: a device holds one model, whatever their number
-        tensors = collected.tensors | {
-            f"{epoch}/{name}": tensor.cpu() for name, tensor in self._snapshot(model).items()
-        }
+        snapshot = {f"{epoch}/{name}": tensor.cpu() for name, tensor in self._snapshot(model).items()}
+        tensors = collected.tensors | snapshot
         latest = {name: tensor for name, tensor in tensors.items() if int(name.partition("/")[0]) in epochs}
         # the loss is that of the trained weights, not of their rounded values
         loss = val_nll if self.store == "float32" else None

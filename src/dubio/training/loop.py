@@ -14,12 +14,7 @@ from torch.optim import Optimizer
 from dubio.core.errors import TrainingFailed, UserError
 from dubio.core.specs import name_of
 from dubio.inference.augmentation import augment
-from dubio.inference.batches import (
-    LabelledRows,
-    collate,
-    to_device,
-    training_rows,
-)
+from dubio.inference.batches import LabelledRows, collate, to_device, training_rows
 from dubio.networks.network import Model
 from dubio.training.batch_norm import least_batch
 from dubio.training.checkpoints import Checkpoint, save, unpack
@@ -98,7 +93,7 @@ def train(
         collected = unpack(stored, model, optimiser)
     saved = time.monotonic()
     for epoch in range(progress.epoch + 1, slots.objective.epochs + 1):
-        if _patience_is_over(slots.objective, progress):
+        if 0 < slots.objective.patience <= progress.epoch - progress.best_epoch:
             break
         started = time.monotonic()
         model.head.begin_epoch()
@@ -116,19 +111,10 @@ def train(
     return collected, progress
 
 
-def _patience_is_over(objective: Objective, progress: Progress) -> bool:
-    return objective.patience > 0 and progress.epoch - progress.best_epoch >= objective.patience
-
-
 def _advanced(before: Progress, epoch: int, loss: float, val_nll: float, seconds: float) -> Progress:
     better = before.best_val_nll is None or val_nll < before.best_val_nll
-    return Progress(
-        epoch,
-        epoch if better else before.best_epoch,
-        val_nll if better else before.best_val_nll,
-        [*before.history, {"loss": loss, "val_nll": val_nll}],
-        before.seconds + seconds,
-    )
+    best = (epoch, val_nll) if better else (before.best_epoch, before.best_val_nll)
+    return Progress(epoch, *best, [*before.history, {"loss": loss, "val_nll": val_nll}], before.seconds + seconds)
 
 
 def _epoch(
@@ -148,7 +134,9 @@ def _epoch(
     order = np.random.Generator(np.random.PCG64(stream(seed, member, "order", epoch)))
     batches = training_rows(data.encoded, slots.objective.batch, order, least=least_batch(model))
     class_weights = _class_weights(slots.objective, data)
-    temperature = _begin_epoch(optimiser, slots, len(data.encoded), seed, member, epoch, device)
+    temperature = slots.schedule.temperature_in(epoch, slots.objective.epochs)
+    noise = torch.Generator(device).manual_seed(number(seed, member, "langevin", epoch))
+    slots.optimiser.begin_epoch(optimiser, temperature=temperature, examples=len(data.encoded), generator=noise)
     total = 0.0
     for i, rows in enumerate(batches):
         progress = (epoch - 1 + i / len(batches)) / slots.objective.epochs
@@ -162,10 +150,8 @@ def _epoch(
         loss = losses.mean() + model.penalty(len(data.encoded), progress)
         value = float(loss.detach())
         if not np.isfinite(value):
-            raise TrainingFailed(
-                f"the training loss is not a number ({value}) in epoch {epoch}, step {i + 1}; "
-                "a smaller learning rate (lr) may help."
-            )
+            where = f"epoch {epoch}, step {i + 1}"
+            raise TrainingFailed(f"the training loss is {value} in {where}; a smaller learning rate (lr) may help.")
         optimiser.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         # a clipped gradient is not the gradient of a posterior: where weights are sampled it is not clipped
@@ -174,16 +160,6 @@ def _epoch(
         optimiser.step()
         total += value * len(rows)
     return total / len(data.encoded)
-
-
-def _begin_epoch(
-    optimiser: Optimizer, slots: Slots, examples: int, seed: int, member: int, epoch: int, device: torch.device
-) -> float:
-    """Set the optimiser's noise for an epoch; return the temperature."""
-    temperature = slots.schedule.temperature_in(epoch, slots.objective.epochs)
-    generator = torch.Generator(device).manual_seed(number(seed, member, "langevin", epoch))
-    slots.optimiser.begin_epoch(optimiser, temperature=temperature, examples=examples, generator=generator)
-    return temperature
 
 
 def _class_weights(objective: Objective, data: LabelledRows) -> Callable[[Tensor], Tensor] | None:
@@ -214,17 +190,11 @@ def check_slots(name: str, objective: Objective, optimiser: Optimiser, schedule:
     schedule.check_epochs(epochs)
     hot = any(schedule.temperature_in(epoch, epochs) for epoch in range(1, epochs + 1))
     if hot and not optimiser.draws_noise:
-        raise UserError(
-            f"{name}: the schedule {name_of(schedule)!r} has a temperature, but the optimiser {name_of(optimiser)!r} "
-            "draws no noise; use sgld or sghmc, or temperature=0."
-        )
+        slots = f"schedule {name_of(schedule)!r} has a temperature, the optimiser {name_of(optimiser)!r} draws no noise"
+        raise UserError(f"{name}: the {slots}; choose one that does, or temperature=0.")
     if objective.patience and not collect.stops_early:
-        raise UserError(
-            f"{name}: {name_of(collect)} keeps snapshots over all epochs, which early stopping would cut off; "
-            f"set patience=0; given {objective.patience}."
-        )
+        patience = f"patience must be 0; given {objective.patience}"
+        raise UserError(f"{name}: {name_of(collect)} keeps snapshots, which early stopping would cut off: {patience}.")
     if collect.states(schedule, epochs) < 1:
-        raise UserError(
-            f"{name}: {name_of(collect)} would collect nothing from {epochs} epochs; skip fewer snapshots, or use a "
-            f"schedule that marks some; given {name_of(schedule)}."
-        )
+        hint = f"skip fewer snapshots, or use a schedule that marks some; given {name_of(schedule)}"
+        raise UserError(f"{name}: {name_of(collect)} would collect nothing from {epochs} epochs; {hint}.")

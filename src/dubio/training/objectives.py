@@ -11,6 +11,7 @@ from torch import Tensor
 from dubio.core.errors import UserError
 from dubio.core.specs import part
 from dubio.core.types import Target
+from dubio.core.validate import NonNegative, NonNegativeFloat, Positive
 from dubio.inference.augmentation import Augmentation
 
 ClassWeights = Literal["none", "train", "batch"]
@@ -31,19 +32,12 @@ class Objective:
             mini-batch (retina paper, eq. 1), where an absent class has weight 0.
     """
 
-    batch: int = 32
-    epochs: int = 45
-    patience: int = 15
-    clip: float = 10.0
+    batch: Positive = 32
+    epochs: NonNegative = 45
+    patience: NonNegative = 15
+    clip: NonNegativeFloat = 10.0
     class_weights: ClassWeights = "none"
     augmentation: Augmentation | None = None
-
-    def __post_init__(self) -> None:
-        for name, least in (("batch", 1), ("epochs", 0), ("patience", 0), ("clip", 0)):
-            if getattr(self, name) < least:
-                raise UserError(f"{name} must be at least {least}; given {getattr(self, name)}.")
-        if self.class_weights not in ("none", "train", "batch"):
-            raise UserError(f"class_weights must be none, train or batch; given {self.class_weights!r}.")
 
     def check_target(self, target: Target) -> None:
         """Refuse settings that have no meaning for a target.
@@ -53,7 +47,7 @@ class Objective:
         """
         if self.class_weights != "none" and target == "multilabel":
             raise UserError(
-                "class_weights needs classes that exclude each other; on a multilabel task use class_weights='none'."
+                "class_weights must be 'none' on a multilabel task, whose classes do not exclude each other."
             )
 
 

@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 
 from dubio.core.errors import UserError
 from dubio.core.specs import name_of, part
+from dubio.core.validate import PositiveFloat
 from dubio.networks.network import Edit, Model
 
 
@@ -27,7 +28,6 @@ class Optimiser(Protocol):
     @property
     def lr(self) -> float:
         """The full learning rate."""
-        ...
 
     @property
     def l2(self) -> float:
@@ -36,7 +36,6 @@ class Optimiser(Protocol):
 
     def build(self, model: Model) -> Optimizer:
         """Return a torch optimiser of the model's parameters."""
-        ...
 
     def set_factor(self, optimiser: Optimizer, factor: float) -> None:
         """Multiply the learning rate, of which a group's ``rate`` is a multiple, by a schedule's factor."""
@@ -66,12 +65,11 @@ class Adam(Optimiser):
         shrink: θ ← (1 − shrink)·θ in each step, not multiplied by the learning rate (text paper's decoupled decay).
     """
 
-    lr: float = 1e-3
+    lr: PositiveFloat = 1e-3
     l2: float = 0.0
     shrink: float = 0.0
 
     def __post_init__(self) -> None:
-        check_rate("adam", self.lr)
         if self.l2 and self.shrink:
             raise UserError("adam: l2 and shrink are two ways to decay weights; give one of them.")
 
@@ -94,11 +92,8 @@ class Adam(Optimiser):
 class AdamW(Optimiser):
     """AdamW, fused: θ ← (1 − lr·decay)·θ each step."""
 
-    lr: float = 1e-3
+    lr: PositiveFloat = 1e-3
     decay: float = 1e-2
-
-    def __post_init__(self) -> None:
-        check_rate("adamw", self.lr)
 
     def build(self, model: Model) -> Optimizer:
         """Return fused AdamW."""
@@ -110,25 +105,16 @@ class AdamW(Optimiser):
 class SGD(Optimiser):
     """Stochastic gradient descent with momentum; ``l2`` is the weight of ½‖θ‖² in the loss."""
 
-    lr: float = 0.1
+    lr: PositiveFloat = 0.1
     momentum: float = 0.9
     nesterov: bool = False
     l2: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_rate("sgd", self.lr)
 
     def build(self, model: Model) -> Optimizer:
         """Return fused SGD."""
         return optim.SGD(
             parameter_groups(model, self.l2), lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, fused=True
         )
-
-
-def check_rate(name: str, rate: float, argument: str = "lr") -> None:
-    """Refuse a rate that is not positive."""
-    if not rate > 0.0:
-        raise UserError(f"{name}: {argument} must be positive; given {rate}.")
 
 
 def parameter_groups(model: Model, decay: float) -> list[dict[str, Any]]:
@@ -185,10 +171,7 @@ class MeanAndScale(Optimiser):
     """
 
     mean: Adam | SGD = field(default_factory=SGD)
-    scale_lr: float = 1e-3
-
-    def __post_init__(self) -> None:
-        check_rate("mean_and_scale", self.scale_lr, "scale_lr")
+    scale_lr: PositiveFloat = 1e-3
 
     @property
     def lr(self) -> float:
@@ -232,7 +215,8 @@ def check_prior(name: str, edit: Edit, optimiser: Optimiser) -> None:
         UserError: When the μ² part of the KL divergence would be missing or a different one.
     """
     if edit.prior_decay is not None and optimiser.l2 != edit.prior_decay:
-        raise UserError(
-            f"{name}: the prior of {name_of(edit)} has l2={edit.prior_decay}, the optimiser {name_of(optimiser)!r} has "
-            f"l2={optimiser.l2}; the decay of the means is part of the prior, so that both must be the same."
+        prior, other = (
+            f"{name_of(edit)} has l2={edit.prior_decay}",
+            f"optimiser {name_of(optimiser)!r} l2={optimiser.l2}",
         )
+        raise UserError(f"{name}: the prior of {prior}, the {other}; both must be the same.")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Annotated, ClassVar, Protocol
 
 from dubio.core.errors import UserError
 from dubio.core.specs import part
+from dubio.core.validate import NonNegative, NonNegativeFloat, Positive, Share, above, at_most
 
 
 class Schedule(Protocol):
@@ -24,7 +25,6 @@ class Schedule(Protocol):
 
     def factor(self, progress: float) -> float:
         """Return the factor of the learning rate after the fraction ``progress`` of all steps."""
-        ...
 
     def temperature_in(self, epoch: int, epochs: int) -> float:
         """Return the temperature of a sampling optimiser's noise in an epoch; 0 (no noise) by default."""
@@ -59,18 +59,10 @@ class Constant(Schedule):
 
 @part("constant_tail")
 @dataclass(frozen=True)
-class ConstantTail(Schedule):
+class ConstantTail(Constant):
     """A constant rate, with a snapshot after every ``every`` epochs, for weight averages."""
 
-    every: int = 1
-
-    def __post_init__(self) -> None:
-        if self.every < 1:
-            raise UserError(f"constant_tail: every must be at least 1; given {self.every}.")
-
-    def factor(self, progress: float) -> float:
-        """Return 1."""
-        return 1.0
+    every: Positive = 1
 
     def marks_after(self, epoch: int, epochs: int) -> bool:
         """Return whether ``every`` divides the epoch."""
@@ -92,11 +84,7 @@ class Cosine(Schedule):
 class Linear(Schedule):
     """Linear from the full rate to ``end`` of it (text paper's fine-tuning: 1e-5 to 1e-6)."""
 
-    end: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not 0.0 <= self.end <= 1.0:
-            raise UserError(f"linear: end must lie between 0 and 1; given {self.end}.")
+    end: Share = 0.1
 
     def factor(self, progress: float) -> float:
         """Return 1 − (1 − end)·progress."""
@@ -156,11 +144,7 @@ class Cut(Schedule):
     """
 
     whole: Schedule
-    share: float
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.share <= 1.0:
-            raise UserError(f"cut: share must be above 0 and at most 1; given {self.share}.")
+    share: Annotated[float, above(0), at_most(1)]
 
     def factor(self, progress: float) -> float:
         """Return the factor of the whole schedule at this point of it."""
@@ -185,34 +169,25 @@ class Cyclic(Schedule):
         keep: Snapshots per cycle, evenly over the sampling epochs, the cycle's end always included.
     """
 
-    cycles: int = 4
-    sampling: int = 0
-    temperature: float = 0.0
-    keep: int = 1
+    cycles: Positive = 4
+    sampling: NonNegative = 0
+    temperature: NonNegativeFloat = 0.0
+    keep: Positive = 1
 
     def __post_init__(self) -> None:
-        for name, least in (("cycles", 1), ("sampling", 0), ("temperature", 0), ("keep", 1)):
-            if not getattr(self, name) >= least:
-                raise UserError(f"cyclic: {name} must be at least {least}; given {getattr(self, name)}.")
         if self.keep > max(1, self.sampling):
-            raise UserError(
-                f"cyclic: keep must be at most one snapshot per sampling epoch; given keep={self.keep}, "
-                f"sampling={self.sampling}."
-            )
+            counts = f"keep={self.keep}, sampling={self.sampling}"
+            raise UserError(f"cyclic: keep must be at most one snapshot per sampling epoch; given {counts}.")
         if self.temperature and not self.sampling:
             raise UserError(f"cyclic: temperature={self.temperature} needs sampling of at least 1 epoch; given 0.")
 
     def check_epochs(self, epochs: int) -> None:
         """Refuse epochs that the cycles do not divide, or cycles shorter than their sampling part."""
+        lengths = f"epochs={epochs}, cycles={self.cycles}"
         if epochs < 1 or epochs % self.cycles:
-            raise UserError(
-                f"cyclic: epochs must be a multiple of cycles; given epochs={epochs}, cycles={self.cycles}."
-            )
-        if self.sampling > epochs // self.cycles:
-            raise UserError(
-                f"cyclic: a cycle has {epochs // self.cycles} epochs (epochs={epochs}, cycles={self.cycles}), "
-                f"too few for sampling={self.sampling}."
-            )
+            raise UserError(f"cyclic: epochs must be a multiple of cycles; given {lengths}.")
+        if self.sampling > (length := epochs // self.cycles):
+            raise UserError(f"cyclic: a cycle has {length} epochs ({lengths}), too few for sampling={self.sampling}.")
 
     def factor(self, progress: float) -> float:
         """Return half a cosine from 1 to 0 in each cycle."""
@@ -250,25 +225,17 @@ class Triangular(Schedule):
         low: α₂/α₁, the factor of the rate at the middle of a cycle.
     """
 
-    cycles: int = 5
-    low: float = 0.05
+    cycles: Positive = 5
+    low: Share = 0.05
 
     ahead: ClassVar[int] = 1
-
-    def __post_init__(self) -> None:
-        if self.cycles < 1:
-            raise UserError(f"triangular: cycles must be at least 1; given {self.cycles}.")
-        if not 0.0 <= self.low <= 1.0:
-            raise UserError(f"triangular: low must lie between 0 and 1; given {self.low}.")
 
     def check_epochs(self, epochs: int) -> None:
         """Refuse epochs that the half cycles do not divide."""
         halves = 2 * self.cycles - 1
         if epochs < 1 or epochs % halves:
-            raise UserError(
-                f"triangular: epochs must be a multiple of {halves}, the half cycles of cycles={self.cycles} (the last "
-                f"cycle is half); given epochs={epochs}."
-            )
+            half_cycles = f"{halves}, the half cycles of cycles={self.cycles} (the last cycle is half)"
+            raise UserError(f"triangular: epochs must be a multiple of {half_cycles}; given epochs={epochs}.")
 
     def factor(self, progress: float) -> float:
         """Return the factor between 1 and ``low``, by the equation above."""

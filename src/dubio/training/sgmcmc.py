@@ -13,16 +13,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Protocol
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.optim import Optimizer
 
-from dubio.core.errors import UserError
 from dubio.core.specs import part
+from dubio.core.validate import PositiveFloat, above, at_least, at_most, below
 from dubio.networks.network import Model
-from dubio.training.optimisers import Optimiser, check_rate, parameter_groups
+from dubio.training.optimisers import Optimiser, parameter_groups
 
 
 class NoisySteps(Optimizer):
@@ -33,24 +33,25 @@ class NoisySteps(Optimizer):
         generator: Source of the noise.
     """
 
-    def __init__(self, groups: list[dict[str, Any]], *, lr: float, still: dict[int, int]) -> None:
+    def __init__(self, groups: list[dict[str, Any]], *, lr: float, still: dict[int, int], inertia: float) -> None:
         """Make steps over parameter groups.
 
         Args:
             groups: Parameters with ``weight_decay`` and ``decays``; those that do not decay get no noise.
             lr: Learning rate.
             still: Row of a parameter that never moves, by the parameter's identity.
+            inertia: The momentum of Langevin steps, which acts only without noise, or the friction α of Hamiltonian
+                ones.
         """
         super().__init__(groups, {"lr": lr})
         self.heat = 0.0
         self.generator: Generator | None = None
-        self._still = still
+        self._still, self._inertia = still, inertia
 
     def noise(self, p: Tensor, variance: float) -> Tensor:
         """Return normal noise for a parameter, zero in a row that never moves."""
         noise = torch.randn(p.shape, generator=self.generator, dtype=p.dtype, device=p.device)
-        row = self._still.get(id(p))
-        if row is not None:
+        if (row := self._still.get(id(p))) is not None:
             noise[row] = 0.0
         return noise.mul_(math.sqrt(variance))
 
@@ -66,18 +67,13 @@ class NoisySteps(Optimizer):
 class LangevinSteps(NoisySteps):
     """Steps of SGLD; of gradient descent with momentum without noise."""
 
-    def __init__(self, groups: list[dict[str, Any]], *, lr: float, still: dict[int, int], momentum: float) -> None:
-        """Make steps with ``momentum``, which acts only without noise."""
-        super().__init__(groups, lr=lr, still=still)
-        self._momentum = momentum
-
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """θ ← θ − lr·g + √(2·lr·T/N)·ξ; without noise g is replaced by b ← momentum·b + g."""
         for p, gradient, lr, noisy in self.moving():
-            if self._momentum and not self.heat:
+            if self._inertia and not self.heat:
                 buffer = self.state[p].setdefault("momentum", torch.zeros_like(p))
-                gradient = buffer.mul_(self._momentum).add_(gradient)
+                gradient = buffer.mul_(self._inertia).add_(gradient)
             p.add_(gradient, alpha=-lr)
             if noisy:
                 p.add_(self.noise(p, 2.0 * lr * self.heat))
@@ -86,25 +82,32 @@ class LangevinSteps(NoisySteps):
 class HamiltonianSteps(NoisySteps):
     """Steps of SGHMC; of gradient descent with momentum 1 − α without noise."""
 
-    def __init__(self, groups: list[dict[str, Any]], *, lr: float, still: dict[int, int], alpha: float) -> None:
-        """Make steps with friction ``alpha``."""
-        super().__init__(groups, lr=lr, still=still)
-        self._alpha = alpha
-
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """v ← (1 − α)·v − lr·g + √(2·α·lr·T/N)·ξ; θ ← θ + v."""
         for p, gradient, lr, noisy in self.moving():
             velocity = self.state[p].setdefault("velocity", torch.zeros_like(p))
-            velocity.mul_(1.0 - self._alpha).add_(gradient, alpha=-lr)
+            velocity.mul_(1.0 - self._inertia).add_(gradient, alpha=-lr)
             if noisy:
-                velocity.add_(self.noise(p, 2.0 * self._alpha * lr * self.heat))
+                velocity.add_(self.noise(p, 2.0 * self._inertia * lr * self.heat))
             p.add_(velocity)
+
+
+class Sampler(Optimiser, Protocol):
+    """An optimiser whose steps sample weights."""
+
+    draws_noise: ClassVar[bool] = True
+
+    def begin_epoch(self, optimiser: Optimizer, *, temperature: float, examples: int, generator: Generator) -> None:
+        """Set heat T/N and generator of noisy steps."""
+        if not isinstance(optimiser, NoisySteps):
+            raise TypeError(f"{type(optimiser).__name__} draws no noise")
+        optimiser.heat, optimiser.generator = temperature / examples, generator
 
 
 @part("sgld")
 @dataclass(frozen=True)
-class SGLD(Optimiser):
+class SGLD(Sampler):
     """Stochastic-gradient Langevin dynamics: θ ← θ − lr·∇(L + ½ l2 ‖θ‖²) + √(2·lr·T/N)·ξ.
 
     Attributes:
@@ -115,34 +118,26 @@ class SGLD(Optimiser):
         embedding_rate: Rate of embeddings as a multiple of ``lr``; a word moves only in the steps in which it occurs.
     """
 
-    lr: float = 0.5
+    lr: PositiveFloat = 0.5
     l2: float = 0.0
-    momentum: float = 0.0
-    embedding_rate: float = 1.0
-
-    draws_noise: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_rate("sgld", self.lr)
-        check_rate("sgld", self.embedding_rate, "embedding_rate")
-        if not 0.0 <= self.momentum < 1.0:
-            raise UserError(f"sgld: momentum must be at least 0 and below 1; given {self.momentum}.")
+    momentum: Annotated[float, at_least(0), below(1)] = 0.0
+    embedding_rate: PositiveFloat = 1.0
 
     def build(self, model: Model) -> Optimizer:
         """Return Langevin steps over the model's parameters."""
         groups = rated_groups(model, self.l2, self.embedding_rate)
-        return LangevinSteps(groups, lr=self.lr, still=padding_rows(model), momentum=self.momentum)
+        return LangevinSteps(groups, lr=self.lr, still=padding_rows(model), inertia=self.momentum)
 
     def begin_epoch(self, optimiser: Optimizer, *, temperature: float, examples: int, generator: Generator) -> None:
         """Set the noise; reset the momentum if there is noise."""
-        set_noise(optimiser, temperature / examples, generator)
+        super().begin_epoch(optimiser, temperature=temperature, examples=examples, generator=generator)
         if temperature:
             optimiser.state.clear()
 
 
 @part("sghmc")
 @dataclass(frozen=True)
-class SGHMC(Optimiser):
+class SGHMC(Sampler):
     """Stochastic-gradient Hamiltonian Monte Carlo: v ← (1 − α)v − lr·∇(L + ½ l2 ‖θ‖²) + √(2·α·lr·T/N)·ξ, θ ← θ + v.
 
     Attributes:
@@ -152,34 +147,15 @@ class SGHMC(Optimiser):
         embedding_rate: Rate of embeddings as a multiple of ``lr``; a word moves only in the steps in which it occurs.
     """
 
-    lr: float = 0.05
+    lr: PositiveFloat = 0.05
     l2: float = 0.0
-    alpha: float = 0.1
-    embedding_rate: float = 1.0
-
-    draws_noise: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_rate("sghmc", self.lr)
-        check_rate("sghmc", self.embedding_rate, "embedding_rate")
-        if not 0.0 < self.alpha <= 1.0:
-            raise UserError(f"sghmc: alpha must be above 0 and at most 1; given {self.alpha}.")
+    alpha: Annotated[float, above(0), at_most(1)] = 0.1
+    embedding_rate: PositiveFloat = 1.0
 
     def build(self, model: Model) -> Optimizer:
         """Return Hamiltonian steps over the model's parameters."""
         groups = rated_groups(model, self.l2, self.embedding_rate)
-        return HamiltonianSteps(groups, lr=self.lr, still=padding_rows(model), alpha=self.alpha)
-
-    def begin_epoch(self, optimiser: Optimizer, *, temperature: float, examples: int, generator: Generator) -> None:
-        """Set the noise; the velocity continues."""
-        set_noise(optimiser, temperature / examples, generator)
-
-
-def set_noise(optimiser: Optimizer, heat: float, generator: Generator) -> None:
-    """Set heat T/N and generator of noisy steps."""
-    if not isinstance(optimiser, NoisySteps):
-        raise TypeError(f"{type(optimiser).__name__} draws no noise")
-    optimiser.heat, optimiser.generator = heat, generator
+        return HamiltonianSteps(groups, lr=self.lr, still=padding_rows(model), inertia=self.alpha)
 
 
 def padding_rows(model: nn.Module) -> dict[int, int]:
@@ -197,11 +173,7 @@ def rated_groups(model: Model, l2: float, embedding_rate: float) -> list[dict[st
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     groups = []
     for group in parameter_groups(model, l2):
-        embedded = [p for p in group["params"] if id(p) in embeddings]
-        others = [p for p in group["params"] if id(p) not in embeddings]
-        groups += [
-            {**group, "params": params, "rate": rate}
-            for params, rate in ((others, 1.0), (embedded, embedding_rate))
-            if params
-        ]
+        for embedded, rate in ((False, 1.0), (True, embedding_rate)):
+            params = [p for p in group["params"] if (id(p) in embeddings) == embedded]
+            groups += [{**group, "params": params, "rate": rate}] if params else []
     return groups

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
-from dubio.core.errors import UserError
 from dubio.core.specs import part
+from dubio.core.validate import Positive, at_least
+from dubio.inference.posterior import Posterior
 from dubio.inference.samples import WeightSamples, state_of
 from dubio.inference.weight_draws import LowRankGaussian, StoredLowRank, WeightDraws, draw_generator, with_prefix
 from dubio.networks.network import Model
@@ -41,7 +42,7 @@ class SWA(Collector):
         mean = _running_mean(with_prefix(MEAN, collected.tensors), _trained(model), count)
         return Collected(_named(MEAN, mean), {"snapshots": count, "epoch": epoch})
 
-    def finish(self, collected: Collected, model: Model, context: FinishContext) -> WeightSamples:
+    def finish(self, collected: Collected, model: Model, context: FinishContext) -> Posterior:
         """Return the mean as one weight state."""
         _put(model, with_prefix(MEAN, collected.tensors))
         refresh(model, context)
@@ -58,7 +59,7 @@ class SWA(Collector):
 
 @part("swag")
 @dataclass(frozen=True)
-class SWAG(Collector):
+class SWAG(SWA):
     """A Gaussian around the mean of all snapshots that the schedule marks (Maddox et al., 2019).
 
     Its covariance is ½(diag(variance) + D Dᵀ/(K − 1)): the variance of the snapshots, and the deviations of the latest
@@ -70,20 +71,10 @@ class SWAG(Collector):
         draws: Number of weight draws, each with its own batch-norm statistics.
     """
 
-    rank: int = 20
-    draws: int = 30
+    rank: Annotated[int, at_least(2)] = 20
+    draws: Positive = 30
 
-    stops_early: ClassVar[bool] = False
     continues: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        for name, least in (("rank", 2), ("draws", 1)):
-            if getattr(self, name) < least:
-                raise UserError(f"swag: {name} must be at least {least}; given {getattr(self, name)}.")
-
-    def init(self, model: Model) -> Collected:
-        """Return an empty collection."""
-        return Collected(facts={"snapshots": 0})
 
     def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
         """Add a marked snapshot to mean, variance and deviations; drop the oldest deviation."""
@@ -93,20 +84,16 @@ class SWAG(Collector):
         weights = _trained(model)
         before = with_prefix(MEAN, collected.tensors)
         mean = _running_mean(before, weights, count)
-        squares = {
-            name: (collected.tensors[f"{SQUARES}{name}"] + (new - before[name]) * (new - mean[name]))
-            if before
-            else torch.zeros_like(new)
-            for name, new in weights.items()
-        }
-        deviations = {
-            name: tensor
-            for name, tensor in collected.tensors.items()
-            if name.startswith(DEVIATION) and int(name.split("/", 2)[1]) > count - self.rank
-        }
+        squares = {name: torch.zeros_like(new) for name, new in weights.items()}
+        if before:
+            old = with_prefix(SQUARES, collected.tensors)
+            squares = {n: old[n] + (new - before[n]) * (new - mean[n]) for n, new in weights.items()}
+        facts = {"snapshots": count, "epoch": epoch}
+        frozen = self.frozen(Collected(facts=facts))
+        deviations = {name: tensor for name, tensor in collected.tensors.items() if name.startswith(frozen)}
         latest = {name: (new - mean[name]).to(torch.float32) for name, new in weights.items()}
         tensors = _named(MEAN, mean) | _named(SQUARES, squares) | deviations | _named(f"{DEVIATION}{count}/", latest)
-        return Collected(tensors, {"snapshots": count, "epoch": epoch})
+        return Collected(tensors, facts)
 
     def frozen(self, collected: Collected) -> tuple[str, ...]:
         """Return the prefixes of the deviations; mean and variance change with every snapshot."""
@@ -144,9 +131,8 @@ def gaussian_of(collected: Collected, rank: int) -> LowRankGaussian:
     """Return the distribution of the snapshots so far."""
     count = collected.facts["snapshots"]
     mean = {name: tensor.to(torch.float32) for name, tensor in with_prefix(MEAN, collected.tensors).items()}
-    variance = {
-        n: (t / count).clamp_min(0.0).to(torch.float32) for n, t in with_prefix(SQUARES, collected.tensors).items()
-    }
+    squares = with_prefix(SQUARES, collected.tensors)
+    variance = {name: (tensor / count).clamp_min(0.0).to(torch.float32) for name, tensor in squares.items()}
     latest = _latest(collected, rank)
     deviations = {name: torch.stack([collected.tensors[f"{DEVIATION}{k}/{name}"] for k in latest]) for name in mean}
     return LowRankGaussian(mean, variance, deviations)

@@ -9,10 +9,9 @@ import math
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from dubio.core.errors import TrainingFailed
-from dubio.inference.batches import EVALUATION_BATCH, LabelledRows, collate, prediction_rows, to_device
+from dubio.inference.batches import EVALUATION_BATCH, LabelledRows
 from dubio.inference.engine import shared_prefix
 from dubio.inference.posterior import Posterior, chunks_of
 from dubio.networks.draws import BlockDraws
@@ -37,13 +36,12 @@ def validation_nll(model: Model, data: LabelledRows, seed: int, device: torch.de
     draws = BlockDraws(seed)
     samples = VALIDATION_DRAWS if model.gaussians() else 0
     total = 0.0
-    for rows in prediction_rows(data.encoded, EVALUATION_BATCH):
-        batch = to_device(collate(data.encoded, rows), device)
+    for rows, batch, labels in data.batches(EVALUATION_BATCH, device):
         logits = shared_prefix(model, batch, draws, rows, samples).logits
-        losses = math.log(len(logits)) - summed_likelihood(logits, _labels(data, rows, device))
+        losses = math.log(len(logits)) - summed_likelihood(logits, labels)
         total += float((losses.sum(-1) if losses.ndim == 2 else losses).sum())
     if not np.isfinite(total):
-        raise TrainingFailed(f"the validation loss is not a number ({total}); a smaller learning rate (lr) may help.")
+        raise TrainingFailed(f"the validation loss is {total}; a smaller learning rate (lr) may help.")
     return total / len(data.encoded)
 
 
@@ -60,14 +58,9 @@ def posterior_nll(posterior: Posterior, data: LabelledRows, *, seed: int, device
     predictor = posterior.draw(seed)
     summed = torch.full(data.labels.shape, -torch.inf)  # log Σ p over the samples so far
     for chunk in chunks_of(predictor):
-        for rows in prediction_rows(data.encoded, EVALUATION_BATCH):
-            logits = chunk.predict(to_device(collate(data.encoded, rows), device), rows).logits
-            added = summed_likelihood(logits, _labels(data, rows, device))
+        for rows, batch, labels in data.batches(EVALUATION_BATCH, device):
+            added = summed_likelihood(chunk.predict(batch, rows).logits, labels)
             summed[rows] = torch.logaddexp(summed[rows], added.cpu())
         del chunk  # or the next one is made beside it
     losses = math.log(len(predictor.member)) - summed
     return float(losses.sum(dtype=torch.float64)) / len(data.encoded)
-
-
-def _labels(data: LabelledRows, rows: np.ndarray[tuple[int, ...], np.dtype[np.int64]], device: torch.device) -> Tensor:
-    return torch.from_numpy(data.labels[rows]).to(device)

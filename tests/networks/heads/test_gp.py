@@ -164,9 +164,9 @@ def test_losses_are_those_of_the_plain_logits():
 def test_the_target_chooses_the_link_and_nonsense_is_refused():
     assert RandomFeatureGP().for_target("multilabel").link == "sigmoid"
     assert RandomFeatureGP().for_target("ordinal").link == "softmax"
-    with pytest.raises(UserError, match="features must be at least 1"):
+    with pytest.raises(UserError, match=r"features must be .* at least 1"):
         RandomFeatureGP(features=0)
-    with pytest.raises(UserError, match="ridge must be positive"):
+    with pytest.raises(UserError, match=r"ridge must be .* above 0"):
         RandomFeatureGP(ridge=0.0)
     head = head_of(ridge=1e-30)
     head.begin_epoch()

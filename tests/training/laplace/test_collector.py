@@ -13,7 +13,6 @@ from dubio.inference.augmentation import ShiftFlip, Views
 from dubio.inference.batches import LabelledRows, collate
 from dubio.inference.laplace import HeadPredictor
 from dubio.inference.predictor import load_state
-from dubio.networks.cnn import Flatten
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model, Network
@@ -36,7 +35,7 @@ def labelled(rows, *shape, seed=0):
 
 def with_batch_norm():
     torch.manual_seed(0)
-    stage = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(), Flatten())
+    stage = nn.Sequential(nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten())
     return Model(Network([stage], 48), Softmax().build(48, 2))
 
 

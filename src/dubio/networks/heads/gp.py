@@ -26,10 +26,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dubio.core.errors import TrainingFailed, UserError
+from dubio.core.errors import TrainingFailed
 from dubio.core.specs import part
 from dubio.core.types import Target
-from dubio.networks.heads.head import Head, bernoulli_loss, categorical_loss
+from dubio.core.validate import Positive, PositiveFloat
+from dubio.networks.heads.head import Head, link_for, linked_loss
 from dubio.networks.network import HeadModule, Link, Scores
 from dubio.networks.noise import Site
 
@@ -75,17 +76,12 @@ class RandomFeatureGPHead(HeadModule):
         logits = self.output(output)
         if self.training:
             self.add(output.detach(), logits.detach())
-        if self.link == "sigmoid":
-            return bernoulli_loss(logits, labels).sum(-1)
-        return categorical_loss(logits, labels)
+        return linked_loss(logits, labels, self.link)
 
     def scores(self, output: Tensor) -> Scores:
         """Return the mean-field logits μ/√(1 + (π/8) σ²), and σ²."""
         variance = (output @ self.root.T).square().sum(-1)
-        return Scores(
-            self.output(output) / torch.sqrt(1.0 + MEAN_FIELD * variance)[:, None],
-            model_variance=variance,
-        )
+        return Scores(self.output(output) / torch.sqrt(1.0 + MEAN_FIELD * variance)[:, None], model_variance=variance)
 
     def begin_epoch(self) -> None:
         """Reset the sum of the last epoch."""
@@ -101,9 +97,8 @@ class RandomFeatureGPHead(HeadModule):
         precision.diagonal().add_(self.options.ridge)
         factor, failed = torch.linalg.cholesky_ex(precision)
         if int(failed):
-            raise TrainingFailed(
-                f"the precision of the GP head cannot be inverted with ridge {self.options.ridge}; give a larger ridge."
-            )
+            ridge = self.options.ridge
+            raise TrainingFailed(f"the GP head's precision cannot be inverted with ridge {ridge}; give a larger ridge.")
         unit = torch.eye(len(precision), dtype=precision.dtype, device=precision.device)
         self.root.copy_(torch.linalg.solve_triangular(factor, unit, upper=False))
 
@@ -131,23 +126,16 @@ class RandomFeatureGP:
         link: Softmax over classes, or one sigmoid per label; set by the task's target.
     """
 
-    features: int = 1024
-    ridge: float = 1.0
-    length_scale: float = 0.7
+    features: Positive = 1024
+    ridge: PositiveFloat = 1.0
+    length_scale: PositiveFloat = 0.7
     likelihood: Likelihood = "categorical"
     scaling: Scaling = "standardised"
     link: Link = "softmax"
 
-    def __post_init__(self) -> None:
-        if self.features < 1:
-            raise UserError(f"random_feature_gp: features must be at least 1; given {self.features}.")
-        for name in ("ridge", "length_scale"):
-            if not getattr(self, name) > 0.0:
-                raise UserError(f"random_feature_gp: {name} must be positive; given {getattr(self, name)}.")
-
     def for_target(self, target: Target) -> Head:
         """Return the same head with the link of the target."""
-        return replace(self, link="sigmoid" if target == "multilabel" else "softmax")
+        return replace(self, link=link_for(target))
 
     def build(self, width: int, classes: int) -> HeadModule:
         """Return the module."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dubio.core.types import Target
-from dubio.networks.network import HeadModule
+from dubio.networks.network import HeadModule, Link
 
 
 class Head(Protocol):
@@ -20,11 +20,9 @@ class Head(Protocol):
 
     def for_target(self, target: Target) -> Head:
         """Return the head of this kind that fits a target."""
-        ...
 
     def build(self, width: int, classes: int) -> HeadModule:
         """Return a module from ``width`` features to ``classes`` classes."""
-        ...
 
 
 def bernoulli_loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -35,6 +33,16 @@ def bernoulli_loss(logits: Tensor, labels: Tensor) -> Tensor:
 def categorical_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the cross-entropy of each example, ``[B]``."""
     return functional.cross_entropy(logits, labels, reduction="none")
+
+
+def linked_loss(logits: Tensor, labels: Tensor, link: Link) -> Tensor:
+    """Return the negative log-likelihood of each example, ``[B]``, summed over labels with a sigmoid each."""
+    return bernoulli_loss(logits, labels).sum(-1) if link == "sigmoid" else categorical_loss(logits, labels)
+
+
+def link_for(target: Target) -> Link:
+    """Return softmax for classes that exclude each other, sigmoid for labels that do not."""
+    return "sigmoid" if target == "multilabel" else "softmax"
 
 
 def log_mean_exp(values: Tensor) -> Tensor:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from dubio.core.errors import UserError
 from dubio.core.specs import part
 from dubio.core.types import Target
-from dubio.networks.heads.head import Head, bernoulli_loss, log_mean_exp
+from dubio.core.validate import Positive
+from dubio.networks.heads.head import Head, bernoulli_loss, link_for, log_mean_exp
 from dubio.networks.network import HeadModule, Link, Scores
 from dubio.networks.noise import Site
 
@@ -23,16 +23,13 @@ class HeteroscedasticHead(HeadModule):
     def __init__(self, width: int, classes: int, *, draws: int, link: Link) -> None:
         """Make both layers, each behind its own site, and one shared site for fixed dropout."""
         super().__init__()
-        self.draws = draws
-        self.link = link
-        self.normals = draws * classes
+        self.draws, self.link, self.normals = draws, link, draws * classes
         self.mu = nn.Linear(width, classes)
         self.log_variance = nn.Linear(width, classes)
         self.site = Site("head", width, accepts=("dropout",))
         self.mu_site = Site("mu", width, accepts=("concrete_dropout",), weights=lambda: (self.mu.weight,))
-        self.sigma_site = Site(
-            "sigma", width, accepts=("concrete_dropout",), weights=lambda: (self.log_variance.weight,)
-        )
+        sigma = self.log_variance
+        self.sigma_site = Site("sigma", width, accepts=("concrete_dropout",), weights=lambda: (sigma.weight,))
 
     def forward(self, features: Tensor) -> Tensor:
         """Return μ and log σ² side by side, ``[B, 2K]``."""
@@ -63,8 +60,7 @@ class HeteroscedasticHead(HeadModule):
         variance = torch.exp(output.chunk(2, dim=-1)[1])
         if self.link == "softmax":
             return Scores(log_mean_exp(torch.log_softmax(logits, dim=-1)), variance)
-        yes = log_mean_exp(nn.functional.logsigmoid(logits))
-        no = log_mean_exp(nn.functional.logsigmoid(-logits))
+        yes, no = (log_mean_exp(nn.functional.logsigmoid(side)) for side in (logits, -logits))
         return Scores(yes - no, variance)
 
 
@@ -78,16 +74,12 @@ class Heteroscedastic:
         link: Softmax over classes, or one sigmoid per label; set by the task's target.
     """
 
-    draws: int = 10
+    draws: Positive = 10
     link: Link = "softmax"
-
-    def __post_init__(self) -> None:
-        if self.draws < 1:
-            raise UserError(f"heteroscedastic: draws must be at least 1; given {self.draws}.")
 
     def for_target(self, target: Target) -> Head:
         """Return the same head with the link of the target."""
-        return replace(self, link="sigmoid" if target == "multilabel" else "softmax")
+        return replace(self, link=link_for(target))
 
     def build(self, width: int, classes: int) -> HeadModule:
         """Return the module."""

@@ -3,55 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 from torch import Tensor, nn
 
 from dubio.core.errors import UserError
 from dubio.core.specs import part
 from dubio.core.types import Target
-from dubio.networks.heads.head import Head, bernoulli_loss, categorical_loss
-from dubio.networks.network import HeadModule, Scores
+from dubio.networks.heads.head import Head, linked_loss
+from dubio.networks.network import HeadModule, Link, Scores
 from dubio.networks.noise import Site
 
 
 class LinearHead(HeadModule):
-    """One linear layer behind one site."""
+    """One linear layer behind one site, with the cross-entropy of a softmax or of one sigmoid per label."""
 
     outputs_logits = True
     uncertain = ("linear",)
 
-    def __init__(self, width: int, classes: int) -> None:
+    def __init__(self, width: int, classes: int, link: Link) -> None:
         """Make the layer; its inputs are the site ``head``."""
         super().__init__()
+        self.link = link
         self.linear = nn.Linear(width, classes)
         self.site = Site("head", width, accepts=("dropout", "concrete_dropout"), weights=lambda: (self.linear.weight,))
 
     def forward(self, features: Tensor) -> Tensor:
         """Return logits."""
-        logits: Tensor = self.linear(self.site(features))
-        return logits
+        return cast(Tensor, self.linear(self.site(features)))
 
     def scores(self, output: Tensor) -> Scores:
         """Return the logits as they are."""
         return Scores(output)
 
-
-class SoftmaxHead(LinearHead):
-    """Linear logits with the cross-entropy of a softmax."""
-
     def loss(self, output: Tensor, labels: Tensor) -> Tensor:
-        """Return −log softmax(z)_y."""
-        return categorical_loss(output, labels)
-
-
-class SigmoidHead(LinearHead):
-    """Linear logits with one sigmoid per label."""
-
-    link = "sigmoid"
-
-    def loss(self, output: Tensor, labels: Tensor) -> Tensor:
-        """Return the sum over labels of the binary cross-entropy."""
-        return bernoulli_loss(output, labels).sum(-1)
+        """Return −log softmax(z)_y, or the sum over labels of the binary cross-entropy."""
+        return linked_loss(output, labels, self.link)
 
 
 @part("sigmoid")
@@ -71,7 +58,7 @@ class Sigmoid:
 
     def build(self, width: int, classes: int) -> HeadModule:
         """Return the module."""
-        return SigmoidHead(width, classes)
+        return LinearHead(width, classes, "sigmoid")
 
 
 @part("softmax")
@@ -85,4 +72,4 @@ class Softmax:
 
     def build(self, width: int, classes: int) -> HeadModule:
         """Return the module."""
-        return SoftmaxHead(width, classes)
+        return LinearHead(width, classes, "softmax")

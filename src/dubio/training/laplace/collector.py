@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Any, ClassVar, Literal
 
 from dubio.core.errors import UserError
 from dubio.core.specs import part
+from dubio.core.validate import Positive, PositiveFloat
 from dubio.inference.augmentation import Views
 from dubio.inference.laplace import Damping, LaplaceDraws, LaplaceGaussian, StoredLaplace
 from dubio.networks.network import Model
@@ -50,28 +51,19 @@ class Laplace(Collector):
     """
 
     structure: Structure = "kron"
-    draws: int = 20
+    draws: Positive = 20
     prior: Prior = "marginal-likelihood"
-    scale: float | None = None
+    scale: PositiveFloat | None = None
     damping: Damping = "exact"
 
     continues: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for name, allowed in (("structure", Structure), ("prior", Prior), ("damping", Damping)):
-            if getattr(self, name) not in get_args(allowed):
-                raise UserError(
-                    f"laplace: {name} must be one of {', '.join(get_args(allowed))}; given {getattr(self, name)!r}."
-                )
         if self.damping == "pi" and not self.structure.endswith("kron"):
+            hint = "use 'exact', or a structure kron or last-kron"
             raise UserError(
-                f"laplace: damping='pi' splits the prior between two Kronecker factors; structure={self.structure!r} "
-                "has none: use 'exact', or a structure kron or last-kron."
+                f"laplace: damping='pi' needs Kronecker factors; structure={self.structure!r} has none: {hint}."
             )
-        if self.draws < 1:
-            raise UserError(f"laplace: draws must be at least 1; given {self.draws}.")
-        if self.scale is not None and not self.scale > 0.0:
-            raise UserError(f"laplace: scale must be positive, or left out to be chosen; given {self.scale}.")
 
     def check(self, model: Model, batches: Iterable[Any] = ()) -> None:
         """Refuse a model without such a curvature."""
@@ -95,10 +87,10 @@ class Laplace(Collector):
         plain = self._scale(gaussian, trials, None)
         draws = trials.draws(gaussian.scaled(plain.value), self.draws)
         viewed = None if context.augmentation is None else self._scale(gaussian, trials, Views(context.augmentation))
-        collected.facts["record"] = {"laplace": _record(curvature, gaussian, Choice(prior, plain, viewed), context)}
-        if viewed is None:
-            posterior = LaplaceDraws(draws)
-        else:
+        record = _record(curvature, gaussian, len(context.train.encoded), prior, plain, viewed)
+        collected.facts["record"] = {"laplace": record}
+        posterior = LaplaceDraws(draws)
+        if viewed is not None:
             other = draws if viewed.value == plain.value else trials.draws(gaussian.scaled(viewed.value), self.draws)
             posterior = LaplaceDraws(draws, other, viewed.value)
         trials.reset()
@@ -149,37 +141,28 @@ def check_decay(l2: float) -> None:
         UserError: Unless it is positive.
     """
     if not l2 > 0.0:
-        raise UserError(
-            "laplace: prior='decay' takes the prior's precision N·l2 from the training's weight decay l2, which must "
-            f"be positive; given {l2}. Set l2, or prior='marginal-likelihood'."
-        )
+        hint = f"which must be positive; given {l2}. Set l2, or prior='marginal-likelihood'"
+        raise UserError(f"laplace: prior='decay' takes its precision N·l2 from the training's weight decay l2, {hint}.")
 
 
-class Choice(NamedTuple):
-    """The choices of a fit: the prior's precision and the noise scales without and with views."""
-
-    prior: Minimum
-    plain: Minimum
-    viewed: Minimum | None
-
-
-def _record(curvature: Curvature, gaussian: LaplaceGaussian, choice: Choice, context: FinishContext) -> dict[str, Any]:
-    """Return the entries of a fit's record."""
-    viewed = choice.viewed
-    evidence = log_evidence(
-        gaussian.blocks,
-        gaussian.prior,
-        log_likelihood=curvature.log_likelihood,
-        squared_norm=gaussian.squared_norm(),
-    )
+def _record(
+    curvature: Curvature,
+    gaussian: LaplaceGaussian,
+    examples: int,
+    prior: Minimum,
+    plain: Minimum,
+    viewed: Minimum | None,
+) -> dict[str, Any]:
+    """Return the entries of a fit's record: the prior's precision, the noise scales without and with views."""
+    likelihood, norm = curvature.log_likelihood, gaussian.squared_norm()
     return {
         "prior_precision": gaussian.prior,
-        "decay": gaussian.prior / len(context.train.encoded),
-        "decay_at_bound": choice.prior.at_bound,
-        "log_likelihood": curvature.log_likelihood,
-        "log_evidence": evidence,
-        "scale": choice.plain.value,
-        "scale_at_bound": choice.plain.at_bound,
+        "decay": gaussian.prior / examples,
+        "decay_at_bound": prior.at_bound,
+        "log_likelihood": likelihood,
+        "log_evidence": log_evidence(gaussian.blocks, gaussian.prior, log_likelihood=likelihood, squared_norm=norm),
+        "scale": plain.value,
+        "scale_at_bound": plain.at_bound,
         "scale_with_views": None if viewed is None else viewed.value,
         "scale_with_views_at_bound": None if viewed is None else viewed.at_bound,
         **curvature.facts,

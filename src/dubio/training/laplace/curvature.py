@@ -17,7 +17,7 @@ vectors s_r with Σ_r s_r s_rᵀ = Λ: one backward pass per vector gives the gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +27,7 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from dubio.core.errors import UserError
-from dubio.inference.batches import LabelledRows, collate, prediction_rows, to_device
+from dubio.inference.batches import LabelledRows
 from dubio.networks.heads.head import bernoulli_loss, categorical_loss
 from dubio.networks.linear_maps import Inputs, LinearMap, WeightMatrix
 from dubio.networks.network import HeadModule, Link, Model
@@ -48,12 +48,10 @@ def link_of(head: HeadModule) -> Link:
     Raises:
         UserError: For a head whose logits are not the outputs of one linear layer.
     """
-    if head.outputs_logits:
-        return head.link
-    raise UserError(
-        f"laplace: the head is a {type(head).__name__}; the Laplace approximation needs a softmax or sigmoid head, "
-        "whose logits are one linear layer."
-    )
+    if not head.outputs_logits:
+        kind = type(head).__name__
+        raise UserError(f"laplace: needs a softmax or sigmoid head, whose logits are one linear layer; given a {kind}.")
+    return head.link
 
 
 def roots(logits: Tensor, link: Link) -> Iterator[Tensor]:
@@ -61,19 +59,13 @@ def roots(logits: Tensor, link: Link) -> Iterator[Tensor]:
 
     Softmax: s_k = √p_k (e_k − p); sigmoid: s_k = √(p_k(1 − p_k)) e_k.
     """
-    classes = logits.shape[1]
+    units = torch.eye(logits.shape[1], dtype=logits.dtype, device=logits.device)
     if link == "softmax":
         p = torch.softmax(logits, dim=1)
-        for k in range(classes):
-            unit = torch.zeros_like(p)
-            unit[:, k] = 1.0
-            yield p[:, k : k + 1].sqrt() * (unit - p)
+        yield from (p[:, k, None].sqrt() * (unit - p) for k, unit in enumerate(units))
     else:
         spread = (torch.sigmoid(logits) * torch.sigmoid(-logits)).sqrt()
-        for k in range(classes):
-            only = torch.zeros_like(spread)
-            only[:, k] = spread[:, k]
-            yield only
+        yield from (spread * unit for unit in units)
 
 
 def sampled_roots(logits: Tensor, link: Link, draws: int, generator: Generator) -> Iterator[Tensor]:
@@ -168,8 +160,8 @@ def passed_once(model: Model, layers: Mapping[str, WeightMatrix], batch: Any) ->
     """
     with record_passes(model, layers) as passes, torch.enable_grad():
         logits: Tensor = model.eval()(batch)
-    once = {path: calls[0].outputs for path, calls in passes.items() if len(calls) == 1}
-    once = {path: output for path, output in once.items() if output.requires_grad and output.shape[0] == len(logits)}
+    outputs = {path: calls[0].outputs for path, calls in passes.items() if len(calls) == 1}
+    once = {path: output for path, output in outputs.items() if output.requires_grad and len(output) == len(logits)}
     if not once or not logits.requires_grad:
         return {}
     gradients = torch.autograd.grad(logits.sum(), list(once.values()), allow_unused=True)
@@ -183,9 +175,8 @@ def by_position(module: nn.Module, inputs: Tensor | Inputs, rows: slice) -> Tens
     chosen = inputs[rows]
     if isinstance(module, nn.Conv2d):
         assert not isinstance(module.padding, str)  # such a convolution is no plain one
-        windows = functional.unfold(chosen, module.kernel_size, module.dilation, module.padding, module.stride)
-        return windows.transpose(1, 2)
-    return chosen.reshape(chosen.shape[0], -1, chosen.shape[-1])
+        chosen = functional.unfold(chosen, module.kernel_size, module.dilation, module.padding, module.stride)
+    return gradients_at(module, chosen)
 
 
 def gradients_at(module: nn.Module, gradient: Tensor) -> Tensor:
@@ -210,14 +201,14 @@ class BatchPass:
     Attributes:
         logits: Of the batch, in the graph.
         calls: The pass through each layer.
-        cotangents: Returns the vectors of a root of Λ, one after another.
+        cotangents: The vectors of a root of Λ, one after another.
         any_direction: A random vector per logit, almost surely orthogonal to no gradient.
         log_likelihood: Σ log p(y).
     """
 
     logits: Tensor
     calls: Mapping[str, Pass]
-    cotangents: Callable[[], Iterator[Tensor]]
+    cotangents: Iterator[Tensor]
     any_direction: Tensor
     log_likelihood: float
 
@@ -252,20 +243,15 @@ def batch_passes(
     model.eval()
     link = link_of(model.head)
     generator = torch.Generator().manual_seed(seed)
-    for rows in prediction_rows(data.encoded, batch):
+    for _, examples, labels in data.batches(batch, device):
         with record_passes(model, layers) as passes, torch.enable_grad():
-            logits = model(to_device(collate(data.encoded, rows), device))
+            logits = model(examples)
         calls = {path: recorded[-1] for path, recorded in passes.items() if recorded}
-        labels = torch.from_numpy(data.labels[rows]).to(device)
         direction = torch.randn(logits.shape, generator=generator).to(logits)
-        cotangents = _cotangents(logits.detach(), link, generator)
-        yield BatchPass(logits, calls, cotangents, direction, log_likelihood(logits.detach(), labels, link))
-
-
-def _cotangents(logits: Tensor, link: Link, generator: Generator) -> Callable[[], Iterator[Tensor]]:
-    if is_exact(logits.shape[1]):
-        return lambda: roots(logits, link)
-    return lambda: sampled_roots(logits, link, DRAWN_LABELS, generator)
+        at = logits.detach()
+        exact = is_exact(at.shape[1])
+        cotangents = roots(at, link) if exact else sampled_roots(at, link, DRAWN_LABELS, generator)
+        yield BatchPass(logits, calls, cotangents, direction, log_likelihood(at, labels, link))
 
 
 def kronecker(
@@ -308,7 +294,7 @@ def float64_zeros(rows: int, columns: int, device: torch.device) -> Tensor:
 
 def _gradients(passed: BatchPass) -> Iterator[dict[str, Tensor]]:
     """Return, for each vector of the root, the gradients ``[B, T, out]`` at every layer's outputs."""
-    for cotangent in passed.cotangents():
+    for cotangent in passed.cotangents:
         yield _gradients_along(passed, passed.calls, cotangent)
 
 

@@ -121,19 +121,16 @@ def minimise_on_log_grid(score: Callable[[float], float], low: float, high: floa
     Raises:
         TrainingFailed: When no value has a finite score.
     """
-    scores: dict[float, float] = {}
 
-    def evaluate(exponent: float) -> None:
-        value = score(10.0**exponent)
-        scores[exponent] = math.inf if math.isnan(value) else value
+    def evaluated(*exponents: float) -> dict[float, float]:
+        values = {exponent: score(10.0**exponent) for exponent in exponents}
+        return {exponent: math.inf if math.isnan(value) else value for exponent, value in values.items()}
 
     steps = round((math.log10(high) - math.log10(low)) / COARSE)
     coarse = [math.log10(low) + i * COARSE for i in range(steps + 1)]
-    for exponent in coarse:
-        evaluate(exponent)
+    scores = evaluated(*coarse)
     best = min(scores, key=scores.__getitem__)
-    for beside in (best - FINE, best + FINE):
-        evaluate(beside)
+    scores |= evaluated(best - FINE, best + FINE)
     smallest = min(scores, key=scores.__getitem__)
     if not math.isfinite(scores[smallest]):
         raise TrainingFailed(f"no value from {low:g} to {high:g} gives a finite score; is the network trained at all?")
@@ -177,10 +174,8 @@ class Trials:
 
     def nll(self, gaussian: LaplaceGaussian, views: Views | None) -> float:
         """Return the validation loss of a few pooled draws; not a number where a draw cannot predict."""
-        trial = self._draws(gaussian, TRIAL_DRAWS, self._few, views)
-        return posterior_nll(
-            LaplaceDraws(trial), self._context.val, seed=self._context.seed, device=self._context.device
-        )
+        context, trial = self._context, self._draws(gaussian, TRIAL_DRAWS, self._few, views)
+        return posterior_nll(LaplaceDraws(trial), context.val, seed=context.seed, device=context.device)
 
     def draws(self, gaussian: LaplaceGaussian, count: int) -> WeightDraws:
         """Return ``count`` draws, each with batch-norm statistics of all training examples."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dubio.core.errors import UserError
-from dubio.inference.batches import EVALUATION_BATCH, LabelledRows, collate, prediction_rows, to_device
+from dubio.inference.batches import EVALUATION_BATCH, LabelledRows, collate, to_device
 from dubio.inference.laplace import Block, Damping, diagonal_block, full_block, kronecker_block
 from dubio.networks.linear_maps import WeightMatrix, linear_maps
 from dubio.networks.network import Model
@@ -73,7 +73,7 @@ def curvature_blocks(model: Model, structure: Structure, damping: Damping, conte
     check_structure(model, structure)
     last = structure.startswith("last-")
     layers = last_layer(model) if last else _layers(model, context)
-    blocks, likelihood = (_last_block if last else _all_blocks)(model, layers, structure, damping, context)
+    blocks, likelihood = _blocks(model, layers, structure, damping, context)
     exact = last or is_exact(context.train.classes)
     return Curvature(blocks, likelihood, {**_coverage(model, layers), "classes": "exact" if exact else "drawn labels"})
 
@@ -87,22 +87,14 @@ def check_structure(model: Model, structure: Structure) -> None:
     """
     link_of(model.head)
     if model.network.sets > 1:
-        raise UserError(
-            f"laplace: this network gives {model.network.sets} sets of logits per example; the Laplace approximation "
-            "needs one."
-        )
+        raise UserError(f"laplace: needs one set of logits per example; this network gives {model.network.sets}.")
     if model.gaussians():
-        raise UserError(
-            "laplace: this model's weights are Gaussian already (gaussian_weights); leave that edit out, or use the "
-            "method mean-field-vi."
-        )
+        raise UserError("laplace: this model's weights are Gaussian already; leave the edit gaussian_weights out.")
     if structure.startswith("last-"):
         rows, columns = last_layer(model)[LAST].size
         if structure == "last-full" and rows * columns > FULL_PARAMETERS:
-            raise UserError(
-                f"laplace: structure='last-full' needs the Hessian of the last layer's {rows * columns} weights "
-                f"({rows} × {columns}) as one matrix; at most {FULL_PARAMETERS} weights are allowed: use 'last-kron'."
-            )
+            limit = f"takes at most {FULL_PARAMETERS} weights; the last layer has {rows} × {columns} = {rows * columns}"
+            raise UserError(f"laplace: structure='last-full' {limit}: use 'last-kron'.")
 
 
 def layers_of(model: Model, batches: Iterable[Any]) -> dict[str, WeightMatrix]:
@@ -119,11 +111,8 @@ def layers_of(model: Model, batches: Iterable[Any]) -> dict[str, WeightMatrix]:
     for batch in batches:
         layers = passed_once(model, layers, batch)
     if not layers:
-        raise UserError(
-            "laplace: the network has no layer whose weights could be random: structure 'kron' or 'diag' needs "
-            "trainable nn.Linear or plain nn.Conv2d layers (one group, zero padding) that a pass uses once, example by "
-            "example."
-        )
+        needs = "trainable nn.Linear or plain nn.Conv2d layers (one group, zero padding) that each pass uses once"
+        raise UserError(f"laplace: no layer's weights could be random: structures 'kron' and 'diag' need {needs}.")
     return layers
 
 
@@ -136,10 +125,8 @@ def last_layer(model: Model) -> dict[str, WeightMatrix]:
     link_of(model.head)
     layers = linear_maps(model)
     if LAST not in layers:
-        raise UserError(
-            "laplace: a structure 'last-…' needs a last layer, a trainable nn.Linear with a bias whose outputs are the "
-            f"logits; this model has none (its head is a {type(model.head).__name__}): use 'kron' or 'diag'."
-        )
+        kind = "a trainable nn.Linear with a bias whose outputs are the logits"
+        raise UserError(f"laplace: a structure 'last-…' needs a last layer, {kind}: use 'kron' or 'diag'.")
     return {LAST: layers[LAST]}
 
 
@@ -150,38 +137,33 @@ def _layers(model: Model, context: FinishContext) -> dict[str, WeightMatrix]:
     return layers_of(model, (to_device(collate(data, rows), context.device) for rows in probes))
 
 
-def _all_blocks(
+def _blocks(
     model: Model, layers: dict[str, WeightMatrix], structure: Structure, damping: Damping, context: FinishContext
 ) -> tuple[tuple[Block, ...], float]:
-    """Return the blocks of every layer, and Σ log p(y)."""
-    data, device, seed = context.train, context.device, context.seed
+    """Return the blocks of the layers, and Σ log p(y)."""
+    data, batch, device, seed = context.train, context.batch, context.device, context.seed
     examples = len(data.encoded)
-    if structure == "kron":
-        factors, likelihood = kronecker(model, layers, data, batch=context.batch, device=device, seed=seed)
+    if structure == "last-full":
+        fisher, likelihood = last_full(model, data, device=device)
+        return (full_block(layers[LAST], fisher, examples),), likelihood
+    if structure in ("kron", "last-kron"):
+        factors, likelihood = (
+            kronecker(model, layers, data, batch=batch, device=device, seed=seed)
+            if structure == "kron"
+            else last_kronecker(model, data, device=device)
+        )
         pairs = ((layers[path], factor) for path, factor in factors.items())
         return tuple(kronecker_block(m, f.inputs, f.outputs, examples, damping) for m, f in pairs), likelihood
-    diagonals, likelihood = diagonal(model, layers, data, batch=context.batch, device=device, seed=seed)
+    diagonals, likelihood = (
+        diagonal(model, layers, data, batch=batch, device=device, seed=seed)
+        if structure == "diag"
+        else last_diagonal(model, data, device=device)
+    )
     return tuple(diagonal_block(layers[path], values, examples) for path, values in diagonals.items()), likelihood
 
 
-def _last_block(
-    model: Model, layers: dict[str, WeightMatrix], structure: Structure, damping: Damping, context: FinishContext
-) -> tuple[tuple[Block, ...], float]:
-    """Return the block of the last layer, and Σ log p(y)."""
-    data, device, matrix = context.train, context.device, layers[LAST]
-    examples = len(data.encoded)
-    if structure == "last-kron":
-        factors, likelihood = last_kronecker(model, data, device=device)
-        return (kronecker_block(matrix, factors.inputs, factors.outputs, examples, damping),), likelihood
-    if structure == "last-diag":
-        values, likelihood = last_diagonal(model, data, device=device)
-        return (diagonal_block(matrix, values, examples),), likelihood
-    fisher, likelihood = last_full(model, data, device=device)
-    return (full_block(matrix, fisher, examples),), likelihood
-
-
-def last_kronecker(model: Model, data: LabelledRows, *, device: torch.device) -> tuple[Factors, float]:
-    """Return A = mean a aᵀ, G = mean Λ, and Σ log p(y)."""
+def last_kronecker(model: Model, data: LabelledRows, *, device: torch.device) -> tuple[dict[str, Factors], float]:
+    """Return A = mean a aᵀ and G = mean Λ of the last layer by its path, and Σ log p(y)."""
     matrix = last_layer(model)[LAST]
     rows, columns = matrix.size
     inputs, outputs = float64_zeros(columns, columns, device), float64_zeros(rows, rows, device)
@@ -190,17 +172,17 @@ def last_kronecker(model: Model, data: LabelledRows, *, device: torch.device) ->
         inputs += a.T @ a
         outputs += hessian_sum(logits, link_of(model.head))
         total += likelihood
-    return Factors(inputs / len(data.encoded), outputs / len(data.encoded)), total
+    return {LAST: Factors(inputs / len(data.encoded), outputs / len(data.encoded))}, total
 
 
-def last_diagonal(model: Model, data: LabelledRows, *, device: torch.device) -> tuple[Tensor, float]:
-    """Return the diagonal ``[out, in + 1]``: mean Λ_kk a_i², and Σ log p(y)."""
+def last_diagonal(model: Model, data: LabelledRows, *, device: torch.device) -> tuple[dict[str, Tensor], float]:
+    """Return the diagonal ``[out, in + 1]`` of the last layer by its path, mean Λ_kk a_i², and Σ log p(y)."""
     matrix = last_layer(model)[LAST]
     values, total = float64_zeros(*matrix.size, device), 0.0
     for a, logits, likelihood in _last_passes(model, matrix, data, device):
         values += hessian_diagonal(logits, link_of(model.head)).T @ a**2
         total += likelihood
-    return values / len(data.encoded), total
+    return {LAST: values / len(data.encoded)}, total
 
 
 def last_full(model: Model, data: LabelledRows, *, device: torch.device) -> tuple[Tensor, float]:
@@ -228,12 +210,10 @@ def _last_passes(
     """Return for each batch the last layer's inputs ``[B, in + 1]``, the logits ``[B, K]`` and Σ log p(y)."""
     model.eval()
     link = link_of(model.head)
-    for rows in prediction_rows(data.encoded, EVALUATION_BATCH):
+    for _, batch, labels in data.batches(EVALUATION_BATCH, device):
         with record_passes(model, {LAST: matrix}) as passes:
-            logits = model(to_device(collate(data.encoded, rows), device))
-        features = passes[LAST][-1].inputs
-        assert isinstance(features, Tensor)
-        labels = torch.from_numpy(data.labels[rows]).to(device)
+            logits = model(batch)
+        features = cast(Tensor, passes[LAST][-1].inputs)
         yield with_ones(features, matrix), logits, log_likelihood(logits, labels, link)
 
 
