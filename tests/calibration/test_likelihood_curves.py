@@ -10,7 +10,7 @@ from dubio.calibration.temperature import evidence_of
 from dubio.core.predictions import Predictions
 from dubio.core.weights import Weights
 from dubio.metrics.metric import metric_named
-from dubio.statistics.bootstrap import bootstrap, units_of
+from dubio.statistics.bootstrap import metric_statistic, replicate, units_of
 
 
 def made(rows=300, scale=3.0, seed=0, coarse=False, **more):
@@ -112,7 +112,8 @@ def test_a_half_without_weight_is_undefined():
 
 
 def test_the_interval_has_about_the_spread_of_new_test_sets():
-    metric = metric_named("calibrated_aurc(repeats=2)")
-    error = bootstrap({"a": metric}, made(rows=300), replicates=120)["a"].error
+    metric, predictions = metric_named("calibrated_aurc(repeats=2)"), made(rows=300)
+    statistics = {"a": metric_statistic(metric, predictions)}
+    error = replicate(statistics, units_of(predictions), replicates=120, seed=0)["a"].std()
     again = [metric.compute(made(rows=300, seed=seed)) for seed in range(1, 100)]
     assert error == pytest.approx(np.std(again), rel=0.3)

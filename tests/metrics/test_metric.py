@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions, join
 from dubio.core.registry import METRICS
-from dubio.metrics.metric import all_metrics, metric_named, score, score_each
+from dubio.metrics.metric import all_metrics, metric_named, score_each
 from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, seeds
 
 ORDER_MATTERS = ("ood_auroc_as_published", "ood_aupr_as_published")
@@ -118,8 +118,8 @@ def test_contributions_average_to_the_value():
 
 def test_names_with_arguments():
     predictions = drawn(0)
-    found = score(predictions, ["ece(bins=10)", 'aurc(quantity="predictive_entropy")', "ece"])
-    assert list(found) == ["ece(bins=10)", 'aurc(quantity="predictive_entropy")', "ece"]
+    found = score_each(predictions, ["ece(bins=10)", 'aurc(quantity="predictive_entropy")', "ece"])
+    assert list(found.values) == ["ece(bins=10)", 'aurc(quantity="predictive_entropy")', "ece"]
     assert metric_named("aurc(quantity=predictive_entropy)").name == 'aurc(quantity="predictive_entropy")'
     assert metric_named(" tace( bins = 5 , threshold=0.01)").name == "tace(bins=5, threshold=0.01)"
     with pytest.raises(UnknownName, match="Did you mean 'accuracy'"):
@@ -135,6 +135,8 @@ def test_names_with_arguments():
 
 
 def test_asking_for_what_does_not_apply_is_refused_with_the_reason():
-    with pytest.raises(UserError, match="rps does not apply: it is defined for ordinal"):
-        score(drawn(0), ["rps"])
-    assert "rps" not in score(drawn(0))
+    found = score_each(drawn(0), ["rps"])
+    assert "rps does not apply: it is defined for ordinal" in found.reasons["rps"]
+    assert "rps" not in found.values
+    with pytest.raises(UserError, match="rps is defined for ordinal"):
+        metric_named("rps").compute(drawn(0))

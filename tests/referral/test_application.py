@@ -11,9 +11,9 @@ from dubio.core.predictions import Predictions
 from dubio.referral import (
     apply_policy,
     fit_capacity_policy,
-    operating_point,
     shift_test,
 )
+from dubio.referral.assessment import observe
 from dubio.referral.units import rounded_uncertainty
 from tests.referral.helpers import easy, of_doubts, without_labels
 
@@ -33,13 +33,13 @@ def test_decisions_by_the_definition_and_ties_at_the_threshold_are_kept():
     assert apply_policy(at, new).retained[5]
 
 
-def test_operating_point_on_labelled_rows():
+def test_the_observed_error_is_that_of_the_retained_rows():
     policy, new = fit_capacity_policy(easy(), capacity=0.3), easy(300, seed=9)
     keep = apply_policy(policy, new).retained
-    point = operating_point(policy, new)
-    assert (point.retained, point.rows) == (keep.sum(), 300)
-    assert point.accuracy == pytest.approx((new.probs.argmax(1) == new.labels)[keep].mean())
-    assert apply_policy(policy, new).retained_error == pytest.approx(1 - point.accuracy)
+    observation = observe(policy, "new", new)
+    assert observation.retained == pytest.approx(keep.sum() / 300)
+    assert observation.error == pytest.approx((new.probs.argmax(1) != new.labels)[keep].mean())
+    assert apply_policy(policy, new).retained_error == pytest.approx(observation.error)
 
 
 def test_other_systems_are_refused():

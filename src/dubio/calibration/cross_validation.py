@@ -161,18 +161,14 @@ def score_folds(evidence: Evidence, folds: tuple[Fold, ...]) -> CrossValidated:
     """Score every half at its temperature and average the two halves of a repeat by their sizes."""
     wrong = evidence.wrong()
     shares = [len(fold.rows) / len(evidence) for fold in folds]
-    nll, brier, aurc = np.empty(len(folds)), np.empty(len(folds)), np.empty(len(folds))
+    values = np.empty((3, len(folds)))
     for index, fold in enumerate(folds):
         scores = evidence.take(fold.rows).scores(fold.b)
-        nll[index], brier[index] = scores.nll.mean(), scores.brier.mean()
-        aurc[index] = area_under_risk(scores.doubt, wrong[fold.rows])
-    return CrossValidated(
-        nll=_spread(nll, shares),
-        brier=_spread(brier, shares),
-        aurc=_spread(aurc, shares),
-        temperatures=tuple(1.0 / fold.b for fold in folds),
-        bound_hits=sum(fold.at_bound is not None for fold in folds),
-    )
+        area = area_under_risk(scores.doubt, wrong[fold.rows])
+        values[:, index] = scores.nll.mean(), scores.brier.mean(), area
+    nll, brier, aurc = (_spread(row, shares) for row in values)
+    bound_hits = sum(fold.at_bound is not None for fold in folds)
+    return CrossValidated(nll, brier, aurc, tuple(1.0 / fold.b for fold in folds), bound_hits)
 
 
 _FOLDS: WeakKeyDictionary[Predictions, dict[tuple[int, int], tuple[Fold, ...]]] = WeakKeyDictionary()
@@ -275,6 +271,4 @@ class _WeightedHalves:
         return areas / (len(self._halves) * float(own.sum()))
 
 
-@prepared
-def _weighted_halves(p: Predictions, repeats: int, seed: int) -> _WeightedHalves:
-    return _WeightedHalves(p, repeats, seed)
+_weighted_halves = prepared(_WeightedHalves)

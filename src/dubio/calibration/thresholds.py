@@ -14,7 +14,7 @@ import numpy as np
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import BoolArray, FloatArray, Metric, Need, Target
+from dubio.core.types import BoolArray, FloatArray, Metric, Need
 from dubio.core.weights import ONCE, Values, Weights
 from dubio.metrics.metric import MetricFunction
 from dubio.metrics.requirements import labelled
@@ -23,7 +23,6 @@ from dubio.metrics.scoring import counts_of_labels
 HALF = 0.5
 
 NEEDS: frozenset[Need] = frozenset({"labels", "probs"})
-MULTILABEL: frozenset[Target] = frozenset({"multilabel"})
 
 LEAST = 5
 """Validation rows that must carry a label before a threshold of its own is fitted."""
@@ -95,7 +94,7 @@ def metrics_at(thresholds: FloatArray) -> tuple[Metric, ...]:
         return counts_of_labels(asserted(p, thresholds), p.labels.astype(bool), weights).macro_f1()
 
     def tuned(name: str, function: Callable[..., Any], *, mean: bool = False) -> Metric:
-        return MetricFunction(function, f"{name}{TUNED}", "higher", NEEDS, MULTILABEL, mean=mean).metric()
+        return MetricFunction(function, name + TUNED, "higher", NEEDS, frozenset({"multilabel"}), mean=mean).metric()
 
     return tuned("accuracy", exact, mean=True), tuned("micro_f1", micro), tuned("macro_f1", macro)
 

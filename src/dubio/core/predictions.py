@@ -10,7 +10,7 @@ score per example and whether the answer is correct, which a system without prob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -390,9 +390,8 @@ def pool_members(parts: Sequence[Predictions]) -> Predictions:
     return first.with_checked(member=member, scores={}, **stacked)  # a member's own score is not the ensemble's
 
 
-def _stack(arrays: Iterable[Any], axis: int) -> Any:
-    listed = list(arrays)
-    return None if any(array is None for array in listed) else np.concatenate(listed, axis=axis)
+def _stack(arrays: list[Any], axis: int) -> Any:
+    return None if any(array is None for array in arrays) else np.concatenate(arrays, axis=axis)
 
 
 def _check_same(action: str, first: Predictions, other: Predictions, names: Sequence[str]) -> None:

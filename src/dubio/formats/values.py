@@ -128,11 +128,12 @@ class _BlockErrors:
         value = f"{block[sample, row, column]:g} (rows and columns count from 0)"
         raise UserError(f"{self.name} {rule}; {where} is {value}.")
 
-    def refuse_sum(self, block: FloatArray, sums: FloatArray, bad: NDArray[np.bool_], tolerance: float) -> NoReturn:
+    def check_sums(self, block: FloatArray, sums: FloatArray, tolerance: float) -> None:
         """Refuse the first row that does not sum to one."""
-        sample, row = (int(index) for index in np.argwhere(bad)[0])
-        where = f"{self._row(block, sample, row)} sums to {sums[sample, row]:.6g} (rows count from 0)"
-        raise UserError(f"{self.name}: every row must sum to one within {tolerance:g}; {where}.")
+        bad = np.argwhere(~(np.abs(sums - 1.0) <= tolerance))
+        if len(bad):
+            where = f"{self._row(block, *bad[0])} sums to {sums[tuple(bad[0])]:.6g} (rows count from 0)"
+            raise UserError(f"{self.name}: every row must sum to one within {tolerance:g}; {where}.")
 
     def _row(self, block: FloatArray, sample: int, row: int) -> str:
         return f"sample {sample}, row {self.start + row}" if len(block) > 1 else f"row {self.start + row}"
@@ -148,22 +149,16 @@ def _check_logs(block: FloatArray, errors: _BlockErrors) -> None:
         errors.refuse("must be logarithms of probabilities, at most 0", block, ~(block <= SLACK))
 
 
-def _check_sums(block: FloatArray, sums: FloatArray, errors: _BlockErrors, tolerance: float) -> None:
-    bad = ~(np.abs(sums - 1.0) <= tolerance)
-    if bad.any():
-        errors.refuse_sum(block, sums, bad, tolerance)
-
-
 def _class_probs(block: FloatArray, errors: _BlockErrors, tolerance: float) -> FloatArray:
     _check_probs(block, errors)
-    _check_sums(block, block @ np.ones(block.shape[-1], dtype=block.dtype), errors, tolerance)
+    errors.check_sums(block, block @ np.ones(block.shape[-1], dtype=block.dtype), tolerance)
     with np.errstate(divide="ignore"):
         return np.log(block)
 
 
 def _class_logs(block: FloatArray, errors: _BlockErrors, tolerance: float) -> FloatArray:
     _check_logs(block, errors)
-    _check_sums(block, np.exp(block) @ np.ones(block.shape[-1]), errors, tolerance)
+    errors.check_sums(block, np.exp(block) @ np.ones(block.shape[-1]), tolerance)
     return block
 
 

@@ -130,14 +130,14 @@ def placements(scores: FloatArray, ood: BoolArray) -> FloatArray:
         ood: ``[N]``, which rows are out of distribution.
     """
     shares = np.empty(len(scores))
-    shares[ood] = _share_below(scores[~ood], scores[ood])
-    shares[~ood] = 1.0 - _share_below(scores[ood], scores[~ood])
+    shares[ood] = share_below(scores[~ood], scores[ood])
+    shares[~ood] = 1.0 - share_below(scores[ood], scores[~ood])
     area = shares[ood].mean()
     counts = np.where(ood, np.count_nonzero(ood), np.count_nonzero(~ood))
     return np.asarray(area + len(scores) / counts * (shares - area))
 
 
-def _share_below(reference: FloatArray, values: FloatArray) -> FloatArray:
+def share_below(reference: FloatArray, values: FloatArray) -> FloatArray:
     """Return the share of the reference below each value, ties counting one half."""
     in_order = np.sort(reference)
     lower, upper = np.searchsorted(in_order, values, "left"), np.searchsorted(in_order, values, "right")

@@ -86,10 +86,8 @@ def _units(predictions: Predictions) -> Iterator[tuple[slice, list[FloatArray], 
     members = np.unique(predictions.member)
     for rows in row_blocks(predictions.samples, len(predictions), predictions.class_count):
         logits = predictions.logits[:, rows].astype(np.float64)
-        if predictions.target == "multilabel":
-            sides = [log_sigmoid(logits), log_sigmoid(-logits)]
-        else:
-            sides = [log_softmax(logits)]
+        several = predictions.target == "multilabel"
+        sides = [log_sigmoid(logits), log_sigmoid(-logits)] if several else [log_softmax(logits)]
         if len(members) == 1:
             yield rows, sides, np.full(predictions.samples, 1 / predictions.samples)
             continue

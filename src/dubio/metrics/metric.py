@@ -288,19 +288,3 @@ def score_each(predictions: Predictions, metrics: Iterable[Metric | str] | None 
         except UserError as refusal:
             reasons[metric.name] = str(refusal)
     return Scores({metric.name: metric for metric in requested}, values, reasons)
-
-
-def score(predictions: Predictions, metrics: Iterable[Metric | str] | None = None) -> dict[str, float]:
-    """Return the values of metrics by name.
-
-    Args:
-        predictions: What to score.
-        metrics: Metrics or their names; by default all that apply, but no ``…_as_published``.
-
-    Raises:
-        UserError: When a requested metric does not apply, with the reason.
-    """
-    scores = score_each(predictions, metrics)
-    if metrics is not None and scores.reasons:
-        raise UserError(next(iter(scores.reasons.values())))
-    return scores.values

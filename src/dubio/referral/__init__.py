@@ -1,10 +1,8 @@
 """Referral with a guarantee: choose which predictions to retain, and apply the policy to new predictions."""
 
 from dubio.referral.application import Applied as Applied
-from dubio.referral.application import OperatingPoint as OperatingPoint
 from dubio.referral.application import Shift as Shift
 from dubio.referral.application import apply_policy as apply_policy
-from dubio.referral.application import operating_point as operating_point
 from dubio.referral.application import shift_test as shift_test
 from dubio.referral.capacity import fit_capacity_policy as fit_capacity_policy
 from dubio.referral.policy import Policy as Policy

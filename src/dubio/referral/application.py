@@ -1,4 +1,4 @@
-"""Apply a policy to new predictions: a decision for each row with its reason, a test of shift, the operating point."""
+"""Apply a policy to new predictions: a decision for each row with its reason, and a test of shift."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray
 from dubio.metrics.decisions import correct, predicted, predicted_labels
+from dubio.metrics.detection import share_below
 from dubio.metrics.quantities import confidence
-from dubio.metrics.requirements import labelled
 from dubio.referral.policy import Policy
 from dubio.referral.units import independent_uncertainties, rounded_uncertainty
 
@@ -82,8 +82,7 @@ def shift_test(policy: Policy, predictions: Predictions, *, level: float = 0.01,
     old = np.array(policy.seen)
     new = independent_uncertainties(predictions, policy.quantity, seed=seed)
     test = ks_2samp(new, old, method="exact" if len(new) * len(old) <= EXACT else "asymp")
-    below = np.searchsorted(old, new, side="left") + np.searchsorted(old, new, side="right")
-    more = float(below.mean() / (2 * len(old)))
+    more = float(share_below(old, new).mean())
     return Shift(float(test.statistic), float(test.pvalue), more, level, len(new), len(old))
 
 
@@ -232,37 +231,3 @@ def _observed(predictions: Predictions, retained: BoolArray) -> tuple[float | No
     usable = retained if predictions.target == "multilabel" else retained & (predictions.labels >= 0)
     count = int(usable.sum())
     return (float(1.0 - correct(predictions.take(usable)).mean()), count) if count else (None, 0)
-
-
-@dataclass(frozen=True)
-class OperatingPoint:
-    """Coverage and accuracy of a policy on labelled rows it was not fitted on.
-
-    Attributes:
-        coverage: Share of rows retained.
-        accuracy: Accuracy of the retained, NaN where there are none.
-        retained: Number of rows retained.
-        rows: Number of labelled rows.
-    """
-
-    coverage: float
-    accuracy: float
-    retained: int
-    rows: int
-
-
-def operating_point(policy: Policy, predictions: Predictions) -> OperatingPoint:
-    """Return the point of a policy on the referral curve of these predictions.
-
-    Args:
-        policy: A fitted policy.
-        predictions: Predictions of the same system; rows without a label are left out.
-
-    Raises:
-        UserError: When they cannot be of the same system, or have no labels.
-    """
-    check_same_system(policy, predictions)
-    rows = labelled(predictions, "the operating point")
-    retained = rounded_uncertainty(rows, policy.quantity) <= policy.threshold
-    accuracy = float(correct(rows)[retained].mean()) if retained.any() else float(np.nan)
-    return OperatingPoint(float(retained.mean()), accuracy, int(retained.sum()), len(rows))
