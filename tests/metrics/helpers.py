@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
+from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
+from dubio.metrics.metric import score_each
 
 
 def of_probs(probs, labels=None, **more):
@@ -41,3 +43,11 @@ def coarse(seed, *, rows=40, classes=3, samples=1):
 
 
 seeds = st.integers(0, 10_000)
+
+
+def score(predictions, metrics=None):
+    """Values of metrics by name; a requested one that does not apply is refused."""
+    scores = score_each(predictions, metrics)
+    if metrics is not None and scores.reasons:
+        raise UserError(next(iter(scores.reasons.values())))
+    return scores.values

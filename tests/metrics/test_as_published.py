@@ -12,9 +12,9 @@ from dubio.core.errors import UserError
 from dubio.core.registry import METRICS
 from dubio.metrics.as_published import aurc_as_published, model_uncertainty_as_published, threshold_auc
 from dubio.metrics.detection import ood_auroc
-from dubio.metrics.metric import PUBLISHED, all_metrics, metric_named, score
+from dubio.metrics.metric import PUBLISHED, all_metrics, metric_named
 from dubio.metrics.selective import aurc
-from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, seeds
+from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, score, seeds
 
 
 def value(name, predictions):

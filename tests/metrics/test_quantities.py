@@ -8,9 +8,9 @@ from scipy.stats import entropy
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions, pool_members
 from dubio.metrics.decomposition import decompose
-from dubio.metrics.metric import metric_named, score, score_each
+from dubio.metrics.metric import metric_named, score_each
 from dubio.metrics.quantities import QUANTITIES, applicable_quantities, confidence, uncertainty
-from tests.metrics.helpers import drawn, drawn_multilabel, of_probs, seeds
+from tests.metrics.helpers import drawn, drawn_multilabel, of_probs, score, seeds
 
 
 def plain_probs(predictions):

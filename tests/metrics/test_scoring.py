@@ -7,9 +7,8 @@ from torchmetrics.functional.classification import multilabel_exact_match
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.weights import Weights
-from dubio.metrics.metric import score
 from dubio.metrics.scoring import accuracy, brier, macro_f1, micro_f1, nll
-from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs
+from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, score
 
 
 def softmax_mean(predictions):
