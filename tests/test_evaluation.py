@@ -8,7 +8,7 @@ import torch
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions, join
 from dubio.core.types import Metric
-from dubio.evaluation import evaluate
+from dubio.evaluation import compare, evaluate
 from dubio.metrics.detection import ood_auroc
 from dubio.metrics.scoring import accuracy, brier
 
@@ -82,6 +82,44 @@ def test_groups_are_resampled_together():
         single.scores["brier"].high - single.scores["brier"].low
     )
     assert ratio == pytest.approx(np.sqrt(10), rel=0.25)
+
+
+def test_groups_of_in_domain_rows_stay_beside_ood_rows_without_groups():
+    (p, labels), (q, _) = probs(0, rows=60), probs(1, rows=300)
+    p, labels, group = np.repeat(p, 5, axis=0), np.repeat(labels, 5), np.repeat(np.arange(60), 5)
+    metrics = ("brier", "accuracy", "calibrated_nll")
+    alone = evaluate(p, labels, values="probs", metrics=metrics, group=group)
+    joined = evaluate(p, labels, values="probs", metrics=(*metrics, "ood_auroc"), group=group, ood=q)
+    assert joined.resampled == "groups"
+    assert {name: joined.scores[name] for name in metrics} == alone.scores
+    single = evaluate(p, labels, values="probs", metrics=("ood_auroc",), ood=q).scores["ood_auroc"]
+    grouped = joined.scores["ood_auroc"]
+    # 60 patients instead of 300 rows beside 300 rows: wider by about the root of (1/60 + 1/300) / (2/300) = 3
+    assert grouped.high - grouped.low > 1.4 * (single.high - single.low)
+
+
+def test_in_domain_rows_without_groups_stay_single_beside_grouped_ood_rows():
+    (p, labels), (q, classes) = probs(0, rows=120), probs(1, rows=30)
+    ood = {"probs": q, "labels": classes, "group": np.repeat(list("abcdef"), 5)}
+    alone = evaluate(p, labels, values="probs", metrics=("brier", "calibrated_nll"))
+    joined = evaluate(p, labels, values="probs", metrics=("brier", "calibrated_nll"), ood=ood)
+    assert joined.scores == alone.scores
+    systems = {"one": {"probs": p, "labels": labels}, "two": {"probs": p[:, ::-1], "labels": labels}}
+    mcnemar = [compare(systems, metrics=("brier",), ood=rows).mcnemar for rows in (None, dict.fromkeys(systems, ood))]
+    assert mcnemar[0] == mcnemar[1] != {}
+
+
+def test_systems_are_aligned_by_ids_beside_ood_rows_without_ids():
+    (p, _), (q, _) = probs(0), probs(1, rows=30)
+    labels = np.zeros(80, dtype=int)  # labels alone cannot tell the order
+    ids = np.array([f"x{row}" for row in range(80)])
+    own = {
+        "one": {"probs": p, "labels": labels, "ids": ids},
+        "two": {"probs": p[::-1], "labels": labels, "ids": ids[::-1]},
+    }
+    compared = compare(own, metrics=("brier",), ood={name: {"probs": q} for name in own})
+    (test,) = compared.tests["brier"]
+    assert (test.low, test.high) == (0.0, 0.0)
 
 
 def test_metrics_by_name_and_of_ones_own():

@@ -277,7 +277,9 @@ def evaluate(
     """
     columns = {"ids": ids, "group": group, "member": member}
     with passes.threads(threads):
-        own = _as_predictions(predictions, labels, ood, values, target, tolerance, columns)
+        own = _as_predictions(predictions, labels, values, target, tolerance, columns)
+        if ood is not None:
+            own = with_ood(own, _as_predictions(ood, None, values, target, tolerance, {"member": member}))
         return evaluate_predictions(own, metrics=metrics, replicates=replicates, level=level, seed=seed)
 
 
@@ -321,13 +323,13 @@ def compare(
     if ood is not None and ood.keys() != systems.keys():
         raise UserError(f"ood must name the same systems: {', '.join(systems)}; given {', '.join(ood)}.")
     columns = {"ids": ids, "group": group}
-    read = {
-        name: _as_predictions(source, labels, ood and ood[name], values, target, TOLERANCE, columns)
-        for name, source in systems.items()
-    }
+    read = align({name: _as_predictions(systems[name], labels, values, target, columns=columns) for name in systems})
+    if ood is not None:
+        further = align({name: _as_predictions(ood[name], None, values, target) for name in systems})
+        read = {name: with_ood(own, further[name]) for name, own in read.items()}
     return compare_evaluations({
         name: evaluate_predictions(own, metrics=metrics, replicates=replicates, level=level, seed=seed)
-        for name, own in align(read).items()
+        for name, own in read.items()
     })  # fmt: skip
 
 
@@ -351,19 +353,14 @@ def with_ood(predictions: Predictions, ood: Predictions) -> Predictions:
 
 def _as_predictions(
     source: Any,
-    labels: Any = None,
-    ood: Any = None,
-    values: Values | None = None,
-    target: Target | None = None,
+    labels: Any,
+    values: Values | None,
+    target: Target | None,
     tolerance: float = TOLERANCE,
     columns: Mapping[str, Any] | None = None,
 ) -> Predictions:
-    """Return predictions from any source, joined with those on out-of-distribution examples where there are any."""
+    """Return predictions from any source that :func:`evaluate` accepts."""
     own = {name: column for name, column in (columns or {}).items() if column is not None}
-    if ood is not None:
-        inside = _as_predictions(source, labels, None, values, target, tolerance, own)
-        members = {name: column for name, column in own.items() if name == "member"}
-        return with_ood(inside, _as_predictions(ood, None, None, values, target, tolerance, members))
     if isinstance(source, Predictions | str | Path) and own:
         raise UserError(f"{next(iter(own))} goes with bare arrays; files and Predictions have their own.")
     if isinstance(source, Predictions):
@@ -458,4 +455,4 @@ def calibrate(
     Raises:
         UserError: When the input cannot be predictions, or has no labels.
     """
-    return fit_recalibration(_as_predictions(validation, labels, None, values, target), method)
+    return fit_recalibration(_as_predictions(validation, labels, values, target), method)

@@ -129,6 +129,32 @@ def test_joining_puts_rows_one_after_another_and_refuses_what_differs():
         join([replace(one, classes=tuple("abc")), replace(other, classes=tuple("abd"))])
 
 
+@pytest.mark.parametrize("name", ["group", "ids"])
+@pytest.mark.parametrize("named_first", [True, False])
+def test_joining_gives_rows_without_a_name_one_of_their_own(name, named_first):
+    names = np.array(["ann", "ann", "row 06", "_row 9", "_row 9"])
+    parts = [some(1, **{name: names}), some(2)]
+    joined = getattr(join(parts if named_first else parts[::-1]), name)
+    own, others = (joined[:5], joined[5:]) if named_first else (joined[5:], joined[:5])
+    assert own.tolist() == names.tolist()
+    assert len(set(others)) == 5
+    assert not set(others) & set(own)
+    assert sorted(others) == others.tolist()  # in the order of the rows, as without names
+    assert getattr(join([some(1), some(2)]), name) is None
+
+
+@pytest.mark.parametrize("more", [{"model_variance": np.ones((2, 5), np.float32)}, {"scores": {"u": np.arange(5.0)}}])
+def test_joining_refuses_a_variance_or_score_of_some_parts_only(more):
+    (name,) = more
+    for parts in ([some(1), some(2, **more)], [some(2, **more), some(1)]):
+        with pytest.raises(UserError, match="model_variance" if name == "model_variance" else "score 'u'"):
+            join(parts)
+
+
+def test_joining_keeps_the_names_of_classes_that_one_part_has():
+    assert join([some(1), replace(some(2), classes=tuple("abc"))]).classes == tuple("abc")
+
+
 def test_pooling_members_pools_probabilities_and_remembers_members():
     one = some(1)
     other = replace(some(2, samples=3), labels=one.labels)
@@ -155,7 +181,7 @@ def test_columns_and_scores_follow_their_rows():
     both = join([predictions, with_columns(1)])
     assert both.columns["site"].tolist() == list("ababaababa")
     assert both.scores["distance"].shape == (10,)
-    assert join([predictions, some(1)]).columns == {}
+    assert join([predictions, some(1, scores=predictions.scores)]).columns["site"].tolist() == [*"ababa", *[""] * 5]
     assert pool_members([predictions, predictions]).columns["site"].tolist() == list("ababa")
     assert pool_members([predictions, predictions]).scores == {}
 

@@ -348,8 +348,11 @@ def checked_logits(array: Logits) -> DeferredLogits:
 def join(parts: Sequence[Predictions]) -> Predictions:
     """Join the predictions of one system on different examples, rows one after another.
 
+    Where a part has no ids or groups and another has, its rows get names of their own (:func:`join_names`); where a
+    part lacks a column, its texts are empty. ``kind`` is None unless all parts have the same.
+
     Raises:
-        UserError: When they differ in samples, classes, target or temperature.
+        UserError: When they differ in samples, classes, target or temperature, or only some have a variance or score.
     """
     first = parts[0]
     for other in parts[1:]:
@@ -358,18 +361,54 @@ def join(parts: Sequence[Predictions]) -> Predictions:
             _check_same("join predictions", first, other, ("classes",))
         if not np.array_equal(other.member, first.member):
             raise UserError("cannot join predictions: their samples come from different members.")
-    stacked = {name: _stack([getattr(item, name) for item in parts], 0) for name in _BY_ROW}
+        lacking = _quantities(first) ^ _quantities(other)
+        if lacking:
+            raise UserError(f"cannot join predictions: only some of them have {min(lacking)}; give it for all or none.")
+    sizes = list(map(len, parts))
+    stacked = {name: _stack([getattr(item, name) for item in parts], 0) for name in ("labels", "ood")}
     stacked |= {name: _stack([getattr(item, name) for item in parts], 1) for name in _BY_SAMPLE}
-    for name in _BY_NAME:
-        common = [key for key in getattr(first, name) if all(key in getattr(item, name) for item in parts)]
-        stacked[name] = {key: np.concatenate([getattr(item, name)[key] for item in parts]) for key in common}
-    kind = first.kind if all(item.kind == first.kind for item in parts) else None
+    stacked |= {name: join_names([getattr(item, name) for item in parts], sizes) for name in ("ids", "group")}
+    stacked["scores"] = {name: np.concatenate([item.scores[name] for item in parts]) for name in first.scores}
+    stacked["columns"] = {
+        name: np.concatenate([item.columns.get(name, np.full(len(item), "")) for item in parts])
+        for name in dict.fromkeys(name for item in parts for name in item.columns)
+    }
+    stacked["classes"] = next((item.classes for item in parts if item.classes is not None), None)
+    stacked["kind"] = first.kind if all(item.kind == first.kind for item in parts) else None
     logits = DeferredLogits(
-        (first.samples, sum(map(len, parts)), first.class_count),
+        (first.samples, sum(sizes), first.class_count),
         lambda: np.concatenate([item.logits for item in parts], axis=1),
         lambda: Summary.joined([item.summary for item in parts]),
     )
-    return first.with_checked(logits=logits, kind=kind, **stacked)
+    return first.with_checked(logits=logits, **stacked)
+
+
+def join_names(parts: Sequence[StrArray | None], sizes: Sequence[int]) -> StrArray | None:
+    """Join ids or groups of several sets of rows; rows of a set without any get names that no other row has.
+
+    Such a row is a unit of its own. Its name is its number, in digits of one length so that names sort like rows.
+
+    Args:
+        parts: The names of each set, or None.
+        sizes: The number of rows of each set.
+
+    Returns:
+        The names of all rows; None where no set has any.
+    """
+    names = [part for part in parts if part is not None]
+    if not names:
+        return None
+    prefix, digits = "row ", len(str(sum(sizes)))
+    while any(np.char.startswith(part, prefix).any() for part in names):
+        prefix = "_" + prefix
+    numbers = np.split(np.array([f"{prefix}{row:0{digits}}" for row in range(sum(sizes))]), np.cumsum(sizes)[:-1])
+    return np.concatenate([own if part is None else part for part, own in zip(parts, numbers, strict=True)])
+
+
+def _quantities(predictions: Predictions) -> set[str]:
+    """Return the names of the variances and scores that a system gives beside its logits."""
+    variances = {name for name in _BY_SAMPLE if getattr(predictions, name) is not None}
+    return variances | {f"score {name!r}" for name in predictions.scores}
 
 
 def pool_members(parts: Sequence[Predictions]) -> Predictions:

@@ -15,7 +15,7 @@ import numpy as np
 
 from dubio.calibration.cross_validation import cross_validate
 from dubio.core.errors import DubioError, UserError
-from dubio.core.predictions import Predictions, pool_members
+from dubio.core.predictions import Predictions, join_names, pool_members
 from dubio.metrics.detection import placements
 from dubio.reporting.manifest_view import Failure, Manifest, MethodRun, Source, TaskView, read_manifest
 from dubio.reporting.measures import (
@@ -224,10 +224,11 @@ class Scorer:
         before, group = item.in_domain or InDomain(), item.predictions.group
         item.values |= corrupted_values(item.task, item.split, item.predictions, before.temperature)
         item.values |= detection(before.uncertainties, item.uncertainties)
-        if HEADLINE in before.uncertainties and (before.group is None) == (group is None):
+        if HEADLINE in before.uncertainties:
             sides = before.uncertainties[HEADLINE], item.uncertainties[HEADLINE]
-            rows = placements(np.concatenate(sides), np.repeat([False, True], [len(side) for side in sides]))
-            groups = None if before.group is None or group is None else np.concatenate([before.group, group])
+            sizes = [len(side) for side in sides]
+            rows = placements(np.concatenate(sides), np.repeat([False, True], sizes))
+            groups = join_names([before.group, group], sizes)
             name = detection_name("ood_auroc", HEADLINE)
             item.report.scores.add_rows(item.task, item.split, item.run, {name: rows}, groups)
         if item.split.kind == "shift" and "accuracy" in before.values and "accuracy" in item.values:

@@ -179,7 +179,7 @@ def mcnemar(first: Predictions, second: Predictions) -> McNemar:
         UserError: When they are not about the same examples, or the examples come in groups.
     """
     pair = align({"first": first, "second": second})
-    if first.group is not None or second.group is not None:
+    if _grouped(first) or _grouped(second):
         raise UserError("McNemar's test needs independent examples, and these come in groups; use the paired t-test.")
     one, two = (correct(labelled(system, "McNemar's test")) for system in pair.values())
     b, c = int((one & ~two).sum()), int((two & ~one).sum())
@@ -189,6 +189,11 @@ def mcnemar(first: Predictions, second: Predictions) -> McNemar:
 def mcnemar_tests(systems: Mapping[str, Predictions]) -> dict[tuple[str, str], McNemar]:
     """Return pair → the exact test of accuracy; nothing where examples come in groups or have no labels."""
     rows = {name: in_domain_rows(system) for name, system in systems.items()}
-    if any(own.group is not None or lacking(own, {"labels"}) is not None for own in rows.values()):
+    if any(_grouped(own) or lacking(own, {"labels"}) is not None for own in rows.values()):
         return {}
     return {pair: mcnemar(rows[pair[0]], rows[pair[1]]) for pair in combinations(rows, 2)}
+
+
+def _grouped(predictions: Predictions) -> bool:
+    """Return whether several examples belong to one unit."""
+    return units_of(predictions).count < len(predictions)
