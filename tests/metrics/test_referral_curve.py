@@ -14,6 +14,7 @@ from dubio.metrics.referral_curve import (
     FRACTIONS,
     referral_curve,
     retained_roc,
+    sensitivity_at_specificity,
 )
 from dubio.metrics.scoring import class_auroc
 from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, seeds
@@ -155,3 +156,16 @@ def test_undefined_and_refused():
     assert np.isnan(value("sensitivity_at_specificity(retained=0.01)", drawn(0, classes=2, rows=100)))
     with pytest.raises(UserError, match="specificity must lie between 0 and 1; given 1"):
         value("sensitivity_at_specificity(specificity=1.0)", drawn(0, classes=2))
+
+
+def test_a_long_run_of_close_scores_has_the_same_ties_for_sensitivity_as_in_the_roc_curve():
+    """A run of log-odds closer than float32 resolves is cut from one end; both rates must see the same blocks."""
+    rng = np.random.default_rng(3)
+    log_odds = (1.0 + 1e-7 * np.arange(400)).astype(np.float64)
+    labels = (rng.random(400) < 0.5).astype(np.int64)
+    p = Predictions(np.stack([np.zeros(400), log_odds], axis=1)[None].astype(np.float32), labels=labels)
+    curve = retained_roc(p)
+    for specificity in (0.2, 0.5, 0.8):
+        allowed = curve.false_positive_rate <= 1.0 - specificity + 1e-12
+        expected = curve.true_positive_rate[allowed].max()
+        assert sensitivity_at_specificity(p, specificity=specificity) == pytest.approx(expected, abs=1e-12)

@@ -65,6 +65,10 @@ class Ordering:
         in_order = np.asarray(values, dtype=np.float64)[self.order]
         return in_order if len(self.starts) == len(in_order) else np.add.reduceat(in_order, self.starts, axis=0)
 
+    def reverse(self) -> Ordering:
+        """Return the rows in descending order, with the same blocks."""
+        return Ordering(self.order[::-1], len(self.order) - self.ends[::-1])
+
     def by_row(self, values: FloatArray) -> FloatArray:
         """Return a value of each block ``[B, …]`` for each of its rows, ``[N, …]``."""
         rows = np.empty((len(self.order), *values.shape[1:]))

@@ -135,7 +135,7 @@ def _from_the_top(p: Predictions) -> list[Marked]:
 @prepared
 def _from_the_bottom(p: Predictions) -> list[Marked]:
     """Order rows by the log-odds of each binary problem, lowest first, and mark its negative side."""
-    return [Marked(ordered(problem.scores, unit=LOG_ODDS), ~problem.positive) for problem in binary_problems(p)]
+    return [Marked(side.ordering.reverse(), ~side.marks) for side in _from_the_top(p)]
 
 
 def _best_rate(name: str, level: float, sides: list[Marked], weights: Weights) -> Values:
