@@ -124,6 +124,25 @@ def test_a_method_that_the_preset_leaves_out_has_its_tables_when_it_is_asked_for
     assert parse_benchmark(table, None, ("plain", "unheard-of")) == parse_benchmark(table)
 
 
+def test_a_preset_that_has_only_the_variant_of_a_method_drops_the_tuning_of_the_method(table, world):
+    table["methods"] += ["drop", "drop-slow"]
+    table["method"]["drop"] = {"seconds": 0.5}
+    table["tune"] = {"drop": {"lr": [0.1, 0.3]}}
+    table["preset"]["small"]["methods"] = ["plain", "drop-slow"]
+    small = parse_benchmark(table)
+    assert small.methods == ("plain", "drop-slow")
+    assert small.tune == {}
+    assert small.variants.keys() == {"drop-slow"}
+    given = arguments_of(prepare(small))["toy", "toy-net"]["drop-slow"]
+    assert (given["lr"], given["seconds"]) == (0.01, 0.5)  # the arguments of the method still hold for its variant
+    # with the method requested, or without the preset, its tuning applies
+    assert (
+        parse_benchmark(table, None, ("drop",)).tune
+        == parse_benchmark(table, "paper").tune
+        == {"drop": {"lr": (0.1, 0.3)}}
+    )
+
+
 def test_a_preset_is_laid_over_everything_it_fits(table, world):
     paper = parse_benchmark(table, "paper")
     assert (paper.members, paper.samples, paper.seeds) == (5, 9, (0, 1))
