@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from dubio.core.types import Split as Split
     from dubio.core.types import Task as Task
     from dubio.estimators import benchmark as benchmark
-    from dubio.evaluation import Evaluation as Evaluation
-    from dubio.evaluation import SystemComparison as SystemComparison
     from dubio.evaluation import calibrate as calibrate
     from dubio.evaluation import compare as compare
     from dubio.evaluation import evaluate as evaluate
+    from dubio.evaluation.results import Evaluation as Evaluation
+    from dubio.evaluation.results import SystemComparison as SystemComparison
     from dubio.formats import read_predictions as read_predictions
     from dubio.formats import write_predictions as write_predictions
     from dubio.metrics.metric import metric as metric

@@ -20,8 +20,10 @@ from dubio.estimators.scores import (
     referral_metrics,
     referrals,
 )
-from dubio.evaluation import pair_lines, pairs_remark, text_table, with_ood
+from dubio.evaluation import with_ood
+from dubio.evaluation.results import pair_lines, pairs_remark
 from dubio.formats.data_frame import data_frame
+from dubio.formats.text_tables import text_table
 from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import uncertainty
 from dubio.statistics.bootstrap import metric_statistic, replicate, units_of

@@ -17,18 +17,10 @@ from dubio.core.registry import METRICS
 from dubio.core.specs import to_json
 from dubio.core.types import Kind, Metric, Split
 from dubio.estimators.adapters import GIVEN
-from dubio.evaluation import (
-    REPLICATES,
-    STANDARD,
-    Evaluation,
-    Score,
-    evaluate_predictions,
-    number_text,
-    score_text,
-    text_table,
-    with_ood,
-)
+from dubio.evaluation import REPLICATES, STANDARD, evaluate_predictions, with_ood
+from dubio.evaluation.results import Evaluation, Score, score_text
 from dubio.formats.data_frame import data_frame
+from dubio.formats.text_tables import number_text, text_table
 from dubio.metrics.decisions import binary_problems
 from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import applicable_quantities

@@ -6,34 +6,32 @@ The command ``dubio evaluate``, ``dubio.benchmark``, reports and Python all scor
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from dubio.calibration.recalibration import Recalibration, RecalibrationMethod, fit_recalibration
-from dubio.calibration.thresholds import TUNED
+from dubio.calibration.recalibration import (
+    Recalibration,
+    RecalibrationMethod,
+    apply_recalibration,
+    fit_recalibration,
+    fitted_on,
+)
+from dubio.calibration.thresholds import TUNED, fit_thresholds, metrics_at
 from dubio.core import passes
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, join
 from dubio.core.types import Metric, Target
+from dubio.evaluation.results import Evaluation, Score, SystemComparison
 from dubio.formats.arrays import predictions_from_arrays
-from dubio.formats.data_frame import data_frame
 from dubio.formats.predictions import read_predictions
 from dubio.formats.values import TOLERANCE, Values
-from dubio.metrics.detection import Detection, detect
 from dubio.metrics.metric import metric_named, score_each
-from dubio.metrics.quantities import applicable_quantities
 from dubio.statistics.bootstrap import bootstrap, guarded
-from dubio.statistics.paired import McNemar, align, in_domain_rows, mcnemar_tests, pair_tests
-from dubio.statistics.verdicts import PairTest
-
-if TYPE_CHECKING:
-    import pandas
+from dubio.statistics.paired import align, in_domain_rows, mcnemar_tests, pair_tests
 
 STANDARD = (
     "accuracy", "micro_f1", "macro_f1", "quadratic_kappa", "rps", "class_auroc", "nll", "brier", "calibrated_nll",
@@ -43,197 +41,6 @@ STANDARD = (
 """The metrics computed by default; those that do not apply are left out."""
 
 REPLICATES = 200
-
-
-@dataclass(frozen=True)
-class Score:
-    """One metric of one system.
-
-    Attributes:
-        value: The value; NaN where the metric documents that it is undefined.
-        low: Lower end of the bootstrap interval, NaN where there is none.
-        high: Upper end.
-        better: Which way is better.
-        comparable: Whether it may rank systems.
-        why_not: Why it may not, in one sentence.
-    """
-
-    value: float
-    low: float
-    high: float
-    better: str
-    comparable: bool
-    why_not: str
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Evaluation:
-    """The scores of one system's predictions.
-
-    Attributes:
-        scores: Metric name to its score. Metrics of detection use all rows; all others the in-distribution rows.
-        reasons: Why each other requested metric does not apply, as a sentence.
-        rows: In-distribution rows (all rows, where all are out of distribution).
-        ood_rows: Out-of-distribution rows.
-        unlabelled: In-distribution rows without a label, which label metrics leave out.
-        samples: Number of samples per row.
-        members: Number of independent fits among the samples.
-        classes: Number of classes.
-        target: What is predicted.
-        resampled: What the bootstrap draws: ``examples`` or ``groups``.
-        replicates: Number of bootstrap replicates; 0 for no intervals.
-        level: Confidence level of the intervals.
-        seed: Seed of the bootstrap.
-        predictions: The predictions that were scored.
-        metrics: Every requested metric.
-    """
-
-    scores: dict[str, Score]
-    reasons: dict[str, str]
-    rows: int
-    ood_rows: int
-    unlabelled: int
-    samples: int
-    members: int
-    classes: int
-    target: Target
-    resampled: str
-    replicates: int
-    level: float
-    seed: int
-    predictions: Predictions
-    metrics: tuple[Metric, ...]
-
-    def __getitem__(self, metric: str) -> float:
-        """Return the value of a metric by name."""
-        if metric in self.reasons:
-            raise UserError(self.reasons[metric])
-        if metric not in self.scores:
-            raise UserError(f"metric {metric!r} was not computed; request it with metrics=({metric!r},).")
-        return self.scores[metric].value
-
-    @cached_property
-    def detection(self) -> dict[str, Detection]:
-        """Quantity to every figure of out-of-distribution detection; empty unless there are rows of both kinds."""
-        if not self.ood_rows or self.ood_rows == len(self.predictions):
-            return {}
-        quantities = applicable_quantities(self.predictions)
-        return {name: detect(self.predictions, name, seed=self.seed) for name in quantities}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything but the predictions as plain values."""
-        names = [item.name for item in fields(self) if item.name not in ("predictions", "scores", "metrics")]
-        return {
-            **{name: getattr(self, name) for name in names},
-            "scores": {name: asdict(score) for name, score in self.scores.items()},
-            "detection": {name: asdict(figures) for name, figures in self.detection.items()},
-        }
-
-    def to_frame(self) -> pandas.DataFrame:
-        """Return one row per metric: value, low, high, better, comparable, why_not.
-
-        Raises:
-            UserError: If pandas is not installed.
-        """
-        return data_frame({"metric": name, **asdict(score)} for name, score in self.scores.items())
-
-    def __repr__(self) -> str:
-        return "\n".join(_score_lines({"value": self}))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SystemComparison:
-    """Systems on the same examples: their scores, and every pair tested under every metric that may rank them.
-
-    Attributes:
-        evaluations: System to its scores.
-        tests: Metric to the test of every pair; those of one metric are corrected together.
-        mcnemar: Pair to McNemar's exact test of accuracy; empty where examples come in groups or have no labels.
-        level: Confidence level.
-    """
-
-    evaluations: Mapping[str, Evaluation]
-    tests: Mapping[str, tuple[PairTest, ...]]
-    mcnemar: Mapping[tuple[str, str], McNemar]
-    level: float
-
-    @property
-    def pairs(self) -> list[dict[str, Any]]:
-        """One row per metric and pair: difference, interval, p, smallest significant difference, better system."""
-        return [{"metric": metric, **asdict(test)} for metric, tests in self.tests.items() for test in tests]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the pairs as plain values."""
-        return {
-            "level": self.level,
-            "metrics": {metric: [asdict(test) for test in tests] for metric, tests in self.tests.items()},
-            "mcnemar": [{"first": one, "second": two, **asdict(test)} for (one, two), test in self.mcnemar.items()],
-        }
-
-    def to_frame(self) -> pandas.DataFrame:
-        """Return :attr:`pairs` as a data frame.
-
-        Raises:
-            UserError: If pandas is not installed.
-        """
-        return data_frame(self.pairs)
-
-    def __repr__(self) -> str:
-        return "\n".join([*_score_lines(self.evaluations), "", *pair_lines(self.pairs), pairs_remark(self.level)])
-
-
-def _score_lines(evaluations: Mapping[str, Evaluation]) -> list[str]:
-    """Return a table with one line per metric and one column per system."""
-    first = next(iter(evaluations.values()))
-    ood = f" + {first.ood_rows} out of distribution" if 0 < first.ood_rows < len(first.predictions) else ""
-    rows = [["metric", *evaluations]]
-    for metric in dict.fromkeys(name for own in evaluations.values() for name in own.scores):
-        scores = [own.scores.get(metric) for own in evaluations.values()]
-        arrow = {"higher": " ↑", "lower": " ↓"}[next(score.better for score in scores if score is not None)]
-        rows.append([metric + arrow, *map(score_text, scores)])
-    ends = f"; in brackets: {first.level:.0%} bootstrap intervals" if first.replicates else ""
-    return [f"{first.rows} rows{ood}, {first.classes} classes, {first.target}{ends}", "", *text_table(rows)]
-
-
-def pair_lines(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return tested pairs as a table; they have a column ``split`` where they are of several splits."""
-    places = [name for name in ("split", "metric") if pairs and name in pairs[0]]
-    rows = [[*places, "first − second", "difference", "p (Holm)", "detectable", "verdict"]]
-    for pair in pairs:
-        verdict = f"{pair['better']} is better" if pair["better"] else "not significantly different"
-        interval = f"{pair['difference']:+.3f} ({pair['low']:+.3f}, {pair['high']:+.3f})"
-        facts = [interval, f"{pair['adjusted_p']:.3g}", f"{pair['resolves']:.3f}", verdict]
-        rows.append([*(pair[name] for name in places), f"{pair['first']} − {pair['second']}", *facts])
-    return [*text_table(rows), ""] if pairs else []
-
-
-def pairs_remark(level: float) -> str:
-    """Return how pairs are tested, in one sentence."""
-    return (
-        "Pairs: paired t-tests on the same examples, p after Holm's correction over the pairs of a metric; a "
-        "difference is significant where it exceeds the smallest detectable one, which is where the corrected p is at "
-        f"most {1 - level:.2g}. In brackets: {level:.0%} intervals, not corrected."
-    )
-
-
-def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows of cells as lines with aligned columns, the first row as heading."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return [lines[0], "-" * max(map(len, lines)), *lines[1:]]
-
-
-def score_text(score: Score | None) -> str:
-    """Return a score with its interval, where it has one."""
-    if score is None or math.isnan(score.value):
-        return "–" if score is None else "undefined"
-    ends = "" if math.isnan(score.low) else f" ({number_text(score.low)}, {number_text(score.high)})"
-    return number_text(score.value) + ends
-
-
-def number_text(value: float) -> str:
-    """Return three decimals, or two digits of a small number."""
-    return "undefined" if math.isnan(value) else f"{value:.3f}" if abs(value) >= 0.01 or value == 0 else f"{value:.2g}"
 
 
 def evaluate(
@@ -323,27 +130,97 @@ def compare(
     if ood is not None and ood.keys() != systems.keys():
         raise UserError(f"ood must name the same systems: {', '.join(systems)}; given {', '.join(ood)}.")
     columns = {"ids": ids, "group": group}
-    read = align({name: _as_predictions(systems[name], labels, values, target, columns=columns) for name in systems})
-    if ood is not None:
-        further = align({name: _as_predictions(ood[name], None, values, target) for name in systems})
-        read = {name: with_ood(own, further[name]) for name, own in read.items()}
-    return compare_evaluations({
-        name: evaluate_predictions(own, metrics=metrics, replicates=replicates, level=level, seed=seed)
-        for name, own in read.items()
-    })  # fmt: skip
+    read = {name: _as_predictions(systems[name], labels, values, target, columns=columns) for name in systems}
+    further = [] if ood is None else [{name: _as_predictions(ood[name], None, values, target) for name in systems}]
+    return evaluate_systems(read, ood=further, metrics=metrics, replicates=replicates, level=level, seed=seed)
 
 
-def compare_evaluations(evaluations: Mapping[str, Evaluation]) -> SystemComparison:
-    """Test every pair of evaluated systems under the metrics that were computed for all of them.
+def evaluate_systems(
+    systems: Mapping[str, Predictions],
+    *,
+    ood: Iterable[Mapping[str, Predictions]] = (),
+    recalibrations: Mapping[str, Mapping[str, Recalibration]] | None = None,
+    validation: Mapping[str, Predictions] | None = None,
+    metrics: Sequence[str | Metric] | None = None,
+    replicates: int = REPLICATES,
+    level: float = 0.95,
+    seed: int = 0,
+    test_pairs: bool = True,
+) -> SystemComparison:
+    """Score one or more systems on the same examples, and test every pair of them.
+
+    Args:
+        systems: Name to predictions; they are aligned by their ids.
+        ood: Every system's predictions on further sets of examples, all out of distribution.
+        recalibrations: System to its recalibrations by name; they are applied to all its predictions, in their order.
+        validation: System to multi-label validation predictions. Metrics are also computed at thresholds fitted there.
+        metrics: As for :func:`evaluate`.
+        replicates: Likewise.
+        level: Likewise.
+        seed: Likewise.
+        test_pairs: Whether pairs are tested.
+
+    Raises:
+        UserError: For systems on different examples, or if none of the requested metrics applies.
+    """
+    joined, remarks = _recalibrated(align(systems), recalibrations or {})
+    for examples in ood:
+        further, _ = _recalibrated(align(examples), recalibrations or {})
+        joined = {name: with_ood(own, further[name]) for name, own in joined.items()}
+    fitted, _ = _recalibrated(validation, recalibrations or {}) if validation else ({}, [])
+    evaluations = {}
+    for name, own in joined.items():
+        chosen = metrics
+        if validation:
+            chosen = (*(STANDARD if metrics is None else metrics), *_threshold_metrics(own, fitted[name]))
+        evaluations[name] = evaluate_predictions(own, metrics=chosen, replicates=replicates, level=level, seed=seed)
+    compared = SystemComparison(evaluations, {}, {}, level, tuple(remarks))
+    if metrics and not any(own.scores for own in evaluations.values()):
+        raise UserError(" ".join(compared.reasons))
+    return _with_tests(compared) if test_pairs and len(systems) > 1 else compared
+
+
+def _recalibrated(
+    systems: Mapping[str, Predictions], recalibrations: Mapping[str, Mapping[str, Recalibration]]
+) -> tuple[dict[str, Predictions], list[str]]:
+    """Return the systems after their recalibrations, and remarks on these."""
+    changed, remarks = dict(systems), []
+    for system, own in recalibrations.items():
+        for name, recalibration in own.items():
+            if fitted_on(recalibration, changed[system]):
+                remarks.append(f"caution: {name} was fitted on these predictions of {system}; "
+                               "fit it on a validation file for an honest score.")  # fmt: skip
+            changed[system] = apply_recalibration(recalibration, changed[system])
+            remarks.append(f"{system}: recalibrated with {name} ({recalibration.method}).")
+    return changed, remarks
+
+
+def _threshold_metrics(predictions: Predictions, validation: Predictions) -> tuple[Metric, ...]:
+    """Return the metrics at the thresholds fitted on validation predictions."""
+    problem = "thresholds: validation predictions must have the"
+    if validation.class_count != predictions.class_count:
+        raise UserError(f"{problem} {predictions.class_count} labels of those that are scored; "
+                        f"given {validation.class_count}.")  # fmt: skip
+    labels = zip(predictions.classes or (), validation.classes or (), strict=False)
+    for number, (own, other) in enumerate(labels, start=1):
+        if own != other:
+            raise UserError(f"{problem} labels of those that are scored, in their order; label {number} is {own!r} "
+                            f"there and {other!r} in validation.")  # fmt: skip
+    return tuple(metrics_at(fit_thresholds(validation)))
+
+
+def _with_tests(compared: SystemComparison) -> SystemComparison:
+    """Test every pair of systems under the metrics that were computed for all of them.
 
     Decisions at thresholds that were fitted for each system are not compared.
     """
+    evaluations = compared.evaluations
     first = next(iter(evaluations.values()))
     shared = set.intersection(*(set(own.scores) for own in evaluations.values()))
     metrics = [metric for metric in first.metrics if metric.name in shared and not metric.name.endswith(TUNED)]
     systems = {name: own.predictions for name, own in evaluations.items()}
     tests = pair_tests(systems, metrics, replicates=first.replicates, seed=first.seed, level=first.level)
-    return SystemComparison(evaluations, tests, mcnemar_tests(systems), first.level)
+    return replace(compared, tests=tests, mcnemar=mcnemar_tests(systems))
 
 
 def with_ood(predictions: Predictions, ood: Predictions) -> Predictions:
