@@ -67,6 +67,8 @@ def rows_of_table(table: Table, options: DataOptions) -> Rows:
     if (options.text is None) == (not options.features):
         both = "both are" if options.features else "neither is"
         raise UserError(f"give either text (a column of texts) or features (numeric columns); {both} given. {present}")
+    for argument, column in options.columns().items():
+        table.column(column, argument)  # named before any other error that a wrong name would cause
     if options.text is not None:
         table, notes = _without_empty(table, options.text)
         return _rows(table, options, "text", tuple(table.texts(options.text)), notes)
