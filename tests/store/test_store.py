@@ -26,6 +26,24 @@ def store(tmp_path):
         yield opened
 
 
+def test_entries_are_found_by_the_beginning_of_their_name(store, monkeypatch):
+    fit, prediction = write_fit(store), write_prediction(store)
+    store.write_manifest({"name": "run"}, "a" * 64)
+    (run,) = store.manifests()
+    assert store.find("ru") == ("runs", run)
+    assert store.find(fit[:6]) == ("fits", fit)
+    assert store.find(prediction) == ("predictions", prediction)
+    for name in ("ran", fit[:5]):  # no hexadecimal number, too few digits
+        with pytest.raises(UnknownName, match=name):
+            store.find(name)
+    with pytest.raises(UserError, match="no fit or prediction"):
+        store.find("0" * 64)
+    ids = {"fits": ("abcdef1",), "predictions": ("abcdef2",)}
+    monkeypatch.setattr(Store, "ids", lambda self, kind: ids[kind])
+    with pytest.raises(UserError, match=r"2 ids: abcdef1.*\(fit\), abcdef2.*\(prediction\)"):
+        store.find("abcdef")
+
+
 def test_a_fit_comes_back_as_it_was(store):
     assert write_fit(store) == FIT
     spec, tensors, encoder, record = store.read_fit(FIT)

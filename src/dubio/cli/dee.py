@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from dubio.cli.options import JsonOption, LabelsOption, TargetOption, ValuesOption, named_files
-from dubio.cli.output import make_table, print_json, print_table, say
+from dubio.cli.output import print_result, say
 from dubio.core.errors import UserError
-
-if TYPE_CHECKING:
-    from dubio.reporting.ensemble_curves import EnsembleCurves, EquivalentMetric
-
-ENSEMBLE = "the deep ensemble"
 
 
 def dee(
@@ -45,37 +41,28 @@ def dee(
 ) -> None:
     """Print the deep-ensemble equivalent: the number of independent networks whose ensemble matches a method."""
     from dubio.formats import read_predictions
-    from dubio.reporting.canvas import write_figure
-    from dubio.reporting.ensemble_curves import curves_of_run, curves_of_systems, equivalents_figure
-    from dubio.statistics.paired import align
+    from dubio.reporting.ensemble_curves import curves_of_run, curves_of_systems
+    from dubio.reporting.stored_run import open_run
 
     _check_options({"--ensemble": ensemble, "--values": values, "--labels": labels, "--target": target,
                     "--figure": figure}, methods, store, run or task)  # fmt: skip
+    document: dict[str, Any]
     if store is not None:
-        from dubio.reporting.stored_run import open_run
-
         opened = open_run(*filter(None, [run]), store=store)
-        of_tasks = curves_of_run(opened, task or (), methods or (), orders=orders, seed=seed)
-        if json:
-            print_json({"tasks": {curves.task: curves.to_json(metric) for curves in of_tasks}})
-            return
-        for curves in of_tasks:
-            typer.echo(f"\n{curves.task}: the first run of every method")
-            _print(curves, metric)
-        return
-    named = {ENSEMBLE: str(ensemble), **named_files(methods or ())}
-    read = {name: read_predictions(path, values=values, labels=labels, target=target) for name, path in named.items()}
-    systems = align(read)
-    networks = systems.pop(ENSEMBLE)
-    curves = curves_of_systems(networks, systems, orders=orders, seed=seed)
-    if len(set(networks.member.tolist())) == 1:
-        say(f"--ensemble: no member is named; each of the {networks.samples} samples counts as one.")
-    if figure is not None:
-        say(f"figure: {write_figure(equivalents_figure(curves, metric), figure, '--figure')}")
-    if json:
-        print_json(curves.to_json(metric))
+        curves = curves_of_run(opened, task or (), methods or (), orders=orders, seed=seed)
+        document = {"tasks": {item.task: item.to_json(metric) for item in curves}}
     else:
-        _print(curves, metric)
+        read = partial(read_predictions, values=values, labels=labels, target=target)
+        systems = {name: read(path) for name, path in named_files(methods or ()).items()}
+        curves = (curves_of_systems(read(str(ensemble)), systems, orders=orders, seed=seed),)
+        document = curves[0].to_json(metric)
+        for note in curves[0].notes:
+            say(f"--ensemble: {note}")
+        if figure is not None:
+            say(f"figure: {curves[0].figure(metric, figure)}")
+    print_result(json, document, (line for item in curves for line in item.table(metric)))
+    for item in () if json else curves:
+        say(item.reading)
 
 
 def _check_options(
@@ -90,27 +77,3 @@ def _check_options(
         raise UserError("--run and --task are options of a store; give --store too.")
     elif not methods or of_files["--ensemble"] is None:
         raise UserError("give files of predictions and --ensemble FILE, or --store STORE.")
-
-
-def _print(curves: EnsembleCurves, metric: EquivalentMetric) -> None:
-    from dubio.reporting.ensemble_curves import TITLES
-
-    ensemble, size = curves.ensemble, len(curves.ensemble)
-    title = f"Deep-ensemble equivalent by {TITLES[metric]}; the ensemble has {size} members"
-    table = make_table(("method",), ("samples", TITLES[metric], "DEE", "lower", "upper"), title=title)
-    for name, ranges in curves.equivalents(metric).items():
-        for index in _shown(len(ranges)):
-            bounds = (str(getattr(ranges[index], bound)) for bound in ("central", "lower", "upper"))
-            table.add_row(name, str(index + 1), f"{curves.methods[name].mean[metric][index]:.4f}", *bounds)
-    print_table(table)
-    scores = ", ".join(f"{value:.4f}" for value in ensemble.mean[metric][:12])
-    typer.echo(f"The ensemble with 1, 2, … members: {scores}{' …' if size > 12 else ''}")
-    say(f"DEE: the least number of independently trained networks whose ensemble reaches the method (1: a single one "
-        f"does); bounds from ± one standard deviation over {ensemble.orders} random orders. "
-        f'"> {size}": not even the ensemble of all {size} reaches it.')  # fmt: skip
-
-
-def _shown(count: int) -> list[int]:
-    """Return the indices of 1, 2, 5, 10, 20, 50, … and the last."""
-    steps = [factor * 10**power for power in range(6) for factor in (1, 2, 5)]
-    return [step - 1 for step in steps if step < count] + [count - 1]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from dubio.core.errors import UserError, one_of
 from dubio.core.predictions import Predictions, pool_members
-from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled
+from dubio.formats.text_tables import number_text, text_table
+from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled, write_figure
 from dubio.reporting.manifest_view import Manifest, MethodRun, TaskView, read_manifest
 from dubio.reporting.stored_run import Run
 from dubio.reporting.style import CONTROL, MUTED, PALETTE, Style
@@ -23,6 +25,7 @@ from dubio.statistics.ensemble_equivalent import (
     equivalent_curve,
     growth_curve,
 )
+from dubio.statistics.paired import align
 from dubio.store import Store
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 
 
 EquivalentMetric = Literal["nll", "brier", "error", "aurc"]
+ENSEMBLE = "the deep ensemble"
 TITLES: Mapping[str, str] = {
     "nll": "calibrated nll", "brier": "calibrated Brier", "error": "error", "aurc": "calibrated aurc",
 }  # fmt: skip
@@ -44,11 +48,13 @@ class EnsembleCurves:
         task: Name of the task, or empty for predictions from files.
         ensemble: The curve of the deep ensemble.
         methods: Method → its curve.
+        notes: How the ensemble was read, where its file leaves it open.
     """
 
     task: str
     ensemble: GrowthCurve
     methods: Mapping[str, GrowthCurve]
+    notes: tuple[str, ...] = ()
 
     def equivalents(self, metric: EquivalentMetric) -> dict[str, tuple[EquivalentRange, ...]]:
         """Return method → its deep-ensemble equivalents with 1, 2, … samples."""
@@ -72,8 +78,43 @@ class EnsembleCurves:
         sizes = {"orders": self.ensemble.orders, "longest": len(self.ensemble)}
         return {"metric": TITLES[metric], **sizes, "ensemble": ensemble, "methods": methods}
 
+    def table(self, metric: EquivalentMetric) -> list[str]:
+        """Return the equivalents with 1, 2, 5, 10, … samples and the scores of the ensemble as lines of text."""
+        size, scores = len(self.ensemble), self.ensemble.mean[metric]
+        title = f"Deep-ensemble equivalent by {TITLES[metric]}; the ensemble has {size} members"
+        rows = [["method", "samples", TITLES[metric], "DEE", "lower", "upper"]]
+        for name, ranges in self.equivalents(metric).items():
+            for count in _listed_counts(len(ranges)):
+                bounds = (str(getattr(ranges[count - 1], bound)) for bound in ("central", "lower", "upper"))
+                rows.append([name, str(count), number_text(self.methods[name].mean[metric][count - 1]), *bounds])
+        listed = ", ".join(map(number_text, scores[:LISTED])) + (" …" if size > LISTED else "")
+        task = [f"{self.task}: the first run of every method"] if self.task else []
+        return [*task, title, "", *text_table(rows), f"The ensemble with 1, 2, … members: {listed}", ""]
+
+    @property
+    def reading(self) -> str:
+        """How to read the table, in one sentence."""
+        size = len(self.ensemble)
+        return (
+            "DEE: the least number of independently trained networks whose ensemble reaches the method (1: a single "
+            f"one does); bounds from ± one standard deviation over {self.ensemble.orders} random orders. "
+            f'"> {size}": not even the ensemble of all {size} reaches it.'
+        )
+
+    def figure(self, metric: EquivalentMetric, path: str | Path) -> Path:
+        """Draw the equivalents to an .svg, .png or .pdf file, and return its path."""
+        return write_figure(equivalents_figure(self, metric), Path(path), "--figure")
+
 
 BOUNDS = ("lower", "central", "upper")
+LISTED = 12
+"""Number of scores of the ensemble that a table lists."""
+
+
+def _listed_counts(most: int) -> list[int]:
+    """Return 1, 2, 5, 10, 20, 50, … and the last number of samples."""
+    steps = [factor * 10**power for power in range(6) for factor in (1, 2, 5)]
+    return [*(step for step in steps if step < most), most]
 
 
 def _plain(equivalent: Equivalent) -> float | str:
@@ -86,23 +127,24 @@ def curves_of_systems(
     """Return the curves of systems and of a deep ensemble on the same examples.
 
     Args:
-        ensemble: The deep ensemble. If it names no members, each of its samples is one.
+        ensemble: The deep ensemble. If it names no members, each of its samples is one, and a note says so.
         systems: Name → sampled predictions.
         orders: Random orders of members and samples to average over.
         seed: Seed of the orders and of the halves of cross-validation.
 
     Raises:
-        UserError: If the ensemble has less than two members.
+        UserError: If the ensemble has less than two members, or the examples differ.
     """
+    ensemble, *others = align({ENSEMBLE: ensemble, **systems}).values()
+    notes: tuple[str, ...] = ()
     if len(np.unique(ensemble.member)) < 2:
         if ensemble.samples == 1:
             raise UserError("a deep ensemble has at least two members, and this file has one sample.")
         ensemble = replace(ensemble, member=np.arange(ensemble.samples, dtype=np.int64))
-    return EnsembleCurves(
-        "",
-        growth_curve(ensemble, unit="member", orders=orders, seed=seed),
-        {name: growth_curve(system, unit="sample", orders=orders, seed=seed) for name, system in systems.items()},
-    )
+        notes = (f"no member is named; each of the {ensemble.samples} samples counts as one.",)
+    curves = [growth_curve(system, unit="sample", orders=orders, seed=seed) for system in others]
+    grown = growth_curve(ensemble, unit="member", orders=orders, seed=seed)
+    return EnsembleCurves("", grown, dict(zip(systems, curves, strict=True)), notes)
 
 
 def curves_of_run(

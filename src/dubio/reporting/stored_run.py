@@ -13,6 +13,7 @@ from dubio.core.errors import UserError
 from dubio.formats.data_frame import data_frame
 from dubio.reporting.build import Report, build_report
 from dubio.reporting.canvas import FORMATS
+from dubio.reporting.measures import in_domain_metrics, measure
 from dubio.reporting.merging import merge
 from dubio.reporting.page import TABLE, write_figures, write_report
 from dubio.reporting.score_table import ScoreTable
@@ -170,6 +171,42 @@ def _only_run(names: Sequence[str], store: Path) -> str:
     if len(names) > 1:
         raise UserError(f"the store {str(store)!r} has {len(names)} runs; name one: {', '.join(names)}.")
     return names[0]
+
+
+def describe(name: str, store: str | Path = STORE) -> dict[str, Any]:
+    """Return what a store holds of a run, a fit or a prediction, with the scores of a run or a prediction.
+
+    Args:
+        name: The name of a run, the id of a fit or prediction, or the beginning of either.
+        store: The folder of the store.
+
+    Raises:
+        UserError: When nothing, or more than one, fits.
+    """
+    opened = Store.open(store, create=False)
+    kind, full_name = opened.find(name)
+    if kind == "runs":
+        run = open_run(full_name, store=store)
+        keys = ("id", "task", "method", "seed", "member", "fits")
+        return {
+            "kind": "run",
+            "name": run.manifest["name"],
+            "tasks": [task["name"] for task in run.manifest["tasks"]],
+            "methods": [method["name"] for method in run.manifest["methods"]],
+            "predictions": [{key: row[key] for key in keys} for row in run.manifest["runs"]],
+            **run.built.document(),
+        }
+    record = opened.record(full_name)
+    document = {"kind": kind[:-1], "id": full_name, "spec": opened.spec(kind, full_name), "record": record}
+    if kind == "predictions":  # an ensemble has the splits of its first member
+        files = record["files"] or opened.record(record["members"][0])["files"]
+        document["scores"] = {
+            facts["split"]: measure(
+                in_domain_metrics(), opened.read_predictions(full_name, facts["split"], facts["fingerprint"])
+            )
+            for facts in files.values()
+        }
+    return document
 
 
 def report(

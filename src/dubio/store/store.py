@@ -8,11 +8,12 @@ A store is a directory with ``store.json`` (its schema), ``fits/``, ``prediction
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
 from dubio.core.predictions import Predictions
@@ -257,6 +258,34 @@ class Store:
         if not fitting:
             raise UnknownName(f"run in {str(self.path)!r}", name, names)
         return fitting[0]
+
+    def find(self, name: str) -> tuple[Literal["runs"] | EntryKind, str]:
+        """Return what is stored under a name: a run's name or the id of a fit or prediction, or a beginning of either.
+
+        Args:
+            name: The name, at least six digits of an id, or the path of a manifest.
+
+        Returns:
+            The kind of entry, and its full name; a path as it is.
+
+        Raises:
+            UserError: When nothing, or more than one, fits.
+        """
+        if Path(name).is_file():
+            return "runs", name
+        runs = self.manifests()
+        if any(run.startswith(name) for run in runs):
+            return "runs", self.full_name(name)
+        if not re.fullmatch("[0-9a-f]{6,}", name):
+            raise UnknownName("run", name, runs)
+        kinds: tuple[EntryKind, ...] = ("fits", "predictions")
+        hits = [(kind, identifier) for kind in kinds for identifier in self.ids(kind) if identifier.startswith(name)]
+        if not hits:
+            raise UserError(f"the store {str(self.path)!r} has no fit or prediction whose id begins with {name!r}.")
+        if len(hits) > 1:
+            listed = ", ".join(f"{identifier[:16]}… ({kind[:-1]})" for kind, identifier in hits[:5])
+            raise UserError(f"{name!r} is the beginning of {len(hits)} ids: {listed}; give more digits.")
+        return hits[0]
 
     def manifest(self, name: str | Path) -> dict[str, Any]:
         """Return a manifest by its name (``quick-1a2b3c4d``), by a beginning that fits one alone, or by its path.
