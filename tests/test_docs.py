@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +60,29 @@ def test_python_page_runs(tmp_path: Path) -> None:
     assert after < before
     assert "not significantly different" in outputs[3]
     assert (tmp_path / "report" / "report.html").is_file()
+
+
+def test_page_on_your_own_module_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch = pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    example, going_on, reading = blocks("python", "your-module.md")
+    assert len([line for line in example.splitlines() if line.strip()]) <= 15
+    torch.manual_seed(0)
+    world: dict[str, Any] = {}
+    exec(example, world)
+    nll, *probs = map(float, re.findall(r"[\d.]+(?:e-?\d+)?", capsys.readouterr().out))
+    assert 0.0 < nll < np.log(3)
+    assert len(probs) == 3
+    assert abs(sum(probs) - 1.0) < 1e-6
+    before = world["predictions"].logits
+    exec(reading, world)
+    found = world["fitted"].predict((world["inputs"][500:], world["labels"][500:]))
+    np.testing.assert_array_equal(found.logits, before)
+    exec(going_on, world)
+    assert len(world["fitted"].members) == 2
+    assert not Path("under-way").exists()
 
 
 def written_by(framework: str) -> str:

@@ -5,12 +5,14 @@ import pandas as pd
 import pytest
 import torch
 
+import dubio
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions, join
 from dubio.core.types import Metric
 from dubio.evaluation import compare, evaluate
 from dubio.metrics.detection import ood_auroc
 from dubio.metrics.scoring import accuracy, brier
+from tests.estimators.helpers import softmax
 
 
 def probs(seed, rows=80, samples=None):
@@ -176,3 +178,14 @@ def test_every_row_out_of_distribution_is_scored_as_it_is():
     assert not found.detection
     mixed = evaluate(join([Predictions(logits, labels), strange]), replicates=0, metrics=("generalisation_gap",))
     assert mixed["generalisation_gap"] == 0.0
+
+
+def test_systems_must_be_two_and_have_the_same_ood_names():
+    predictions = dubio.evaluate(softmax(np.eye(3)[[0, 1, 2] * 5]), np.array([0, 1, 2] * 5), values="probs").predictions
+    with pytest.raises(dubio.UserError, match="at least two systems"):
+        dubio.compare({"a": predictions})
+    with pytest.raises(dubio.UserError, match="ood must name the same systems"):
+        dubio.compare({"a": predictions, "b": predictions}, ood={"a": predictions})
+    arrays = {"a": softmax(np.eye(3)[[0, 1, 2] * 5]), "b": softmax(2 * np.eye(3)[[0, 1, 2] * 5])}
+    found = dubio.compare(arrays, np.array([0, 1, 2] * 5), values="probs", metrics=["brier"], replicates=0)
+    assert found.tests["brier"][0].better == "b"

@@ -20,7 +20,7 @@ from dubio.encoders import pretrained
 from dubio.encoders.pretrained import fingerprint, folder_of, resolve_encoder, source_of
 from dubio.networks.bert import bert
 from dubio.tasks.sources.locate import DataMissing, Wheel, cache_folder
-from tests.networks import tiny_bert
+from tests.networks.helpers import VOCABULARY, save_bert
 
 USERS_CACHE = os.environ.get("DUBIO_CACHE", "")
 
@@ -33,7 +33,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tiny_bert.save(tmp_path_factory.mktemp("tiny"))
+    return save_bert(tmp_path_factory.mktemp("tiny"))
 
 
 def wheel_of(folder, path, members=("carrier/model",)):
@@ -160,7 +160,7 @@ def test_old_names_and_heads_of_whole_models(folder, tmp_path):
         weights = {key.replace(new, was): value for key, value in weights.items()}
     weights["cls.predictions.bias"] = weights["bert.pooler.dense.bias"]
     save_file(weights, old / "model.safetensors")
-    size = (len(tiny_bert.VOCABULARY),)
+    size = (len(VOCABULARY),)
     first, second = (bert(size, encoder=str(place)).state_dict() for place in (folder, old))
     assert all((first[key] == second[key]).all() for key in first)
     weights.pop("bert.encoder.layer.0.output.dense.bias")

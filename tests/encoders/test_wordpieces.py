@@ -14,7 +14,7 @@ from dubio.core.registry import NETWORKS
 from dubio.core.types import Examples
 from dubio.encoders import WordPieceEncoding, encoder_from_json, encoding_of, fit_encoder
 from dubio.encoders.pretrained import resolve_arguments, resolve_encoder
-from tests.networks import tiny_bert
+from tests.networks.helpers import POSITIONS, VOCABULARY, save_bert
 
 TEXTS = ("Hello THERE!", "unbelievable cats", "", "the xyz, ünbeliev", "a b c " * 30)
 
@@ -26,7 +26,7 @@ def cache(tmp_path_factory, monkeypatch):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tiny_bert.save(tmp_path_factory.mktemp("tiny"))
+    return save_bert(tmp_path_factory.mktemp("tiny"))
 
 
 def examples(texts):
@@ -35,14 +35,14 @@ def examples(texts):
 
 def pieces(encoder, texts):
     found = encoder.encode(examples(texts))
-    return [[tiny_bert.VOCABULARY[i] for i in found.row(row)] for row in range(len(texts))]
+    return [[VOCABULARY[i] for i in found.row(row)] for row in range(len(texts))]
 
 
 @pytest.mark.parametrize("tokeniser", [True, False], ids=["tokenizer.json", "vocab.txt"])
 def test_texts_are_cut_as_by_hand(tmp_path, tokeniser):
-    folder = tiny_bert.save(tmp_path / "encoder", tokeniser=tokeniser)
+    folder = save_bert(tmp_path / "encoder", tokeniser=tokeniser)
     encoder = fit_encoder(WordPieceEncoding(resolve_encoder(str(folder)), 8), examples(["anything"]))
-    assert encoder.shape == (len(tiny_bert.VOCABULARY),)
+    assert encoder.shape == (len(VOCABULARY),)
     assert pieces(encoder, TEXTS) == [
         ["[CLS]", "hello", "there", "!", "[SEP]"],
         ["[CLS]", "un", "##believ", "##able", "cat", "##s", "[SEP]"],
@@ -54,7 +54,7 @@ def test_texts_are_cut_as_by_hand(tmp_path, tokeniser):
 
 
 def test_texts_are_cut_as_transformers_cuts_them(tmp_path):
-    folder = tiny_bert.save(tmp_path / "encoder", tokeniser=False)
+    folder = save_bert(tmp_path / "encoder", tokeniser=False)
     theirs = BertTokenizer.from_pretrained(str(folder))
     encoder = fit_encoder(WordPieceEncoding(resolve_encoder(str(folder)), 20), examples([""]))
     wanted = theirs(list(TEXTS), truncation=True, max_length=20)["input_ids"]
@@ -63,7 +63,7 @@ def test_texts_are_cut_as_transformers_cuts_them(tmp_path):
 
 
 def test_what_is_saved_needs_no_files(monkeypatch, tmp_path):
-    folder = tiny_bert.save(tmp_path / "its-own", seed=7)
+    folder = save_bert(tmp_path / "its-own", seed=7)
     saved = fit_encoder(WordPieceEncoding(resolve_encoder(str(folder)), 8), examples([""])).to_json()
     assert saved["source"] == {"folder": "its-own"}
     monkeypatch.setenv("DUBIO_CACHE", str(tmp_path / "empty"))
@@ -83,7 +83,7 @@ def test_a_network_says_which_encoding_it_wants(folder):
     assert made == WordPieceEncoding(arguments["encoder"], 20)
     with pytest.raises(UnknownName, match="max_length"):
         encoding_of(network, arguments, {"max_lenght": 20})
-    with pytest.raises(UserError, match=f"at most {tiny_bert.POSITIONS}"):
+    with pytest.raises(UserError, match=f"at most {POSITIONS}"):
         encoding_of(network, arguments, {"max_length": 257})
     with pytest.raises(UserError, match=r"network\.encoder"):
         encoding_of(network, arguments, {"encoder": "x"})

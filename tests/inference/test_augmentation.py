@@ -15,8 +15,11 @@ from torch.nn import functional
 
 from dubio.core.errors import UserError
 from dubio.core.specs import describe, restore
-from dubio.inference.augmentation import TRIES, Affine, ResizedCrop, Views, affine_grid, augment
+from dubio.inference.augmentation import TRIES, Affine, ResizedCrop, ShiftFlip, Views, affine_grid, augment
+from dubio.inference.samples import WeightSamples, state_of
 from dubio.methods.arguments import ImageViews
+from dubio.networks.draws import BlockDraws
+from tests.networks.helpers import IMAGE_ROWS, image_batch, image_model, lived_in, nearly_equal
 
 MIDDLE = [0.5, 0.5, 0.5, 0.5, 0.9, 0.9]
 """Draws that change nothing: the middle of every range, no flip."""
@@ -233,3 +236,13 @@ def test_methods_reach_it_by_the_argument_crop():
 def test_what_means_nothing_is_refused(wrong):
     with pytest.raises(UserError, match=f"resized_crop: {next(iter(wrong))} must"):
         ResizedCrop(**wrong)
+
+
+def test_views_of_folded_networks_are_those_of_the_plain_ones():
+    model = lived_in(image_model("vgg-small"))
+    views = Views(ShiftFlip(4, 0.5), 3)
+    found = WeightSamples(model, (state_of(model),), 0, views).draw(5).predict(image_batch(), IMAGE_ROWS).logits
+    for index, logits_of_view in enumerate(found):
+        uniforms = BlockDraws(5).rows("view", "uniform", 3, range(index, index + 1), IMAGE_ROWS)[0]
+        with torch.inference_mode():
+            assert nearly_equal(logits_of_view, model(views.augmentation.apply(image_batch(), uniforms)))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from dubio.core.registry import NETWORKS
 from dubio.encoders import ArrayRows, TokenRows
@@ -12,16 +13,32 @@ from dubio.inference.engine import (
     looped_states,
     over_states,
     plain_passes,
+    repeat,
     shared_prefix,
     stacked_states,
     stacks,
 )
 from dubio.inference.samples import WeightSamples, state_of
 from dubio.networks.draws import BlockDraws
+from dubio.networks.heads.gp import RandomFeatureGP
 from dubio.networks.heads.heteroscedastic import Heteroscedastic
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Model
-from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit
+from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit, sites
+from tests.networks.helpers import (
+    CLASSES,
+    DROPOUT_EDITS,
+    SETS,
+    SMALL,
+    fork_inputs,
+    forked,
+    image_batch,
+    image_logits,
+    image_model,
+    lived_in,
+    nearly_equal,
+    runs_of_convolutions,
+)
 
 SHAPES = {"mlp": (6,), "cnn": (1, 8, 8), "textcnn": (40,)}
 ARGUMENTS = {"mlp": {"hidden": (7, 5)}, "cnn": {}, "textcnn": {"embedding": 6, "maps": 5}}
@@ -162,3 +179,73 @@ def test_the_rule_looks_at_shapes_and_device_alone():
     assert not stacks(model, [large] * 2, cpu)
     assert stacks(model, [large] * 2, torch.device("cuda"))
     assert not stacks(model_of("textcnn"), [small] * 2, cpu)
+
+
+@pytest.mark.parametrize("edit", [DropoutEdit(0.4), ConcreteDropoutEdit(0.3)])
+@pytest.mark.parametrize("head", [Softmax(), Heteroscedastic(3), RandomFeatureGP(16)])
+def test_shared_stages_equal_whole_passes(edit, head):
+    model, rows = forked(head, (edit,)), np.array([3, 17, 30, 4, 5])
+    with torch.inference_mode():
+        fast = shared_prefix(model, fork_inputs(5), BlockDraws(5), rows, 4)
+        plain = plain_passes(model, fork_inputs(5), BlockDraws(5), rows, 4)
+    assert fast.logits.shape == (4 * SETS, 5, CLASSES)
+    for left, right in zip(fast, plain, strict=True):
+        assert (left is None) == (right is None)
+        assert left is None or torch.allclose(left, right, atol=1e-5)
+    noisy = fast.logits.reshape(4, SETS, 5, CLASSES)
+    assert not torch.allclose(noisy[0], noisy[1], atol=1e-3), "samples must differ"
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("edit", DROPOUT_EDITS)
+def test_samples_are_those_of_whole_passes(name, edit):
+    model = lived_in(image_model(name))
+    DROPOUT_EDITS[edit].apply(model)
+    found = image_logits(shared_prefix, model.eval())
+    assert nearly_equal(found, image_logits(plain_passes, model))
+    assert found.reshape(4, 4, 3).std(0).min() > 1e-6
+    assert nearly_equal(image_logits(shared_prefix, fixed(model, 4)), found)
+
+
+@pytest.mark.parametrize("name", ["vgg16-bn", "vgg-small", "preresnet", "resnet50"])
+def test_under_dropout_all_convolutions_run_once_for_all_samples(name):
+    model = lived_in(image_model(name))
+    DROPOUT_EDITS["dropout"].apply(model)
+    runs = runs_of_convolutions(model.eval())
+    image_logits(shared_prefix, model, samples=6)
+    assert set(runs.values()) == {1}
+
+
+def test_repeated_images_keep_their_order_in_memory():
+    h = image_batch().contiguous(memory_format=torch.channels_last)
+    assert repeat(h, 3).is_contiguous(memory_format=torch.channels_last)
+    assert torch.equal(repeat(h, 3), h.repeat(3, 1, 1, 1))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_stacked_states_with_batch_norm_are_those_of_a_loop(name):
+    model = lived_in(image_model(name))
+    states = [state_of(lived_in(image_model(name, seed=seed), seed=seed + 5)) for seed in range(3)]
+    with torch.inference_mode():
+        assert nearly_equal(stacked_states(model, states, image_batch()), looped_states(model, states, image_batch()))
+
+
+@pytest.mark.parametrize("name", ["vgg16-bn", "vgg-small"])
+def test_batch_norm_is_folded_for_fixed_weights_and_changes_nothing(name):
+    model = lived_in(image_model(name))
+    ready = fixed(model, samples=0)
+    assert not any(isinstance(m, nn.BatchNorm2d) for m in ready.modules())
+    kinds = [type(stage).__name__.removeprefix("Folded") for stage in ready.network.stages]
+    assert kinds == [type(stage).__name__ for stage in model.network.stages]
+    with torch.inference_mode():
+        assert nearly_equal(ready(image_batch()), model(image_batch()))
+    assert fixed(model, samples=0, limit=10) is model
+
+
+def test_stages_in_which_noise_will_act_are_not_folded():
+    model = lived_in(image_model("vgg-small"))
+    first, *_ = (site for site in sites(model) if site.name == "conv2-1")
+    first.noise = DROPOUT_EDITS["concrete_dropout"].noise(first)
+    ready = fixed(model.eval(), samples=3)
+    kinds = [type(stage).__name__ for stage in ready.network.stages]
+    assert kinds[:4] == ["Pixels", "FoldedConvNorm", "ConvNorm", "ConvNorm"]

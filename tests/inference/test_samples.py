@@ -9,12 +9,25 @@ import pytest
 import torch
 
 from dubio.inference.augmentation import ShiftFlip, Views
+from dubio.inference.engine import looped_states
 from dubio.inference.samples import WeightSamples, state_of
 from dubio.inference.weight_draws import LowRankGaussian, WeightDraws
 from dubio.networks.heads.linear import Softmax
 from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
 from dubio.networks.noise import DropoutEdit
+from tests.networks.helpers import (
+    CLASSES,
+    IMAGE_ROWS,
+    SETS,
+    branch_of,
+    fork_inputs,
+    forked,
+    image_batch,
+    image_model,
+    lived_in,
+    nearly_equal,
+)
 
 ROWS = np.arange(6)
 
@@ -76,3 +89,32 @@ def test_of_one_state_without_noise_the_first_views() -> None:
     model, batch = Model(body, Softmax().build(body.width, 3)), torch.randn(6, 1, 8, 8)
     points = WeightSamples(model, states(model, 1), views=Views(ShiftFlip(1), 6))
     assert torch.allclose(logits(points.limit(2), batch), logits(points, batch)[:2], atol=1e-6)
+
+
+def test_every_set_is_a_sample_of_its_own_member():
+    model, x = forked(), fork_inputs()
+    drawn = WeightSamples(model, (state_of(model),)).draw(0)
+    logits = drawn.predict(x, np.arange(7)).logits
+    assert logits.shape == (SETS, 7, CLASSES)
+    assert drawn.member == (0, 1, 2)
+    for index in range(SETS):
+        assert torch.allclose(logits[index], branch_of(model, index)(x), atol=1e-6)
+
+
+def test_the_sets_draw_their_own_noise_at_the_head():
+    model = forked(edits=(DropoutEdit(0.5),))
+    with torch.no_grad():
+        for branch in model.network.stages[1].branches:
+            branch.load_state_dict(model.network.stages[1].branches[0].state_dict())
+    logits = WeightSamples(model, (state_of(model),), samples=2).draw(0).predict(fork_inputs(), np.arange(7)).logits
+    assert not torch.allclose(logits[0], logits[1], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["vgg-small", "resnet50"])
+def test_snapshots_predict_alike_with_folded_batch_norm(name):
+    model = image_model(name)
+    states = tuple(state_of(lived_in(image_model(name, seed=seed), seed=seed)) for seed in range(3))
+    drawn = WeightSamples(model, states).draw(0)
+    with torch.inference_mode():
+        wanted = looped_states(model, states, image_batch())
+    assert nearly_equal(drawn.predict(image_batch(), IMAGE_ROWS).logits, wanted)

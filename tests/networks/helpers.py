@@ -1,13 +1,21 @@
-"""Helpers of the network tests: hand-counted parameters, plain versions of the networks, seeded layers and inputs."""
+"""Helpers of the network tests: small networks, hand-counted parameters, plain versions, seeded layers, a tiny BERT."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import torch
+from torch import Tensor, nn
 from torch.nn import functional
 
 from dubio.core.registry import NETWORKS
+from dubio.encoders import ArrayRows
+from dubio.inference.batches import LabelledRows
+from dubio.networks.draws import BlockDraws
 from dubio.networks.heads.linear import Softmax
-from dubio.networks.network import Model
+from dubio.networks.network import Dense, Model, Network, Stage
+from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit
 
 SMALL = {
     "vgg16-bn": {"base": 8, "dense": 24},
@@ -20,7 +28,7 @@ SMALL = {
 """A network of every family that runs in no time."""
 
 
-def model_of(name, shape=(3, 16, 16), classes=3, seed=0, **arguments):
+def image_model(name, shape=(3, 16, 16), classes=3, seed=0, **arguments):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         network = NETWORKS.make(name, shape, **(arguments or SMALL[name]))
@@ -37,7 +45,7 @@ def lived_in(model, seed=1):
     return model.eval()
 
 
-def images(rows=4, shape=(3, 16, 16), seed=0):
+def image_batch(rows=4, shape=(3, 16, 16), seed=0):
     return torch.randn(rows, *shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -174,3 +182,132 @@ def seeded(build, seed=0):
 def normals(*shape, seed=1):
     """Standard normal numbers from this seed."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+SETS, CLASSES, WIDTH, FEATURES = 3, 4, 6, 5
+CPU = torch.device("cpu")
+
+
+class Fork(Stage):
+    """One linear layer per set: features ``[B, D]`` to ``[B, sets, width]``."""
+
+    def __init__(self, inputs: int, width: int, sets: int) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(nn.Linear(inputs, width) for _ in range(sets))
+
+    def forward(self, h: Tensor) -> Tensor:
+        return torch.relu(torch.stack([branch(h) for branch in self.branches], dim=1))
+
+
+def forked(head=None, edits=(), seed=0, sets=SETS):
+    """A model whose sets are branches behind one dense layer."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        stages = [Dense("dense", FEATURES, 8, accepts=("dropout", "concrete_dropout")), Fork(8, WIDTH, sets)]
+        model = Model(Network(stages, WIDTH, sets=sets), (head or Softmax()).build(WIDTH, CLASSES))
+    for edit in edits:
+        edit.apply(model)
+    return model.eval()
+
+
+def branch_of(model, index, head=None):
+    """An ordinary model of one branch, with the same weights."""
+    dense, fork = model.network.stages
+    branch = Fork(8, WIDTH, 1)
+    branch.branches[0] = fork.branches[index]
+    single = Model(Network([dense, branch], WIDTH, sets=1), model.head)
+    single.network.stages.append(nn.Flatten())
+    return single.eval()
+
+
+def fork_inputs(rows=7, seed=1):
+    return torch.from_numpy(np.random.default_rng(seed).normal(size=(rows, FEATURES)).astype(np.float32))
+
+
+def fork_examples(multilabel=False, rows=40):
+    rng = np.random.default_rng(2)
+    labels = rng.integers(0, 2, (rows, CLASSES)) if multilabel else rng.integers(0, CLASSES, rows)
+    return LabelledRows(ArrayRows(fork_inputs(rows).numpy()), labels.astype(np.int64), CLASSES)
+
+
+IMAGE_ROWS = np.array([0, 5, 130, 900])
+"""In several blocks of draws."""
+
+
+DROPOUT_EDITS = {"dropout": DropoutEdit(0.3), "concrete_dropout": ConcreteDropoutEdit()}
+
+
+def image_logits(way, model, samples=4, batch=None):
+    with torch.inference_mode():
+        chunks = way(model, image_batch() if batch is None else batch, BlockDraws(7), IMAGE_ROWS, samples)
+    return chunks.logits.flatten(0, 1)
+
+
+def nearly_equal(found, wanted):
+    return torch.allclose(found, wanted, rtol=1e-5, atol=1e-5 * max(1.0, float(wanted.abs().max())))
+
+
+def runs_of_convolutions(model):
+    """How often each convolution runs, counted as passes are made."""
+    runs = {name: 0 for name, m in model.named_modules() if isinstance(m, nn.Conv2d)}
+
+    def counter(name):
+        def count(*_):
+            runs[name] += 1
+
+        return count
+
+    for name in runs:
+        model.get_submodule(name).register_forward_hook(counter(name))
+    return runs
+
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+WORDS = ("un", "##believ", "##able", "hello", "there", "!", "a", "b", "c", "cat", "##s", "dog", "on", "the", "mat", ",")
+MADE_UP = tuple(f"{name}{i}" for name in ("one", "two", "three") for i in range(6))
+VOCABULARY = (*SPECIAL, *WORDS, *MADE_UP, "word")
+POSITIONS = 256
+
+
+def save_bert(folder: Path, *, seed: int = 0, layers: int = 2, pooler: bool = True, tokeniser: bool = True) -> Path:
+    """Write a BERT of two blocks and 32 features with random weights, in the files that transformers writes."""
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(
+        vocab_size=len(VOCABULARY), hidden_size=32, num_hidden_layers=layers, num_attention_heads=4,
+        intermediate_size=64, max_position_embeddings=POSITIONS,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = BertModel(config, add_pooling_layer=pooler)
+        for tensor in model.parameters():  # larger than BERT's own first weights, so that texts differ in the end
+            if tensor.ndim == 2:
+                torch.nn.init.normal_(tensor, std=0.2)
+    model.save_pretrained(folder, safe_serialization=True)
+    if tokeniser:
+        cut = BertWordPieceTokenizer({word: index for index, word in enumerate(VOCABULARY)})
+        cut.save(str(folder / "tokenizer.json"))
+    else:
+        (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
+    return folder
+
+
+CIFAR = (3, 32, 32)
+
+
+def assert_parameters(name, arguments, shape, classes, by_hand, published):
+    """Compare a network's count of parameters with that by hand and with the published one, where there is one."""
+    with torch.device("meta"):  # nothing is drawn: 36 million numbers would take a while
+        count = image_model(name, shape, classes, **arguments).parameter_count()
+    assert count == by_hand
+    assert published is None or count == published
+
+
+def assert_function(name, arguments, plain):
+    """Compare a network's deterministic pass with the plain version of it."""
+    model, batch = lived_in(image_model(name, **arguments)), image_batch()
+    with torch.inference_mode():
+        outputs, expected = model.network(batch), plain(model, batch)
+    assert expected.std() > 1e-3
+    assert torch.allclose(outputs, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))

@@ -27,9 +27,9 @@ from dubio.networks.noise import DropoutEdit, sites
 from dubio.testing import assert_ok, check_network
 from dubio.testing.tasks import small_task
 from tests.methods.helpers import predict
-from tests.networks import tiny_bert
+from tests.networks.helpers import POSITIONS, VOCABULARY, save_bert
 
-SIZE = len(tiny_bert.VOCABULARY)
+SIZE = len(VOCABULARY)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def cache(tmp_path_factory, monkeypatch):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return tiny_bert.save(tmp_path_factory.mktemp("tiny"))
+    return save_bert(tmp_path_factory.mktemp("tiny"))
 
 
 def rows(lengths, seed=0):
@@ -58,7 +58,7 @@ def by_transformers(folder, texts):
 
 @pytest.mark.parametrize("trainable", [None, 2, 1, 0])
 def test_states_are_those_of_transformers(folder, trainable):
-    texts = rows([1, 2, 5, 9, tiny_bert.POSITIONS])
+    texts = rows([1, 2, 5, 9, POSITIONS])
     wanted = by_transformers(folder, texts)
     batch = collate(texts, np.arange(5))
     for pooling in ("cls", "mean"):
@@ -189,7 +189,7 @@ def test_more_layers_than_there_are(folder, arguments):
 
 
 def test_an_encoder_without_a_pooler_gets_one_from_the_seed(tmp_path):
-    folder = tiny_bert.save(tmp_path / "bare", pooler=False)
+    folder = save_bert(tmp_path / "bare", pooler=False)
     weights = []
     for seed in (0, 0, 1):
         torch.manual_seed(seed)
@@ -224,7 +224,7 @@ def test_a_fit_is_known_by_the_content_of_its_encoder(folder, tmp_path):
     task, recipe = small_task("text"), METHODS.make("deterministic")
     elsewhere = shutil.copytree(folder, tmp_path / "other-name")
     (elsewhere / "README.md").write_text("a file that says nothing", encoding="utf-8")
-    different = tiny_bert.save(tmp_path / "different", seed=1)
+    different = save_bert(tmp_path / "different", seed=1)
 
     def spec(place):
         network = NetworkSpec("bert", {"encoder": str(place)})

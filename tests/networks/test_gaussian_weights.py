@@ -31,7 +31,7 @@ from dubio.networks.textcnn import textcnn
 from dubio.networks.textcnn_v2 import textcnn_v2
 from dubio.testing.sites import batch_of, of_mixed_length
 from dubio.training.optimisers import SGD, Adam, MeanAndScale
-from tests.networks.helpers import normals, seeded
+from tests.networks.helpers import SMALL, image_logits, image_model, lived_in, nearly_equal, normals, seeded
 
 REPEATS = 6000
 
@@ -347,3 +347,16 @@ def test_what_cannot_be_gaussian_is_refused():
         with pytest.raises(UserError, match=next(iter(wrong))):
             GaussianWeights(**wrong)
     assert random_layers(mlp((3,), hidden=(4,))) == []
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_gaussian_weights_cover_all_convolutions_and_dense_layers_and_nothing_else(name):
+    model = lived_in(image_model(name))
+    layers = [m for m in model.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    weights, before = sum(m.weight.numel() for m in layers), model.parameter_count()
+    GaussianWeights(log_sigma=-3.0).apply(model)
+    assert model.gaussians() == layers
+    assert model.parameter_count() == before + weights
+    found = image_logits(shared_prefix, model.eval(), samples=3)
+    assert nearly_equal(found, image_logits(plain_passes, model, samples=3))
+    assert found.reshape(3, 4, 3).std(0).min() > 1e-6

@@ -49,11 +49,11 @@ def test_a_mark_names_the_weights_of_the_stage_around_it():
 def test_padding_does_not_touch_the_factors_of_a_transformer(tmp_path):
     pytest.importorskip("transformers")
     from dubio.networks.bert import bert
-    from tests.networks import tiny_bert
+    from tests.networks.helpers import VOCABULARY, save_bert
 
     torch.manual_seed(0)
-    words = len(tiny_bert.VOCABULARY)
-    model = model_of(bert((words,), encoder=str(tiny_bert.save(tmp_path))))
+    words = len(VOCABULARY)
+    model = model_of(bert((words,), encoder=str(save_bert(tmp_path))))
     lengths = [5, 9, 2, 7]
     tokens = np.random.default_rng(0).integers(5, words, sum(lengths)).astype(np.int32)
     texts = TokenRows(tokens, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))

@@ -13,6 +13,7 @@ from dubio.networks.network import Stage
 from dubio.networks.spectral import SpectralBound, SpectralNorm, bounded_layers
 from dubio.networks.textcnn import textcnn
 from dubio.networks.textcnn_v2 import textcnn_v2
+from tests.networks.helpers import SMALL, image_model
 
 
 def made(build, seed=0):
@@ -118,3 +119,13 @@ def test_a_network_that_offers_nothing_is_refused():
         SpectralNorm(1.0).apply(textcnn((20,), embedding=4, maps=3))
     with pytest.raises(UserError, match=r"s must be .* above 0"):
         SpectralNorm(0.0)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_spectral_bounds_cover_all_convolutions_and_hidden_layers(name):
+    model = image_model(name)
+    layers = [m for m in model.network.modules() if isinstance(m, nn.Conv2d | nn.Linear)]
+    SpectralNorm(0.5).apply(model)
+    assert sum(isinstance(m, SpectralBound) for m in model.modules()) == len(layers)
+    for layer in layers:
+        assert torch.linalg.matrix_norm(layer.weight.detach().flatten(1), 2) < 0.53  # by power iteration

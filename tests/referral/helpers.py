@@ -4,7 +4,9 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+from scipy.stats import binom
 
+from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.referral import fit_capacity_policy, fit_risk_policy, fit_screening_policy
 from dubio.referral.units import BITS
@@ -57,3 +59,25 @@ FITS = {
     "capacity": lambda p, **more: fit_capacity_policy(p, capacity=0.2, **more),
     "screening": lambda p, **more: fit_screening_policy(p, specificity=0.8, **more),
 }
+
+
+ALPHA = 0.1
+RISK = 0.1
+ROUNDING = 1e-9
+
+
+def at_most(violations, runs, rate):
+    """Fewer than a true rate would exceed once in a thousand times."""
+    return violations <= binom.ppf(0.999, runs, rate)
+
+
+def threshold_or_none(fit):
+    try:
+        return fit().threshold
+    except UserError:
+        return None
+
+
+def flat(doubts):
+    """The risk is on the boundary at every threshold."""
+    return np.full(len(doubts), RISK)

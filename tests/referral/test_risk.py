@@ -5,6 +5,7 @@ from math import inf
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
@@ -14,7 +15,18 @@ from dubio.referral import (
     fit_risk_policy,
     fit_screening_policy,
 )
-from tests.referral.helpers import draw, easy, of_doubts
+from tests.referral.helpers import (
+    ALPHA,
+    RISK,
+    ROUNDING,
+    at_most,
+    draw,
+    easy,
+    flat,
+    of_doubts,
+    threshold_or_none,
+    true_risk,
+)
 
 
 def test_the_whole_is_kept_where_the_whole_is_good_enough():
@@ -56,3 +68,49 @@ def test_multilabel_rows_are_right_as_a_whole():
     applied = apply_policy(policy, Predictions(logits, labels, "multilabel"))
     assert applied.retained_error == 0
     assert applied.predicted[0] == ";".join(str(k) for k in np.flatnonzero(labels[0]))
+
+
+def naive_threshold(predictions: Predictions, risk, alpha):
+    """The largest threshold whose own exact bound holds, as if it had been the only one looked at."""
+    doubts = predictions.probs.min(axis=1)
+    wrong = predictions.probs.argmax(axis=1) != predictions.labels
+    order = np.argsort(doubts)
+    counts = np.arange(1, len(doubts) + 1)
+    good = np.flatnonzero(binom.cdf(np.cumsum(wrong[order]), counts, risk) <= alpha)
+    return doubts[order][good[-1]] if len(good) else None
+
+
+def rising(doubts):
+    """The risk crosses the bound at a doubt of 0.2: mean over (0, t) is t / 2."""
+    return doubts
+
+
+def falling(doubts):
+    """An uncertainty that misleads: the surest rows are the worst, and the risk is below the bound from 0.4 on."""
+    return np.where(doubts < 0.1, 0.25, 0.05)
+
+
+WORLDS = {
+    "flat": (flat, None, 400),
+    "flat, tied": (flat, 6, 400),
+    "rising": (rising, None, 600),
+    "falling": (falling, None, 300),
+    "falling, tied": (falling, 9, 300),
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_risk_policy_breaks_its_bound_at_most_at_the_stated_rate(world):
+    error_at, levels, rows = WORLDS[world]
+    rng, runs, violations, naive = np.random.default_rng(1), 500, 0, 0
+    for _ in range(runs):
+        drawn = draw(rng, rows, error_at, levels)
+        found = threshold_or_none(lambda drawn=drawn: fit_risk_policy(drawn, max_risk=RISK, confidence=1 - ALPHA))
+        violations += found is not None and true_risk(error_at, found, levels) >= RISK - ROUNDING
+        looked = naive_threshold(drawn, RISK, ALPHA)
+        naive += looked is not None and true_risk(error_at, looked, levels) >= RISK - ROUNDING
+    print(f"\nrisk, {world}: {violations} of {runs} violations, naive {naive}")
+    assert at_most(violations, runs, ALPHA)
+    if world.startswith("flat"):
+        assert violations > 0.02 * runs  # the bound is nearly used up: a level twice as lax would be seen
+        assert not at_most(naive, runs, ALPHA)

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
-from dubio.referral import (
-    fit_screening_policy,
-)
-from tests.referral.helpers import of_doubts
+from dubio.referral import fit_screening_policy
+from dubio.referral.bounds import binomial_p
+from tests.referral.helpers import ALPHA, at_most, of_doubts, threshold_or_none
 
 
 def test_positive_class_by_name_or_number():
@@ -16,3 +16,39 @@ def test_positive_class_by_name_or_number():
     named = fit_screening_policy(given, sensitivity=0.8, positive="sick")
     assert named == fit_screening_policy(given, sensitivity=0.8, positive=1)
     assert named.positive == 1
+
+
+def patients(rng, rows, miss, alarm):
+    truth = rng.random(rows) < 0.4
+    wrong = rng.random(rows) < np.where(truth, miss, alarm)
+    return of_doubts(rng.random(rows) / 2, wrong, truth=truth)
+
+
+@pytest.mark.parametrize(("miss", "alarm"), [(0.15, 0.05), (0.02, 0.2), (0.15, 0.2)])
+def test_screening_policy_breaks_its_bounds_at_most_at_the_stated_rate(miss, alarm):
+    rng, runs, violations, naive = np.random.default_rng(5), 300, 0, 0
+    goals = {"sensitivity": 0.85, "specificity": 0.8}
+    for run in range(runs):
+        drawn = patients(rng, 400, miss, alarm)
+        found = threshold_or_none(
+            lambda drawn=drawn, run=run: fit_screening_policy(drawn, **goals, confidence=1 - ALPHA, seed=run)
+        )
+        violations += found is not None
+        naive += naive_screening(drawn, goals)
+    print(f"\nscreening, miss {miss}, alarm {alarm}: {violations} of {runs} violations, naive {naive}")
+    assert at_most(violations, runs, ALPHA)
+    if (miss, alarm) != (0.15, 0.2):
+        assert violations > 0
+        assert not at_most(naive, runs, ALPHA)
+
+
+def naive_screening(predictions, goals):
+    doubts, truth = predictions.probs.min(axis=1), predictions.labels
+    wrong = predictions.probs.argmax(axis=1) != truth
+    for threshold in np.quantile(doubts, np.arange(5, 101) / 100):
+        sides = [(doubts <= threshold) & (truth == side) for side in (1, 0)]
+        bounds = [1 - goals["sensitivity"], 1 - goals["specificity"]]
+        if all(binomial_p(wrong[side].mean(), int(side.sum()), bound) <= ALPHA
+               for side, bound in zip(sides, bounds, strict=True) if side.any()):  # fmt: skip
+            return True
+    return False

@@ -1,55 +1,21 @@
-"""The fake world of the runner's tests."""
+"""Fixtures of the runner's tests."""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from dubio.core.registry import METHODS, NETWORKS, TASKS
-from dubio.runner.benchmark_file import Benchmark, TaskEntry
-from dubio.runner.benchmark_run import PreparedBenchmark, RunOutcome
-from dubio.store import Store
+from dubio.core.registry import TASKS, network, task
+from dubio.core.types import Examples, SourceCard, Split, Task
+from dubio.runner.benchmark_file import Benchmark, TaskEntry, parse_benchmark
 from tests.runner import fake_trainer
-from tests.runner.helpers import prepare
+from tests.runner.helpers import PRESETS, WHOLE, fake_world
 
-
-class World:
-    """A directory with a log of trainings, and runs of fake benchmarks in stores beside it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def log(self) -> list[str]:
-        log = self.path / "log"
-        return log.read_text().splitlines() if log.exists() else []
-
-    def ended(self) -> list[str]:
-        return [line for line in self.log() if line.startswith("end ")]
-
-    def prepared(self, benchmark: Benchmark) -> PreparedBenchmark:
-        return PreparedBenchmark(benchmark, prepare(benchmark), fake_trainer)  # type: ignore[arg-type]
-
-    def run(
-        self, benchmark: Benchmark, store: str = "store", jobs: int = 1, checkpoint_seconds: float = 600
-    ) -> RunOutcome:
-        with Store.open(self.path / store) as opened:
-            return self.prepared(benchmark).run(opened, jobs, checkpoint_seconds=checkpoint_seconds)
-
-    def store(self, name: str = "store") -> Store:
-        return Store.open(self.path / name, create=False)
-
-
-@pytest.fixture
-def fake_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Registries that hold the fake world alone, for this test."""
-    for registry in (METHODS, NETWORKS, TASKS):
-        monkeypatch.setattr(registry, "_entries", {})
-        monkeypatch.setattr(registry, "_filled", True)
-    monkeypatch.setenv("DUBIO_FAKE_LOG", str(tmp_path))
-    fake_trainer.register()
-    return World(tmp_path)
+__all__ = ["fake_world"]
 
 
 @pytest.fixture
@@ -60,3 +26,43 @@ def benchmark() -> Callable[..., Benchmark]:
         return Benchmark("toy-run", (TaskEntry("toy", "toy-net", training=training),), methods, seeds)
 
     return make
+
+
+@pytest.fixture
+def preset_table() -> dict:
+    """Return a benchmark with presets, variants and lists of methods for single tasks, as it is read from a file."""
+    return tomllib.loads(PRESETS)
+
+
+@pytest.fixture
+def preset_world(fake_world):
+    """Return the fake world with another network and a task whose name depends on an argument."""
+    TASKS._entries.pop("toy")
+
+    @task("toy")
+    def toy(*, rows: int = 24, extra: bool = False, label: str = ""):
+        """The toy task under a name of its own."""
+        made = fake_trainer.toy(rows=rows, extra=extra)
+        return replace(made, name=f"toy-{label}" if label else "toy")
+
+    network("other-net", inputs="table")(fake_trainer.toy_net)
+    return fake_world
+
+
+@pytest.fixture
+def mine():
+    """Return the benchmark of the file that says everything."""
+    return parse_benchmark(tomllib.loads(WHOLE))
+
+
+@pytest.fixture
+def small_task(monkeypatch):
+    monkeypatch.setattr(TASKS, "_entries", {})
+    monkeypatch.setattr(TASKS, "_filled", True)
+
+    @task("small")
+    def small() -> Task:
+        """Twelve rows."""
+        rows = Examples(np.arange(24.0).reshape(12, 2), np.arange(12) % 2)
+        splits = [Split.of(name, kind, rows) for name, kind in (("train", "train"), ("val", "val"), ("test", "id"))]
+        return Task("small", "table", "multiclass", ("a", "b"), tuple(splits), SourceCard("", "", "", ""))

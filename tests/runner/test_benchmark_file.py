@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 
 from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.runner.benchmark_file import Benchmark, TaskEntry, benchmark_files, load_benchmark, parse_benchmark
-from dubio.runner.overrides import Overrides, parse_seeds, parse_setting
-from dubio.runner.prepare import explicit_arguments
-
-WHOLE = """
-name = "mine"
-description = "What I need."
-seeds = [3, 4]
-methods = ["deterministic", "deep-ensemble"]
-
-[method.deep-ensemble]
-members = 2
-
-[tune.deterministic]
-lr = [1e-3, 1e-4]
-
-[[task]]
-name = "digits"
-network = "cnn"
-arguments = { novel = ["8", "9"] }
-training = { epochs = 3 }
-"""
-
-
-@pytest.fixture
-def mine():
-    import tomllib
-
-    return parse_benchmark(tomllib.loads(WHOLE))
+from tests.runner.helpers import TWO_METHODS, WHOLE, arguments_of, prepare
 
 
 def test_a_file_is_read_whole(tmp_path, mine):
@@ -88,72 +63,90 @@ def test_unknown_benchmarks_and_missing_files():
         load_benchmark("nowhere.toml")
 
 
-def test_overrides(mine):
-    pytest.importorskip("torch")
-    changed = Overrides(
-        methods=["deep-ensemble", "mc-dropout"],
-        seeds=(0,),
-        networks=["mlp"],
-        settings=["epochs=5", "network.width=[1, 2]", "mc-dropout.samples=20", "task.novel=auto", "encoding.size = 8"],
-    ).apply(mine)
-    assert changed.methods == ("deep-ensemble", "mc-dropout")
-    assert changed.seeds == (0,)
-    assert changed.method_arguments == {"deep-ensemble": {"members": 2}, "mc-dropout": {"samples": 20}}
-    assert changed.tune == {}
-    (task,) = changed.tasks
-    assert task == TaskEntry(
-        "digits", "mlp", arguments={"novel": "auto"}, network_arguments={"width": [1, 2]}, encoding={"size": 8},
-        training={"epochs": 5},
+def test_the_default_preset_is_the_one_the_file_names(preset_table):
+    small = parse_benchmark(preset_table)
+    assert small.preset == "small"
+    assert small.methods == ("plain", "plain-ensemble")
+    assert [(task.network, task.methods) for task in small.tasks] == [("toy-net", None), ("toy-net", None)]
+    assert small.method_arguments == {}  # mc-drop is not there any more
+    assert small.to_json()["preset"] == "small"
+
+
+def test_a_preset_is_laid_over_everything_it_fits(preset_table, preset_world):
+    paper = parse_benchmark(preset_table, "paper")
+    assert (paper.members, paper.samples, paper.seeds) == (5, 9, (0, 1))
+    assert [task.training["epochs"] for task in paper.tasks] == [40, 40, 50]  # over the network's own 6
+    given = arguments_of(prepare(paper))
+    home, other, far = given["toy", "toy-net"], given["toy", "other-net"], given["toy-far", "toy-net"]
+    assert home["plain-ensemble"]["members"] == 5
+    assert home["plain"]["members"] == 1
+    assert home["mc-drop"]["samples"] == 9
+    assert home["plain"]["samples"] == 0
+    assert home["mc-drop"]["lr"] == 0.2
+    assert (home["plain"]["lr"], far["plain"]["lr"]) == (0.1, 0.7)
+    assert other.keys() == {"drop-slow", "drop-fast"}
+    assert (other["drop-slow"]["lr"], other["drop-fast"]["lr"]) == (0.01, 1.0)
+    assert paper.tasks[1].network_arguments == {"width": 7}
+    assert paper.tasks[2].arguments == {"rows": 30, "label": "far", "extra": True}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.update(default_preset="smal"), "Did you mean 'small'"),
+        (lambda t: t["preset"]["paper"].update(member=3), "Did you mean 'members'"),
+        (lambda t: t["preset"]["paper"].update(members=1), "at least 2"),
+        (lambda t: t["preset"]["paper"].update(method={"plane": {}}), "Did you mean 'plain'"),
+        (lambda t: t["preset"]["paper"]["where"][0].update(task=["toy-fra"]), "Did you mean 'toy-far'"),
+        (lambda t: t["preset"]["paper"]["where"][0].update(network=["toi-net"]), "Did you mean 'toy-net'"),
+        (lambda t: t["preset"]["paper"]["where"][0].update(encodings={}), "Did you mean 'encoding'"),
+        (lambda t: t["network"].update({"othr-net": {}}), "Did you mean 'other-net'"),
+        (lambda t: t["network"]["other-net"].update(methods=["drop-slow"]), "drop-fast. is not used"),
+        (lambda t: t["variant"]["drop-slow"].pop("method"), "needs the field 'method'"),
+        (lambda t: t["task"][1].update(methods=[]), "not empty"),
+        (lambda t: t["task"][1].update(method={"plian": {}}), "Did you mean 'plain'"),
+        (lambda t: t.update(thresholds="tuned"), "thresholds"),
+        (lambda t: t.update(members=True), "whole number"),
+    ],
+)
+def test_what_is_wrong_in_a_preset_is_named(preset_table, change, words):
+    broken = copy.deepcopy(preset_table)
+    change(broken)
+    with pytest.raises(UserError, match=words):
+        parse_benchmark(broken, "paper")
+
+
+def test_unknown_presets(preset_table):
+    with pytest.raises(UnknownName, match="Did you mean 'paper'"):
+        parse_benchmark(preset_table, "papr")
+    for key in ("preset", "default_preset"):
+        preset_table.pop(key)
+    with pytest.raises(UserError, match="has no presets"):
+        parse_benchmark(preset_table, "paper")
+
+
+def test_a_preset_may_tune_other_things_and_drop_what_speaks_of_absent_methods():
+    assert parse_benchmark(TWO_METHODS, "all").tune == {"mc-dropout": {"p": (0.1, 0.2)}}
+    one = parse_benchmark(TWO_METHODS, "one")
+    assert (one.tasks[0].method_network, one.tune) == (
+        {"deterministic": {"dense": 2}}, {"deterministic": {"l2": (0.0, 1e-4)}},
     )  # fmt: skip
-    assert Overrides().apply(mine) == mine
 
 
-def test_what_is_said_of_all_methods_stands_before_what_the_file_says_of_one():
-    pytest.importorskip("torch")
-    given = {
-        "name": "b",
-        "methods": ["deterministic", "mc-dropout", "csgld"],
-        "method": {"csgld": {"epochs": 40, "cycles": 2}},
-        "tune": {"deterministic": {"l2": [0.0, 1e-4], "lr": [1e-3, 1e-2]}},
-        "task": [{"name": "digits", "network": "cnn", "method": {"mc-dropout": {"epochs": 30, "p": 0.3}}}],
-    }
-    plain = parse_benchmark(given)
-    settings = ["csgld.epochs=6", "epochs=3", "l2=1e-5"]
-    for order in (settings, settings[::-1]):
-        changed = Overrides(settings=order).apply(plain)
-        (task,) = changed.tasks
-        told = {name: explicit_arguments(changed, task, name) for name in changed.methods}
-        assert {name: found["epochs"] for name, found in told.items()} == {
-            "deterministic": 3, "mc-dropout": 3, "csgld": 6,
-        }  # fmt: skip
-        assert told["mc-dropout"]["p"] == 0.3
-        assert told["csgld"]["cycles"] == 2
-        assert changed.tune == {"deterministic": {"lr": (1e-3, 1e-2)}}
-
-
-def test_overrides_are_checked(mine):
-    with pytest.raises(UnknownName, match="Did you mean 'digits'"):
-        Overrides(tasks=["digit"]).apply(mine)
-    with pytest.raises(UnknownName, match="Did you mean 'network'"):
-        Overrides(settings=["netwrk.width=3"]).apply(mine)
-    for bad in ("epochs", "=3", ".x=3"):
-        with pytest.raises(UserError, match="--set"):
-            parse_setting(bad)
-
-
-def test_settings_are_read_as_toml():
-    assert parse_setting("lr=1e-3") == ("training", "lr", 1e-3)
-    assert parse_setting("p = 0.5") == ("training", "p", 0.5)
-    assert parse_setting("a.flag=true") == ("a", "flag", True)
-    assert parse_setting("optimiser=sgd") == ("training", "optimiser", "sgd")
-
-
-def test_seeds():
-    assert parse_seeds("0,1,2") == (0, 1, 2)
-    assert parse_seeds("0-3, 7,2") == (0, 1, 2, 3, 7)
-    assert parse_seeds("5") == (0, 1, 2, 3, 4)
-    assert parse_seeds(" 1 ") == (0,)
-    assert parse_seeds("5-5") == parse_seeds("5,5") == (5,)
-    for bad in ("", "a", "1,,2", "3-1", "-1", "0-99999", "0", "99999"):
-        with pytest.raises(UserError, match="--seeds"):
-            parse_seeds(bad)
+def test_a_preset_that_has_only_the_variant_of_a_method_drops_the_tuning_of_the_method(preset_table, preset_world):
+    preset_table["methods"] += ["drop", "drop-slow"]
+    preset_table["method"]["drop"] = {"seconds": 0.5}
+    preset_table["tune"] = {"drop": {"lr": [0.1, 0.3]}}
+    preset_table["preset"]["small"]["methods"] = ["plain", "drop-slow"]
+    small = parse_benchmark(preset_table)
+    assert small.methods == ("plain", "drop-slow")
+    assert small.tune == {}
+    assert small.variants.keys() == {"drop-slow"}
+    given = arguments_of(prepare(small))["toy", "toy-net"]["drop-slow"]
+    assert (given["lr"], given["seconds"]) == (0.01, 0.5)  # the arguments of the method still hold for its variant
+    # with the method requested, or without the preset, its tuning applies
+    assert (
+        parse_benchmark(preset_table, None, ("drop",)).tune
+        == parse_benchmark(preset_table, "paper").tune
+        == {"drop": {"lr": (0.1, 0.3)}}
+    )

@@ -15,8 +15,10 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.metrics.quantities import extreme_rows
 from dubio.reporting.manifest_view import read_manifest
+from dubio.runner.benchmark_file import parse_benchmark
 from dubio.runner.benchmark_run import SHOWN, store_thumbnails, thumbnail
 from dubio.runner.manifest import subgroup_columns
+from dubio.runner.overrides import Overrides
 from dubio.tasks.fundus.layouts import OWN
 from dubio.tasks.fundus.photographs import PhotographSet
 
@@ -140,3 +142,14 @@ def test_a_very_long_image_keeps_a_pixel() -> None:
     small = decoded(thumbnail(np.full((2, 1000, 3), 7, dtype=np.uint8)))
     assert small.shape == (1, 63, 3)
     assert (small == 7).all()
+
+
+def test_a_run_with_variants_is_whole_and_goes_on(preset_table, preset_world):
+    small = parse_benchmark(preset_table, "paper")
+    narrowed = Overrides(networks=["other-net"], seeds=(0,)).apply(small)
+    finish = preset_world.run(narrowed)
+    assert not finish.outcome.failures
+    assert {run["method"] for run in finish.manifest["runs"]} == {"drop-slow", "drop-fast"}
+    assert [row["name"] for row in finish.manifest["methods"]] == ["drop-slow", "drop-fast"]
+    assert finish.manifest["benchmark"]["preset"] == "paper"
+    assert preset_world.run(narrowed).outcome.completed == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dubio.runner import benchmark_run as running
-from dubio.runner.manifest import fit_warnings
+from dubio.runner.manifest import benchmark_warnings, fit_warnings
 from dubio.store import Store
 
 
@@ -51,3 +51,21 @@ def test_it_is_among_the_advice_of_the_manifest_and_of_the_finish(fake_world, be
     finish = fake_world.run(benchmark("plain"))
     assert finish.warnings == ("2 runs",)
     assert finish.manifest["advice"][-1] == "2 runs"
+
+
+def test_mc_dropout_without_a_tuned_rate_is_cautioned_against(fake_world, benchmark):
+    from dataclasses import replace
+
+    from dubio.core.registry import method
+
+    def sampled(*, p: float = 0.5, samples: int = 5):
+        """Fixed dropout, sampled."""
+
+    method("mc-fixed")(sampled)
+    plain = benchmark("plain", "mc-drop", "mc-fixed")
+    (caution,) = benchmark_warnings(plain)
+    assert "mc-fixed." in caution
+    assert "mc-drop" not in caution  # it has no rate to fix
+    assert benchmark_warnings(replace(plain, tune={"mc-fixed": {"p": (0.1, 0.2)}})) == ()
+    assert benchmark_warnings(replace(plain, method_arguments={"mc-fixed": {"p": 0.1}})) == ()
+    assert benchmark_warnings(benchmark("plain", "mc-fixed", p=0.1)) == ()

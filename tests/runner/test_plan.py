@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from dubio.core.errors import UnknownName, UserError
-from dubio.runner.benchmark_file import TaskEntry, parse_benchmark
+from dubio.core.registry import METHODS
+from dubio.runner.benchmark_file import Benchmark, TaskEntry, parse_benchmark
 from dubio.runner.plan import default_title, make_plan, method_rows
-from dubio.runner.tuning import combinations, plan_trials
+from dubio.runner.trainer import load_trainer
 from tests.runner import fake_trainer
 from tests.runner.helpers import prepare
 
@@ -97,25 +98,6 @@ def test_training_arguments_go_to_the_methods_that_have_them(fake_world, benchma
     assert "epochs" not in arguments["opaque"]
 
 
-def test_trials_are_the_product_of_the_lists(fake_world, benchmark):
-    assert combinations({"a": (1, 2), "b": (3, 4)}) == [
-        {"a": 1, "b": 3}, {"a": 1, "b": 4}, {"a": 2, "b": 3}, {"a": 2, "b": 4},
-    ]  # fmt: skip
-    wanted = replace(benchmark("plain", "drop"), tune={"plain": {"lr": (0.1, 0.2, 0.3)}})
-    plan, trials = plan_trials(wanted, prepare(wanted), fake_trainer)
-    assert [trial.arguments for trial in trials] == [{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}]
-    assert len(plan.of_kind("fit")) == 3
-
-
-def test_tuning_what_does_not_change_the_fit_is_refused(fake_world, benchmark):
-    wanted = replace(benchmark("mc-drop"), tune={"mc-drop": {"samples": (5, 10)}})
-    with pytest.raises(UserError, match="same fit"):
-        plan_trials(wanted, prepare(wanted), fake_trainer)
-    wanted = replace(benchmark("opaque"), tune={"opaque": {}})
-    with pytest.raises(UserError, match="recipes"):
-        plan_trials(wanted, prepare(wanted), fake_trainer)
-
-
 def test_an_entry_called_otherwise_shares_the_trainings_and_predicts_with_fewer_samples(fake_world, benchmark):
     """The same task twice: once as it is, once with more test sets, on which a few samples must do."""
     whole = benchmark("plain", "mc-drop", seeds=(0,))
@@ -139,3 +121,43 @@ def test_what_an_entry_is_called_is_checked(fake_world, benchmark):
         parse_benchmark(table)
     table["task"][0] |= {"most_samples": 3}
     assert parse_benchmark(table).tasks[0].labels == ("ab",)
+
+
+def test_rows_of_methods_that_only_some_tasks_have(preset_table, preset_world):
+    paper = parse_benchmark(preset_table, "paper")
+    settings = prepare(paper)
+    plan = make_plan(paper, settings, fake_trainer, {})
+    rows = {row["name"]: row for row in method_rows(paper, settings, plan)}
+    assert list(rows) == ["plain", "plain-ensemble", "mc-drop", "drop-slow", "drop-fast"]
+    assert (rows["drop-slow"]["method"], rows["drop-slow"]["arguments"]) == ("drop", {"lr": 0.01})
+    assert (rows["drop-slow"]["title"], rows["drop-fast"]["title"]) == ("Drop, lr = 0.01", "Fast")
+    assert rows["plain-ensemble"]["family"] == "plain"
+    assert {run.method for run in plan.runs if run.network == "other-net"} == {"drop-slow", "drop-fast"}
+    # five members, shared by plain but where its rate is its own, and mc-drop; two variants; two seeds
+    assert len(plan.of_kind("fit")) == 2 * ((5 + 1) + (5 + 1 + 1) + 2)
+
+
+def all_set_ups() -> tuple[str, ...]:
+    return tuple(entry.name for entry in METHODS.entries() if entry.facts.get("family") == "dropout")
+
+
+def test_eighteen_set_ups_with_five_members_are_25_trainings(small_task):
+    pytest.importorskip("torch")
+    names = all_set_ups()
+    assert len(names) == 18
+    ensembles = [name for name in names if name.startswith("deep-ensemble") or name.endswith("-ensemble")]
+    assert len(ensembles) == 9
+    benchmark = Benchmark(
+        "all", (TaskEntry("small", "mlp"),), names, (0,), {name: {"members": 5} for name in ensembles}
+    )
+    settings = prepare(benchmark)
+    plan = make_plan(benchmark, settings, load_trainer(), {})
+    assert len(plan.of_kind("fit")) == 25
+    assert plan.unshared == 9 * 5 + 9 == 54
+    singles = [name for name in names if name not in ensembles]
+    for name in singles:
+        assert [run.member for run in plan.runs if run.method == name] == [0, 1, 2, 3, 4]
+    families = {row["name"]: row["family"] for row in method_rows(benchmark, settings, plan)}
+    assert families["deep-ensemble"] == "deterministic"
+    assert families["mc-concrete-dropout-ensemble"] == "mc-concrete-dropout"
+    assert None not in families.values()

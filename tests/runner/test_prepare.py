@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from dubio.core.errors import MissingExtra, UnknownName, UserError
-from dubio.core.registry import network, task
-from dubio.runner.benchmark_file import TaskEntry
+from dubio.core.registry import NETWORKS, network, task
+from dubio.runner.benchmark_file import TaskEntry, parse_benchmark
 from dubio.runner.benchmark_run import PreparedBenchmark
 from dubio.runner.manifest import manifest_key
 from dubio.runner.overrides import Overrides
@@ -16,7 +16,7 @@ from dubio.runner.prepare import prepare_available
 from dubio.store import Store
 from dubio.tasks.sources.locate import DataMissing
 from tests.runner import fake_trainer
-from tests.runner.helpers import prepare
+from tests.runner.helpers import TWO_METHODS, prepare
 
 
 @pytest.fixture
@@ -120,3 +120,29 @@ def test_trials_say_what_they_try(fake_world, benchmark, capfd):
     words = capfd.readouterr().err
     assert "fit of toy/toy-net: plain with lr = 0.1, seed 0, member 0" in words
     assert "fit of toy/toy-net: plain with lr = 0.29, seed 0, member 0" in words
+
+
+def test_a_variant_must_not_be_taken_for_a_registered_method(preset_table, preset_world):
+    preset_table["variant"]["drop"] = {"method": "plain", "lr": 0.5}
+    preset_table["methods"].append("drop")
+    with pytest.raises(UserError, match=r"\[variant.drop\] .*registered method; .*\[method.drop\]"):
+        prepare(parse_benchmark(preset_table, "paper"))
+
+
+def test_a_method_may_have_other_arguments_of_the_network():
+    pytest.importorskip("torch")
+    benchmark = parse_benchmark(TWO_METHODS)
+    (setting,) = prepare(benchmark)
+    usual = NETWORKS.entry("cnn").defaults()["dense"]
+    assert (setting.network_of("deterministic")["dense"], setting.network_of("mc-dropout")["dense"]) == (usual, 4)
+    changed = Overrides(settings=["network.dense=8"]).apply(benchmark)
+    (setting,) = prepare(changed)
+    assert {setting.network_of(name)["dense"] for name in setting.methods} == {8}
+    assert Overrides(methods=["deterministic"]).apply(benchmark).tasks[0].method_network == {}
+    with pytest.raises(UnknownName, match="Did you mean 'mc-dropout'"):
+        parse_benchmark({**TWO_METHODS, "task": [{**TWO_METHODS["task"][0], "method_network": {"mc-dropot": {}}}]})
+    wrong = parse_benchmark(
+        {**TWO_METHODS, "task": [{**TWO_METHODS["task"][0], "method_network": {"mc-dropout": {"dens": 4}}}]}
+    )
+    with pytest.raises(UnknownName, match="Did you mean 'dense'"):
+        prepare(wrong)

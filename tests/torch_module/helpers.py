@@ -1,8 +1,12 @@
 """Tiny data and modules."""
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
+from torch.utils.data import Dataset
+
+import dubio
 
 CONTINUED = {"epochs": 2, "patience": 0, "collect": "last", "batch": 16}
 
@@ -82,3 +86,41 @@ class Mixing(nn.Module):
 
     def forward(self, x):
         return x @ self.weight
+
+
+ONE_EPOCH = {"epochs": 1, "batch": 16}
+
+
+class Listed(Dataset):
+    """Examples as they are listed, with ``targets`` unless told otherwise, so that nothing is read beforehand."""
+
+    def __init__(self, inputs, labels, *, known=True):
+        self.inputs = inputs
+        self.labels = [int(label) for label in labels]
+        if known:
+            self.targets = self.labels
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, row):
+        return self.inputs[row], self.labels[row]
+
+
+def with_value(value, row=7, rows=60):
+    inputs, labels = table(rows)
+    inputs[row, 2] = value
+    return inputs, labels
+
+
+def dataset(value, row=7, *, known=True):
+    inputs, labels = with_value(value, row)
+    return Listed(torch.from_numpy(inputs), labels, known=known)
+
+
+def refused(words, method="deterministic", **changed):
+    said = []
+    told = {"network": perceptron, "train": table(), "progress": lambda *w: said.append(w), **ONE_EPOCH, **changed}
+    with pytest.raises(dubio.UserError, match=words):
+        dubio.fit(method, **told)
+    assert not said

@@ -4,12 +4,23 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 import dubio
 from dubio.methods.recipe import Recipe
 from dubio.torch_module.examples import hold_out, read_examples
-from tests.torch_module.helpers import CONTINUED, Convnet, dropping, perceptron, table
+from tests.torch_module.helpers import (
+    CONTINUED,
+    ONE_EPOCH,
+    Convnet,
+    Listed,
+    dataset,
+    dropping,
+    perceptron,
+    refused,
+    table,
+    with_value,
+)
 
 FAST = {"epochs": 2, "batch": 16}
 
@@ -215,3 +226,90 @@ def test_a_file_of_another_module_is_refused(tmp_path):
     )
     with pytest.raises(dubio.BadFile, match="not a fit of a module"):
         dubio.load_fit(tmp_path / "other.safetensors", network=perceptron)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        with_value,
+        lambda value: tuple(map(torch.from_numpy, with_value(value))),
+        lambda value: TensorDataset(*map(torch.from_numpy, with_value(value))),
+        dataset,
+        lambda value: DataLoader(dataset(value, known=False), batch_size=8, shuffle=True),
+    ],
+)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_inputs_that_are_not_finite_are_named_by_argument_and_row(make, value):
+    refused(rf"train: row 7 \(counted from 0\) is {value} at 2; inputs must be finite", train=make(value))
+    refused(rf"val: row 7 \(counted from 0\) is {value} at 2", val=make(value))
+
+
+def test_of_a_dataset_they_are_found_when_they_are_read():
+    class Later(Listed):
+        reads = 0
+
+        def __getitem__(self, row):
+            self.reads += row == 30
+            return self.inputs[row] + (torch.nan if self.reads == 3 else 0.0), self.labels[row]
+
+    said = []
+    told = {"train": Later(*map(torch.from_numpy, table())), "val": table(20), "progress": lambda *w: said.append(w)}
+    with pytest.raises(dubio.UserError, match=r"train: row 30 \(counted from 0\) is nan at 0"):
+        dubio.fit("deterministic", network=perceptron, **{**told, **ONE_EPOCH, "epochs": 9})
+    assert len(said) == 2  # two epochs read it as it should be
+
+
+def test_too_large_for_float32_is_not_finite():
+    inputs = table()[0].astype(np.float64)
+    inputs[11, 1] = 1e300
+    refused(r"train: row 11 \(counted from 0\) is inf at 1; inputs must be finite float32", train=(inputs, table()[1]))
+
+
+def test_the_place_in_an_image_and_labels_that_are_none():
+    images = np.zeros((9, 1, 2, 2), np.float32)
+    images[4, 0, 1, 0] = np.nan
+    refused(r"train: row 4 \(counted from 0\) is nan at \[0, 1, 0\]", train=(images, np.arange(9) % 3))
+    inputs, labels = table()
+    labels = labels.astype(float)
+    labels[5] = np.nan
+    refused(r"train: labels must be class indices.*row 5 \(counted from 0\) is nan", train=(inputs, labels))
+
+
+def ragged(*, known=True, odd=7):
+    return Listed([torch.zeros(5 if row == odd else 4) for row in range(60)], table()[1], known=known)
+
+
+def test_inputs_of_unequal_length_are_named():
+    words = r"train: rows 0, 1, 2, … .* cannot be .* row 0 has shape \[4\], that of row 7 \[5\]. .* collate_fn"
+    refused(words, train=ragged(known=False))
+    words = r"train: an input has shape \[4\], that of row 7 \[5\]. Inputs must be of one shape: pad"
+    refused(words, train=ragged(), val=table(20), batch=1)
+    refused(r"val: .*shape \[[45]\], that of row \d+ \[[45]\]. Inputs must be of one shape", val=ragged())
+
+    def padded(examples):
+        return default_collate([(nn.functional.pad(x, (0, 5 - len(x)))[:4], y) for x, y in examples])
+
+    dubio.fit("deterministic", network=perceptron, train=DataLoader(ragged(), collate_fn=padded), **ONE_EPOCH)
+
+
+def test_examples_that_make_no_batch():
+    refused(
+        r"row 0 \(counted from 0\) cannot be put into one batch: default_collate fails: TypeError",
+        train=Listed([object()] * 9, [0] * 9),
+    )
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_several_inputs_are_refused(known):
+    two = [(torch.zeros(4), torch.zeros(4))] * 60
+    words = "train: the input of an example must be one tensor; given 2 parts. A module takes one input tensor"
+    refused(words, train=Listed(two, table()[1], known=known))
+    refused(words, train=Listed([{"a": torch.zeros(4), "b": torch.zeros(4)}] * 60, table()[1], known=known))
+    inputs, labels = table()
+    refused("train: 2 inputs, but 60 labels. A module takes one input tensor", train=((inputs, inputs), labels))
+    refused("train: the inputs are not an array .* A module takes one", train=((inputs, inputs[:, :3]), labels))
+
+
+def test_a_loader_that_makes_no_batches():
+    loader = DataLoader(Listed(*map(torch.from_numpy, table())), batch_size=None)
+    refused("train: a DataLoader with batch_size=None makes no batches", train=loader)

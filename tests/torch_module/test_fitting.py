@@ -17,7 +17,7 @@ from dubio.methods.fitting import FitContext, fit_recipe
 from dubio.methods.prediction import predict_with
 from dubio.training.collectors import KeepAll
 from dubio.training.seeds import number
-from tests.torch_module.helpers import CONTINUED, Convnet, dropping, perceptron, pictures, table
+from tests.torch_module.helpers import CONTINUED, ONE_EPOCH, Convnet, dropping, perceptron, pictures, refused, table
 
 EACH = {
     "deterministic": {"epochs": 2},
@@ -160,3 +160,37 @@ def test_dropout_rates_are_the_modules_own_unless_given():
     told = {"network": dropping(0.25), "train": table(), "epochs": 1, "samples": 2}
     assert dubio.fit("mc-dropout", **told).records[0]["rates"] == {"2": 0.25}
     assert dubio.fit("mc-dropout", p=0.75, **told).records[0]["rates"] == {"2": 0.75}
+
+
+@pytest.mark.parametrize("seed", [1.5, "1", None, True, -1])
+def test_a_seed_is_a_whole_number(seed):
+    refused(f"seed: must be a whole number, at least 0; given {seed!r}", seed=seed)
+
+
+def test_a_seed_may_be_numpys(tmp_path):
+    dubio.fit("deterministic", network=perceptron, train=table(), seed=np.int64(3), **ONE_EPOCH).save(tmp_path / "a")
+    assert dubio.load_fit(tmp_path / "a", network=perceptron).seed == 3
+
+
+class Sized(nn.Module):
+    def __init__(self, width, *, depth):
+        super().__init__()
+
+
+def test_a_function_that_needs_arguments():
+    refused("network: the function is called without arguments, and needs k; .*lambda: MyModule", network=lambda k: k)
+    refused("called without arguments, and needs width, depth", network=Sized)
+    said = {"network": lambda p=0.5, *more, **named: dropping(p), "train": table(), **ONE_EPOCH}
+    assert dubio.fit("deterministic", **said).samples == 1
+
+
+def test_a_gaussian_needs_two_snapshots():
+    words = "swag: tail_epochs must be at least 2: each gives one snapshot, .*; given 1"
+    refused(words, "swag", **CONTINUED, tail_epochs=1)
+    assert METHODS.make("swa", tail_epochs=1).objective.epochs == 1
+
+
+def test_too_few_to_hold_some_out():
+    inputs, labels = table(3)
+    refused("train: 3 examples are too few to hold out a tenth .*; give more, or give val", train=(inputs, labels))
+    dubio.fit("deterministic", network=perceptron, train=(inputs, labels), val=table(6), **ONE_EPOCH)

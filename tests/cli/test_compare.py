@@ -1,7 +1,6 @@
 """``dubio compare`` from the outside: JSON, table, cautions, diagram and bad input."""
 
 import json
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,13 +9,9 @@ import typer
 from typer.testing import CliRunner
 
 from dubio.cli.compare import compare
-from dubio.core.errors import MissingExtra, UserError
-from dubio.reporting.canvas import write_figure
-from dubio.reporting.cd_diagram import draw_cd_diagram
-from dubio.statistics.choose_metrics import choose, known_metric, parse_direction
+from dubio.core.errors import UserError
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference" / "text_in_domain.csv"
-
 app = typer.Typer()
 app.command()(compare)
 
@@ -93,25 +88,6 @@ def test_one_dataset_and_gaps_are_refused(tmp_path):
     assert "either --results" in str(run().exception)
 
 
-def test_guard_knows_names_whatever_their_case():
-    assert known_metric("Acc").name == "accuracy"
-    assert known_metric("Calibrated-NLL").better == "lower"
-    assert known_metric("ECE(bins=10)").name == "ece(bins=10)"
-    assert known_metric("nonsense") is None
-    assert parse_direction("a=b=lower") == ("a=b", "lower")
-
-
-def test_guard_refuses_to_rank_by_itself_what_must_not_rank():
-    with pytest.raises(UserError, match="name one with --metric"):
-        choose(["ECE", "misclassification_auroc"], [], {})
-    chosen = choose(["ECE", "brier", "odd"], [], {})
-    assert chosen.metrics == {"brier": "lower"}
-    assert set(chosen.left_out) == {"ECE", "odd"}
-    asked = choose(["ECE", "brier"], ["ECE"], {})
-    assert asked.metrics == {"ECE": "lower"}
-    assert "biased" in asked.cautions["ECE"] or "bias" in asked.cautions["ECE"]
-
-
 def test_store_scores_are_compared(tmp_path, monkeypatch):
     """Splits of one kind are averaged within a task; undefined values leave a gap that is named."""
 
@@ -138,36 +114,3 @@ def test_store_scores_are_compared(tmp_path, monkeypatch):
     assert "'accuracy'" in str(run("--store", tmp_path, "--kind", "shift").exception)
     assert "no scores" in str(run("--store", tmp_path, "--kind", "ood").exception)
     assert "unknown value of --kind 'odd'" in str(run("--store", tmp_path, "--kind", "odd").exception)
-
-
-RANKS = {f"a method with a rather long name {i}": 1 + 0.9 * i for i in range(18)}
-CLIQUES = [tuple(RANKS)[:9], tuple(RANKS)[5:]]
-
-
-@pytest.mark.parametrize(("ending", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
-def test_diagram_files_repeat_byte_for_byte(tmp_path, ending, magic):
-    pytest.importorskip("matplotlib")
-    written = [
-        write_figure(draw_cd_diagram(RANKS, 4.0, CLIQUES, title="t"), tmp_path / f"{i}.{ending}", "--d").read_bytes()
-        for i in range(2)
-    ]
-    assert written[0].startswith(magic)
-    assert written[0] == written[1]
-
-
-def test_no_two_names_of_a_diagram_overlap():
-    pytest.importorskip("matplotlib")
-    figure = draw_cd_diagram(RANKS, 4.0, CLIQUES, title="title", note="note")
-    boxes = [text.get_window_extent() for text in figure.axes[0].texts if text.get_text()]
-    assert len(boxes) > 36
-    assert not any(one.overlaps(two) for i, one in enumerate(boxes) for two in boxes[i + 1 :])
-    edges = figure.bbox
-    assert all(edges.x0 <= box.x0 and box.x1 <= edges.x1 and box.y1 <= edges.y1 for box in boxes)
-
-
-def test_diagram_refusals(monkeypatch):
-    with pytest.raises(UserError, match="two methods"):
-        draw_cd_diagram({"a": 1.0}, 1.0, [])
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(MissingExtra, match="report"):
-        draw_cd_diagram({"a": 1.0, "b": 2.0}, 1.0, [])

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dubio.core.errors import UnknownName, UserError
+from dubio.core.errors import UserError
 from dubio.core.registry import METHODS, NETWORKS, TASKS
-from dubio.runner.benchmark_file import load_benchmark, parse_benchmark
+from dubio.runner.benchmark_file import load_benchmark
 from dubio.runner.execute import Outcome
 from dubio.runner.manifest import benchmark_warnings, make_manifest
 from dubio.runner.overrides import Overrides, verified_tasks
@@ -189,41 +189,3 @@ def test_files_are_verified_here_and_not_by_workers(eyes):
     read = verified_tasks(benchmark)
     assert [read[place].name for place in read] == ["retina", "retina-severity"]
     assert all("verify" not in entry.arguments for entry in benchmark.tasks)
-
-
-TABLE = {
-    "name": "two",
-    "methods": ["deterministic", "mc-dropout"],
-    "tune": {"deterministic": {"l2": [0.0, 1e-4]}},
-    "task": [
-        {"name": "digits", "network": "cnn", "method_network": {"mc-dropout": {"dense": 4}}},
-    ],
-    "preset": {
-        "all": {"tune": {"mc-dropout": {"p": [0.1, 0.2]}}},
-        "one": {"methods": ["deterministic"], "where": [{"method_network": {"deterministic": {"dense": 2}}}]},
-    },
-}
-
-
-def test_a_method_may_have_other_arguments_of_the_network():
-    benchmark = parse_benchmark(TABLE)
-    (setting,) = prepare(benchmark)
-    usual = NETWORKS.entry("cnn").defaults()["dense"]
-    assert (setting.network_of("deterministic")["dense"], setting.network_of("mc-dropout")["dense"]) == (usual, 4)
-    changed = Overrides(settings=["network.dense=8"]).apply(benchmark)
-    (setting,) = prepare(changed)
-    assert {setting.network_of(name)["dense"] for name in setting.methods} == {8}
-    assert Overrides(methods=["deterministic"]).apply(benchmark).tasks[0].method_network == {}
-    with pytest.raises(UnknownName, match="Did you mean 'mc-dropout'"):
-        parse_benchmark({**TABLE, "task": [{**TABLE["task"][0], "method_network": {"mc-dropot": {}}}]})
-    wrong = parse_benchmark({**TABLE, "task": [{**TABLE["task"][0], "method_network": {"mc-dropout": {"dens": 4}}}]})
-    with pytest.raises(UnknownName, match="Did you mean 'dense'"):
-        prepare(wrong)
-
-
-def test_a_preset_may_tune_other_things_and_drop_what_speaks_of_absent_methods():
-    assert parse_benchmark(TABLE, "all").tune == {"mc-dropout": {"p": (0.1, 0.2)}}
-    one = parse_benchmark(TABLE, "one")
-    assert (one.tasks[0].method_network, one.tune) == (
-        {"deterministic": {"dense": 2}}, {"deterministic": {"l2": (0.0, 1e-4)}},
-    )  # fmt: skip

@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 def start(store: Path, jobs: int = 2, seconds: float = 0.15) -> subprocess.Popen[bytes]:
     path = os.pathsep.join([str(HERE.parents[1] / "src"), str(HERE.parents[1])])
-    command = [sys.executable, "-m", "tests.runner.fake_run", str(store), str(jobs), str(seconds)]
+    command = [sys.executable, "-m", "tests.scenarios.fake_run", str(store), str(jobs), str(seconds)]
     return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE)
 
 

@@ -13,7 +13,7 @@ from dubio.estimators import EstimatorBenchmark
 
 torch = pytest.importorskip("torch")
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "retina.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "retina.md"
 
 
 def examples() -> list[str]:

@@ -1,66 +1,25 @@
-"""The real methods' plans; skipped where torch is not installed."""
+"""Forecasts of real methods: the disk that they need, and refusals before anything is trained."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from dubio.core.errors import UserError
-from dubio.core.registry import METHODS, TASKS, task
+from dubio.core.registry import METHODS
 from dubio.core.registry import method as registered
-from dubio.core.types import Examples, SourceCard, Split, Task
-from dubio.runner.benchmark_file import Benchmark, TaskEntry, load_benchmark
+from dubio.methods.recipe import Recipe
+from dubio.runner.benchmark_file import Benchmark, TaskEntry
 from dubio.runner.benchmark_run import PreparedBenchmark
 from dubio.runner.costs import check_fits, stored_samples
-from dubio.runner.plan import make_plan, method_rows
+from dubio.runner.plan import make_plan
 from dubio.runner.trainer import load_trainer
 from dubio.store import Store
 from tests.runner.helpers import prepare
 
 pytest.importorskip("torch")
-
-from dubio.methods.recipe import Recipe
-
-
-@pytest.fixture
-def small_task(monkeypatch):
-    monkeypatch.setattr(TASKS, "_entries", {})
-    monkeypatch.setattr(TASKS, "_filled", True)
-
-    @task("small")
-    def small() -> Task:
-        """Twelve rows."""
-        rows = Examples(np.arange(24.0).reshape(12, 2), np.arange(12) % 2)
-        splits = [Split.of(name, kind, rows) for name, kind in (("train", "train"), ("val", "val"), ("test", "id"))]
-        return Task("small", "table", "multiclass", ("a", "b"), tuple(splits), SourceCard("", "", "", ""))
-
-
-def all_set_ups() -> tuple[str, ...]:
-    return tuple(entry.name for entry in METHODS.entries() if entry.facts.get("family") == "dropout")
-
-
-def test_eighteen_set_ups_with_five_members_are_25_trainings(small_task):
-    names = all_set_ups()
-    assert len(names) == 18
-    ensembles = [name for name in names if name.startswith("deep-ensemble") or name.endswith("-ensemble")]
-    assert len(ensembles) == 9
-    benchmark = Benchmark(
-        "all", (TaskEntry("small", "mlp"),), names, (0,), {name: {"members": 5} for name in ensembles}
-    )
-    settings = prepare(benchmark)
-    plan = make_plan(benchmark, settings, load_trainer(), {})
-    assert len(plan.of_kind("fit")) == 25
-    assert plan.unshared == 9 * 5 + 9 == 54
-    singles = [name for name in names if name not in ensembles]
-    for name in singles:
-        assert [run.member for run in plan.runs if run.method == name] == [0, 1, 2, 3, 4]
-    families = {row["name"]: row["family"] for row in method_rows(benchmark, settings, plan)}
-    assert families["deep-ensemble"] == "deterministic"
-    assert families["mc-concrete-dropout-ensemble"] == "mc-concrete-dropout"
-    assert None not in families.values()
 
 
 def test_the_disk_forecast_counts_every_sample_that_is_stored(small_task):
@@ -124,13 +83,3 @@ def test_a_network_with_a_bug_is_not_found_out_here(small_task):
     settings, left = prepare(benchmark), load_trainer()
     fits = make_plan(benchmark, settings, left, {}).of_kind("fit")
     check_fits(fits, SimpleNamespace(check=broken))
-
-
-def test_the_quick_benchmark_names_what_exists():
-    benchmark = load_benchmark("quick")
-    assert [(entry.name, entry.network) for entry in benchmark.tasks] == [
-        ("digits", "cnn"), ("breast-cancer", "mlp"), ("movie-reviews", "textcnn"),
-    ]  # fmt: skip
-    assert set(benchmark.methods) <= set(METHODS.names())
-    for name in benchmark.methods:
-        METHODS.entry(name).check(benchmark.method_arguments.get(name, {}))

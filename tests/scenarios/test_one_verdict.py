@@ -177,14 +177,3 @@ def test_a_comparison_prints_and_gives_a_data_frame():
     assert set(evaluation.to_frame()["metric"]) == set(evaluation.scores)
     assert "accuracy ↑" in str(evaluation) == repr(evaluation)
     assert all(math.isfinite(error) for error in frame["error"])
-
-
-def test_systems_must_be_two_and_have_the_same_ood_names():
-    predictions = dubio.evaluate(softmax(np.eye(3)[[0, 1, 2] * 5]), np.array([0, 1, 2] * 5), values="probs").predictions
-    with pytest.raises(dubio.UserError, match="at least two systems"):
-        dubio.compare({"a": predictions})
-    with pytest.raises(dubio.UserError, match="ood must name the same systems"):
-        dubio.compare({"a": predictions, "b": predictions}, ood={"a": predictions})
-    arrays = {"a": softmax(np.eye(3)[[0, 1, 2] * 5]), "b": softmax(2 * np.eye(3)[[0, 1, 2] * 5])}
-    found = dubio.compare(arrays, np.array([0, 1, 2] * 5), values="probs", metrics=["brier"], replicates=0)
-    assert found.tests["brier"][0].better == "b"

@@ -14,7 +14,7 @@ import pytest
 from dubio.store import Store
 from dubio.store.maintenance import litter, rebuild_index, unreferenced, verify
 
-DATA = Path(__file__).parent / "data" / "store-0.1"
+DATA = Path(__file__).parents[1] / "store" / "data" / "store-0.1"
 RUN = "quick-a4f56c7a"
 COMMAND = [
     "run", "quick", "--task", "breast-cancer", "--method", "deterministic", "--method", "mc-dropout",

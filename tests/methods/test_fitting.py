@@ -1,0 +1,74 @@
+"""Fits of image networks: an epoch moves weights and batch-norm, and samples come out."""
+
+import numpy as np
+import pytest
+
+from dubio.core.registry import METHODS
+from dubio.core.types import Examples, SourceCard, Split, Task
+from dubio.encoders import encoding_for
+from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec
+from tests.methods.helpers import predict
+from tests.networks.helpers import SMALL
+
+
+def tiny_task():
+    """Images whose class is the colour that stands out."""
+    generator = np.random.default_rng(0)
+    labels = np.arange(40) % 3
+    pixels = generator.integers(0, 120, (40, 16, 16, 3)) + 120 * np.eye(3, dtype=np.int64)[labels][:, None, None, :]
+    inputs = pixels.astype(np.uint8)
+    cuts = {"train": slice(0, 16), "val": slice(16, 28), "id": slice(28, 40)}
+    splits = tuple(Split.of(kind, kind, Examples(inputs[cut], labels[cut])) for kind, cut in cuts.items())
+    return Task("colours", "image", "multiclass", ("r", "g", "b"), splits, SourceCard("made here", "1", "none", "none"))
+
+
+def fitted(name, arguments, task, method="mc-dropout", **options):
+    recipe = METHODS.make(method, **options)
+    network = NetworkSpec(name, arguments)
+    spec = fit_spec(recipe, task, encoding_for("image", {}), network, seed=0, member=0, start_id=None)
+    done = fit(spec, task, FitContext())
+    asked = pred_spec(recipe, "f", seed=0, member=0)
+    return done, predict(spec, asked, done.tensors, done.encoder, task.of_kind("id")[0])
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_epoch_moves_weights_and_batch_norm_and_samples_come_out(name):
+    options = {"epochs": 1, "batch": 8, "samples": 3, "shift": 2, "flip": 0.5}
+    done, found = fitted(name, SMALL[name], tiny_task(), **options)
+    assert found.logits.shape == (3, 12, 3)
+    assert np.isfinite(found.logits).all()
+    assert np.ptp(found.logits, axis=0).max() > 0
+    counts = {int(t) for key, t in done.tensors.items() if key.endswith("num_batches_tracked")}
+    assert counts == {2}
+
+
+def cifar(data_dir, train=64, val=32, test=32):
+    """A few real images, the classes mixed."""
+    file = data_dir / "cifar10_10k_5k.npz"
+    if not file.is_file():
+        pytest.skip(f"{file.name} is not among the real data")
+    with np.load(file, allow_pickle=False) as held:
+        order = np.random.default_rng(0).permutation(len(held["y_train"]))[: train + val + test]
+        inputs, labels = held["x_train"][order], held["y_train"][order].astype(np.int64)
+        names = tuple(str(name) for name in held["classes"])
+    cuts = {"train": slice(0, train), "val": slice(train, train + val), "id": slice(train + val, None)}
+    splits = tuple(Split.of(kind, kind, Examples(inputs[cut], labels[cut])) for kind, cut in cuts.items())
+    return Task("few", "image", "multiclass", names, splits, SourceCard("CIFAR-10", "1", "none", "none"))
+
+
+BIG = {
+    "vgg16-bn": {},
+    "preresnet": {"depth": 20},
+    "wrn": {"depth": 16, "widen": 2},
+    "resnet50": {"base": 16},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BIG)
+def test_two_epochs_on_real_images(name, data_dir):
+    options = {"epochs": 2, "batch": 32, "lr": 0.01, "shift": 4, "flip": 0.5, "samples": 2}
+    done, found = fitted(name, BIG[name], cifar(data_dir), **options)
+    assert done.record["epochs"] == 2
+    assert found.logits.shape == (2, 32, 10)
+    assert np.isfinite(found.logits).all()

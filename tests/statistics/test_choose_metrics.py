@@ -1,0 +1,25 @@
+"""The choice of metrics to rank by: names in any case, directions, and what must not rank."""
+
+import pytest
+
+from dubio.core.errors import UserError
+from dubio.statistics.choose_metrics import choose, known_metric, parse_direction
+
+
+def test_guard_knows_names_whatever_their_case():
+    assert known_metric("Acc").name == "accuracy"
+    assert known_metric("Calibrated-NLL").better == "lower"
+    assert known_metric("ECE(bins=10)").name == "ece(bins=10)"
+    assert known_metric("nonsense") is None
+    assert parse_direction("a=b=lower") == ("a=b", "lower")
+
+
+def test_guard_refuses_to_rank_by_itself_what_must_not_rank():
+    with pytest.raises(UserError, match="name one with --metric"):
+        choose(["ECE", "misclassification_auroc"], [], {})
+    chosen = choose(["ECE", "brier", "odd"], [], {})
+    assert chosen.metrics == {"brier": "lower"}
+    assert set(chosen.left_out) == {"ECE", "odd"}
+    asked = choose(["ECE", "brier"], ["ECE"], {})
+    assert asked.metrics == {"ECE": "lower"}
+    assert "biased" in asked.cautions["ECE"] or "bias" in asked.cautions["ECE"]
