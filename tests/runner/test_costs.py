@@ -45,8 +45,8 @@ def test_the_disk_forecast_counts_every_sample_that_is_stored(small_task):
 @pytest.mark.parametrize(
     ("method", "given", "reason"),
     [
-        ("laplace", {"structure": "last-full"}, r"last layer's 8194 weights \(2 × 4097\).*use 'last-kron'"),
-        ("heteroscedastic-laplace", {}, "the head is a HeteroscedasticHead"),
+        ("laplace", {"structure": "last-full"}, r"last layer has 2 × 4097 = 8194: use 'last-kron'"),
+        ("heteroscedastic-laplace", {}, "given a HeteroscedasticHead"),
     ],
 )
 def test_what_could_not_be_finished_is_refused_before_anything_is_trained(
