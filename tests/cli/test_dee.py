@@ -1,15 +1,19 @@
 """The command ``dubio dee``."""
 
+from __future__ import annotations
+
 import json
 
 import numpy as np
 import pytest
 
 from dubio.cli.app import app
-from dubio.core.errors import UserError
+from dubio.cli.dee import dee
+from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions
 from dubio.statistics.ensemble_equivalent import equivalent_curve, growth_curve
-from tests.cli.helpers import invoke
+from dubio.store import Store
+from tests.cli.helpers import StoredRun, invoke, run_command
 
 
 def run(*arguments):
@@ -73,3 +77,23 @@ def test_mistakes_are_named(files):
     np.savez(files / "other.npz", logits=np.zeros((10, 3), np.float32), labels=LABELS[:10])
     with pytest.raises(UserError, match="one has 150 rows and the other 10"):
         run("dee", files / "other.npz", "--ensemble", files / "de.npz")
+
+
+def test_deep_ensemble_equivalents_of_a_stored_run(stored_run: StoredRun) -> None:
+    found = json.loads(run_command(dee, "--store", stored_run.path, "--orders", 2, "--json"))["tasks"]["screening"]
+    assert found["longest"] == 4
+    curve = found["methods"]["deep-ensemble"]
+    with Store.open(stored_run.path, create=False) as store:
+        manifest = store.manifest(stored_run.run)
+        (split,) = manifest["tasks"][0]["splits"]
+        pooled = next(run["id"] for run in manifest["runs"] if run["method"] == "deep-ensemble")
+        wanted = growth_curve(store.read_predictions(pooled, split["name"], split["fingerprint"]), orders=2)
+    assert curve["mean"] == pytest.approx(wanted.mean["nll"].tolist())
+    assert [each["samples"] for each in curve["dee"]] == [1, 2]
+    assert "deterministic" not in found["methods"]
+    with pytest.raises(UnknownName, match="deep-ensemble"):
+        run_command(dee, "deep-ensembel", "--store", stored_run.path)
+    with pytest.raises(UserError, match="does not go with --store"):
+        run_command(dee, "--store", stored_run.path, "--ensemble", "x.npz")
+    with pytest.raises(UserError, match="or --store"):
+        run_command(dee)

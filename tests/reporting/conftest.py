@@ -6,8 +6,7 @@ import pytest
 
 from dubio.reporting import Report, build_report
 from dubio.reporting.run_view import RunView
-from tests.reporting.text_world import make_text_world
-from tests.reporting.world import FakeStore, make_world
+from tests.reporting.stored_runs import FakeStore, make_text_world, make_world
 
 
 @pytest.fixture(scope="session")

@@ -1,17 +1,21 @@
-"""Helpers of the report's tests: blocks of a section by its name."""
+"""Helpers of the report's tests: blocks of a section, runs of constructed numbers, the outline of a page."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable
 from dataclasses import replace
+from html.parser import HTMLParser
 from typing import Any, TypeVar
 
 from dubio.reporting.build import Report
-from dubio.reporting.manifest_view import TaskView
-from dubio.reporting.run_view import RunView
+from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
+from dubio.reporting.measures import RANKED_BY, detection_name
+from dubio.reporting.run_view import Cost, RunView
 from dubio.reporting.score_table import Score, ScoreTable
 from dubio.reporting.section import Block, Cards, Figure, Text
 from dubio.reporting.tables import Table
+from tests.reporting.stored_runs import FakeStore
 
 Kind = TypeVar("Kind")
 
@@ -77,3 +81,116 @@ def sort_values(table: Table, title: str, sub: str = "") -> dict[str, str]:
 def run_ids(manifest: dict[str, Any], task: str, method: str) -> list[str]:
     """Return the ids of a method's runs on a task."""
     return [run["id"] for run in manifest["runs"] if run["task"] == task and run["method"] == method]
+
+
+# -- runs of constructed numbers, of which the right advice is known
+
+TITLES = {
+    "deterministic": ("Deterministic", 1, 0),
+    "mc-dropout": ("MC dropout", 1, 10),
+    "mc-concrete-dropout": ("MC concrete dropout", 1, 10),
+    "deep-ensemble": ("Deep ensemble", 5, 0),
+}
+AUROC = detection_name("ood_auroc", "confidence")
+ENTROPY = detection_name("ood_auroc", "predictive_entropy")
+
+
+def task_view(name: str, classes: int, target: str = "multiclass", away: tuple[tuple[str, str], ...] = ()) -> TaskView:
+    """A task of so many classes with a test set, and others away from home."""
+    splits = [("test", "id"), *away]
+    return TaskView(
+        key=name,
+        name=name,
+        inputs="text",
+        target=target,  # type: ignore[arg-type]
+        classes=tuple(map(str, range(classes))),
+        network="textcnn",
+        splits=tuple(SplitView(split, kind, split, 100) for split, kind in splits),  # type: ignore[arg-type]
+    )
+
+
+def run_with(tasks: list[TaskView], values: dict[tuple[str, str, str], dict[str, tuple[float, ...]]]) -> RunView:
+    """A run with these values: (task, split, metric) → method → one value a run."""
+    names = list(dict.fromkeys(name for cells in values.values() for name in cells))
+    methods = tuple(
+        MethodView(
+            name,
+            title=TITLES[name][0],
+            members=TITLES[name][1],
+            samples=TITLES[name][2],
+            family=name if name != "deep-ensemble" else "deterministic",
+        )
+        for name in names
+    )
+    scores = [
+        Score(key, split, "id", name, seed, None, metric, value)
+        for (key, split, metric), cells in values.items()
+        for name, found in cells.items()
+        for seed, value in enumerate(found)
+    ]
+    one: Any = lambda value: type("C", (), {"n": 1, "mean": value, "std": None})()  # noqa: E731
+    costs: Any = {
+        (t.key, name): Cost(
+            one(TITLES[name][1]), one(10.0 * TITLES[name][1]), one(1.0), one(3), one(500.0), one(1e3), one(2e6)
+        )
+        for t in tasks
+        for name in names
+    }
+    runs = (MethodRun("r", (), {}, task=tasks[0].key, method=names[0]),)
+    view = Manifest("made", {}, tuple(tasks), methods, runs, ())
+    better: Any = {RANKED_BY: "lower", AUROC: "higher", "accuracy": "higher", ENTROPY: "higher"}
+    table = ScoreTable(view, better)
+    table.extend(scores)
+    table.extend(Score(t.key, "test", "id", name, 0, None, "present", 1.0) for t in tasks for name in names)
+    run = RunView(view, FakeStore({}), table)
+    run.__dict__["costs"] = costs
+    return run
+
+
+def part_of_run(
+    manifest: dict[str, Any], *tasks: str, methods: tuple[str, ...] = (), **benchmark: Any
+) -> dict[str, Any]:
+    """A run of some tasks and methods of the world."""
+    made = copy.deepcopy(manifest)
+    made["tasks"] = [task for task in made["tasks"] if task["name"] in tasks]
+    made["methods"] = [method for method in made["methods"] if not methods or method["name"] in methods]
+    made["runs"] = [run for run in made["runs"] if run["task"] in tasks and (not methods or run["method"] in methods)]
+    made["benchmark"] = {**made["benchmark"], **benchmark}
+    made["failures"] = []
+    return made
+
+
+# -- pages
+
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+EVIL = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>&$\\frac{$'
+
+
+class Outline(HTMLParser):
+    """Tags, attributes and text of a page; refuses tags that are not closed in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+        self.words: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)

@@ -14,7 +14,8 @@ from dubio.reporting.build import Report, build_report
 from dubio.reporting.measures import detection_name, referral_name
 from dubio.reporting.page import render
 from dubio.reporting.wording import RANDOM
-from tests.reporting.world import SEEDS, FakeStore, make_world
+from tests.reporting.helpers import figure_names, figures
+from tests.reporting.stored_runs import SEEDS, FakeStore, make_world
 
 World = tuple[FakeStore, dict[str, Any]]
 
@@ -208,3 +209,41 @@ def test_multilabel_scores_at_the_thresholds_of_validation() -> None:
     assert values["accuracy"] == 0.0
     assert values["accuracy_at_val_thresholds"] == values["micro_f1_at_val_thresholds"] == 1.0
     assert "Micro F1, tuned" in render(report)
+
+
+def test_each_task_has_the_figures_its_splits_allow(report: Report) -> None:
+    slugs = {task.key: figure_names(report, task) for task in report.tasks}
+    always = [
+        "ranking",
+        "reliability",
+        "temperature",
+        "variance",
+        "equivalents",
+        "diversity",
+        "size",
+        "referral",
+        "rejection",
+    ]
+    home = ["roc-test", "certainty-test"]
+    assert sorted(slugs["screening"]) == sorted([*always, *home, "cost"])
+    studied = ["ridges-elsewhere", "correlation-elsewhere", "transfer"]
+    screened = [*home, "referral-elsewhere", "roc-elsewhere", "certainty-elsewhere"]
+    assert sorted(slugs["reviews"]) == sorted([*always, *screened, "density-elsewhere", *studied, "entropy", "cost"])
+    studied = ["ridges-novel", "correlation-novel", "transfer"]
+    away = ["density-novel", "density-blur", "density-noise", *studied, "entropy", "severity"]
+    assert sorted(slugs["digits"]) == sorted([*always, *away, "cost"])
+
+
+def test_figures_appear_only_where_their_data_are(report: Report, text_report: Report) -> None:
+    drawn = {task.key: set(figures(text_report, task)) for task in text_report.tasks}
+    bare = {task.key: set(figures(report, task)) for task in report.tasks}
+    assert {"rates", "epochs"} <= drawn["digits"]
+    assert not {"rates", "epochs", "spectral"} & bare["digits"]
+    assert "spectral" in drawn["reviews (textcnn)"]
+    assert "spectral" not in drawn["digits"]
+    assert not {"transfer", "correlation-novel", "ridges-novel"} & drawn["screening"]
+    assert {"correlation-novel", "ridges-novel", "transfer"} <= drawn["digits"]
+    assert not {"size", "diversity"} & drawn["reviews (bert)"]
+    across = set(figures(text_report))
+    assert {"networks-reviews", "likelihood", "transfer", "correlation", "rates", "epochs"} <= across
+    assert not {"networks-reviews", "rates", "epochs"} & set(figures(report))

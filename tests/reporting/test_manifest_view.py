@@ -9,7 +9,7 @@ import pytest
 from dubio.core.errors import BadFile
 from dubio.core.types import families_by_name
 from dubio.reporting.manifest_view import SplitView, TaskView, read_manifest
-from tests.reporting.world import make_world
+from tests.reporting.stored_runs import make_world
 
 
 @pytest.mark.parametrize("change", [{"schema": 2}, {"tasks": [{"name": "x"}]}, {"runs": [{"id": "a"}]}])

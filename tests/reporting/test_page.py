@@ -4,56 +4,24 @@ import copy
 import errno
 import os
 import re
-from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from xml.etree import ElementTree
 
+import matplotlib
+import numpy as np
 import pytest
+from PIL import Image
 
-from dubio.core.errors import UserError
+from dubio.core.errors import UnknownName, UserError
 from dubio.core.files import write_file
-from dubio.reporting import write_report
+from dubio.reporting import write_figures, write_report
 from dubio.reporting.build import Report, build_report
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.page import for_page, render
 from dubio.reporting.sections.setup import card_rows
-from tests.reporting.helpers import with_manifest
-from tests.reporting.world import FakeStore, make_world
-
-World = tuple[FakeStore, dict[str, Any]]
-VOID = {"meta", "br", "link", "img", "input", "hr"}
-EVIL = '<script>alert("x")</script>\'"><img src=x onerror=alert(1)>&$\\frac{$'
-
-
-class Outline(HTMLParser):
-    """Tags, attributes and text of a page; refuses tags that are not closed in order."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str, str]] = []
-        self.words: list[str] = []
-        self.feed(page)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(tag, name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
+from tests.reporting.helpers import EVIL, Outline, with_manifest
+from tests.reporting.stored_runs import World, make_world
 
 
 @pytest.fixture(scope="module")
@@ -224,3 +192,38 @@ def test_cells_carry_the_number_that_the_script_sorts_by(page: str, report: Repo
     (attribute,) = set(re.findall(r'getAttribute\("(data-s\w+)"\)', script))
     cell = report.run.scores.cells["digits", "test", "deterministic", "accuracy"]
     assert f'{attribute}="{cell.mean:.9g}"' in page
+
+
+def test_figures_are_written_in_every_format_and_show_something(world: World, report: Report, tmp_path: Path) -> None:
+    before = dict(matplotlib.rcParams)
+    small = _only(report, "screening")
+    written = write_figures(small, tmp_path, ("png", "svg", "pdf"))
+    assert len(written) == 36
+    assert dict(matplotlib.rcParams) == before
+    for path in written:
+        content = path.read_bytes()
+        if path.suffix == ".png":
+            pixels = np.asarray(Image.open(path).convert("L"))
+            assert (pixels < 200).mean() > 0.002
+        elif path.suffix == ".svg":
+            assert len(list(ElementTree.fromstring(content).iter())) > 50
+        else:
+            assert content.startswith(b"%PDF")
+
+
+def test_the_same_figures_come_out_the_same(world: World, report: Report, tmp_path: Path) -> None:
+    small = _only(report, "screening")
+    first, second = (
+        [path.read_bytes() for path in write_figures(small, tmp_path / name, ("svg",))] for name in ("a", "b")
+    )
+    assert first == second
+
+
+def test_an_unknown_format_is_refused_with_the_nearest(world: World, report: Report, tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match=r"pgn.*png"):
+        write_figures(report, tmp_path, ("pgn",))
+
+
+def _only(report: Report, task: str) -> Report:
+    tasks = tuple(view for view in report.run.manifest.tasks if view.key == task)
+    return with_manifest(report, tasks=tasks)

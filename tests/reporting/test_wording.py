@@ -22,7 +22,7 @@ from dubio.reporting.wording import enough_digits, file_name
 from dubio.statistics.verdicts import Verdict
 from dubio.store import Store
 from dubio.studies.text.training import SPECTRAL_CAPTION, Panel, rates_reading
-from tests.reporting.world import FakeStore
+from tests.reporting.stored_runs import FakeStore
 
 World = tuple[FakeStore, dict[str, Any]]
 

@@ -14,7 +14,7 @@ from dubio.estimators import EstimatorBenchmark
 from dubio.reporting.build import build_report
 from dubio.reporting.measures import HEADLINE, detection_name
 from tests.estimators.helpers import make_task, softmax
-from tests.reporting.world import FakeStore, identifier
+from tests.reporting.stored_runs import FakeStore, identifier
 
 SYSTEMS = {
     "sharp": lambda x: softmax(2.5 * x),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dubio.reporting import Report, build_report
-from tests.reporting.screening_world import World, screening_world
+from tests.reporting.sections.helpers import World, screening_world
 
 
 @pytest.fixture(scope="package")

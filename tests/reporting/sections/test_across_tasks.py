@@ -25,7 +25,7 @@ from dubio.reporting.sections.across_tasks import (
 )
 from dubio.statistics.ranks import critical_difference
 from tests.reporting.helpers import figures, on_tasks, sort_values, with_manifest, with_scores
-from tests.reporting.world import METHODS, SEEDS, FakeStore, identifier, make_world
+from tests.reporting.stored_runs import METHODS, SEEDS, FakeStore, identifier, make_world
 
 World = tuple[FakeStore, dict[str, Any]]
 

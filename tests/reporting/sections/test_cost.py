@@ -8,7 +8,7 @@ import pytest
 from dubio.reporting import build_report
 from dubio.reporting.sections.cost import cost_table
 from tests.reporting.helpers import sort_values
-from tests.reporting.world import make_world
+from tests.reporting.stored_runs import make_world
 
 
 def test_cost_has_an_epoch_and_the_epoch_of_convergence() -> None:

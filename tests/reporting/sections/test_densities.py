@@ -13,8 +13,7 @@ from dubio.metrics.quantities import predictive_entropy, uncertainty
 from dubio.reporting.build import Report
 from dubio.reporting.sections.densities import CORRECT, EDGES, INCORRECT, Densities, shares
 from tests.reporting.helpers import figures
-from tests.reporting.text_world import stored, task_of
-from tests.reporting.world import FakeStore
+from tests.reporting.stored_runs import FakeStore, stored, task_of
 
 World = tuple[FakeStore, dict[str, Any]]
 

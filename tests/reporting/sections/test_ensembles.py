@@ -23,8 +23,7 @@ from dubio.reporting.sections.ensembles import (
 )
 from dubio.statistics.ensemble_equivalent import equivalent, growth_curve
 from tests.reporting.helpers import figures
-from tests.reporting.text_world import task_of
-from tests.reporting.world import FakeStore, make_world
+from tests.reporting.stored_runs import FakeStore, make_world, task_of
 
 World = tuple[FakeStore, dict[str, Any]]
 

@@ -7,7 +7,7 @@ from dubio.reporting import Report
 from dubio.reporting.section import Figure
 from dubio.reporting.sections.entropy_of_errors import binned_entropy
 from tests.reporting.helpers import blocks, of_kind
-from tests.reporting.screening_world import World, runs_of
+from tests.reporting.sections.helpers import World, runs_of
 
 
 def test_bins_hold_every_example_once(eyes_world: World) -> None:

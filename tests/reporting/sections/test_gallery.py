@@ -9,9 +9,9 @@ from dubio.reporting import Report, build_report
 from dubio.reporting.page import render
 from dubio.reporting.sections.gallery import ROWS, choose
 from dubio.runner.benchmark_run import thumbnail
-from tests.reporting.screening_world import World, runs_of, screening_world
-from tests.reporting.test_page import EVIL, Outline
-from tests.reporting.world import identifier
+from tests.reporting.helpers import EVIL, Outline
+from tests.reporting.sections.helpers import World, runs_of, screening_world
+from tests.reporting.stored_runs import identifier
 
 
 def test_images_are_shown_and_their_names_stay_text(eyes: Report) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from sklearn import metrics as sk
@@ -11,11 +9,9 @@ from sklearn import metrics as sk
 from dubio.calibration.cross_validation import cross_validate
 from dubio.reporting.build import Report
 from dubio.reporting.run_view import RunView
-from dubio.reporting.sections.in_domain import in_domain_table, temperature
+from dubio.reporting.sections.in_domain import in_domain_table, temperature, variance_parts
 from tests.reporting.helpers import run_ids, sort_values
-from tests.reporting.world import METHODS, FakeStore
-
-World = tuple[FakeStore, dict[str, Any]]
+from tests.reporting.stored_runs import METHODS, World
 
 
 def test_in_domain_f1_is_scikit_learns(world: World, run: RunView) -> None:
@@ -37,3 +33,12 @@ def test_temperatures_shown_are_the_medians_of_those_cross_validated(world: Worl
         runs = [r["id"] for r in manifest["runs"] if (r["task"], r["method"]) == ("screening", method.name)]
         every = [t for run in runs for t in cross_validate(store.predictions[run, "test"]).temperatures]
         assert row[-1] == pytest.approx(np.median(every))
+
+
+def test_parts_of_the_variance_are_those_of_the_predictions(world: World) -> None:
+    store, manifest = world
+    for run in manifest["runs"]:
+        predictions = store.predictions[run["id"], "test"]
+        parts = variance_parts(predictions)
+        assert parts.sum() == pytest.approx((predictions.probs * (1 - predictions.probs)).mean(), abs=1e-6)
+        assert (parts[2] > 0) == ("ensemble" in run["method"])

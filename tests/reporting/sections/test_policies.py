@@ -31,8 +31,8 @@ from dubio.reporting.sections.policies import (
     shift_blocks,
     shift_sentence,
 )
-from tests.reporting.screening_world import screening_world
-from tests.reporting.world import FakeStore, make_world
+from tests.reporting.sections.helpers import screening_world
+from tests.reporting.stored_runs import FakeStore, make_world
 
 ENTROPY = "predictive_entropy"
 World = tuple[FakeStore, dict[str, Any]]

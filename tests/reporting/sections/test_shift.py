@@ -21,8 +21,7 @@ from dubio.reporting.sections.shift import (
     summary_table,
 )
 from tests.reporting.helpers import run_ids, sort_values
-from tests.reporting.text_world import stored
-from tests.reporting.world import METHODS, FakeStore, make_world
+from tests.reporting.stored_runs import METHODS, FakeStore, make_world, stored
 
 World = tuple[FakeStore, dict[str, Any]]
 

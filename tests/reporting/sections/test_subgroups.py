@@ -14,7 +14,7 @@ from dubio.reporting.section import Figure
 from dubio.reporting.sections.subgroups import Subgroups
 from dubio.reporting.tables import Table
 from tests.reporting.helpers import blocks, of_kind, section_of, texts
-from tests.reporting.screening_world import World, runs_of
+from tests.reporting.sections.helpers import World, runs_of
 
 
 def test_subgroups_are_calibrated_on_their_own_rows(eyes_world: World, eyes: Report) -> None:

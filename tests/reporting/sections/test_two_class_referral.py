@@ -23,10 +23,9 @@ from dubio.reporting.sections.two_class_referral import (
     operating_point_cell,
 )
 from dubio.statistics.bootstrap import RunIntervals, replicates_for, units_of
-from tests.reporting.helpers import blocks, section_of, texts, with_scores
-from tests.reporting.screening_world import SEEDS, World, runs_of
-from tests.reporting.test_page import Outline
-from tests.reporting.world import FakeStore
+from tests.reporting.helpers import Outline, blocks, section_of, texts, with_scores
+from tests.reporting.sections.helpers import SEEDS, World, runs_of
+from tests.reporting.stored_runs import FakeStore
 
 ENTROPY = "predictive_entropy"
 

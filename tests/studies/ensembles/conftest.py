@@ -7,7 +7,7 @@ import pytest
 from dubio.reporting import Report, build_report
 from dubio.studies.ensembles.overview import EnsemblingStudy
 from dubio.studies.ensembles.study import Study
-from tests.reporting.world import FakeStore
+from tests.reporting.stored_runs import FakeStore
 from tests.studies.ensembles.helpers import make_study, study_section
 
 

@@ -14,7 +14,7 @@ from dubio.statistics.ensemble_equivalent import SCORES, GrowthCurve
 from dubio.statistics.sample_curves import MEASURES
 from dubio.studies.ensembles.overview import EnsemblingStudy
 from dubio.studies.ensembles.study import TACE_SETTINGS, Role, SampleCurve, Study
-from tests.reporting.world import FakeStore, identifier
+from tests.reporting.stored_runs import FakeStore, identifier
 
 ROWS, CLASSES, NETWORKS, SAMPLES = 120, 4, 9, 5
 SEEDS = (0, 1)

@@ -15,7 +15,7 @@ from dubio.studies.ensembles.conclusions import conclusions
 from dubio.studies.ensembles.curve_figures import study_styles
 from dubio.studies.ensembles.equivalents import averaged_equivalents, equivalents_figure
 from dubio.studies.ensembles.study import Study
-from tests.reporting.world import FakeStore
+from tests.reporting.stored_runs import FakeStore
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from dubio.reporting.build import Placed
 from dubio.studies.ensembles.curve_figures import study_styles
 from dubio.studies.ensembles.overview import EnsemblingStudy, study_document, summary_table, task_figures
 from dubio.studies.ensembles.study import Study
-from tests.reporting.world import make_world
+from tests.reporting.stored_runs import make_world
 
 FIGURES = [
     "equivalents", "curves", "likelihood", "order", "correlations", "tace", "equivalents-pooled", "curves-pooled",

@@ -20,7 +20,7 @@ from dubio.reporting.sections.shift import many_corruptions, severity_series
 from dubio.reporting.style import styles_of
 from dubio.statistics.sample_curves import latest_first, sample_scores
 from dubio.studies.ensembles.study import TACE_SETTINGS, Study, has_study, tace_by_setting
-from tests.reporting.world import FakeStore
+from tests.reporting.stored_runs import FakeStore
 from tests.studies.ensembles.helpers import NETWORKS, SAMPLES, make_study, study_section
 
 World = tuple[FakeStore, dict[str, Any]]

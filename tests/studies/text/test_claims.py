@@ -11,7 +11,7 @@ from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
 from dubio.studies.text.claims import claims
 from dubio.studies.text.published import Paper
-from tests.reporting.advice_world import AUROC, made, task
+from tests.reporting.helpers import AUROC, run_with, task_view
 
 
 def claim(run: RunView, words: str) -> Claim:
@@ -28,7 +28,7 @@ def claim(run: RunView, words: str) -> Claim:
 )
 def test_claims_follow_the_numbers(single: tuple[float, ...], pooled: tuple[float, ...], outcome: str) -> None:
     values = {("a", "test", RANKED_BY): {"deterministic": single, "deep-ensemble": pooled}}
-    found = claim(made([task("a", 2)], values), "a deep ensemble scores better")
+    found = claim(run_with([task_view("a", 2)], values), "a deep ensemble scores better")
     assert found.outcome == outcome
     assert "Deep ensemble" in found.evidence[0].text
 
@@ -39,7 +39,7 @@ def test_claims_may_be_mixed_and_need_data() -> None:
         ("a", "test", RANKED_BY): {"deterministic": high, "deep-ensemble": low},
         ("b", "test", RANKED_BY): {"deterministic": low, "deep-ensemble": high},
     }
-    results = made([task("a", 2), task("b", 3)], values)
+    results = run_with([task_view("a", 2), task_view("b", 3)], values)
     found = claim(results, "a deep ensemble scores better")
     assert found.outcome == "mixed"
     assert found.tally == "two test sets: 1 for, 1 against, 0 undecided"
@@ -57,25 +57,31 @@ def test_a_claim_that_most_test_sets_leave_open_is_supported_in_part() -> None:
 
 
 def test_textcnn_against_bert_on_the_same_novel_classes() -> None:
-    one = task("a", 2, away=(("novel", "ood"),))
+    one = task_view("a", 2, away=(("novel", "ood"),))
     two = replace(one, key="a (bert)", network="bert")
     values = {
         ("a", "novel", AUROC): {"deterministic": (0.80, 0.81, 0.79)},
         ("a (bert)", "novel", AUROC): {"deterministic": (0.70, 0.71, 0.69)},
     }
-    found = claim(made([one, two], values), "BERT")
+    found = claim(run_with([one, two], values), "BERT")
     assert found.outcome == "supported"
     assert "(TextCNN) against" in found.evidence[0].text
 
 
 def test_domains_near_a_coin() -> None:
-    away = task("a", 2, away=(("there", "shift"),))
-    near = made([away], {("a", "there", AUROC): {"deterministic": (0.51, 0.52, 0.51), "mc-dropout": (0.5, 0.51, 0.5)}})
-    far = made([away], {("a", "there", AUROC): {"deterministic": (0.61, 0.62, 0.61), "mc-dropout": (0.5, 0.51, 0.5)}})
+    away = task_view("a", 2, away=(("there", "shift"),))
+    near = run_with(
+        [away], {("a", "there", AUROC): {"deterministic": (0.51, 0.52, 0.51), "mc-dropout": (0.5, 0.51, 0.5)}}
+    )
+    far = run_with(
+        [away], {("a", "there", AUROC): {"deterministic": (0.61, 0.62, 0.61), "mc-dropout": (0.5, 0.51, 0.5)}}
+    )
     assert claim(near, "chance").outcome == "supported"
     assert claim(far, "chance").outcome == "contradicted"
 
 
 def test_other_inputs_are_not_measured_by_a_study_of_text() -> None:
-    results = made([replace(task("a", 2), inputs="image")], {("a", "test", RANKED_BY): {"deterministic": (0.5, 0.6)}})
+    results = run_with(
+        [replace(task_view("a", 2), inputs="image")], {("a", "test", RANKED_BY): {"deterministic": (0.5, 0.6)}}
+    )
     assert not list(Paper().blocks(results, None))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dubio.core.predictions import Predictions
-from tests.reporting.world import FakeStore, identifier
+from tests.reporting.stored_runs import FakeStore, identifier
 
 CLASSES = ("healthy", "ill")
 SPLITS = (("cal", "cal", 240), ("test", "id", 120), ("poor", "shift", 80), ("severe", "shift", 40))

@@ -1,33 +1,41 @@
-"""Figures are shown where their data are, say what is seen, and keep names as text."""
+"""Series with their bands, and figures that keep names as text."""
 
 from __future__ import annotations
 
+import math
 from xml.etree import ElementTree
 
-from dubio.reporting import Report, build_report
-from dubio.reporting.canvas import inline_svg
+import numpy as np
+import pytest
+
+from dubio.reporting.build import Report, build_report
+from dubio.reporting.canvas import Series, inline_svg
+from dubio.reporting.style import styles_of
 from tests.reporting.helpers import figures
-from tests.reporting.text_world import make_text_world
-
-NEW = ("diversity", "size", "rates", "spectral", "epochs", "ridges-elsewhere", "correlation-elsewhere", "transfer")
+from tests.reporting.stored_runs import make_text_world
 
 
-EVIL = '<script>alert("x")</script>&$\\frac{$'
+def test_a_band_is_one_sample_standard_deviation_of_the_defined_runs(report: Report) -> None:
+    style = next(iter(styles_of(report.run.manifest.methods).values()))
+    runs = np.array([[1.0, 2.0, np.nan], [3.0, np.nan, np.nan]])
+    series = Series(style, np.arange(3.0), runs)
+    assert series.mean[:2] == pytest.approx([2.0, 2.0])
+    assert math.isnan(series.mean[2])
+    assert series.std[:2] == pytest.approx([math.sqrt(2), 0.0])
 
 
-def test_figures_appear_only_where_their_data_are(report: Report, text_report: Report) -> None:
-    drawn = {task.key: set(figures(text_report, task)) for task in text_report.tasks}
-    bare = {task.key: set(figures(report, task)) for task in report.tasks}
-    assert {"rates", "epochs"} <= drawn["digits"]
-    assert not {"rates", "epochs", "spectral"} & bare["digits"]
-    assert "spectral" in drawn["reviews (textcnn)"]
-    assert "spectral" not in drawn["digits"]
-    assert not {"transfer", "correlation-novel", "ridges-novel"} & drawn["screening"]
-    assert {"correlation-novel", "ridges-novel", "transfer"} <= drawn["digits"]
-    assert not {"size", "diversity"} & drawn["reviews (bert)"]
-    across = set(figures(text_report))
-    assert {"networks-reviews", "likelihood", "transfer", "correlation", "rates", "epochs"} <= across
-    assert not {"networks-reviews", "rates", "epochs"} & set(figures(report))
+OF_REVIEWS = (
+    "diversity",
+    "size",
+    "rates",
+    "spectral",
+    "epochs",
+    "ridges-elsewhere",
+    "correlation-elsewhere",
+    "transfer",
+)
+
+MARKUP = '<script>alert("x")</script>&$\\frac{$'
 
 
 def test_every_new_figure_is_drawn_and_says_what_is_seen(text_report: Report) -> None:
@@ -51,18 +59,18 @@ def test_names_stay_text_in_every_new_figure() -> None:
     manifest["tasks"] = [task for task in manifest["tasks"] if task["name"] == "reviews"]
     manifest["runs"] = [run for run in manifest["runs"] if run["task"] == "reviews" and run["method"] in kept]
     for place, method in enumerate(manifest["methods"]):
-        method["title"] = f"{EVIL}{place}"
+        method["title"] = f"{MARKUP}{place}"
     for run in manifest["runs"]:
-        run["task"], run["network"] = EVIL, f"{run['network']}{EVIL}"
+        run["task"], run["network"] = MARKUP, f"{run['network']}{MARKUP}"
     for task in manifest["tasks"]:
-        task["name"], task["network"] = EVIL, f"{task['network']}{EVIL}"
+        task["name"], task["network"] = MARKUP, f"{task['network']}{MARKUP}"
     for record in store.records.values():
         if "rates" in record:
-            record["rates"] = {EVIL: 0.3}
+            record["rates"] = {MARKUP: 0.3}
     built = build_report(store, manifest)
-    first = [figure for name, figure in figures(built, built.tasks[0]).items() if name in NEW]
+    first = [figure for name, figure in figures(built, built.tasks[0]).items() if name in OF_REVIEWS]
     across = figures(built)
-    assert {figure.name for figure in first} == set(NEW)
+    assert {figure.name for figure in first} == set(OF_REVIEWS)
     assert {"likelihood", "correlation"} <= set(across)
     for figure in (*first, *across.values()):
         drawn = ElementTree.fromstring(inline_svg(figure.draw()))

@@ -1,0 +1,78 @@
+"""Dropout rates, best epochs and spectral multipliers of trainings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dubio.reporting.run_view import RunView
+from dubio.studies.text.training import (
+    epochs_of,
+    epochs_reading,
+    multiplied_of,
+    multiplied_reading,
+    natural,
+    rates_figure,
+    rates_of,
+    rates_reading,
+)
+from tests.reporting.stored_runs import MULTIPLIERS, SITES, World, stored, task_of
+
+
+def test_rates_are_those_of_the_records_where_they_were_learned(text_world: World, text_run: RunView) -> None:
+    store, manifest = text_world
+    found = rates_of(text_run, task_of(text_run, "digits"))
+    assert found is not None
+    assert found.sites == ("K1", "K2", "K3", "μ")
+    assert [style.title for style, _ in found.methods] == ["MC concrete dropout"]
+    runs = [r for r in manifest["runs"] if (r["task"], r["method"]) == ("digits", "mc-concrete-dropout")]
+    expected = np.array([[store.records[run["fits"][0]]["rates"][site] for site in SITES] for run in runs])
+    assert found.methods[0][1] == pytest.approx(expected)
+    assert f"{expected.mean(axis=0).max():.3f}" in rates_reading([found])
+
+
+def test_sites_stand_in_the_order_of_their_numbers_and_heads_last() -> None:
+    sites = ["conv1.units", "conv10.units", "conv2.units", "head", "stage2.1.conv1", "stage2.0.conv12", "stage10.conv1"]
+    assert sorted(sites, key=natural) == [
+        "conv1.units", "conv2.units", "conv10.units", "stage2.0.conv12", "stage2.1.conv1", "stage10.conv1", "head",
+    ]  # fmt: skip
+    assert sorted(["mu", "K10", "sigma", "K2"], key=natural) == ["K2", "K10", "mu", "sigma"]
+
+
+def test_long_names_of_sites_are_slanted(text_run: RunView) -> None:
+    found = rates_of(text_run, task_of(text_run, "digits"))
+    assert found is not None
+    long = replace(found, sites=tuple(f"convolution{place}" for place in range(1, 5)))
+    for panels, angle in (([found], 0.0), ([long, long], 45.0)):
+        labels = rates_figure(panels).axes[0].get_xticklabels()
+        assert {label.get_rotation() for label in labels} == {angle}
+
+
+def test_epochs_are_those_of_the_records_every_fit_once(text_world: World, text_run: RunView) -> None:
+    store, manifest = text_world
+    found = epochs_of(text_run, task_of(text_run, "digits"))
+    assert found is not None
+    titles = [style.title for style, _ in found.methods]
+    assert titles == ["Deterministic", "MC dropout", "MC concrete dropout"]
+    fits = {fit for run in manifest["runs"] if run["task"] == "digits" for fit in run["fits"]}
+    assert sum(epochs.size for _, epochs in found.methods) == len(fits)
+    runs = [r for r in manifest["runs"] if (r["task"], r["method"]) == ("digits", "deterministic")]
+    expected = [store.records[run["fits"][0]]["best_epoch"] for run in runs]
+    assert sorted(found.methods[0][1]) == sorted(expected)
+    means = {style.title: epochs.mean() for style, epochs in found.methods}
+    assert epochs_reading([found]).startswith(min(means, key=lambda title: means[title]))
+
+
+def test_the_multiplier_is_that_of_the_recipe_not_of_the_name(text_world: World, text_run: RunView) -> None:
+    panels = multiplied_of(text_run, task_of(text_run, "reviews (textcnn)"))
+    assert set(panels) == {"AUROC, elsewhere", "Accuracy", "Calibrated NLL"}
+    (line,) = panels["Accuracy"]
+    assert line.s == MULTIPLIERS
+    assert line.style.title == "bounded"
+    for name, cell in zip(("bounded-a", "bounded-b", "bounded-c"), line.scores, strict=True):
+        right = [(p.probs.argmax(axis=1) == p.labels).mean() for p in stored(text_world, "reviews", name, "test")]
+        assert cell.values == pytest.approx(right)
+    best = max(range(3), key=lambda place: panels["AUROC, elsewhere"][0].scores[place].mean)
+    assert f"best at s = {MULTIPLIERS[best]:g}" in multiplied_reading(panels)
