@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
+
+from dubio.core.predictions import Predictions
+
 TYPES: dict[str, Any] = {
     "object": dict, "array": list, "string": str, "boolean": bool, "null": type(None), "integer": int,
     "number": (int, float),
@@ -67,3 +71,9 @@ def _entries_fault(schema: Any, value: Any, where: str) -> str | None:
         properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
         faults = [schema_fault(properties.get(key, others), item, f"{where}.{key}") for key, item in value.items()]
     return next((fault for fault in faults if fault is not None), None)
+
+
+def some_predictions(seed=0, samples=2, rows=5, classes=3, **more):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, rows)
+    return Predictions(rng.normal(size=(samples, rows, classes)).astype(np.float32), labels, **more)

@@ -1,63 +1,14 @@
-"""Predictions: values that are refused, and pooling as the mean of probabilities in log space."""
+"""Predictions: values that are refused, rows that are taken, joined and pooled."""
 
 import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.special import expit, log_softmax, logsumexp
 
 from dubio.core.errors import UserError
-from dubio.core.passes import log_mean_exp, log_sigmoid, pool_sigmoid, pool_softmax, row_blocks
-from dubio.core.passes import log_softmax as ours
 from dubio.core.predictions import Predictions, join, pool_members
-
-
-def some(seed=0, samples=2, rows=5, classes=3, **more):
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, classes, rows)
-    return Predictions(rng.normal(size=(samples, rows, classes)).astype(np.float32), labels, **more)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 1000), st.sampled_from([1.0, 50.0, 3000.0]), st.sampled_from([1.0, 0.3, 7.0]))
-def test_pooling_is_the_mean_of_probabilities_then_the_temperature(seed, scale, temperature):
-    logits = np.random.default_rng(seed).normal(size=(4, 6, 3)) * scale
-    logits[0, 0, 0] = -np.inf
-    pooled = logsumexp(log_softmax(logits, axis=-1), axis=0) - np.log(4)
-    wanted = log_softmax(pooled / temperature, axis=-1)
-    assert pool_softmax(logits, temperature) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
-    assert np.exp(pool_softmax(logits, temperature)).sum(-1) == pytest.approx(np.ones(6))
-
-
-def test_sigmoids_are_pooled_per_label_with_exact_complements():
-    logits = np.array([[[40.0, -40.0, np.inf, -np.inf, 0.0]], [[-40.0, -40.0, np.inf, -np.inf, 1.0]]])
-    yes, no = pool_sigmoid(logits, 1.0)
-    assert np.exp(yes)[0] == pytest.approx([0.5, expit(-40), 1, 0, (0.5 + expit(1.0)) / 2])
-    assert np.exp(no)[0] == pytest.approx([0.5, 1, 0, 1, 1 - (0.5 + expit(1.0)) / 2])
-    yes, no = pool_sigmoid(logits, 2.0)
-    assert np.exp(yes) + np.exp(no) == pytest.approx(np.ones((1, 5)))
-    assert not np.isnan(yes).any()
-
-
-def test_logarithms_at_zero_and_one_are_exact():
-    assert ours(np.array([[0.0, -np.inf]])).tolist() == [[0.0, -np.inf]]
-    assert log_mean_exp(np.array([[-np.inf], [-np.inf]])).tolist() == [-np.inf]
-    assert log_sigmoid(np.array([-np.inf, np.inf, -1e5])).tolist() == [-np.inf, 0.0, -1e5]
-
-
-@pytest.mark.parametrize(("samples", "rows", "classes"), [(1, 10, 2), (50, 1000, 1000), (3, 0, 5)])
-def test_blocks_cover_every_row_once_and_stay_small(samples, rows, classes):
-    blocks = list(row_blocks(samples, rows, classes))
-    assert [row for block in blocks for row in range(block.start, block.stop)] == list(range(rows))
-    assert all((b.stop - b.start) * samples * classes * 8 <= 1 << 20 or b.stop - b.start == 1 for b in blocks)
-
-
-def test_pooling_in_blocks_equals_pooling_at_once():
-    predictions = some(rows=4000, classes=40)
-    assert predictions.log_probs == pytest.approx(pool_softmax(predictions.logits, 1.0))
+from tests.core.helpers import some_predictions
 
 
 @pytest.mark.parametrize(("value", "words"), [(np.nan, "NaN or .inf"), (np.inf, "NaN or .inf")])
@@ -100,11 +51,11 @@ def test_a_row_of_zero_probabilities_is_refused_but_a_certain_label_is_not():
 )
 def test_what_does_not_fit_is_refused(change, words):
     with pytest.raises(UserError, match=words):
-        replace(some(), **change)
+        replace(some_predictions(), **change)
 
 
 def test_take_and_labelled_keep_rows_together():
-    predictions = some(ids=np.array(list("abcde")), group=np.array(list("xxyyz")))
+    predictions = some_predictions(ids=np.array(list("abcde")), group=np.array(list("xxyyz")))
     cut = replace(predictions, labels=np.array([0, -1, 2, -1, 1])).labelled
     assert cut.ids.tolist() == ["a", "c", "e"]
     assert cut.group.tolist() == ["x", "y", "z"]
@@ -114,15 +65,20 @@ def test_take_and_labelled_keep_rows_together():
 
 def test_complements_belong_to_labels_only():
     with pytest.raises(UserError, match="defined for multilabel"):
-        _ = some().log_complements
+        _ = some_predictions().log_complements
 
 
 def test_joining_puts_rows_one_after_another_and_refuses_what_differs():
-    one, other = some(1), some(2, ood=np.ones(5, bool))
+    one, other = some_predictions(1), some_predictions(2, ood=np.ones(5, bool))
     both = join([one, other])
     assert len(both) == 10
     assert both.ood.tolist() == [False] * 5 + [True] * 5
-    for wrong in (some(2, samples=3), some(2, classes=4), some(2, temperature=2.0), some(2, member=np.array([0, 1]))):
+    for wrong in (
+        some_predictions(2, samples=3),
+        some_predictions(2, classes=4),
+        some_predictions(2, temperature=2.0),
+        some_predictions(2, member=np.array([0, 1])),
+    ):
         with pytest.raises(UserError, match="cannot join"):
             join([one, wrong])
     with pytest.raises(UserError, match="classes is"):
@@ -133,43 +89,46 @@ def test_joining_puts_rows_one_after_another_and_refuses_what_differs():
 @pytest.mark.parametrize("named_first", [True, False])
 def test_joining_gives_rows_without_a_name_one_of_their_own(name, named_first):
     names = np.array(["ann", "ann", "row 06", "_row 9", "_row 9"])
-    parts = [some(1, **{name: names}), some(2)]
+    parts = [some_predictions(1, **{name: names}), some_predictions(2)]
     joined = getattr(join(parts if named_first else parts[::-1]), name)
     own, others = (joined[:5], joined[5:]) if named_first else (joined[5:], joined[:5])
     assert own.tolist() == names.tolist()
     assert len(set(others)) == 5
     assert not set(others) & set(own)
     assert sorted(others) == others.tolist()  # in the order of the rows, as without names
-    assert getattr(join([some(1), some(2)]), name) is None
+    assert getattr(join([some_predictions(1), some_predictions(2)]), name) is None
 
 
 @pytest.mark.parametrize("more", [{"model_variance": np.ones((2, 5), np.float32)}, {"scores": {"u": np.arange(5.0)}}])
 def test_joining_refuses_a_variance_or_score_of_some_parts_only(more):
     (name,) = more
-    for parts in ([some(1), some(2, **more)], [some(2, **more), some(1)]):
+    for parts in (
+        [some_predictions(1), some_predictions(2, **more)],
+        [some_predictions(2, **more), some_predictions(1)],
+    ):
         with pytest.raises(UserError, match="model_variance" if name == "model_variance" else "score 'u'"):
             join(parts)
 
 
 def test_joining_keeps_the_names_of_classes_that_one_part_has():
-    assert join([some(1), replace(some(2), classes=tuple("abc"))]).classes == tuple("abc")
+    assert join([some_predictions(1), replace(some_predictions(2), classes=tuple("abc"))]).classes == tuple("abc")
 
 
 def test_pooling_members_pools_probabilities_and_remembers_members():
-    one = some(1)
-    other = replace(some(2, samples=3), labels=one.labels)
+    one = some_predictions(1)
+    other = replace(some_predictions(2, samples=3), labels=one.labels)
     ensemble = pool_members([one, other])
     assert ensemble.member.tolist() == [0, 0, 1, 1, 1]
     assert ensemble.probs == pytest.approx((2 * one.probs + 3 * other.probs) / 5)
     with pytest.raises(UserError, match="different examples"):
-        pool_members([one, replace(some(2), labels=(one.labels + 1) % 3)])
+        pool_members([one, replace(some_predictions(2), labels=(one.labels + 1) % 3)])
     with pytest.raises(UserError, match="temperature is 1"):
         pool_members([one, replace(other, temperature=2.0)])
 
 
 def with_columns(seed=0, rows=5):
     site = np.array(list("ababa"))[:rows]
-    return some(seed, columns={"site": site}, scores={"distance": np.arange(rows) / 7})
+    return some_predictions(seed, columns={"site": site}, scores={"distance": np.arange(rows) / 7})
 
 
 def test_columns_and_scores_follow_their_rows():
@@ -181,22 +140,25 @@ def test_columns_and_scores_follow_their_rows():
     both = join([predictions, with_columns(1)])
     assert both.columns["site"].tolist() == list("ababaababa")
     assert both.scores["distance"].shape == (10,)
-    assert join([predictions, some(1, scores=predictions.scores)]).columns["site"].tolist() == [*"ababa", *[""] * 5]
+    assert join([predictions, some_predictions(1, scores=predictions.scores)]).columns["site"].tolist() == [
+        *"ababa",
+        *[""] * 5,
+    ]
     assert pool_members([predictions, predictions]).columns["site"].tolist() == list("ababa")
     assert pool_members([predictions, predictions]).scores == {}
 
 
 def test_columns_and_scores_of_another_length_or_not_finite_are_refused():
     with pytest.raises(UserError, match="column 'site' must have shape"):
-        some(columns={"site": np.array(["a"])})
+        some_predictions(columns={"site": np.array(["a"])})
     with pytest.raises(UserError, match="score 'u' must have shape"):
-        some(scores={"u": np.zeros(4)})
+        some_predictions(scores={"u": np.zeros(4)})
     with pytest.raises(UserError, match="score 'u' must be finite; row 2"):
-        some(scores={"u": np.array([0, 1, np.nan, 3, 4])})
+        some_predictions(scores={"u": np.array([0, 1, np.nan, 3, 4])})
 
 
 def test_logits_of_taken_and_joined_rows_are_copied_when_they_are_read():
-    predictions = some(rows=5)
+    predictions = some_predictions(rows=5)
     taken = predictions.take(np.array([4, 1]))
     assert (taken.samples, len(taken), taken.class_count) == (2, 2, 3)
     joined = join([taken, predictions])
@@ -208,7 +170,7 @@ def test_logits_of_taken_and_joined_rows_are_copied_when_they_are_read():
 
 
 def test_rows_taken_and_joined_survive_pickling():
-    whole = some(seed=4)
+    whole = some_predictions(seed=4)
     for predictions in (whole.take(np.array([2, 0])), join([whole, whole.take(np.array([1]))])):
         again = pickle.loads(pickle.dumps(predictions))
         np.testing.assert_array_equal(again.logits, predictions.logits)

@@ -8,7 +8,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from safetensors.numpy import save_file
 
-from dubio.methods import predictor
+from dubio.core.registry import METHODS
+from dubio.core.types import Examples, SourceCard, Split, Task
+from dubio.encoders import encoding_for
+from dubio.methods import NetworkSpec, fit_spec, predictor
 
 
 def predict(spec, prediction, tensors, encoder, split):
@@ -43,3 +46,19 @@ class Kept:
         if self.left == 0:
             raise KeyboardInterrupt
         return files
+
+
+def images(rows=60, seed=0):
+    generator = np.random.default_rng(seed)
+    labels = generator.integers(0, 2, size=rows)
+    pixels = (generator.random((rows, 6, 6, 1)) * 80 + labels[:, None, None, None] * 100).astype(np.uint8)
+    cuts = {"train": slice(0, 30), "val": slice(30, 45), "id": slice(45, rows)}
+    splits = tuple(Split.of(k, k, Examples(pixels[c], labels[c])) for k, c in cuts.items())
+    return Task("images", "image", "multiclass", ("dark", "light"), splits, SourceCard("made", "1", "none", "none"))
+
+
+SETUPS = [entry.name for entry in METHODS.entries() if entry.facts.get("family") == "dropout"]
+
+
+def spec_of(recipe, task, network="cnn", seed=0, member=0):
+    return fit_spec(recipe, task, encoding_for(task.inputs, {}), NetworkSpec(network), seed=seed, member=member)

@@ -13,47 +13,13 @@ from dubio.core.errors import UnknownName, UserError
 from dubio.core.registry import METHODS
 from dubio.core.specs import describe, restore
 from dubio.core.types import Examples, SourceCard, Split, Task
-from dubio.encoders import encoding_for
 from dubio.inference.augmentation import ShiftFlip, Views
 from dubio.inference.posterior import Mixture
-from dubio.methods import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec
+from dubio.methods import FitContext, NetworkSpec, estimate, fit, pred_spec
 from dubio.methods.recipe import Recipe
 from dubio.networks.noise import ConcreteDropoutEdit, DropoutEdit
 from dubio.training.collectors import Last
-from tests.methods.helpers import predict
-
-
-def images(rows=60, seed=0):
-    generator = np.random.default_rng(seed)
-    labels = generator.integers(0, 2, size=rows)
-    pixels = (generator.random((rows, 6, 6, 1)) * 80 + labels[:, None, None, None] * 100).astype(np.uint8)
-    cuts = {"train": slice(0, 30), "val": slice(30, 45), "id": slice(45, rows)}
-    splits = tuple(Split.of(k, k, Examples(pixels[c], labels[c])) for k, c in cuts.items())
-    return Task("images", "image", "multiclass", ("dark", "light"), splits, SourceCard("made", "1", "none", "none"))
-
-
-SETUPS = [entry.name for entry in METHODS.entries() if entry.facts.get("family") == "dropout"]
-
-
-def spec_of(recipe, task, network="cnn", seed=0, member=0):
-    return fit_spec(recipe, task, encoding_for(task.inputs, {}), NetworkSpec(network), seed=seed, member=member)
-
-
-def test_there_are_eighteen_and_each_comes_out_by_name():
-    assert len(SETUPS) == 18
-    recipes = [METHODS.make(name) for name in SETUPS]
-    assert len({describe(replace(r, name="", title="")).__repr__() for r in recipes}) == 18
-    axes = {
-        (bool(r.edits) and type(r.edits[0]).__name__, type(r.head).__name__, r.samples > 0, r.members > 1)
-        for r in recipes
-    }
-    assert len(axes) == 18
-
-
-def test_the_eighteen_share_five_fits():
-    task = images()
-    fits = {repr(spec_of(METHODS.make(name), task)) for name in SETUPS}
-    assert len(fits) == 5
+from tests.methods.helpers import SETUPS, images, predict, spec_of
 
 
 @pytest.mark.parametrize("name", SETUPS)

@@ -10,6 +10,8 @@ import pytest
 
 import dubio
 from dubio.core.errors import StoreError, UnknownName, UserError
+from dubio.reporting.stored_run import open_run
+from dubio.store import Store
 
 pytest.importorskip("torch")
 
@@ -62,3 +64,11 @@ def test_a_report_is_written(run: dubio.Run, tmp_path: Path) -> None:
     figures = dubio.report(run, out=tmp_path / "out", figures=tmp_path / "figures", formats=["svg"]).figures
     assert {path.suffix for path in figures} == {".svg"}
     assert all(path.is_file() for path in figures)
+
+
+def test_one_of_several_runs_is_asked_for_where_only_one_can_be_named(tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        for name in "ab":
+            store.write_manifest({"schema": 1, "name": name}, "0" * 64)
+    with pytest.raises(UserError, match=r"2 runs.*a-0.*, b-0"):
+        open_run(store=tmp_path / "store")

@@ -58,3 +58,11 @@ def eyes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             return path
 
     return Eyes()
+
+
+@pytest.fixture
+def real(data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of real data; an empty cache, so that nothing else is found."""
+    monkeypatch.setenv("DUBIO_CACHE", str(tmp_path))
+    monkeypatch.delenv("DUBIO_DATA", raising=False)
+    return data_dir

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dubio.core.registry import TASKS
 from dubio.core.types import Task
@@ -68,3 +69,15 @@ def sizes(task: Task) -> dict[str, int]:
 def ids(task: Task, *names: str) -> list[str]:
     """Return the ids of these splits."""
     return [str(i) for name in names for i in task.split(name).data.ids]
+
+
+def needs(real: Path, file: str) -> None:
+    if not (real / file).is_file():
+        pytest.skip(f"{file} is not among the real data")
+
+
+def make_real(name: str, folder: Path, **arguments: Any) -> Task:
+    task: Task = TASKS.make(name, data_dir=str(folder), **arguments)
+    ids = np.concatenate([split.data.ids for split in task.splits if split.data.ids is not None])
+    assert len(np.unique(ids)) == len(ids) == sum(len(split) for split in task.splits)
+    return task

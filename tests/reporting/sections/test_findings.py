@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import TemperatureFits
-from dubio.reporting.sections.findings import leader, task_findings
+from dubio.reporting.sections.findings import how_to_read, leader, task_findings
 from tests.reporting.helpers import with_scores
 
 
@@ -20,3 +20,11 @@ def test_no_method_leads_where_no_temperature_has_an_optimum(run: RunView) -> No
         first = task_findings(replace(changed), task)[0]
         assert ("has the lowest calibrated NLL" in first) == ranked
         assert ("cannot rank" in first) != ranked
+
+
+def test_nothing_spreads_over_one_seed(run: RunView) -> None:
+    assert "over two seeds" in how_to_read(run)
+    runs = tuple(replace(one, seed=0) for one in run.manifest.runs)
+    once = how_to_read(replace(run, manifest=replace(run.manifest, runs=runs)))
+    assert "over one seed" not in once
+    assert "with one seed an ensemble has no spread" in once

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from dubio.reporting.run_view import RunView
+from dubio.reporting.style import SPARE, Style
 from dubio.studies.text.training import (
+    SPECTRAL_CAPTION,
+    Panel,
     epochs_of,
     epochs_reading,
     multiplied_of,
@@ -76,3 +79,14 @@ def test_the_multiplier_is_that_of_the_recipe_not_of_the_name(text_world: World,
         assert cell.values == pytest.approx(right)
     best = max(range(3), key=lambda place: panels["AUROC, elsewhere"][0].scores[place].mean)
     assert f"best at s = {MULTIPLIERS[best]:g}" in multiplied_reading(panels)
+
+
+@pytest.mark.parametrize(("count", "words"), [(1, "In one training the"), (3, "Over three trainings the")])
+def test_one_training_is_one(count: int, words: str) -> None:
+    rates = np.tile([0.1, 0.2], (count, 1))
+    panel = Panel("a", ((Style("Concrete", *SPARE[0], False), rates),), ("K1", "K2"))
+    assert rates_reading([panel]).startswith(words)
+
+
+def test_the_bound_of_a_convolution_is_told_apart_from_that_of_a_dense_layer() -> None:
+    assert "√k · s" in SPECTRAL_CAPTION
