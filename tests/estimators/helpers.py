@@ -44,3 +44,10 @@ def three(score):
 
 def values_of(scores):
     return {name: score.value for name, score in scores.items()}
+
+
+SYSTEMS = {
+    "sharp": lambda x: softmax(2.5 * x),
+    "rough": lambda x: softmax(1.5 * x + np.sin(7 * x)),
+    "blunt": lambda x: softmax(0.4 * x + np.cos(5 * x)),
+}

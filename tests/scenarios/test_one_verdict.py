@@ -1,9 +1,7 @@
 """The same systems on the same test set get the same p and verdict from every entrance: command, Python and report."""
 
 import json
-import math
 
-import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -13,14 +11,9 @@ from dubio.cli.evaluate import evaluate
 from dubio.estimators import EstimatorBenchmark
 from dubio.reporting.build import build_report
 from dubio.reporting.measures import HEADLINE, detection_name
-from tests.estimators.helpers import make_task, softmax
+from tests.estimators.helpers import SYSTEMS, make_task
 from tests.reporting.stored_runs import FakeStore, identifier
 
-SYSTEMS = {
-    "sharp": lambda x: softmax(2.5 * x),
-    "rough": lambda x: softmax(1.5 * x + np.sin(7 * x)),
-    "blunt": lambda x: softmax(0.4 * x + np.cos(5 * x)),
-}
 METRICS = ("calibrated_nll", "accuracy")
 
 command = typer.Typer(pretty_exceptions_enable=False)
@@ -147,33 +140,3 @@ def test_every_entrance_gives_the_same_p_and_verdict(tmp_path, grouped):
                 numbers, better = expected[metric][tuple(sorted((name, best)))]
                 assert (verdict.place == "behind") == (better == best)
                 assert (verdict.p, verdict.resolves) == pytest.approx(numbers[1:], rel=1e-9, abs=1e-15)
-
-
-def test_a_comparison_prints_and_gives_a_data_frame():
-    task = make_task(3, rows=60)
-    compared = EstimatorBenchmark(task).compare(SYSTEMS, replicates=20, splits=[])
-    python = dubio.compare({name: own.predictions["test"] for name, own in compared.scores.items()}, replicates=20)
-    assert isinstance(python, dubio.SystemComparison)
-    frame = python.to_frame()
-    assert {
-        "metric",
-        "first",
-        "second",
-        "difference",
-        "error",
-        "low",
-        "high",
-        "p",
-        "adjusted_p",
-        "resolves",
-        "better",
-    } == set(frame)
-    assert set(frame["metric"]) == set(python.tests)
-    assert len(frame) == 3 * len(python.tests)
-    text = str(python)
-    for words in ("sharp − rough", "accuracy ↑", "significant"):
-        assert words in text
-    evaluation = python.evaluations["sharp"]
-    assert set(evaluation.to_frame()["metric"]) == set(evaluation.scores)
-    assert "accuracy ↑" in str(evaluation) == repr(evaluation)
-    assert all(math.isfinite(error) for error in frame["error"])
