@@ -13,9 +13,6 @@ from dubio.core.errors import UserError
 
 app = typer.Typer(help="Fit a recalibration on validation predictions; apply it to new ones.", no_args_is_help=True)
 
-LOWEST, HIGHEST = 0.01, 100.0
-"""The range of temperatures."""
-
 
 @app.command("fit")
 def fit(
@@ -32,6 +29,7 @@ def fit(
 ) -> None:
     """Fit a recalibration on validation predictions and write it as JSON."""
     from dubio.calibration.recalibration import recalibration_to_json, write_recalibration
+    from dubio.calibration.temperature import HIGHEST, LOWEST
     from dubio.evaluation import calibrate
 
     fitted = calibrate(validation, labels, method=method, values=values, target=target)

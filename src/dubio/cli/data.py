@@ -29,18 +29,11 @@ NO_FOLDERS = "none named (--data-dir, DUBIO_DATA)"
 @app.command("list")
 def list_tasks(plugin: PluginOption = None, data_dir: DataDirOption = None, json: JsonOption = False) -> None:
     """List tasks with where their data comes from, and whether it is on this machine."""
-    from dubio.tasks.sources.locate import copy_facts, find_copy
-
     listed = []
     for entry in _registry(plugin).entries():
         source = _source(entry)
-        item = {"name": entry.name, "summary": entry.summary, "card": source.card, "here": None, "way": "get"}
-        if source.locate:
-            item |= {"here": source.locate(data_dir)["here"], "way": "where"}
-        elif source.corpora:
-            copies = (copy_facts(find_copy(corpus, data_dir)) for corpus in source.corpora)
-            item["here"] = [copy for copy in copies if copy]
-        listed.append(item)
+        found_by = {"here": source.copies(data_dir), "way": "where" if source.locate else "get"}
+        listed.append({"name": entry.name, "summary": entry.summary, "card": source.card, **found_by})
     print_result(json, listed, (line for item in listed for line in _task_lines(item)))
 
 
@@ -108,15 +101,10 @@ def show_task(
     json: JsonOption = False,
 ) -> None:
     """Load a task; print its splits, class counts, and rows that splits share."""
-    from dubio.tasks.duplicates import shared_rows
+    from dubio.tasks.duplicates import shared_sentences
 
     task = _registry(plugin).make(name, **dict(_setting(item) for item in set or ()))
-    # where looking at every row takes hours, nobody waits for it here
-    if any(getattr(split.data.inputs, "costly", False) for split in task.splits):
-        shared = ["Not checked for rows that two splits share: it would take hours."]
-    else:
-        shared = [pair.sentence() for pair in shared_rows(task.splits, task.inputs)]
-    _print_task(task, [*dict.fromkeys([*task.notes, *shared])], json)
+    _print_task(task, [*dict.fromkeys([*task.notes, *shared_sentences(task.splits, task.inputs)])], json)
 
 
 @app.command("check")
@@ -263,26 +251,15 @@ def _count_lines(copy: dict[str, Any]) -> Iterator[str]:
         yield f"    {count['what']:<10} {count['found']:>9,}{should}{'  DIFFERS' if count['differs'] else ''}"
 
 
-def _counts(task: Task) -> dict[str, list[int]]:
-    """Count the rows of each class, by split."""
-    import numpy as np
-
-    def count(labels: Any) -> Any:
-        return labels.sum(axis=0) if labels.ndim == 2 else np.bincount(labels[labels >= 0], minlength=len(task.classes))
-
-    return {split.name: count(split.data.labels).tolist() for split in task.splits}
-
-
 def _print_task(task: Task, notes: list[str], as_json: bool) -> None:
     """Print a task's splits, the rows of each class, and its notes."""
-    counts = _counts(task)
     splits = [
         {
             "name": split.name,
             "kind": split.kind,
             "examples": len(split),
             "fingerprint": split.fingerprint,
-            "classes": dict(zip(task.classes, counts[split.name], strict=True)),
+            "classes": task.class_counts(split),
         }
         for split in task.splits
     ]
@@ -294,16 +271,17 @@ def _print_task(task: Task, notes: list[str], as_json: bool) -> None:
         f"{'split':<{width}}  kind   {'rows':>8}  rows of each class",
     ]
     for split in task.splits:
-        lines.append(f"{split.name:<{width}}  {split.kind:<5}  {len(split):>8,}  {_spread(task, counts[split.name])}")
+        spread = _spread(task.class_counts(split))
+        lines.append(f"{split.name:<{width}}  {split.kind:<5}  {len(split):>8,}  {spread}")
     lines += [""] * bool(notes) + [f"- {note}" for note in notes]
     print_result(as_json, head | {"splits": splits, "notes": notes, "card": task.card}, lines)
 
 
-def _spread(task: Task, counts: list[int]) -> str:
+def _spread(counts: dict[str, int]) -> str:
     """Return the class counts if they are few, else their range."""
-    if not any(counts):
+    if not any(counts.values()):
         return "none of the classes"
     if len(counts) <= MANY_CLASSES:
-        return ", ".join(f"{name} {count:,}" for name, count in zip(task.classes, counts, strict=True))
-    middle = sorted(counts)[len(counts) // 2]
-    return f"{min(counts):,} to {max(counts):,}, half of them at most {middle:,}"
+        return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+    ordered = sorted(counts.values())
+    return f"{ordered[0]:,} to {ordered[-1]:,}, half of them at most {ordered[len(ordered) // 2]:,}"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import typer
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 def print_json(value: Any) -> None:
@@ -30,18 +27,6 @@ def print_result(as_json: bool, document: Any, lines: Iterable[str]) -> None:
         return
     for line in lines:
         typer.echo(line)
-
-
-def make_table(texts: Sequence[str], numbers: Sequence[str] = (), **settings: Any) -> Table:
-    """Return an empty table with columns of texts, which are never broken, and right-aligned columns of numbers."""
-    from rich.table import Table
-
-    table = Table(**settings)
-    for heading in texts:
-        table.add_column(heading, no_wrap=True)
-    for heading in numbers:
-        table.add_column(heading, justify="right")
-    return table
 
 
 def print_table(table: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dubio.cli.options import NOT_GIVEN, STORE, JsonOption, data_arguments, with_data_options
-from dubio.cli.output import make_table, print_json, print_result, print_table, say
+from dubio.cli.output import print_json, print_result, print_table, say
 from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -143,11 +143,10 @@ def _print_forecast(prepared: PreparedBenchmark, path: Path, jobs: int, device: 
     facts = {"preset": prepared.benchmark.preset, "shared": forecast.asked - forecast.trainings, "jobs": jobs}
     skipped = [item.to_json() for item in prepared.skipped]
     print_result(as_json, {**vars(forecast), **facts, "skipped": skipped}, _forecast_lines(forecast, path, jobs))
-    if not as_json and len(forecast.tasks) > 1:
-        _print_task_forecasts(forecast)
 
 
 def _forecast_lines(forecast: Forecast, path: Path, jobs: int) -> Iterator[str]:
+    from dubio.formats.text_tables import text_table
     from dubio.runner.progress import duration
 
     shared = forecast.asked - forecast.trainings
@@ -160,19 +159,12 @@ def _forecast_lines(forecast: Forecast, path: Path, jobs: int) -> Iterator[str]:
     time = duration(forecast.seconds)
     yield f"time          about {time} at most with {_counted(jobs, 'job')}; early stopping ends sooner"
     yield f"disk          about {forecast.bytes / MEGABYTE:.0f} MB in {path}"
-
-
-def _print_task_forecasts(forecast: Forecast) -> None:
-    from rich.box import SIMPLE
-    from rich.markup import escape
-
-    from dubio.runner.progress import duration
-
-    table = make_table(("task", "network"), ("trainings", "to be made", "time"), box=SIMPLE, pad_edge=False)
-    for row in forecast.tasks:
-        counts = str(row.trainings), str(row.trainings_left)
-        table.add_row(escape(row.task), escape(row.network), *counts, f"about {duration(row.seconds)}")
-    print_table(table)
+    if len(forecast.tasks) > 1:
+        rows = [["task", "network", "trainings", "to be made", "time"]]
+        for row in forecast.tasks:
+            counts = str(row.trainings), str(row.trainings_left)
+            rows.append([row.task, row.network, *counts, f"about {duration(row.seconds)}"])
+        yield from ("", *text_table(rows))
 
 
 def _print_results(run: Run, out: Path, *, as_json: bool, as_published: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -20,33 +20,19 @@ MEGABYTE = 1e6
 def ls(store: StoreOption = STORE, json: JsonOption = False) -> None:
     """List benchmark runs and the size of the store; exit code 1 if a run's manifest is damaged."""
     from dubio.store import open_store
-    from dubio.store.maintenance import damaged_manifests
+    from dubio.store.maintenance import damaged_manifests, overview
 
     opened = open_store(store)
-    damaged = damaged_manifests(opened)
-    manifests = {name: opened.manifest(name) for name in sorted({*opened.manifests()} - {row.id for row in damaged})}
-    runs: list[dict[str, Any]] = [
-        {
-            "run": name,
-            "tasks": [task["name"] for task in manifest["tasks"]],
-            "methods": [method["name"] for method in manifest["methods"]],
-            "runs": len(manifest["runs"]),
-            "failures": len(manifest["failures"]),
-        }
-        for name, manifest in manifests.items()
-    ]
-    fits, predictions = len(opened.ids("fits")), len(opened.ids("predictions"))
-    size = sum(path.stat().st_size for path in opened.path.rglob("*") if path.is_file())
-    counts = {"fits": fits, "predictions": predictions, "bytes": size}
+    damaged, contents = damaged_manifests(opened), overview(opened)
     lines = [
         f"{run['run']}: {run['runs']} runs of {len(run['methods'])} methods on {', '.join(run['tasks'])}"
         + (f", {run['failures']} failed" if run["failures"] else "")
-        for run in runs
+        for run in contents["runs"]
     ]
     lines += [f"damaged: {row.error}" for row in damaged]
-    lines.append(f"{fits} fits, {predictions} predictions, {size / MEGABYTE:.1f} MB")
-    damages = [row.to_json() for row in damaged]
-    print_result(json, {"store": str(store), "runs": runs, "damaged": damages, **counts}, lines)
+    counts = f"{contents['fits']} fits, {contents['predictions']} predictions"
+    lines.append(f"{counts}, {contents['bytes'] / MEGABYTE:.1f} MB")
+    print_result(json, {"store": str(store), **contents, "damaged": [row.to_json() for row in damaged]}, lines)
     raise typer.Exit(1 if damaged else 0)
 
 

@@ -225,6 +225,15 @@ class Task:
         """Return the splits of these kinds, in the task's order."""
         return tuple(split for split in self.splits if split.kind in kinds)
 
+    def class_counts(self, split: Split) -> dict[str, int]:
+        """Return class → number of rows of a split that carry it."""
+        labels = split.data.labels
+        if labels.ndim == 1:
+            counts = np.bincount(labels[labels >= 0], minlength=len(self.classes))
+        else:
+            counts = labels.sum(axis=0)
+        return dict(zip(self.classes, counts.tolist(), strict=True))
+
 
 @dataclass(frozen=True)
 class Metric:

@@ -58,6 +58,25 @@ class Damage:
         return {"room": self.kind, "id": self.id, "error": self.error}
 
 
+# --- listing --------------------------------------------------------------------------------------------------------
+
+
+def overview(store: Store) -> dict[str, Any]:
+    """Return the readable runs of a store with tasks and methods, and its number of fits, predictions and bytes."""
+    readable = sorted({*store.manifests()} - {row.id for row in damaged_manifests(store)})
+    runs = [
+        {
+            "run": name,
+            "tasks": [task["name"] for task in manifest["tasks"]],
+            "methods": [method["name"] for method in manifest["methods"]],
+            "runs": len(manifest["runs"]),
+            "failures": len(manifest["failures"]),
+        }
+        for name, manifest in ((name, store.manifest(name)) for name in readable)
+    ]
+    return {"runs": runs, **{kind: len(store.ids(kind)) for kind in ENTRY_KINDS}, "bytes": _size(store.path)}
+
+
 # --- verifying ------------------------------------------------------------------------------------------------------
 
 

@@ -237,6 +237,13 @@ def shared_rows(splits: Sequence[Split], inputs: Modality) -> tuple[SharedRows, 
     return tuple(item for item in shared if item is not None)
 
 
+def shared_sentences(splits: Sequence[Split], inputs: Modality) -> list[str]:
+    """Return a sentence on every pair of splits that share rows; rows that take hours to read are not compared."""
+    if any(isinstance(split.data.inputs, LazyRows) and split.data.inputs.costly for split in splits):
+        return ["Not checked for rows that two splits share: it would take hours."]
+    return [pair.sentence() for pair in shared_rows(splits, inputs)]
+
+
 @dataclass(frozen=True, eq=False)
 class _RowKeys:
     """The keys of a split's rows: exact keys (texts: their words), and signatures or points to find near ones."""

@@ -20,7 +20,7 @@ from dubio.core.registry import task
 from dubio.core.specs import hash_file
 from dubio.core.types import BoolArray, Examples, IntArray, Kind, SourceCard, Split, Target, Task, families_by_name
 from dubio.tasks.data_options import DataOptions, takes_options
-from dubio.tasks.duplicates import shared_rows
+from dubio.tasks.duplicates import shared_sentences
 from dubio.tasks.own.reading import Rows, rows_of_folder, rows_of_npz, rows_of_table
 from dubio.tasks.own.tables import read_table
 from dubio.tasks.shift import hold_out, hold_out_untrained, novel_names, other_domains
@@ -62,8 +62,7 @@ def own(options: DataOptions) -> Task:
     rows = _read(path, options)
     labels = encode_labels(rows, target=options.target, order=options.order)
     classes, splits, remarks = divide_rows(rows, labels, options)
-    shared = (pair.sentence() for pair in shared_rows(splits, rows.modality))
-    notes = (*rows.notes, *labels.notes, *remarks, *shared)
+    notes = (*rows.notes, *labels.notes, *remarks, *shared_sentences(splits, rows.modality))
     return Task(options.name, rows.modality, labels.target, classes, tuple(splits), _card(path, rows), notes)
 
 

@@ -190,6 +190,14 @@ class DataSource:
     locate: Callable[[str | None], dict[str, Any]] | None = None
     check: Callable[..., dict[str, Any]] | None = None
 
+    def copies(self, data_dir: str | None = None) -> list[dict[str, Any]] | None:
+        """Return the copies on this machine; None where data comes with a package or is the user's own."""
+        if self.locate:
+            here: list[dict[str, Any]] = self.locate(data_dir)["here"]
+            return here
+        copies = [copy_facts(find_copy(corpus, data_dir)) for corpus in self.corpora]
+        return [copy for copy in copies if copy] if self.corpora else None
+
 
 @dataclass(frozen=True)
 class LocalCopy:
