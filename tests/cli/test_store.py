@@ -54,7 +54,7 @@ def test_a_damaged_manifest_is_reported_and_the_other_runs_are_listed(store, con
     assert "other-bbbbbbbb.json: not" in said
     listed = json.loads(call("ls", "--json", code=1))
     assert ([run["run"] for run in listed["runs"]], listed["damaged"][0]["id"]) == (["run-aaaaaaaa"], "other-bbbbbbbb")
-    assert [row["room"] for row in json.loads(call("verify", "--json", code=1))["damaged"]] == ["runs"]
+    assert [row["kind"] for row in json.loads(call("verify", "--json", code=1))["damaged"]] == ["runs"]
     with pytest.raises(CorruptFile, match="other-bbbbbbbb"):
         call("gc", "--unreferenced")
 

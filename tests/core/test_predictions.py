@@ -124,6 +124,8 @@ def test_pooling_members_pools_probabilities_and_remembers_members():
         pool_members([one, replace(some_predictions(2), labels=(one.labels + 1) % 3)])
     with pytest.raises(UserError, match="temperature is 1"):
         pool_members([one, replace(other, temperature=2.0)])
+    with pytest.raises(UserError, match="model_variance"):
+        pool_members([one, replace(other, model_variance=np.ones_like(other.logits))])
 
 
 def with_columns(seed=0, rows=5):

@@ -361,9 +361,7 @@ def join(parts: Sequence[Predictions]) -> Predictions:
             _check_same("join predictions", first, other, ("classes",))
         if not np.array_equal(other.member, first.member):
             raise UserError("cannot join predictions: their samples come from different members.")
-        lacking = _quantities(first) ^ _quantities(other)
-        if lacking:
-            raise UserError(f"cannot join predictions: only some of them have {min(lacking)}; give it for all or none.")
+        _check_all_or_none("join predictions", _quantities(first) ^ _quantities(other))
     sizes = list(map(len, parts))
     stacked = {name: _stack([getattr(item, name) for item in parts], 0) for name in ("labels", "ood")}
     stacked |= {name: _stack([getattr(item, name) for item in parts], 1) for name in _BY_SAMPLE}
@@ -415,11 +413,12 @@ def pool_members(parts: Sequence[Predictions]) -> Predictions:
     """Make the ensemble of several fits on the same examples: M × T samples, each with the index of its member.
 
     Raises:
-        UserError: When the parts are not about the same examples.
+        UserError: When the parts are not about the same examples, or only some have a variance.
     """
     first = parts[0]
     for other in parts[1:]:
         _check_same("pool members", first, other, ("class_count", "target", "temperature"))
+        _check_all_or_none("pool members", (_quantities(first) ^ _quantities(other)) & set(_BY_SAMPLE))
         if not np.array_equal(other.labels, first.labels) or (
             first.ids is not None and other.ids is not None and not np.array_equal(other.ids, first.ids)
         ):
@@ -431,6 +430,12 @@ def pool_members(parts: Sequence[Predictions]) -> Predictions:
 
 def _stack(arrays: list[Any], axis: int) -> Any:
     return None if any(array is None for array in arrays) else np.concatenate(arrays, axis=axis)
+
+
+def _check_all_or_none(action: str, lacking: set[str]) -> None:
+    """Refuse a variance or score that one set of predictions has and another has not: it would be lost."""
+    if lacking:
+        raise UserError(f"cannot {action}: only some of them have {min(lacking)}; give it for all or none.")
 
 
 def _check_same(action: str, first: Predictions, other: Predictions, names: Sequence[str]) -> None:

@@ -55,7 +55,7 @@ class Damage:
 
     def to_json(self) -> dict[str, str]:
         """Return plain values; the key of the kind is older than its name."""
-        return {"room": self.kind, "id": self.id, "error": self.error}
+        return {"kind": self.kind, "id": self.id, "error": self.error}
 
 
 # --- listing --------------------------------------------------------------------------------------------------------
