@@ -393,14 +393,14 @@ def join_names(parts: Sequence[StrArray | None], sizes: Sequence[int]) -> StrArr
     Returns:
         The names of all rows; None where no set has any.
     """
-    names = [part for part in parts if part is not None]
+    names = [column for column in parts if column is not None]
     if not names:
         return None
     prefix, digits = "row ", len(str(sum(sizes)))
-    while any(np.char.startswith(part, prefix).any() for part in names):
+    while any(np.char.startswith(column, prefix).any() for column in names):
         prefix = "_" + prefix
     numbers = np.split(np.array([f"{prefix}{row:0{digits}}" for row in range(sum(sizes))]), np.cumsum(sizes)[:-1])
-    return np.concatenate([own if part is None else part for part, own in zip(parts, numbers, strict=True)])
+    return np.concatenate([own if column is None else column for column, own in zip(parts, numbers, strict=True)])
 
 
 def _quantities(predictions: Predictions) -> set[str]:
