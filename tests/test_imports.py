@@ -14,8 +14,8 @@ import dubio
 
 SOURCE = Path(dubio.__file__).parent
 SCORING_SIDE = (
-    "formats", "metrics", "calibration", "statistics", "referral", "store", "reporting", "tasks",
-    "encoders", "estimators", "core",
+    "formats", "metrics", "calibration", "statistics", "referral", "evaluation", "store", "reporting",
+    "tasks", "encoders", "estimators", "core",
 )  # fmt: skip
 
 
@@ -50,8 +50,8 @@ def test_listing_metrics_loads_no_torch() -> None:
 
 def test_scoring_side_loads_no_torch() -> None:
     names = [f"dubio.{path.stem}" for path in sorted(SOURCE.glob("[!_]*.py"))]
-    for room in SCORING_SIDE:
-        for path in sorted((SOURCE / room).rglob("*.py")):
+    for package in SCORING_SIDE:
+        for path in sorted((SOURCE / package).rglob("*.py")):
             parts = path.relative_to(SOURCE.parent).with_suffix("").parts
             names.append(".".join(parts).removesuffix(".__init__"))
     loaded = modules_after("\n".join(f"import {name}" for name in names))
