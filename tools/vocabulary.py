@@ -32,7 +32,6 @@ ALLOWED = {
     ("src/dubio/reporting/tables.py", "place"): "the place of a method in a ranking",
     ("src/dubio/runner/costs.py", "asked"): "a key of `dubio run --dry-run --json`",
     ("src/dubio/statistics/verdicts.py", "place"): "a key of a report's JSON document",
-    ("src/dubio/store/maintenance.py", "room"): "a key of `dubio store verify --json`",
     ("src/dubio/tasks/fundus/cache.py", "sort"): "a key of the cache of prepared photographs",
     ("src/dubio/tasks/fundus/cache.py", "words"): "a key of the cache of prepared photographs",
     ("src/dubio/tasks/sources/catalogue.toml", "plate"): "a class of CIFAR-100",

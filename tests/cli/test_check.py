@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import dubio
 from dubio.cli.app import app
 from dubio.core.errors import BadFile
 from dubio.core.registry import REGISTRIES
@@ -93,3 +94,9 @@ def test_files_that_cannot_be_checked(tmp_path: Path, text: str, sentence: str) 
 
 def test_no_such_file(tmp_path: Path) -> None:
     assert "no such file" in str(run(tmp_path / "none.py").exception)
+
+
+def test_a_file_of_dubio_itself_is_checked_by_what_it_has_registered() -> None:
+    done = run(Path(dubio.__file__).parent / "metrics" / "ordinal.py")
+    assert done.exit_code == 0, done.output
+    assert "metric rps" in done.stdout

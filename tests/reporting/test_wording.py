@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dubio.reporting.wording import enough_digits, file_name
+from dubio.reporting.wording import TERMS, enough_digits, file_name, named
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,12 @@ def test_a_file_name_has_one_dash_for_everything_that_is_no_letter_or_digit() ->
     assert file_name("cifar10 (preresnet)-cost") == "cifar10-preresnet-cost"
     assert file_name("quality: low / high") == "quality-low-high"
     assert file_name("…") == "unnamed"
+
+
+def test_metrics_with_digits_in_their_name_are_called_by_their_titles() -> None:
+    assert named("macro_f1 and ood_fpr95 rank") == f"{_title('macro_f1')} and {_title('ood_fpr95')} rank"
+
+
+def _title(metric: str) -> str:
+    title = TERMS[metric].title
+    return title if title.isupper() else title[:1].lower() + title[1:]

@@ -18,7 +18,8 @@ from dubio.tasks.data_options import DataOptions
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 PluginOption = Annotated[
-    list[Path] | None, typer.Option(help="A Python file that registers tasks, methods or metrics; may be repeated.")
+    list[Path] | None,
+    typer.Option(help="A Python file with tasks, networks, methods, metrics or sections; may be repeated."),
 ]
 StoreOption = Annotated[Path, typer.Option(help="Folder of the store.")]
 STORE = Path("dubio-store")

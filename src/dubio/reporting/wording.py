@@ -63,7 +63,7 @@ def term(metric: str) -> Term:
 
 def named(text: str) -> str:
     """Return a sentence with metrics called by their titles, not by their registered names."""
-    return re.sub(r"\b[a-z]+(?:_[a-z]+)*\b", lambda match: _within(match[0]), text)
+    return re.sub(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)*\b", lambda match: _within(match[0]), text)
 
 
 def _within(word: str) -> str:

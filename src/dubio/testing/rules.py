@@ -317,7 +317,10 @@ def check_plugin(file: Path, inputs: Sequence[str] = ("table",)) -> tuple[Checke
 
 
 def _registered_by(file: Path) -> list[tuple[str, Entry[Any]]]:
-    """Return (kind, entry) of everything that loading the file adds to the registries."""
+    """Return (kind, entry) of everything that the file registers.
+
+    A file of dubio itself is registered already; loading it once more would give its names twice.
+    """
     before: dict[str, tuple[str, ...]] = {}
     unavailable: list[MissingExtra] = []
     for kind, registry in REGISTRIES.items():
@@ -325,8 +328,15 @@ def _registered_by(file: Path) -> list[tuple[str, Entry[Any]]]:
             before[kind] = registry.names()
         except MissingExtra as missing:  # networks and methods without torch
             unavailable.append(missing)
-    load_plugin(file)
-    added = [(kind, entry) for kind in before for entry in REGISTRIES[kind].entries() if entry.name not in before[kind]]
+    entries = [(kind, entry) for kind in before for entry in REGISTRIES[kind].entries()]
+    package = Path(__file__).parents[1]
+    if file.resolve().is_relative_to(package):
+        own = ".".join(file.resolve().relative_to(package.parent).with_suffix("").parts)
+        added = [(kind, entry) for kind, entry in entries if entry.origin == own]
+    else:
+        load_plugin(file)
+        entries = [(kind, entry) for kind in before for entry in REGISTRIES[kind].entries()]
+        added = [(kind, entry) for kind, entry in entries if entry.name not in before[kind]]
     if not added and unavailable:
         raise unavailable[0]
     if not added:
