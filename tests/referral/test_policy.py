@@ -1,14 +1,16 @@
 """Policies as values: how they are written, read and refused."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dubio.core.errors import BadFile
+from dubio.core.errors import BadFile, UserError
 from dubio.core.validate import json_schema
 from dubio.referral import (
     Policy,
+    apply_policy,
     fit_capacity_policy,
 )
 from tests.core.helpers import schema_fault
@@ -71,3 +73,12 @@ def test_missing_fields_and_numbers_that_are_none():
             Policy.from_json(json.dumps(lacking))
     with pytest.raises(BadFile, match="NaN"):
         Policy.from_json(json.dumps({**document, "threshold": float("nan")}))
+
+
+def test_a_policy_on_the_systems_own_score_is_read_and_applied_where_the_score_is_there():
+    own = replace(easy(), scores={"mine": np.linspace(0.0, 1.0, 400)})
+    policy = fit_capacity_policy(own, capacity=0.3, quantity="mine")
+    assert Policy.from_json(policy.to_json()) == policy
+    assert apply_policy(policy, own).retained.mean() == pytest.approx(0.7, abs=0.02)
+    with pytest.raises(UserError, match="mine"):
+        apply_policy(policy, easy())

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dubio.core.errors import StoreError
+import dubio
+from dubio.core.errors import StoreError, UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.metrics.quantities import extreme_rows
@@ -153,3 +154,19 @@ def test_a_run_with_variants_is_whole_and_goes_on(preset_table, preset_world):
     assert [row["name"] for row in finish.manifest["methods"]] == ["drop-slow", "drop-fast"]
     assert finish.manifest["benchmark"]["preset"] == "paper"
     assert preset_world.run(narrowed).outcome.completed == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"jobs": 0}, "jobs"),
+        ({"seeds": ["a"]}, "seeds"),
+        ({"seeds": 1.5}, "seeds"),
+        ({"tasks": "breast-cancer"}, "tasks"),
+        ({"methods": "mc-dropout"}, "methods"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_refused_before_anything_is_made(tmp_path, arguments, named) -> None:
+    with pytest.raises(UserError, match=named):
+        dubio.run("quick", store=tmp_path / "store", **arguments)
+    assert not (tmp_path / "store").exists()

@@ -263,6 +263,8 @@ def evaluate_predictions(
     """Score one set of predictions; arguments as for :func:`evaluate`."""
     if replicates < 0 or replicates == 1:
         raise UserError(f"replicates must be 0 (no intervals) or at least 2; given {replicates}.")
+    if isinstance(metrics, str):
+        raise UserError(f"metrics must be a list of names, such as [{metrics!r}]; given {metrics!r}.")
     names = STANDARD if metrics is None else metrics
     requested = tuple(metric_named(item) if isinstance(item, str) else item for item in names)
     in_domain = in_domain_rows(predictions)

@@ -25,7 +25,6 @@ from dubio.core.validate import (
     strictly_between,
     to_json,
 )
-from dubio.metrics.quantities import QUANTITIES
 
 PolicyKind = Literal["risk", "capacity", "screening"]
 
@@ -33,8 +32,9 @@ SELECTED = ("train", "val")
 """Kinds of split that training or selection has used."""
 
 Quantity = Annotated[
-    str, Constraint("that names an uncertainty other than random", lambda name: name in QUANTITIES and name != "random")
+    str, Constraint("that names an uncertainty other than random", lambda name: name not in ("", "random"))
 ]
+"""An uncertainty of dubio, or a score of the system's own; predictions that lack it are refused when it is applied."""
 
 
 @document("referral policy", schema=1)

@@ -252,12 +252,17 @@ def run(
         UserError: For an unknown name or argument, or if this machine lacks what every task needs.
     """
     options = {**({} if data is None else {"data": str(data)}), **(data_options or {})}
+    if jobs is not None and jobs < 1:
+        raise UserError(f"jobs must be at least 1; given {jobs}.")
+    for argument, names in (("tasks", tasks), ("methods", methods), ("networks", networks), ("settings", settings)):
+        if isinstance(names, str):
+            raise UserError(f"{argument} must be a list of texts, such as [{names!r}]; given {names!r}.")
     overrides = Overrides(tasks, methods, networks, () if seeds is None else seeds, settings, options, data_dir)
     prepared = prepare_run(benchmark, overrides, preset=preset, plugins=plugins, verify=verify)
-    count, names = workers_of(jobs, devices)
+    count, device_names = workers_of(jobs, devices)
     with Store.open(store) as opened:
         outcome = prepared.run(
-            opened, count, executor, devices=names, plugins=plugins, checkpoint_seconds=checkpoint_seconds,
+            opened, count, executor, devices=device_names, plugins=plugins, checkpoint_seconds=checkpoint_seconds,
             show=progress,
         )  # fmt: skip
     return Run(outcome.path.stem, outcome.manifest, Path(store))
