@@ -82,3 +82,23 @@ def test_a_policy_on_the_systems_own_score_is_read_and_applied_where_the_score_i
     assert apply_policy(policy, own).retained.mean() == pytest.approx(0.7, abs=0.02)
     with pytest.raises(UserError, match="mine"):
         apply_policy(policy, easy())
+
+
+def test_a_policy_prints_its_guarantee_and_decisions_are_a_data_frame():
+    policy = fit_capacity_policy(easy(), capacity=0.3)
+    assert policy.guarantee in str(policy)
+    frame = apply_policy(policy, easy()).to_frame()
+    assert list(frame.columns) == ["id", "decision", "predicted", "probability", "uncertainty", "reason"]
+    assert (frame["decision"] == "refer").sum() == (frame["uncertainty"] > policy.threshold).sum()
+
+
+@pytest.mark.parametrize("given", ["mine.npz", None])
+def test_a_path_in_place_of_predictions_is_refused_with_the_function_that_reads_it(given):
+    with pytest.raises(UserError, match=r"calibration must be .*read_predictions"):
+        fit_capacity_policy(given, capacity=0.3)
+
+
+@pytest.mark.parametrize("given", ["a", None, 0.0, 1.0])
+def test_a_goal_that_is_no_share_is_refused_by_its_name(given):
+    with pytest.raises(UserError, match="capacity"):
+        fit_capacity_policy(easy(), capacity=given)

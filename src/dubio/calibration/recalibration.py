@@ -20,7 +20,7 @@ from dubio.calibration.class_maps import IsotonicMaps, VectorScaling
 from dubio.calibration.temperature import apply_temperature, fit_temperature
 from dubio.core.errors import UserError, one_of
 from dubio.core.files import write_file
-from dubio.core.predictions import Predictions
+from dubio.core.predictions import Predictions, check_predictions
 from dubio.core.types import Target
 from dubio.core.validate import NonNegative, NullAs, Positive, above, document, encode, read_json
 from dubio.metrics.requirements import labelled
@@ -129,6 +129,7 @@ def apply_recalibration(recalibration: Recalibration, predictions: Predictions) 
     Raises:
         UserError: When target, number or names of classes differ from what it was fitted for.
     """
+    check_predictions(predictions, "predictions")
     if predictions.target != recalibration.target:
         raise UserError(f"this recalibration is for {recalibration.target} predictions; "
                         f"these are {predictions.target}.")  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,7 +67,7 @@ def fit(
         )
     write_file(output, policy.to_json())
     shown = {name: value for name, value in policy.as_dict().items() if name != "seen"}
-    print_result(json, {**shown, "path": str(output)}, _policy_lines(policy))
+    print_result(json, {**shown, "path": str(output)}, str(policy).splitlines())
     for text in () if json else (*(f"note: {note}" for note in policy.notes), f"policy: {output}"):
         say(text)
 
@@ -115,10 +114,3 @@ def _risk_policy(calibration: Predictions, max_risk: float, common: dict[str, An
         goal = {name: common[name] for name in ("confidence", "quantity")}
         sentence = sample_size_sentence(calibration, max_risk=max_risk, **goal)
         raise NoGuarantee(f"{refusal} {sentence}", refusal.upper, refusal.coverage) from refusal
-
-
-def _policy_lines(policy: Policy) -> Iterator[str]:
-    yield policy.guarantee
-    limit = "everything is retained" if policy.threshold == float("inf") else f"retained up to {policy.threshold:.6g}"
-    yield f"{policy.quantity}: {limit} (uncertainty; higher is less certain)"
-    yield from (f"  {name.replace('_', ' ')}: {value:.4g}" for name, value in policy.evidence.items())

@@ -340,6 +340,13 @@ def _at(array: Any, index: Any) -> Any:
     return None if array is None else array[index]
 
 
+def check_predictions(value: Any, argument: str) -> None:
+    """Refuse anything but predictions, such as the path of a file of them."""
+    if not isinstance(value, Predictions):
+        raise UserError(f"{argument} must be dubio.Predictions; given {type(value).__name__}. Read a file with "
+                        "dubio.read_predictions.")  # fmt: skip
+
+
 def checked_logits(array: Logits) -> DeferredLogits:
     """Return logits that were checked before, to be given to :class:`Predictions` in place of an array."""
     return DeferredLogits(array.shape, lambda: array)

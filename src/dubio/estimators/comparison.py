@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from dubio.core.data_frame import data_frame
 from dubio.core.predictions import Predictions
 from dubio.core.specs import to_json
 from dubio.estimators.adapters import GIVEN
@@ -22,7 +23,6 @@ from dubio.estimators.scores import (
 )
 from dubio.evaluation import with_ood
 from dubio.evaluation.results import pair_lines, pairs_remark
-from dubio.formats.data_frame import data_frame
 from dubio.formats.text_tables import text_table
 from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import uncertainty

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
+from dubio.core.data_frame import data_frame
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS
@@ -19,7 +20,6 @@ from dubio.core.types import Kind, Metric, Split
 from dubio.estimators.adapters import GIVEN
 from dubio.evaluation import REPLICATES, STANDARD, evaluate_predictions, with_ood
 from dubio.evaluation.results import Evaluation, Score, score_text
-from dubio.formats.data_frame import data_frame
 from dubio.formats.text_tables import number_text, text_table
 from dubio.metrics.decisions import binary_problems
 from dubio.metrics.metric import metric_named

@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dubio.core.data_frame import data_frame
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import Metric, Target
-from dubio.formats.data_frame import data_frame
 from dubio.formats.text_tables import number_text, text_table
 from dubio.metrics.detection import Detection, detect
 from dubio.metrics.quantities import applicable_quantities

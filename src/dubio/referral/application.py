@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import ks_2samp
 
+from dubio.core.data_frame import data_frame
 from dubio.core.errors import UserError
-from dubio.core.predictions import Predictions
+from dubio.core.predictions import Predictions, check_predictions
 from dubio.core.types import BoolArray, FloatArray
 from dubio.metrics.decisions import correct, predicted, predicted_labels
 from dubio.metrics.detection import share_below
 from dubio.metrics.quantities import confidence
 from dubio.referral.policy import Policy
 from dubio.referral.units import independent_uncertainties, rounded_uncertainty
+
+if TYPE_CHECKING:
+    import pandas
 
 EXACT = 1_000_000
 """Up to this product of sizes the exact distribution of the statistic is used; it is conservative with ties."""
@@ -139,14 +144,25 @@ class Applied:
             lines.append(f"error of the {self.retained_labelled} retained rows with a label: {error:.4f}")
         return "\n".join([*lines, self.shift.sentence()])
 
+    def rows(self) -> Iterator[dict[str, str | float]]:
+        """Yield the decision about each row, with its reason."""
+        decisions = ("retain" if retain else "refer" for retain in self.retained)
+        numbers = self.probability.tolist(), self.uncertainty.tolist()
+        columns = "id", "decision", "predicted", "probability", "uncertainty", "reason"
+        for values in zip(self.ids, decisions, self.predicted, *numbers, self.reasons, strict=True):
+            yield dict(zip(columns, values, strict=True))
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return the decisions as a data frame, one row each."""
+        return data_frame(self.rows())
+
     def to_csv(self) -> str:
         """Return a table with the decision about each row and its reason."""
         sink = io.StringIO()
         writer = csv.writer(sink, lineterminator="\n")
         writer.writerow(["id", "decision", "predicted", "probability", "uncertainty", "reason"])
-        decisions = ("retain" if retain else "refer" for retain in self.retained)
-        numbers = ([f"{value:.6g}" for value in column.tolist()] for column in (self.probability, self.uncertainty))
-        writer.writerows(zip(self.ids, decisions, self.predicted, *numbers, self.reasons, strict=True))
+        for row in self.rows():
+            writer.writerow(f"{value:.6g}" if isinstance(value, float) else value for value in row.values())
         return sink.getvalue()
 
 
@@ -163,6 +179,7 @@ def apply_policy(policy: Policy, predictions: Predictions, *, shift_level: float
         UserError: When the predictions cannot be of the same system: other classes, another target, temperature, or no
             such uncertainty.
     """
+    check_predictions(predictions, "predictions")
     check_same_system(policy, predictions)
     uncertainties = rounded_uncertainty(predictions, policy.quantity)
     retained = uncertainties <= policy.threshold

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dubio.core.errors import UserError
-from dubio.core.predictions import Predictions
+from dubio.core.predictions import Predictions, check_predictions
 from dubio.metrics.requirements import labelled
 from dubio.referral.policy import SELECTED, Policy, PolicyKind
 from dubio.referral.units import independent_uncertainties
@@ -47,7 +47,7 @@ class CalibrationSet:
 
     def __post_init__(self) -> None:
         for name, value in {**self.goals, "confidence": self.confidence}.items():
-            if not 0.0 < value < 1.0:
+            if not isinstance(value, int | float) or not 0.0 < value < 1.0:
                 raise UserError(f"{name} (--{name.replace('_', '-')}) must lie between 0 and 1; given {value}.")
 
     def policy(
@@ -85,6 +85,7 @@ def usable_rows(predictions: Predictions, allow_selected: bool, labels_for: str 
     Raises:
         UserError: For such a split, or where no row is left.
     """
+    check_predictions(predictions, "calibration")
     notes = _provenance(predictions, allow_selected)
     if predictions.ood.any() and not predictions.ood.all():
         notes.append(f"{int(predictions.ood.sum())} rows marked out of distribution were left out.")

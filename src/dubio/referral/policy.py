@@ -97,6 +97,13 @@ class Policy:
         """Return plain values for JSON; a threshold of null retains everything."""
         return dict(encode(self))
 
+    def __str__(self) -> str:
+        """Return the guarantee, the threshold and the evidence, as the command prints them."""
+        up_to = f"retained up to {self.threshold:.6g}"
+        limit = "everything is retained" if self.threshold == float("inf") else up_to
+        evidence = (f"  {name.replace('_', ' ')}: {value:.4g}" for name, value in self.evidence.items())
+        return "\n".join([self.guarantee, f"{self.quantity}: {limit} (uncertainty; higher is less certain)", *evidence])
+
     def to_json(self) -> str:
         """Return the policy as one JSON document."""
         return to_json(self)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from dubio.core.data_frame import data_frame
 from dubio.core.errors import UserError, one_of
 from dubio.core.types import Direction
-from dubio.formats.data_frame import data_frame
 from dubio.reporting.stored_run import Run
 from dubio.reporting.wording import RANDOM
 from dubio.statistics.choose_metrics import Chosen, choose

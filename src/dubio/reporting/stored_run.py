@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dubio.core.data_frame import data_frame
 from dubio.core.errors import UserError
-from dubio.formats.data_frame import data_frame
 from dubio.reporting.build import Report, build_report
 from dubio.reporting.canvas import FORMATS
 from dubio.reporting.measures import in_domain_metrics, measure

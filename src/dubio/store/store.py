@@ -44,6 +44,13 @@ class Store:
         self.layout = layout
         self._scratch: ScratchDirectory | None = None
 
+    def __repr__(self) -> str:
+        """Return where the store is, and how much it holds."""
+        counts = (
+            f"{len(self.ids('fits'))} fits, {len(self.ids('predictions'))} predictions, {len(self.manifests())} runs"
+        )
+        return f"Store({str(self.path)!r}): {counts}"
+
     # --- opening and closing ----------------------------------------------------------------------------------------
 
     @classmethod
