@@ -202,6 +202,8 @@ SamplesFrom = Literal["one network", "one solution", "one mode", "several modes"
 """Where the samples of one fit lie: a single network has one; noise acts on the inputs or weights of one solution;
 weights are gathered around one mode of the loss, or visit several."""
 
+Role = Literal["reference", "baseline"]
+
 MEMBERS = 5
 """Members of an ensemble, unless the user asks for another number."""
 
@@ -227,7 +229,8 @@ def method(
     family: str | None = None,
     colour: int | None = None,
     samples_from: SamplesFrom | None = None,
-    role: str | None = None,
+    role: Role | None = None,
+    deterministic_training: bool | None = None,
     ensemble: Ensemble | bool = False,
 ) -> Callable[[Factory], Factory]:
     """Register a function ``(*, …) -> Method``, most often a Recipe, and perhaps the ensemble of it.
@@ -237,14 +240,17 @@ def method(
         family: The family of methods it belongs to.
         colour: Its number in the report's palette; a method without one gets the next spare colour.
         samples_from: Where the samples of one fit lie.
-        role: ``reference`` for the single network in which others are measured.
+        role: ``reference`` for the single network in which others are measured; ``baseline`` for a plain method that
+            joins every comparison, in its first rows.
+        deterministic_training: True if the training data alone determines the fit: it is trained once whatever the
+            seeds, and its variance over trainings is 0, not unknown. Manifests and reports read it among the facts.
         ensemble: True, or an :class:`Ensemble`, to register the ensemble of independent fits too, with the further
             argument ``members``.
     """
     facts = {"family": family, "colour": colour, "samples_from": samples_from}
 
     def decorate(function: Factory) -> Factory:
-        METHODS.register(name, **facts, role=role)(function)
+        METHODS.register(name, **facts, role=role, deterministic_training=deterministic_training)(function)
         if ensemble:
             own = ensemble if isinstance(ensemble, Ensemble) else Ensemble()
             factory = _ensemble_of(function, name, own)

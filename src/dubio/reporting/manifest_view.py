@@ -168,6 +168,16 @@ class MethodView(ManifestMethod):
         return self.members > 1
 
     @property
+    def baseline(self) -> bool:
+        """Whether it is a plain method that stands first in every comparison."""
+        return self.facts.get("role") == "baseline"
+
+    @property
+    def trainings_vary(self) -> bool:
+        """Whether another seed gives another fit; where not, one run suffices and its variance over trainings is 0."""
+        return not self.facts.get("deterministic_training")
+
+    @property
     def views(self) -> int:
         """The number of random views of an input that it predicts, for test-time augmentation."""
         return int(self.arguments.get("views", 0))
@@ -236,9 +246,12 @@ class Manifest:
         return tuple(run for run in self.runs if run.task == task and method in (None, run.method))
 
     def reference(self, task: TaskView) -> str | None:
-        """Return the method that others are compared with: the first single-fit one with a run on the task."""
+        """Return the method that others are compared with: the first single-fit one with a run on the task.
+
+        A baseline is one only where the run has nothing else.
+        """
         present = {run.method for run in self.runs_of(task.key)}
-        names = [method.name for method in sorted(self.methods, key=lambda method: method.ensemble)]
+        names = [m.name for m in sorted(self.methods, key=lambda method: (method.baseline, method.ensemble))]
         return next((name for name in names if name in present), None)
 
     @property
