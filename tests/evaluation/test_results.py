@@ -1,5 +1,6 @@
 """Results of evaluations: as they print, and as a data frame."""
 
+import json
 import math
 
 import dubio
@@ -19,6 +20,7 @@ def test_a_comparison_prints_and_gives_a_data_frame():
         "second",
         "difference",
         "error",
+        "freedom",
         "low",
         "high",
         "p",
@@ -29,7 +31,8 @@ def test_a_comparison_prints_and_gives_a_data_frame():
     assert set(frame["metric"]) == set(python.tests)
     assert len(frame) == 3 * len(python.tests)
     text = str(python)
-    for words in ("sharp − rough", "accuracy ↑", "significant"):
+    assert python.as_dict()["question"] == json.loads(compared.to_json())["question"] == "systems"
+    for words in ("sharp − rough", "accuracy ↑", "significant", "these trained systems"):
         assert words in text
     evaluation = python.evaluations["sharp"]
     assert set(evaluation.to_frame()["metric"]) == set(evaluation.scores)

@@ -22,7 +22,7 @@ from dubio.estimators.scores import (
     referrals,
 )
 from dubio.evaluation import with_ood
-from dubio.evaluation.results import pair_lines, pairs_remark
+from dubio.evaluation.results import QUESTION, pair_lines, pairs_remark
 from dubio.formats.text_tables import text_table
 from dubio.metrics.metric import metric_named
 from dubio.metrics.quantities import uncertainty
@@ -113,7 +113,8 @@ class EstimatorComparison:
         """Return one JSON document; a number that is not finite is null."""
         gains = {split: {name: asdict(gain) for name, gain in own.items()} for split, own in self.gains.items()}
         systems = {name: scores.as_dict() for name, scores in self.scores.items()}
-        return to_json({"level": self.level, "systems": systems, "pairs": self.pairs, "gains": gains})
+        document = {"level": self.level, "question": QUESTION, "systems": systems, "pairs": self.pairs, "gains": gains}
+        return to_json(document)
 
     def __repr__(self) -> str:
         return f"<{', '.join(self.scores)} on {next(iter(self.scores.values())).task}>"

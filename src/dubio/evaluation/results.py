@@ -19,7 +19,7 @@ from dubio.formats.text_tables import number_text, text_table
 from dubio.metrics.detection import Detection, detect
 from dubio.metrics.quantities import applicable_quantities
 from dubio.statistics.paired import McNemar
-from dubio.statistics.verdicts import PairTest
+from dubio.statistics.verdicts import PairTest, Question
 
 if TYPE_CHECKING:
     import pandas
@@ -31,6 +31,9 @@ DETECTION = {
     "auroc": "AUROC ↑", "aupr_ood": "AUPR ood ↑", "aupr_id": "AUPR id ↑", "fpr95": "FPR95 ↓", "correlation": "corr.",
 }  # fmt: skip
 """The printed figures of a detection, with their headings."""
+
+QUESTION: Question = "systems"
+"""What predictions can answer: of the trainings behind them there is one each."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,7 @@ class SystemComparison:
         """Return the pairs as plain values."""
         return {
             "level": self.level,
+            "question": QUESTION,
             "metrics": {metric: [asdict(test) for test in tests] for metric, tests in self.tests.items()},
             "mcnemar": [{"first": one, "second": two, **asdict(test)} for (one, two), test in self.mcnemar.items()],
         }
@@ -267,7 +271,8 @@ def pair_lines(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
 def pairs_remark(level: float) -> str:
     """Return how pairs are tested, in one sentence."""
     return (
-        "Pairs: paired t-tests on the same examples, p after Holm's correction over the pairs of a metric; a "
+        "The pairs are of these trained systems: another training of the same method may give another verdict. "
+        "Paired t-tests on the same examples, p after Holm's correction over the pairs of a metric; a "
         "difference is significant where it exceeds the smallest detectable one, which is where the corrected p is at "
         f"most {1 - level:.2g}. In brackets: {level:.0%} intervals, not corrected."
     )

@@ -39,6 +39,10 @@ ALPHA = 0.05
 Place = Literal["best", "tied", "behind", "unjudged"]
 """``tied``: not significantly different from the best. ``unjudged``: no spread, over runs or examples, to judge by."""
 
+Question = Literal["systems", "methods"]
+"""What a comparison asks: ``systems``, whether these trained systems differ, of which only the test units are a sample;
+``methods``, whether the methods behind them do, of which the trainings are a sample too."""
+
 VarianceTerm = tuple[float, int]
 """A term of a variance, and its degrees of freedom."""
 
@@ -140,6 +144,7 @@ class PairTest:
         second: Name of the other.
         difference: Value of the first less value of the second.
         error: Its standard error; NaN where there is no spread to judge by.
+        freedom: Its degrees of freedom; NaN likewise, infinite where the error is zero.
         low: Lower end of its confidence interval, not corrected for several pairs; NaN likewise.
         high: Upper end.
         p: Two-sided p-value; 1 where there is no spread.
@@ -152,6 +157,7 @@ class PairTest:
     second: str
     difference: float
     error: float
+    freedom: float
     low: float
     high: float
     p: float
@@ -185,11 +191,13 @@ class Pairs:
         scores: System → its runs.
         better: Which way is better.
         tests: The pairs of systems with a finite mean.
+        question: What was asked.
     """
 
     scores: Mapping[str, Runs]
     better: Direction
     tests: tuple[PairTest, ...]
+    question: Question = "systems"
 
     @cached_property
     def _by_names(self) -> dict[frozenset[str], PairTest]:
@@ -298,13 +306,15 @@ def judge_differences(
     tests = []
     corrected = zip(p_values, holm(p_values), holm_levels(p_values, alpha), strict=True)
     for ((one, two), (value, terms)), (p, adjusted, level) in zip(differences.items(), corrected, strict=True):
-        error, half, resolves = math.nan, math.nan, math.inf
+        error, freedom, half, resolves = math.nan, math.nan, math.nan, math.inf
         if terms:
-            error = math.sqrt(_total(terms)[0])
+            variance, freedom = _total(terms)
+            error = math.sqrt(variance)
             half, resolves = (smallest_difference(terms, level=share) for share in (alpha, level))
         winner = one if (value > 0) == (better == "higher") else two
         verdict = winner if adjusted <= alpha else None
-        tests.append(PairTest(one, two, value, error, value - half, value + half, p, adjusted, resolves, verdict))
+        ends = value - half, value + half
+        tests.append(PairTest(one, two, value, error, freedom, *ends, p, adjusted, resolves, verdict))
     return tuple(tests)
 
 
