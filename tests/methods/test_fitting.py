@@ -1,13 +1,16 @@
 """Fits of image networks: an epoch moves weights and batch-norm, and samples come out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from dubio.core.errors import UserError
 from dubio.core.registry import METHODS
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
-from dubio.methods import FitContext, NetworkSpec, fit, fit_spec, pred_spec
-from tests.methods.helpers import predict
+from dubio.methods import FitContext, NetworkSpec, estimate, fit, fit_spec, pred_spec
+from tests.methods.helpers import equal, predict
 from tests.networks.helpers import SMALL
 
 
@@ -72,3 +75,53 @@ def test_two_epochs_on_real_images(name, data_dir):
     assert done.record["epochs"] == 2
     assert found.logits.shape == (2, 32, 10)
     assert np.isfinite(found.logits).all()
+
+
+def without_validation(task):
+    return replace(task, splits=tuple(split for split in task.splits if split.kind != "val"))
+
+
+NETWORK = NetworkSpec("cnn", {})
+FEW = {"epochs": 3, "batch": 8}
+
+
+def image_spec(method, task, **options):
+    recipe = METHODS.make(method, **options)
+    return fit_spec(recipe, task, encoding_for("image", {}), NETWORK, seed=0, member=0)
+
+
+def test_without_validation_the_last_weights_are_kept():
+    """Selection by validation draws no noise of the training: the last weights with validation are the same ones."""
+    task = tiny_task()
+    alone = without_validation(task)
+    selected = fit(image_spec("deterministic", alone, **FEW, patience=1), alone, FitContext())
+    last = fit(image_spec("deterministic", task, **FEW, patience=0, collect="last"), task, FitContext())
+    assert equal(selected.tensors, last.tensors)
+    record = selected.record
+    assert (record["epochs"], record["best_epoch"], record["val_nll"]) == (3, 3, None)
+    assert [entry["val_nll"] for entry in record["history"]] == [None] * 3
+    assert estimate(image_spec("deterministic", alone, **FEW), alone)["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("snapshot-ensemble", {"epochs": 4, "batch": 8, "cycles": 2}),
+        ("csgld", {"epochs": 4, "batch": 8, "cycles": 2, "sampling_epochs": 1, "samples_per_cycle": 1, "lr": 0.01}),
+        ("mc-concrete-dropout", FEW),
+    ],
+)
+def test_other_methods_train_without_validation_too(method, options):
+    alone = without_validation(tiny_task())
+    done = fit(image_spec(method, alone, **options), alone, FitContext())
+    assert done.record["val_nll"] is None
+    assert all(np.isfinite(tensor).all() for tensor in done.tensors.values())
+
+
+def test_what_is_chosen_on_validation_is_refused_without_it():
+    alone = without_validation(tiny_task())
+    with pytest.raises(UserError, match=r"laplace: .* scale .* task colours has no validation split"):
+        image_spec("laplace", alone, **FEW)
+    with pytest.raises(UserError, match="prior='validation'"):
+        image_spec("laplace", alone, **FEW, scale=1.0, prior="validation")
+    assert image_spec("laplace", alone, **FEW, scale=1.0)["task"]["val"] is None

@@ -49,6 +49,20 @@ def test_each_comes_out_by_name_and_survives_its_description(name):
     assert recipe.objective.patience == 0
 
 
+def test_a_rule_trains_as_its_number_does_and_a_number_keeps_its_identity():
+    """80 training rows in batches of 16: 5 batches."""
+    for rule, value in (("1/n", 1 / 80), ("n/batches^2", 80 / 25)):
+        fits = [
+            fit(spec_of(METHODS.make("csgld", **SMALL, lr=0.01, temperature=given), blobs()), blobs(), FitContext())
+            for given in (rule, value)
+        ]
+        assert equal(*(one.tensors for one in fits))
+    described = describe(METHODS.make("csgld", temperature=0.25).schedule)
+    assert described["temperature"] == 0.25
+    with pytest.raises(UserError, match=r"temperature .* '1/n', 'n/batches\^2'; given \"1/N\". Did you mean '1/n'"):
+        METHODS.make("csgld", temperature="1/N")
+
+
 @pytest.mark.parametrize(("name", "inputs"), [("csgld", "table"), ("csghmc", "text"), ("csgld", "image")])
 def test_methods_conform(name, inputs):
     arguments = {"epochs": 24, "batch": 8, "cycles": 2, "lr": 0.1 if name == "csgld" else 0.01}

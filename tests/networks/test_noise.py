@@ -64,6 +64,17 @@ def test_concrete_penalty_is_the_closed_form():
     assert noise.penalty(weights, n).item() == pytest.approx(expected, rel=1e-5)
 
 
+def test_fixed_penalties_do_not_depend_on_the_number_of_examples():
+    """The text paper's code: w_reg·‖W‖²/(1 − p) + d_reg·D_in·(p ln p + (1 − p) ln(1 − p))."""
+    p, weights = 0.25, [torch.randn(7, 3)]
+    edit = ConcreteDropoutEdit(p, weight_penalty=1e-6, rate_penalty=1e-5)
+    noise = edit.noise(Site("x", 3, accepts=("concrete_dropout",)))
+    entropy = p * math.log(p) + (1 - p) * math.log(1 - p)
+    expected = 1e-6 * float((weights[0] ** 2).sum()) / (1 - p) + 1e-5 * 3 * entropy
+    for n in (10, 10_000):
+        assert noise.penalty(weights, n).item() == pytest.approx(expected, rel=1e-5)
+
+
 def test_one_draw_a_channel_is_shared_by_all_positions():
     noise = Dropout(8, 0.5).train()
     noise.generator = torch.Generator().manual_seed(0)

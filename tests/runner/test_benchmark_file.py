@@ -116,6 +116,25 @@ def test_what_is_wrong_in_a_preset_is_named(preset_table, change, words):
         parse_benchmark(broken, "paper")
 
 
+def test_a_preset_extends_another(preset_table):
+    preset_table["preset"]["longer"] = {
+        "extends": "paper", "seeds": [7], "training": {"epochs": 99}, "where": [{"task": ["toy-far"], "methods": []}],
+    }  # fmt: skip
+    paper, longer = parse_benchmark(preset_table, "paper"), parse_benchmark(preset_table, "longer")
+    assert (longer.preset, longer.seeds, longer.members, longer.methods) == (
+        "longer",
+        (7,),
+        paper.members,
+        paper.methods,
+    )
+    assert len(longer.tasks) < len(paper.tasks)
+    for name, words in (("papr", "Did you mean 'paper'"), ("longer", "longer")):
+        broken = copy.deepcopy(preset_table)
+        broken["preset"]["again"] = {"extends": name}
+        with pytest.raises(UserError, match=words):
+            parse_benchmark(broken)
+
+
 def test_unknown_presets(preset_table):
     with pytest.raises(UnknownName, match="Did you mean 'paper'"):
         parse_benchmark(preset_table, "papr")

@@ -22,6 +22,14 @@ def test_trials_are_the_product_of_the_lists(fake_world, benchmark):
     assert len(plan.of_kind("fit")) == 3
 
 
+def test_tuning_needs_a_validation_split(fake_world, benchmark):
+    wanted = replace(benchmark("plain"), tune={"plain": {"lr": (0.1, 0.2)}})
+    (task,) = prepare(wanted)
+    splits = tuple(split for split in task.task.splits if split.kind != "val")
+    with pytest.raises(UserError, match=r"\[tune.plain\]: task .* has no validation split"):
+        plan_trials(wanted, [replace(task, task=replace(task.task, splits=splits))], fake_trainer)
+
+
 def test_tuning_what_does_not_change_the_fit_is_refused(fake_world, benchmark):
     wanted = replace(benchmark("mc-drop"), tune={"mc-drop": {"samples": (5, 10)}})
     with pytest.raises(UserError, match="same fit"):

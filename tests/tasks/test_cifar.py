@@ -17,7 +17,7 @@ from dubio.encoders import ImageEncoding, fit_encoder
 from dubio.tasks import cifar as names
 from dubio.tasks.duplicates import shared_rows
 from dubio.tasks.images.corruptions import CorruptedRows
-from dubio.testing import check_task
+from dubio.testing import assert_ok, check_task
 from tests.tasks.helpers import made, npz
 
 PLACES = [Path(os.environ.get("DUBIO_DATA", "")), Path(__file__).resolve().parents[2].parent / "shared" / "data"]
@@ -46,12 +46,21 @@ def test_numbers_of_images_and_classes_in_balance(tmp_path: Path) -> None:
     assert other.split("val").fingerprint != task.split("val").fingerprint
 
 
+def test_without_a_share_for_validation_all_images_train(tmp_path: Path) -> None:
+    path = str(npz(tmp_path / "cifar10.npz"))
+    task = TASKS.make("cifar10", data=path, val=0.0)
+    assert {split.name: len(split) for split in task.splits} == {"train": 100, "test": 20}
+    assert any("keep the last" in note for note in task.notes)
+    assert not any(note.startswith("Cut out") for note in task.notes)
+    assert_ok(check_task("cifar10", arguments={"data": path, "val": 0.0}))
+
+
 @pytest.mark.parametrize(
     ("argument", "named"),
     [
         ({"train": 1000}, "train must be between 1 and"),
         ({"test": 0}, "test must be between 1 and 20"),
-        ({"val": 0.0}, "val must be above 0"),
+        ({"val": -0.1}, "val and cal must be at least 0"),
         ({"severities": [1, 6]}, "severities"),
         ({"severities": []}, "severities"),
         ({"corruptions": "jpg"}, "jpeg"),

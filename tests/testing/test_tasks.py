@@ -71,7 +71,9 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "modality": (lambda t: replace(t, inputs="tabel"), "inputs is 'tabel'"),
     "target": (lambda t: replace(t, target="binary"), "target is 'binary'"),
     "classes twice": (lambda t: replace(t, classes=("one", "one", "two")), "each named once"),
-    "no validation": (without("val"), "There are 0 splits of kind 'val'"),
+    "two validations": (
+        and_split("more", "val", np.full((3, 5), 7.0), np.array([0, 1, 2])), "There are 2 splits of kind 'val'",
+    ),
     "no test": (without("id"), "no split of kind 'id'"),
     "two trainings": (
         and_split("more", "train", np.zeros((3, 5)), np.array([0, 1, 2])), "There are 2 splits of kind 'train'",
@@ -105,6 +107,11 @@ BROKEN: dict[str, tuple[Change, str]] = {
 def test_a_good_task_passes(inputs: Modality) -> None:
     assert check_task(small_task(inputs)) == []
     assert check_task(lambda: small_task(inputs)) == []
+
+
+def test_a_task_needs_no_validation_split() -> None:
+    """Trainings then run all their epochs, and keep the last weights."""
+    assert check_task(without("val")(small_task("table"))) == []
 
 
 @pytest.mark.parametrize("name", sorted(BROKEN))

@@ -20,7 +20,7 @@ from dubio.training.collectors import BestOnValidation, FinishContext, KeepAll, 
 from dubio.training.loop import check_slots
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import SGD, Adam
-from dubio.training.schedules import Constant, Cosine, Cyclic
+from dubio.training.schedules import Constant, Cosine, Cyclic, temperature_value
 from dubio.training.sgmcmc import SGHMC, SGLD
 
 CHAINS, EXAMPLES, L2 = 4000, 50, 0.5
@@ -185,6 +185,17 @@ def test_noise_and_snapshots_are_in_the_last_part_of_each_cycle():
     assert Cyclic(2, sampling=3, temperature=0.5, keep=3).temperature_in(8, 20) == 0.5
     for plain in (Constant(), Cosine()):
         assert course(plain, 6) == ([], [])
+
+
+def test_a_temperature_may_be_a_rule_of_the_training():
+    assert temperature_value(0.3, 100, 7) == 0.3
+    assert temperature_value("1/n", 50_000, 782) == 2e-5  # Zhang et al.
+    assert temperature_value("n/batches^2", 50_000, 782) == pytest.approx(0.0818, abs=1e-4)  # the pitfalls paper's code
+    schedule = Cyclic(2, sampling=3, temperature="1/n", keep=3)
+    assert [schedule.temperature_in(epoch, 20) for epoch in (7, 8)] == [0.0, "1/n"]
+    check_slots("x", Objective(epochs=20, patience=0), SGLD(), schedule, KeepAll())
+    with pytest.raises(UserError, match="draws no noise"):
+        check_slots("x", Objective(epochs=20, patience=0), Adam(), schedule, KeepAll())
 
 
 def test_every_marked_snapshot_is_kept_and_counted_before():

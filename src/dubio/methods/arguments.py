@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from dubio.core.errors import UserError
+from dubio.core.validate import NonNegativeFloat
 from dubio.inference.augmentation import Affine, Augmentation, ResizedCrop, ShiftFlip, Views
 from dubio.methods.recipe import Recipe
 from dubio.networks.heads.head import Head
@@ -117,16 +118,22 @@ class LearnedRate:
     Attributes:
         start_rate: The rate to start from.
         length_scale: l of the penalty on weights and rates.
+        weight_penalty: Fixed factor of the penalty on weights; by default length_scale²/2N, N the training examples.
+        rate_penalty: Fixed factor of the penalty on rates; by default 1/N.
     """
 
     start_rate: float = 0.1
     length_scale: float = 0.1
+    weight_penalty: NonNegativeFloat | None = None
+    rate_penalty: NonNegativeFloat | None = None
 
     shrink: ClassVar[float] = 0.0
 
     def edit(self) -> Edit:
         """Return the edit of a network."""
-        return ConcreteDropoutEdit(self.start_rate, self.length_scale)
+        return ConcreteDropoutEdit(
+            self.start_rate, self.length_scale, weight_penalty=self.weight_penalty, rate_penalty=self.rate_penalty
+        )
 
 
 @dataclass(frozen=True)

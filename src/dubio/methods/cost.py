@@ -60,7 +60,7 @@ def estimate(spec: Mapping[str, Any], task: Task, *, device: str = "cpu") -> dic
 
     with one_thread():
         per_example = max(1e-7, step_seconds(seconds) / objective.batch)
-    per_epoch = len(train_split) + PASS_SHARE * len(val_split)
+    per_epoch = len(train_split) + PASS_SHARE * (0 if val_split is None else len(val_split))
     size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     finish = PASS_SHARE * len(train_split) * recipe.collect.passes(model)
     stored = recipe.collect.stored(recipe.schedule, objective.epochs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dubio.core.errors import UserError
-from dubio.core.types import Task
+from dubio.core.types import Split, Task
 from dubio.encoders import Encoding, encoder_from_json
 from dubio.inference.batches import LabelledRows
 from dubio.inference.posterior import Mixture, Posterior
@@ -24,7 +24,7 @@ from dubio.methods.recipe import Recipe
 from dubio.methods.specification import NetworkSpec, build_model, encoding_of, fit_spec, recipe_of, training_splits
 from dubio.networks.network import Model
 from dubio.training.checkpoints import Checkpoint
-from dubio.training.collectors import Collector, FinishContext
+from dubio.training.collectors import BestOnValidation, Collector, FinishContext, Last
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.seeds import number
 from dubio.training.validation import posterior_nll
@@ -94,7 +94,8 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> FitResult:
         TrainingFailed: When the training diverges.
     """
     train_split, val_split = training_splits(task)
-    if (train_split.fingerprint, val_split.fingerprint) != (spec["task"]["train"], spec["task"]["val"]):
+    fingerprints = train_split.fingerprint, None if val_split is None else val_split.fingerprint
+    if fingerprints != (spec["task"]["train"], spec["task"]["val"]):
         raise UserError(f"task {task.name}: its data are not those this fit was planned for; has a file changed?")
     started = time.monotonic()
     encoder = fitted_encoder(encoding_of(spec), train_split)
@@ -106,7 +107,11 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> FitResult:
         raise UserError("start: this fit continues from another one; give its tensors as FitContext(start=...).")
     elif context.start is not None:
         raise UserError("start: weights to continue from are given, but this recipe starts from scratch.")
-    data = [LabelledRows(encode(encoder, s), s.data.labels, len(task.classes)) for s in (train_split, val_split)]
+
+    def rows(split: Split) -> LabelledRows:
+        return LabelledRows(encode(encoder, split), split.data.labels, len(task.classes))
+
+    data = rows(train_split), None if val_split is None else rows(val_split)
     posterior, record = fit_model(model, recipe, *data, seed=spec["seed"], member=spec["member"], context=context)
     tensors = {name: tensor.cpu().numpy() for name, tensor in posterior.tensors().items()}
     return FitResult(tensors, json.loads(encoder), {**record, "seconds": time.monotonic() - started})
@@ -116,7 +121,7 @@ def fit_model(
     model: Model,
     recipe: Recipe,
     train_data: LabelledRows,
-    val_data: LabelledRows,
+    val_data: LabelledRows | None,
     *,
     seed: int,
     member: int,
@@ -128,7 +133,8 @@ def fit_model(
         model: The model; it is moved to the context's device.
         recipe: The method.
         train_data: Training examples.
-        val_data: Validation examples.
+        val_data: Validation examples. Without any, training runs all its epochs, and a recipe that keeps the weights of
+            the best epoch keeps the last ones.
         seed: The benchmark's seed.
         member: Which fit of that seed.
         context: Device, progress, checkpoint.
@@ -140,6 +146,10 @@ def fit_model(
     device = torch.device(context.device)
     model.to(device)
     recipe.collect.check(model)
+    if val_data is None:
+        selected = isinstance(recipe.collect, BestOnValidation)
+        collect = Last() if selected else recipe.collect
+        recipe = replace(recipe, objective=replace(recipe.objective, patience=0), collect=collect)
     slots = Slots(recipe.objective, recipe.optimiser, recipe.schedule, recipe.collect)
     loop = LoopContext(device, context.progress, context.checkpoint)
     collected, progress = train(model, slots, train_data, val_data, seed=seed, member=member, context=loop)
@@ -147,7 +157,9 @@ def fit_model(
     finish = FinishContext(train_data, val_data, device, draws_seed, batch, views, recipe.optimiser.l2)
     posterior = recipe.collect.finish(collected, model, finish)
     val_nll = collected.facts.get("val_nll")
-    if val_nll is None or recipe.states > 1:  # selection compares what will predict: all states together
+    if val_data is not None and (
+        val_nll is None or recipe.states > 1
+    ):  # selection compares what will predict: all states together
         val_nll = posterior_nll(posterior, val_data, seed=number(seed, member, "noise", 0), device=device)
     return posterior, {
         "epochs": progress.epoch,

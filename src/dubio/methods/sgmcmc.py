@@ -15,7 +15,7 @@ from dubio.methods.recipe import Recipe
 from dubio.training.collectors import KeepAll, Precision
 from dubio.training.objectives import ClassWeights, Objective
 from dubio.training.optimisers import Optimiser
-from dubio.training.schedules import Cyclic
+from dubio.training.schedules import Cyclic, Temperature
 from dubio.training.sgmcmc import SGHMC, SGLD
 
 
@@ -30,7 +30,7 @@ class Cycles:
         samples_per_cycle: Snapshots kept in each.
         sampling_epochs: Epochs at the end of each cycle whose steps carry noise.
         burn_in: First cycles whose snapshots are dropped.
-        temperature: Temperature of the noise; 1 samples the posterior itself.
+        temperature: Temperature of the noise, a number or a rule; 1 samples the posterior itself.
         l2: Weight decay: the prior N(0, 1/(N·l2)).
         embedding_rate: Factor of the learning rate of embeddings.
         clip: Largest norm of the gradient; 0 for no limit.
@@ -45,7 +45,7 @@ class Cycles:
     samples_per_cycle: int = 3
     sampling_epochs: int = 3
     burn_in: int = 0
-    temperature: float = 0.01
+    temperature: Temperature = 0.01
     l2: float = 3e-5
     embedding_rate: float = 100.0
     clip: float = 10.0

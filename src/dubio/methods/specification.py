@@ -81,6 +81,8 @@ def fit_spec(
         start_id: The fit it continues from.
     """
     train_split, val_split = training_splits(task)
+    if val_split is None and (choice := recipe.collect.chooses):
+        raise UserError(f"{recipe.name}: {choice}, and task {task.name} has no validation split (val = 0).")
     return {
         "schema": SCHEMA,
         "kind": "fit",
@@ -90,7 +92,7 @@ def fit_spec(
             "target": task.target,
             "classes": list(task.classes),
             "train": train_split.fingerprint,
-            "val": val_split.fingerprint,
+            "val": None if val_split is None else val_split.fingerprint,
         },
         "encoding": describe(encoding),
         "network": network.describe(task.inputs),
@@ -145,13 +147,15 @@ def build_model(spec: Mapping[str, Any], shape: tuple[int, ...]) -> Model:
     return model
 
 
-def training_splits(task: Task) -> tuple[Split, Split]:
-    """Return the training and the validation split.
+def training_splits(task: Task) -> tuple[Split, Split | None]:
+    """Return the training split, and the validation split or None.
 
     Raises:
-        UserError: Unless the task has exactly one of each.
+        UserError: Unless the task has exactly one training split and at most one validation split.
     """
-    for kind in ("train", "val"):
-        if (number_of := len(task.of_kind(kind))) != 1:
-            raise UserError(f"task {task.name} must have exactly one {kind} split; it has {number_of}.")
-    return task.of_kind("train")[0], task.of_kind("val")[0]
+    train, val = task.of_kind("train"), task.of_kind("val")
+    if len(train) != 1:
+        raise UserError(f"task {task.name} must have exactly one train split; it has {len(train)}.")
+    if len(val) > 1:
+        raise UserError(f"task {task.name} must have at most one val split; it has {len(val)}.")
+    return train[0], val[0] if val else None

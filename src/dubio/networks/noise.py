@@ -16,8 +16,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from dubio.core.errors import UserError
-from dubio.core.specs import name_of, part
-from dubio.core.validate import at_least, below, strictly_between
+from dubio.core.specs import added, name_of, part
+from dubio.core.validate import NonNegativeFloat, at_least, below, strictly_between
 
 Weights = Callable[[], Iterable[Tensor]]
 
@@ -100,10 +100,14 @@ class ConcreteDropout(Noise):
     z = σ((logit p + logit u)/τ), output h·(1 − z)/(1 − p).
     """
 
-    def __init__(self, width: int, *, start: float, temperature: float, length_scale: float) -> None:
+    def __init__(
+        self, width: int, *, start: float, temperature: float, length_scale: float,
+        weight_penalty: float | None = None, rate_penalty: float | None = None,
+    ) -> None:  # fmt: skip
         """Make concrete dropout that starts at rate ``start``."""
         super().__init__(width)
         self.temperature, self.length_scale = temperature, length_scale
+        self.weight_penalty, self.rate_penalty = weight_penalty, rate_penalty
         self.logit = nn.Parameter(torch.tensor(math.log(start / (1.0 - start))))
 
     def forward(self, h: Tensor) -> Tensor:
@@ -115,11 +119,16 @@ class ConcreteDropout(Noise):
         return h * ((1.0 - z) / torch.sigmoid(-self.logit))
 
     def penalty(self, weights: Iterable[Tensor], examples: int) -> Tensor:
-        """Return (l²/2N)·‖W‖²/(1 − p) + (D_in/N)·(p ln p + (1 − p) ln(1 − p)), for a mean cross-entropy."""
+        """Return w·‖W‖²/(1 − p) + d·D_in·(p ln p + (1 − p) ln(1 − p)), for a mean cross-entropy.
+
+        w is l²/2N and d is 1/N, N the training examples (Gal, Hron and Kendall 2017), unless they are fixed.
+        """
         p, q = torch.sigmoid(self.logit), torch.sigmoid(-self.logit)
         norm = sum(((w * w).sum() for w in weights), start=torch.zeros((), device=p.device))
         entropy = p * nn.functional.logsigmoid(self.logit) + q * nn.functional.logsigmoid(-self.logit)
-        return self.length_scale**2 / (2.0 * examples) * norm / q + self.width / examples * entropy
+        w = self.length_scale**2 / (2.0 * examples) if self.weight_penalty is None else self.weight_penalty
+        d = 1.0 / examples if self.rate_penalty is None else self.rate_penalty
+        return w * norm / q + d * self.width * entropy
 
     def rate(self) -> float:
         """Return the learned p."""
@@ -215,6 +224,8 @@ class ConcreteDropoutEdit(SiteEdit):
     Attributes:
         start: The rate to start from.
         length_scale: l of the penalty; l² = 1e-2 by default.
+        weight_penalty: Factor of ‖W‖²/(1 − p) instead of l²/2N.
+        rate_penalty: Factor of D_in·(p ln p + (1 − p) ln(1 − p)) instead of 1/N.
         dense_temperature: τ where each feature has its own draw.
         spatial_temperature: τ where a channel's draw is shared over positions.
     """
@@ -223,11 +234,16 @@ class ConcreteDropoutEdit(SiteEdit):
     length_scale: float = 0.1
     dense_temperature: float = 0.1
     spatial_temperature: float = 2.0 / 3.0
+    weight_penalty: NonNegativeFloat | None = added(None)  # noqa: RUF009
+    rate_penalty: NonNegativeFloat | None = added(None)  # noqa: RUF009
 
     def noise(self, site: Site) -> Noise:
         """Return concrete dropout with the temperature of this kind of site."""
         temperature = self.spatial_temperature if site.spatial else self.dense_temperature
-        return ConcreteDropout(site.width, start=self.start, temperature=temperature, length_scale=self.length_scale)
+        return ConcreteDropout(
+            site.width, start=self.start, temperature=temperature, length_scale=self.length_scale,
+            weight_penalty=self.weight_penalty, rate_penalty=self.rate_penalty,
+        )  # fmt: skip
 
 
 def sites(model: nn.Module) -> Iterator[Site]:

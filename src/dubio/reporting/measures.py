@@ -11,6 +11,7 @@ import numpy as np
 from dubio.calibration.cross_validation import calibrated_nll
 from dubio.calibration.temperature import evidence_of
 from dubio.calibration.thresholds import TUNED, fit_thresholds, metrics_at
+from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS
 from dubio.core.types import Direction, FloatArray, Metric
@@ -78,7 +79,9 @@ def at_thresholds(store: Source, task: TaskView, run: MethodRun, predictions: Pr
     """
     if task.thresholds != "validation" or task.target != "multilabel":
         return {}
-    (split, *_) = task.of_kind("val")
+    if not (splits := task.of_kind("val")):
+        raise UserError(f'thresholds = "validation" needs a validation split; task {task.name} has none.')
+    split = splits[0]
     fitted = fit_thresholds(store.read_predictions(run.id, split.name, split.fingerprint))
     return {metric.name: metric.compute(predictions) for metric in metrics_at(fitted)}
 

@@ -58,6 +58,9 @@ could not state itself. A method that a preset leaves out can still be requested
     method_network.swag = { depth = 2 }
     methods = ["deterministic"]     # instead of the entry's; [] removes the entry
 
+    [preset.longer]
+    extends = "paper"               # all of another preset, which extends none itself; what stands here comes later
+
 Unknown keys are refused with the nearest known name.
 """
 
@@ -156,9 +159,10 @@ class _Condition(_TaskTables):
 
 @dataclass(frozen=True)
 class _Preset:
-    """A named overlay of a benchmark; None changes nothing."""
+    """A named overlay of a benchmark; None changes nothing. It may extend another one."""
 
     description: str = ""
+    extends: str = ""
     seeds: Seeds | None = None
     members: Members | None = None
     samples: Positive | None = None
@@ -167,6 +171,19 @@ class _Preset:
     method_arguments: Tables = field(default_factory=dict, metadata={"key": "method"})
     tune: Tune | None = None
     where: tuple[_Condition, ...] = ()
+
+    def over(self, base: _Preset) -> _Preset:
+        """Return the preset that changes what ``base`` leaves."""
+        own = {key: value for key in ("seeds", "members", "samples", "methods", "tune")
+               if (value := getattr(self, key)) is not None}  # fmt: skip
+        return replace(
+            base,
+            **own,
+            description=self.description,
+            training={**base.training, **self.training},
+            method_arguments=_merged(base.method_arguments, self.method_arguments),
+            where=base.where + self.where,
+        )
 
 
 @dataclass(frozen=True)
@@ -317,10 +334,11 @@ def parse_benchmark(table: Table, preset: str | None = None, methods: Sequence[s
         raise UserError(f"values must be numbers, texts, true or false, lists or tables: {error}.") from error
     file = decode(_File, _one_entry_per_network(table))
     benchmark = decode(Benchmark, {**file.benchmark, "task": _with_network_defaults(file.task, file.network)})
-    for name, overlay in file.preset.items():
+    presets = {name: _extended(name, file.preset) for name in file.preset}
+    for name, overlay in presets.items():
         _check_preset(benchmark, name, overlay)
     chosen = _chosen_preset(benchmark.name, file, preset)
-    return _with_preset(benchmark, chosen, file.preset[chosen], methods) if chosen else benchmark
+    return _with_preset(benchmark, chosen, presets[chosen], methods) if chosen else benchmark
 
 
 def _one_entry_per_network(table: Table) -> dict[str, Any]:
@@ -345,6 +363,16 @@ def _with_network_defaults(tasks: Sequence[TaskEntry], defaults: Mapping[str, _T
         }
         merged.append(replace(entry, **changes, methods=default.methods if entry.methods is None else entry.methods))
     return merged
+
+
+def _extended(name: str, presets: Mapping[str, _Preset]) -> _Preset:
+    """Return a preset with what it takes over from the one it extends."""
+    preset = presets[name]
+    if not preset.extends:
+        return preset
+    where = f"preset in [preset.{name}] extends"
+    check_names(where, [preset.extends], [other for other, table in presets.items() if not table.extends])
+    return preset.over(presets[preset.extends])
 
 
 def _chosen_preset(benchmark: str, file: _File, requested: str | None) -> str:

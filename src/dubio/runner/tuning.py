@@ -70,6 +70,9 @@ def plan_trials(benchmark: Benchmark, tasks: Iterable[PreparedTask], trainer: Tr
         for method, lists in benchmark.tune.items():
             if method not in task.methods:
                 continue
+            if not task.task.of_kind("val"):
+                reason = f"task {task.name} has no validation split to choose values on (val = 0)"
+                raise UserError(f"[tune.{method}]: {reason}; set the arguments themselves.")
             planner = SeedPlanner(plan, task, trainer, benchmark.seeds[0], benchmark)
             own = [_trial(benchmark, task, method, values, planner) for values in combinations(lists)]
             if len({trial.fit for trial in own}) < len(own):

@@ -173,7 +173,7 @@ class CifarOptions:
         data: A folder, an original archive or an npz; searched for if left out (``dubio data where cifar10``).
         train: Number of training images, equally of all classes; all that remain if left out.
         test: Number of test images, equally of all classes; all if left out.
-        val: Share of the training images for validation.
+        val: Share of the training images for validation; 0 trains on all of them.
         cal: Share of the training images for calibration.
         corruptions: Names joined by ``+``, such as ``gaussian-noise+jpeg``; ``all`` or ``none``.
         severities: Severities of the corruptions, from 1 to 5.
@@ -207,9 +207,9 @@ class CifarOptions:
 def cifar10(options: CifarOptions) -> Task:
     """CIFAR-10: 32×32 photographs in 10 classes, clean, corrupted, and with out-of-distribution images.
 
-    Splits: train, val, cal where it has a share, test; for each corruption and severity a split such as ``jpeg-3``; for
-    each out-of-distribution set a split of its name (``noise``: ``noise-uniform`` and ``noise-gaussian``), at most as
-    large as test.
+    Splits: train, val and cal where they have a share, test; for each corruption and severity a split such as
+    ``jpeg-3``; for each out-of-distribution set a split of its name (``noise``: ``noise-uniform`` and
+    ``noise-gaussian``), at most as large as test.
 
     Args:
         options: Its fields are this task's arguments.
@@ -245,7 +245,7 @@ def _cifar_task(images: ImageSet, options: CifarOptions, others: tuple[str, ...]
 
 
 def _learned_splits(pool: Examples, options: CifarOptions) -> list[Split]:
-    """Return train, val and, where it has a share, cal; val and cal do not depend on the number of training images."""
+    """Return train, and val and cal where they have a share, which do not depend on the number of training images."""
     shares = SplitOptions.of_training(val=options.val, cal=options.cal, seed=options.split_seed)
     parts = assign_parts(pool.labels, shares)
     rows = np.flatnonzero(parts == TRAIN)
@@ -306,8 +306,10 @@ def _ood_split(name: str, images: Examples) -> Split:
 
 
 def _notes(parts: Parts, options: CifarOptions, corruptions: Sequence[str], ood: Sequence[str]) -> tuple[str, ...]:
-    cut = "val and cal" if options.cal else "val"
+    cut = " and ".join(name for name, share in (("val", options.val), ("cal", options.cal)) if share)
     notes = [f"Cut out of the training images at random, stratified by class (seed {options.split_seed}): {cut}."]
+    if not options.val:
+        notes = ["No validation images (val = 0): methods that select an epoch keep the last.", *notes[: bool(cut)]]
     for subset, published in (("train", 50_000), ("test", 10_000)):
         if len(parts[subset]) != published:
             notes.append(f"This copy has {len(parts[subset]):,} of the published {published:,} {subset} images.")

@@ -82,13 +82,13 @@ class SplitOptions:
 
 
 def check_training_shares(val: float, cal: float) -> None:
-    """Refuse shares of training that leave no validation or too little to train on.
+    """Refuse shares of training that leave too little to train on; a share of 0 leaves the part out.
 
     Raises:
         UserError: Naming ``val`` and ``cal``.
     """
-    if not (val > 0 and cal >= 0 and val + cal <= 0.8):
-        limits = "val must be above 0, cal at least 0, their sum at most 0.8"
+    if not (val >= 0 and cal >= 0 and val + cal <= 0.8):
+        limits = "val and cal must be at least 0, their sum at most 0.8"
         raise UserError(f"{limits} (shares of training); given {val} and {cal}.")
 
 

@@ -92,10 +92,10 @@ def _splits(case: TaskCase) -> Iterator[Problem]:
             yield Problem(f"Split {split.name!r} has the kind {split.kind!r}.", f"Kinds are {', '.join(KINDS)}.")
         if len(split) == 0:
             yield Problem(f"Split {split.name!r} is empty.", "Leave out a split that has no rows.")
-    for kind in ("train", "val"):
-        count = len(task.of_kind(kind))
-        if count != 1:
-            yield Problem(f"There are {count} splits of kind {kind!r}.", "There must be exactly one.")
+    if (count := len(task.of_kind("train"))) != 1:
+        yield Problem(f"There are {count} splits of kind 'train'.", "There must be exactly one.")
+    if (count := len(task.of_kind("val"))) > 1:
+        yield Problem(f"There are {count} splits of kind 'val'.", "There must be at most one.")
     if not task.of_kind("id"):
         yield Problem("There is no split of kind 'id'.", "At least one test split must be in-domain.")
     names = [split.name for split in task.splits]

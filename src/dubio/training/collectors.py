@@ -28,7 +28,7 @@ class FinishContext:
 
     Attributes:
         train: The training examples, for batch-norm statistics and curvature.
-        val: The validation examples, for choices.
+        val: The validation examples, for choices; None where the task has none.
         device: Where the training ran.
         seed: Seed of every draw of weights.
         batch: Examples per training step.
@@ -37,7 +37,7 @@ class FinishContext:
     """
 
     train: LabelledRows
-    val: LabelledRows
+    val: LabelledRows | None
     device: torch.device
     seed: int
     batch: int
@@ -67,6 +67,11 @@ class Collector(Protocol):
     stops_early: ClassVar[bool] = True
     continues: ClassVar[bool] = True
 
+    @property
+    def chooses(self) -> str:
+        """The choice made on validation data beyond that of an epoch, as a clause; empty by default: none."""
+        return ""
+
     def check(self, model: Model, batches: Iterable[Any] = ()) -> None:
         """Refuse a model that :meth:`finish` cannot use, before it is trained; by default every model is accepted.
 
@@ -88,7 +93,9 @@ class Collector(Protocol):
         """Return the collection before the first epoch; empty by default."""
         return Collected()
 
-    def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+    def update(
+        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
+    ) -> Collected:
         """Return the collection after an epoch; ``marked`` when the schedule marks its weights as a snapshot."""
 
     def finish(self, collected: Collected, model: Model, context: FinishContext) -> Posterior:
@@ -119,7 +126,9 @@ class Collector(Protocol):
 class Last(Collector):
     """The weights at the end."""
 
-    def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+    def update(
+        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
+    ) -> Collected:
         """Remember the last epoch."""
         return Collected(facts={"epoch": epoch, "val_nll": val_nll})
 
@@ -137,10 +146,12 @@ class BestOnValidation(Collector):
         """Return the starting weights, worse than any epoch."""
         return Collected(state_of(model), {"epoch": 0, "val_nll": None})
 
-    def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+    def update(
+        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
+    ) -> Collected:
         """Keep the better of two epochs."""
         best = collected.facts["val_nll"]
-        if best is None or val_nll < best:
+        if val_nll is not None and (best is None or val_nll < best):
             return Collected(state_of(model), {"epoch": epoch, "val_nll": val_nll})
         return collected
 
@@ -172,7 +183,9 @@ class KeepAll(Collector):
         """Return an empty collection."""
         return Collected(facts={"marked": 0, "kept": []})
 
-    def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+    def update(
+        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
+    ) -> Collected:
         """Add a marked snapshot; drop the oldest where there are too many."""
         if not marked:
             return collected

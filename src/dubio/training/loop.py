@@ -21,7 +21,7 @@ from dubio.training.checkpoints import Checkpoint, save, unpack
 from dubio.training.collectors import Collected, Collector
 from dubio.training.objectives import Objective, balanced_weights
 from dubio.training.optimisers import Optimiser
-from dubio.training.schedules import Schedule
+from dubio.training.schedules import Schedule, temperature_value
 from dubio.training.seeds import number, stream
 from dubio.training.validation import validation_nll
 
@@ -43,7 +43,7 @@ class Progress:
     epoch: int = 0
     best_epoch: int = 0
     best_val_nll: float | None = None
-    history: list[dict[str, float]] = field(default_factory=list)
+    history: list[dict[str, float | None]] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -66,7 +66,7 @@ def train(
     model: Model,
     slots: Slots,
     train_data: LabelledRows,
-    val_data: LabelledRows,
+    val_data: LabelledRows | None,
     *,
     seed: int,
     member: int,
@@ -78,7 +78,7 @@ def train(
         model: The model with its edits; trained in place.
         slots: Objective, optimiser, schedule and collector.
         train_data: Training examples.
-        val_data: Validation examples, for early stopping and selection.
+        val_data: Validation examples, for early stopping and selection; None where neither is asked for.
         seed: The benchmark's seed.
         member: Number of the fit for that seed.
         context: Device, progress reports, checkpoint.
@@ -99,11 +99,13 @@ def train(
         model.head.begin_epoch()
         loss = _epoch(model, optimiser, slots, train_data, seed, member, epoch, context.device)
         model.head.end_epoch()
-        val_nll = validation_nll(model, val_data, number(seed, member, "noise", 0), context.device)
+        val_nll = None
+        if val_data is not None:
+            val_nll = validation_nll(model, val_data, number(seed, member, "noise", 0), context.device)
         marked = slots.schedule.marks_after(epoch, slots.objective.epochs)
         collected = slots.collect.update(collected, model, epoch=epoch, val_nll=val_nll, marked=marked)
         progress = _advanced(progress, epoch, loss, val_nll, time.monotonic() - started)
-        context.report(epoch / slots.objective.epochs, f"epoch {epoch}, validation nll {val_nll:.4f}")
+        context.report(epoch / slots.objective.epochs, f"epoch {epoch}, {_shown(loss, val_nll)}")
         if context.checkpoint is not None and time.monotonic() - saved >= context.checkpoint.every_seconds:
             frozen = slots.collect.frozen(collected)
             collected = save(context.checkpoint, model, optimiser, collected, frozen, vars(progress))
@@ -111,8 +113,12 @@ def train(
     return collected, progress
 
 
-def _advanced(before: Progress, epoch: int, loss: float, val_nll: float, seconds: float) -> Progress:
-    better = before.best_val_nll is None or val_nll < before.best_val_nll
+def _shown(loss: float, val_nll: float | None) -> str:
+    return f"training loss {loss:.4f}" if val_nll is None else f"validation nll {val_nll:.4f}"
+
+
+def _advanced(before: Progress, epoch: int, loss: float, val_nll: float | None, seconds: float) -> Progress:
+    better = val_nll is not None and (before.best_val_nll is None or val_nll < before.best_val_nll)
     best = (epoch, val_nll) if better else (before.best_epoch, before.best_val_nll)
     return Progress(epoch, *best, [*before.history, {"loss": loss, "val_nll": val_nll}], before.seconds + seconds)
 
@@ -134,7 +140,8 @@ def _epoch(
     order = np.random.Generator(np.random.PCG64(stream(seed, member, "order", epoch)))
     batches = training_rows(data.encoded, slots.objective.batch, order, least=least_batch(model))
     class_weights = _class_weights(slots.objective, data)
-    temperature = slots.schedule.temperature_in(epoch, slots.objective.epochs)
+    planned = slots.schedule.temperature_in(epoch, slots.objective.epochs)
+    temperature = temperature_value(planned, len(data.encoded), len(batches))
     noise = torch.Generator(device).manual_seed(number(seed, member, "langevin", epoch))
     slots.optimiser.begin_epoch(optimiser, temperature=temperature, examples=len(data.encoded), generator=noise)
     total = 0.0

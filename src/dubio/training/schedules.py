@@ -7,11 +7,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from dubio.core.errors import UserError
 from dubio.core.specs import part
 from dubio.core.validate import NonNegative, NonNegativeFloat, Positive, Share, above, at_most
+
+TemperatureRule = Literal["1/n", "n/batches^2"]
+"""A temperature that depends on the training: ``1/n``, one over the n training examples (Zhang et al., 2020), and
+``n/batches^2`` (the pitfalls paper's code), n over the squared number of batches in an epoch: 0.082 for 50,000 images
+in batches of 64."""
+
+Temperature = NonNegativeFloat | TemperatureRule
+
+
+def temperature_value(temperature: Temperature, examples: int, batches: int) -> float:
+    """Return a temperature as a number.
+
+    Args:
+        temperature: A number, or the rule that gives one.
+        examples: Number of training examples.
+        batches: Number of batches in an epoch.
+    """
+    if isinstance(temperature, str):
+        return 1.0 / examples if temperature == "1/n" else examples / batches**2
+    return temperature
 
 
 class Schedule(Protocol):
@@ -26,8 +46,8 @@ class Schedule(Protocol):
     def factor(self, progress: float) -> float:
         """Return the factor of the learning rate after the fraction ``progress`` of all steps."""
 
-    def temperature_in(self, epoch: int, epochs: int) -> float:
-        """Return the temperature of a sampling optimiser's noise in an epoch; 0 (no noise) by default."""
+    def temperature_in(self, epoch: int, epochs: int) -> Temperature:
+        """Return the temperature of a sampling optimiser's noise in an epoch, or its rule; 0 (no noise) by default."""
         return 0.0
 
     def marks_after(self, epoch: int, epochs: int) -> bool:
@@ -165,13 +185,14 @@ class Cyclic(Schedule):
     Attributes:
         cycles: M; the epochs must be a multiple of it.
         sampling: Number of last epochs of each cycle with noise.
-        temperature: The temperature there; 0 outside. 1 is the posterior, a lower one is colder (sharper).
+        temperature: The temperature there, or a rule for it; 0 outside. 1 is the posterior, a lower one is colder
+            (sharper).
         keep: Snapshots per cycle, evenly over the sampling epochs, the cycle's end always included.
     """
 
     cycles: Positive = 4
     sampling: NonNegative = 0
-    temperature: NonNegativeFloat = 0.0
+    temperature: Temperature = 0.0
     keep: Positive = 1
 
     def __post_init__(self) -> None:
@@ -194,7 +215,7 @@ class Cyclic(Schedule):
         position = progress * self.cycles + ROUNDING
         return 0.5 * (1.0 + math.cos(math.pi * max(0.0, position - math.floor(position) - ROUNDING)))
 
-    def temperature_in(self, epoch: int, epochs: int) -> float:
+    def temperature_in(self, epoch: int, epochs: int) -> Temperature:
         """Return the temperature in sampling epochs, 0 in others."""
         return self.temperature if self._sampled(epoch, epochs) > 0 else 0.0
 

@@ -34,7 +34,9 @@ class SWA(Collector):
         """Return an empty collection."""
         return Collected(facts={"snapshots": 0})
 
-    def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+    def update(
+        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
+    ) -> Collected:
         """Add a marked snapshot to the running mean."""
         if not marked:
             return collected
@@ -76,7 +78,9 @@ class SWAG(SWA):
 
     continues: ClassVar[bool] = False
 
-    def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+    def update(
+        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
+    ) -> Collected:
         """Add a marked snapshot to mean, variance and deviations; drop the oldest deviation."""
         if not marked:
             return collected

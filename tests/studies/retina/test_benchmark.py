@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def eyes(tmp_path_factory) -> str:
     return arrays(tmp_path_factory.mktemp("eyes") / "eyes.npz")
 
 
-@pytest.mark.parametrize("preset", [*PAPER, "small"])
+@pytest.mark.parametrize("preset", [*PAPER, "small", "tempered"])
 def test_every_name_is_registered_and_every_argument_known(preset):
     benchmark = load_benchmark("retina", preset)
     for entry in benchmark.tasks:
@@ -73,6 +74,29 @@ def test_a_preset_a_size_has_the_papers_hyper_parameters(size):
     assert views.fraction * 512 == 25
     for name in arguments:
         assert ("l2" in benchmark.tune.get(name, {})) == ("concrete" not in name)
+
+
+@pytest.mark.parametrize(
+    ("preset", "beta", "anneal"),
+    [*((size, 1.0, 0.0) for size in PAPER), ("tempered", 0.01, 0.25), ("small", 0.01, 0.25)],
+)
+def test_only_the_papers_presets_have_the_plain_evidence_lower_bound(preset, beta, anneal):
+    """R, eq. 3: the divergence counts in full."""
+    benchmark = load_benchmark("retina", preset, ["mean-field-vi-ensemble"])
+    for entry in benchmark.tasks:
+        for name in ("mean-field-vi", "mean-field-vi-ensemble"):
+            if name in benchmark.methods_of(entry):
+                (edit,) = METHODS.make(name, **method_arguments(benchmark, entry)[name]).edits
+                assert (edit.beta, edit.anneal) == (beta, anneal)
+    assert any("mean-field-vi" in benchmark.methods_of(entry) for entry in benchmark.tasks)
+
+
+def test_tempered_differs_from_the_paper_in_the_bound_alone():
+    tempered, paper = load_benchmark("retina", "tempered"), load_benchmark("retina", "512")
+    (entry,), (before,) = tempered.tasks, paper.tasks
+    assert entry == replace(before, method_arguments=entry.method_arguments)
+    told, without = method_arguments(tempered, entry), method_arguments(paper, before)
+    assert {name for name in told if told[name] != without[name]} == {"mean-field-vi", "mean-field-vi-ensemble"}
 
 
 def test_the_small_preset_is_the_default():

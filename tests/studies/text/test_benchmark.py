@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dubio.core.registry import METHODS, NETWORKS, TASKS, task
+from dubio.core.specs import describe
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.runner.benchmark_file import load_benchmark
 from dubio.runner.overrides import Overrides
@@ -19,7 +20,7 @@ pytest.importorskip("torch")
 CORPORA = {"20news", "imdb", "clinc", "reuters", "aapd", "amazon"}
 
 
-@pytest.mark.parametrize("preset", ["paper", "small"])
+@pytest.mark.parametrize("preset", ["paper", "paper-penalties", "small"])
 def test_every_name_is_registered_and_every_argument_known(preset):
     benchmark = load_benchmark("text", preset)
     assert {entry.name for entry in benchmark.tasks} == CORPORA
@@ -28,6 +29,19 @@ def test_every_name_is_registered_and_every_argument_known(preset):
         TASKS.entry(entry.name).check(entry.arguments)
         NETWORKS.entry(entry.network).check(entry.network_arguments)
         assert method_arguments(benchmark, entry).keys() == set(benchmark.methods_of(entry))
+
+
+def test_the_penalties_of_the_papers_code_are_a_preset():
+    paper, fixed = load_benchmark("text", "paper"), load_benchmark("text", "paper-penalties")
+    for before, entry in zip(paper.tasks, fixed.tasks, strict=True):
+        told, without = method_arguments(fixed, entry), method_arguments(paper, before)
+        for name, arguments in told.items():
+            changed = {key: value for key, value in arguments.items() if without[name][key] != value}
+            assert changed == ({"weight_penalty": 1e-6, "rate_penalty": 1e-5} if "concrete" in name else {})
+    words = next(entry for entry in fixed.tasks if entry.network == "textcnn")
+    edits = METHODS.make("mc-concrete-dropout", **method_arguments(fixed, words)["mc-concrete-dropout"]).edits
+    assert (edits[0].weight_penalty, edits[0].rate_penalty) == (1e-6, 1e-5)
+    assert "rate_penalty" not in describe(METHODS.make("mc-concrete-dropout").edits[0])  # stored fits keep their ids
 
 
 def test_presets_are_the_papers_and_a_smaller_one():

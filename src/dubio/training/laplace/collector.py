@@ -65,13 +65,22 @@ class Laplace(Collector):
                 f"laplace: damping='pi' needs Kronecker factors; structure={self.structure!r} has none: {hint}."
             )
 
+    @property
+    def chooses(self) -> str:
+        """The noise scale unless it is given, or the prior."""
+        if self.scale is None:
+            return "laplace chooses the scale of its noise on validation data unless scale is given"
+        return "laplace chooses its prior on validation data (prior='validation')" if self.prior == "validation" else ""
+
     def check(self, model: Model, batches: Iterable[Any] = ()) -> None:
         """Refuse a model without such a curvature."""
         check_structure(model, self.structure)
         if not self.structure.startswith("last-"):
             layers_of(model, batches)
 
-    def update(self, collected: Collected, model: Model, *, epoch: int, val_nll: float, marked: bool) -> Collected:
+    def update(
+        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
+    ) -> Collected:
         """Remember the last epoch."""
         return Collected(facts={"epoch": epoch})
 

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from dubio.core.errors import TrainingFailed
+from dubio.core.errors import TrainingFailed, UserError
 from dubio.inference.augmentation import Views
 from dubio.inference.batches import LabelledRows
 from dubio.inference.laplace import Block, LaplaceDraws, LaplaceGaussian
@@ -175,6 +175,8 @@ class Trials:
     def nll(self, gaussian: LaplaceGaussian, views: Views | None) -> float:
         """Return the validation loss of a few pooled draws; not a number where a draw cannot predict."""
         context, trial = self._context, self._draws(gaussian, TRIAL_DRAWS, self._few, views)
+        if context.val is None:
+            raise UserError("laplace: scale and prior cannot be chosen without validation examples.")
         return posterior_nll(LaplaceDraws(trial), context.val, seed=context.seed, device=context.device)
 
     def draws(self, gaussian: LaplaceGaussian, count: int) -> WeightDraws:
