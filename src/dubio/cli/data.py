@@ -273,8 +273,10 @@ def _print_task(task: Task, notes: list[str], as_json: bool) -> None:
     for split in task.splits:
         spread = _spread(task.class_counts(split))
         lines.append(f"{split.name:<{width}}  {split.kind:<5}  {len(split):>8,}  {spread}")
-    lines += [""] * bool(notes) + [f"- {note}" for note in notes]
-    print_result(as_json, head | {"splits": splits, "notes": notes, "card": task.card}, lines)
+    sentences = [*filter(None, [task.account]), *notes]
+    lines += [""] * bool(sentences) + [f"- {sentence}" for sentence in sentences]
+    rows = {} if task.rows is None else {"rows": task.rows, "left_out": dict(task.left_out)}
+    print_result(as_json, head | {"splits": splits, "notes": notes, "card": task.card, **rows}, lines)
 
 
 def _spread(counts: dict[str, int]) -> str:

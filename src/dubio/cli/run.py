@@ -141,8 +141,8 @@ def _print_forecast(prepared: PreparedBenchmark, path: Path, jobs: int, device: 
     store = open_store(path) if (path / "store.json").exists() else None
     forecast = prepared.forecast(store, jobs, device)
     facts = {"preset": prepared.benchmark.preset, "shared": forecast.asked - forecast.trainings, "jobs": jobs}
-    skipped = [item.to_json() for item in prepared.skipped]
-    print_result(as_json, {**vars(forecast), **facts, "skipped": skipped}, _forecast_lines(forecast, path, jobs))
+    facts |= {"skipped": [item.to_json() for item in prepared.skipped], "rows": prepared.row_accounts}
+    print_result(as_json, {**vars(forecast), **facts}, _forecast_lines(forecast, path, jobs))
 
 
 def _forecast_lines(forecast: Forecast, path: Path, jobs: int) -> Iterator[str]:
@@ -169,11 +169,13 @@ def _forecast_lines(forecast: Forecast, path: Path, jobs: int) -> Iterator[str]:
 
 def _print_results(run: Run, out: Path, *, as_json: bool, as_published: bool) -> None:
     """Write the report; print the table of results, failures and skipped tasks, and where everything is."""
+    from dubio.reporting.sections.setup import row_accounts
     from dubio.runner.benchmark_run import skipped_sentences
 
     report = run.report(out, as_published=as_published)
     if as_json:
         notes = {"failures": run.failures, "skipped": run.skipped, "advice": run.warnings}
+        notes |= {"rows": tuple(row_accounts(report.report.run.tasks))}
         print_json({"run": run.name, "report": str(report.page), **notes, "results": run.results.scores})
         return
     print_table(run)

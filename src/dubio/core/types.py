@@ -199,7 +199,9 @@ class Task:
         classes: The names of the classes, in the order of the label index.
         splits: At least one ``train``, one ``val`` and one ``id``.
         card: Source card.
-        notes: Facts about these splits that a reader must know: duplicates found, rows dropped.
+        notes: Facts about these splits that a reader must know: duplicates found, how rows were divided.
+        rows: Number of rows read; None where splits hold other rows than those, such as corrupted images.
+        left_out: Reason → rows that were read and are in no split; with those of all splits they are ``rows``.
     """
 
     name: str
@@ -209,6 +211,13 @@ class Task:
     splits: tuple[Split, ...]
     card: SourceCard
     notes: tuple[str, ...] = ()
+    rows: int | None = None
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        accounted = sum(map(len, self.splits)) + sum(self.left_out.values())
+        if self.rows not in (None, accounted):
+            raise ValueError(f"task {self.name}: {self.rows} rows were read, {accounted} are accounted for.")
 
     def split(self, name: str) -> Split:
         """Return the split of that name.
@@ -233,6 +242,15 @@ class Task:
         else:
             counts = labels.sum(axis=0)
         return dict(zip(self.classes, counts.tolist(), strict=True))
+
+    @property
+    def account(self) -> str:
+        """Where every row that was read is, in one sentence; empty where their number is not known."""
+        if self.rows is None:
+            return ""
+        used = ", ".join(f"{split.name} {len(split):,}" for split in self.splits)
+        lost = "".join(f"; left out, {reason}: {count:,}" for reason, count in self.left_out.items())
+        return f"Of {self.rows:,} rows read: {used}{lost}."
 
 
 @dataclass(frozen=True)

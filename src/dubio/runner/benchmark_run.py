@@ -83,9 +83,19 @@ class PreparedBenchmark:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences to show before the run: skipped tasks, notes on the data, warnings."""
-        notes = [f"{task.name}: {note}" for task in self.tasks for note in task.task.notes]
+        notes = [f"{t.name}: {note}" for t in self.tasks for note in (*filter(None, [t.task.account]), *t.task.notes)]
         skipped = skipped_sentences(item.to_json() for item in self.skipped)
         return (*skipped, *dict.fromkeys(notes), *(f"caution: {warning}" for warning in self.warnings))
+
+    @property
+    def row_accounts(self) -> list[dict[str, Any]]:
+        """Where the rows of each task are, for those that know how many were read."""
+        return [
+            {"task": task.name, "read": task.task.rows, "left_out": dict(task.task.left_out)}
+            | {"used": {split.name: len(split) for split in task.task.splits}}
+            for task in self.tasks
+            if task.task.rows is not None
+        ]
 
     def forecast(self, store: Store | None, jobs: int, device: str = CPU) -> Forecast:
         """Return the cost of the run; changes nothing. Before tuning, the first values stand for the chosen ones.

@@ -81,6 +81,8 @@ def make_manifest(
 def _task(prepared: PreparedTask, benchmark: Benchmark) -> dict[str, Any]:
     task, entry = prepared.task, prepared.entry
     optional: dict[str, Any] = {"thresholds": benchmark.thresholds} if task.target == "multilabel" else {}
+    if task.rows is not None:
+        optional |= {"rows": task.rows, "left_out": dict(task.left_out)}
     if prepared.method_networks:
         optional["method_networks"] = describe(prepared.method_networks)
     return {

@@ -204,6 +204,8 @@ class ManifestTask:
         card: Source, licence and citation of its data.
         thresholds: How labels of multi-label predictions are decided: at one half, or fitted on validation.
         facts: Split → name of a column → the column.
+        rows: Number of rows read, where it is known.
+        left_out: Reason → rows that were read and are in no split.
     """
 
     name: str
@@ -219,6 +221,8 @@ class ManifestTask:
     card: Mapping[str, str] = field(default_factory=dict)
     thresholds: str = "half"
     facts: Mapping[str, Mapping[str, ManifestColumn]] = field(default_factory=dict)
+    rows: NonNegative | None = None
+    left_out: Mapping[str, NonNegative] = field(default_factory=dict)
     others: Table = field(default_factory=dict, metadata=EXTRA)
 
 

@@ -18,7 +18,7 @@ from dubio.tasks.fundus.labels import GRADES
 from dubio.tasks.fundus.layouts import LAYOUTS, TABLE, list_layouts
 from dubio.tasks.fundus.photographs import SIZES, read_photographs
 from dubio.tasks.fundus.shifts import Predicted, RetinaOptions, other_data_split, retina_splits, shift_names
-from dubio.tasks.images.files import summary
+from dubio.tasks.images.files import left_out_counts, summary
 from dubio.tasks.shift import JOINT
 from dubio.tasks.sources.locate import (
     DATA_VARIABLE,
@@ -147,7 +147,8 @@ def retina(
     photographs = read_photographs(find_data(data, data_dir, size), size, verify=verify)
     shifts = shift_names(shift, photographs, other_data=shift_data is not None)
     options = RetinaOptions(target, shifts, val, cal, split_seed)
-    splits, split_notes = retina_splits(photographs, options)
+    splits, split_notes, left_out = retina_splits(photographs, options)
+    left_out |= left_out_counts(photographs.problems)
     notes = [*photographs.notes, *summary(photographs.problems), *split_notes]
     name = _name(options, size)
     if shift_data is not None:
@@ -156,11 +157,14 @@ def retina(
             raise UserError(f"shift_data must be another data set than data; both are {photographs.name!r}.")
         split, shift_notes = other_data_split(other, options)
         splits.append(split)
+        left_out |= {f"{reason} ({other.name})": n for reason, n in left_out_counts(other.problems).items()}
         name += f"-{other.name}"
         notes += [f"Shift: {other.name}: {note}" for note in (*other.notes, *summary(other.problems))] + shift_notes
     if shift is None and all(split.kind not in ("shift", "ood") for split in splits):
         notes.append("No shift: the data names no quality. Set shift, or give another data set as shift_data.")
-    return Task(name, "image", options.target, options.classes, tuple(splits), photographs.card, tuple(notes))
+    rows = sum(map(len, splits)) + sum(left_out.values())
+    card = photographs.card
+    return Task(name, "image", options.target, options.classes, tuple(splits), card, tuple(notes), rows, left_out)
 
 
 def _name(options: RetinaOptions, size: int) -> str:

@@ -60,7 +60,7 @@ def novel_names(classes: Sequence[str], rows: Sequence[int], names: Sequence[str
     """Return the classes to hold out of training.
 
     ``("auto",)`` chooses them: classes in a seeded random order, one for every five (at least one), passing over a
-    class that would bring the held-out rows above a third of all rows.
+    class without rows and one that would bring the held-out rows above a third of all rows.
 
     Args:
         classes: Every class.
@@ -89,7 +89,7 @@ def _choose(classes: Sequence[str], rows: Sequence[int], seed: int) -> tuple[str
     most = sum(rows) / 3
     chosen: list[int] = []
     for index in np.random.default_rng(seed).permutation(len(classes)).tolist():
-        if len(chosen) < number and sum(rows[i] for i in chosen) + rows[index] <= most:
+        if len(chosen) < number and (rows[index] or not most) and sum(rows[i] for i in chosen) + rows[index] <= most:
             chosen.append(index)
     if not chosen:  # several labels per row: every label may lie on more than a third of the rows
         chosen = [int(np.argmin(rows))]

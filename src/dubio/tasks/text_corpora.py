@@ -84,14 +84,18 @@ def corpus_task(copy: LocalCopy, options: CorpusOptions) -> Task:
     novel = hold_out(classes, labels, held_out).novel
     parts = _parts(documents, labels, novel, options)
     trained = hold_out_untrained(classes, labels, (parts == TRAIN) & ~novel)
-    splits, notes = _splits(documents, parts, novel, trained, options)
+    splits, notes, left_out = _splits(documents, parts, novel, trained, options)
+    if other := len(content) - len(documents):
+        left_out["because their part of the corpus is not used"] = other
     if held_out:
         notes.insert(0, f"Never trained on, {len(held_out)} of {len(classes)} classes: {', '.join(held_out)}.")
     lost = [name for name in classes if name not in trained.classes and name not in held_out]
     if lost:
         notes.append(f"Classes that no training document carries, left out: {', '.join(lost)}.")
     notes += count_notes(copy, content)
-    return Task(name, "text", options.target, trained.classes, splits, copy_card(copy, documents), tuple(notes))
+    card = copy_card(copy, documents)
+    rows = len(content)
+    return Task(name, "text", options.target, trained.classes, splits, card, tuple(notes), rows, left_out)
 
 
 def document_labels(documents: Sequence[Document], classes: Sequence[str], target: Target) -> IntArray:
@@ -170,21 +174,27 @@ def text_groups(documents: Sequence[Document], rows: IntArray) -> StrArray:
 
 def _splits(
     documents: Sequence[Document], parts: IntArray, novel: BoolArray, trained: Novelty, options: CorpusOptions
-) -> tuple[tuple[Split, ...], list[str]]:
+) -> tuple[tuple[Split, ...], list[str], dict[str, int]]:
+    """Return the splits, notes, and reason → documents in no split."""
     labelled = trained.labels.any(axis=1) if trained.labels.ndim == 2 else trained.labels >= 0
-    lost = {name: int(((parts == code) & ~novel & ~labelled).sum()) for code, name in enumerate(PARTS)}
-    reason = "because training has none of their classes"
-    notes = [f"Left out of {name}, {reason}: {count:,} documents." for name, count in lost.items() if count]
+    lost = {
+        f"because training has none of the classes of these documents of {name}": (parts == code) & ~novel & ~labelled
+        for code, name in enumerate(PARTS)
+    }
     examples = document_examples(documents, trained.labels)
     usable = np.where(novel | ~labelled, UNASSIGNED, parts)
     splits = part_splits(examples, usable, required=("train", "val", "test"))
+    named = np.array([document.subset == "novel" for document in documents], dtype=bool)
     if options.setting == "novelty":
-        named = np.array([document.subset == "novel" for document in documents], dtype=bool)
         rows = np.flatnonzero(named | (novel & (parts == TEST)))
         if len(rows) == 0:
             raise UserError(f"{options.name}: the split novel would be empty.")
         splits.append(Split.of("novel", "ood", examples.take(rows)))
-    return tuple(splits), notes + shared_text_notes(splits)
+        lost["because they are of held-out classes and not test documents"] = novel & (parts != TEST) & ~named
+    else:
+        lost["because this setting does not test novel documents"] = named
+    left_out = {reason: count for reason, mask in lost.items() if (count := int(mask.sum()))}
+    return tuple(splits), shared_text_notes(splits), left_out
 
 
 def shared_text_notes(splits: Sequence[Split]) -> list[str]:

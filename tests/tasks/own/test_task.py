@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import subprocess
@@ -282,7 +283,7 @@ def test_rows_that_splits_share_are_noted(tmp_path: Path) -> None:
 def test_real_data(data_dir: Path) -> None:
     task = own(data=str(data_dir / "reuters90.jsonl.gz"), text="text", label="labels", split="split", novel=["acq"])
     assert (task.target, len(task.classes)) == ("multilabel", 89)
-    assert len(task.split("novel")) == 719  # test documents of topic acq in ApteMod
+    assert len(task.split("novel")) == 1650 + 719  # documents of topic acq in ApteMod, for training and for test
     drid = own(data=str(data_dir / "deepdrid_64.npz"), group="patient", id="id", target="ordinal", size=16)
     assert drid.classes == ("0", "1", "2", "3", "4")
     assert drid.split("train").data.inputs.shape[1:] == (16, 16, 3)
@@ -304,3 +305,67 @@ def test_shifts_that_the_data_numbers_are_severities_of_a_family(tmp_path: Path)
         "shift-noise-2": ("shift-noise", 2),
         "shift-far": (None, None),
     }
+
+
+def test_rows_of_a_novel_class_are_novel_examples_whatever_part_the_data_names(tmp_path: Path) -> None:
+    """Those that the data names for training or validation vanished, without a word."""
+    parts = ("train", "train", "train", "val", "test")
+    data = [{**row, "part": parts[i // 4 % 5]} for i, row in enumerate(rows(200))]
+    task = own(data=write(tmp_path / "t.csv", data), text="body", label="topic", split="part", novel=["sport"])
+    assert len(task.split("novel")) == 50
+    assert (task.rows, task.left_out) == (200, {})
+    assert task.account == "Of 200 rows read: train 77, val 30, cal 13, test 30, novel 50."
+
+
+OPTIONS: dict[str, Any] = {
+    "group": [None, "patient"],
+    "time": [None, "day"],
+    "split": [None, "part"],
+    "novel": [(), ("auto",), ("sport",)],
+    "train_domain": [None, "north"],
+}
+
+
+@pytest.mark.parametrize("choices", list(itertools.product(*OPTIONS.values())))
+def test_every_row_read_is_in_one_split_or_counted(tmp_path: Path, choices: tuple[Any, ...]) -> None:
+    """Duplicates, empty texts, rare classes and classes that training lacks, under every combination of options."""
+    rng = np.random.default_rng(len(str(choices)))
+    data = rows(240)
+    for i, row in enumerate(data):
+        row["part"] = str(
+            rng.choice(["train", "train", "train", "dev", "cal", "test", "test", "ood-far", "shift-near"])
+        )
+        row["body"] = " " if i % 31 == 0 else data[i - 1]["body"] if i % 17 == 0 else row["body"]
+        row["patient"] = f"p{i % 111}" if i not in (3, 237) else "alone"
+        row["topic"] = "rare" if i in (3, 237) else "late" if i > 200 and i % 4 == 0 else row["topic"]
+    arguments = {name: value for name, value in zip(OPTIONS, choices, strict=True) if value}
+    if "train_domain" in arguments:
+        arguments["domain"] = "site"
+    task = own(data=write(tmp_path / "t.csv", data), text="body", label="topic", **arguments)
+    used = [name for split in task.splits for name in split.data.ids.tolist()]
+    assert len(set(used)) == len(used)
+    assert task.rows == 240
+    assert len(used) + sum(task.left_out.values()) == 240
+    assert task.left_out["because the text is empty"] == 9  # with a copy of one of them
+
+
+def test_a_missing_label_is_refused_by_its_row_not_left_out(tmp_path: Path) -> None:
+    data = [{**row, "topic": "" if i == 7 else row["topic"]} for i, row in enumerate(rows())]
+    with pytest.raises(UserError, match="row 9"):
+        own(data=write(tmp_path / "t.csv", data), text="body", label="topic")
+
+
+def test_columns_that_look_like_groups_times_or_domains_are_named_with_their_options(path: str) -> None:
+    notes = " ".join(own(data=path, text="body", label="topic").notes)
+    assert "Column 'patient' is not used; rows of one group stay together with --group patient." in notes
+    assert "--time day" in notes
+    assert "--domain site with --train-domain" in notes
+    assert "width" not in notes
+    used = own(data=path, text="body", label="topic", group="patient", time="day", domain="site", train_domain="north")
+    assert not any(note.startswith("Column") for note in used.notes)
+
+
+def test_a_number_of_patients_that_a_star_takes_for_a_feature_is_named(tmp_path: Path) -> None:
+    data = [{"x": i, "patient_id": i // 4, "y": "ab"[i % 2]} for i in range(80)]
+    task = own(data=write(tmp_path / "t.csv", data), features=["*"], label="y")
+    assert any(note.startswith("Column 'patient_id' is used as a feature") for note in task.notes)

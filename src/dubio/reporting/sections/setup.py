@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from dubio import __version__
 from dubio.reporting.manifest_view import Manifest, TaskView
@@ -42,6 +43,20 @@ class Setup(Section):
         yield Headline("Metrics")
         yield Definitions(tuple(metric_rows(run)))
 
+    def document(self, run: RunView) -> dict[str, Any]:
+        """Return where the rows of each task are, for those that know how many were read."""
+        return {"rows": row_accounts(run.tasks)}
+
+
+def row_accounts(tasks: Iterable[TaskView]) -> list[dict[str, Any]]:
+    """Return the rows read, used and left out of each task that knows how many were read."""
+    return [
+        {"task": task.key, "read": task.rows, "left_out": dict(task.left_out)}
+        | {"used": {split.name: split.examples for split in task.splits}}
+        for task in tasks
+        if task.rows is not None
+    ]
+
 
 def method_blocks(run: RunView) -> Iterator[Block]:
     """Yield the table of methods, and how they are drawn."""
@@ -62,6 +77,9 @@ def task_blocks(task: TaskView) -> Iterator[Block]:
     yield Definitions(tuple(card_rows(task)))
     heads = (Column("Use", is_text=True), Column("Examples"), Column("Fingerprint"))
     rows = {s.name: (ROLES[s.kind], f"{s.examples:,}", s.fingerprint[:12]) for s in task.splits}
+    rows |= {f"left out, {reason}": ("not used", f"{count:,}", "") for reason, count in task.left_out.items()}
+    if task.rows is not None:
+        rows["all rows read"] = ("", f"{task.rows:,}", "")
     yield folded(plain_table("Split", heads, rows), counted(len(task.splits), "split").capitalize())
 
 

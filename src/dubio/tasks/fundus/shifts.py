@@ -143,8 +143,8 @@ class RetinaOptions:
         return np.where(grade < len(self.classes), grade, UNLABELLED).astype(np.int64)
 
 
-def retina_splits(data: PhotographSet, options: RetinaOptions) -> tuple[list[Split], list[str]]:
-    """Return the splits of a data set, and notes for the reader.
+def retina_splits(data: PhotographSet, options: RetinaOptions) -> tuple[list[Split], list[str], dict[str, int]]:
+    """Return the splits of a data set, notes for the reader, and reason → photographs in no split.
 
     Raises:
         UserError: When the data puts a patient into two parts, or a split would be empty or lack a class.
@@ -167,19 +167,18 @@ def retina_splits(data: PhotographSet, options: RetinaOptions) -> tuple[list[Spl
             raise UserError(f"{data.name}: no training photograph is {name!r}; a task needs some of every class.")
     notes += _site_and_quality_notes(data, options.shifts)
     learned = inside & np.isin(parts, LEARNED)
+    left_out: dict[str, int] = {}
     for name, mask in (shifts | named).items():
         rows, lost = rows_of_new_groups(mask, data.patient, learned)
         if lost:
-            notes.append(
-                f"Left out of {name}, because training, validation or calibration has their patients: {lost:,}."
-            )
+            left_out[f"because train, val or cal has the patients of these photographs of {name}"] = lost
         if len(rows) == 0:
             raise UserError(f"{data.name}: the split {name} would be empty: every patient in it is learned from.")
         chosen = examples.take(rows)
         kind: Kind = "ood" if (chosen.labels == UNLABELLED).all() or name.startswith("ood") else "shift"
         splits.append(Split.of(name, kind, chosen))
         notes += _shift_notes(splits[-1])
-    return splits, notes
+    return splits, notes, left_out
 
 
 def other_data_split(data: PhotographSet, options: RetinaOptions) -> tuple[Split, list[str]]:

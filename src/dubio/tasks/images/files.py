@@ -9,6 +9,7 @@ import sys
 import time
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -254,6 +255,12 @@ def summary(problems: Sequence[Problem]) -> tuple[str, ...]:
             more = ", …" if len(same) > EXAMPLES_NAMED else ""
             sentences.append(f"{heading}: {len(same):,}: {named}{more}.")
     return tuple(sentences)
+
+
+def left_out_counts(problems: Sequence[Problem]) -> dict[str, int]:
+    """Return reason → number of photographs that are left out; of an id that occurs twice one label is used."""
+    kinds = Counter(problem.kind for problem in problems if problem.kind not in (*USED, "duplicate id"))
+    return {f"as the problem {kind!r} says": count for kind, count in kinds.items()}
 
 
 _SECONDS = 0.2

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dubio.core.column_roles import ROLES, column_role
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import Inputs, Modality, StrArray
 from dubio.tasks.data_options import DataOptions
@@ -37,6 +39,7 @@ class Rows:
         split: The part that the data names for each row, or None.
         time: The time of each row, or None.
         notes: Remarks for the reader.
+        left_out: Reason → rows that were read and are not among these.
     """
 
     modality: Modality
@@ -50,6 +53,7 @@ class Rows:
     split: StrArray | None = None
     time: NDArray[np.float64] | None = None
     notes: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.references)
@@ -70,15 +74,33 @@ def rows_of_table(table: Table, options: DataOptions) -> Rows:
     for argument, column in options.columns().items():
         table.column(column, argument)  # named before any other error that a wrong name would cause
     if options.text is not None:
-        table, notes = _without_empty(table, options.text)
-        return _rows(table, options, "text", tuple(table.texts(options.text)), notes)
+        filled, notes = _without_empty(table, options.text)
+        notes += unused_notes(table, options)
+        rows = _rows(filled, options, "text", tuple(filled.texts(options.text)), notes)
+        return replace(rows, left_out={"because the text is empty": lost} if (lost := len(table) - len(filled)) else {})
     features = options.features
     if ALL in features:
         used = set(options.columns().values())
         features = tuple(name for name in table.columns if name not in used)
     if options.label in features:
         raise UserError(f"features must not contain the label column {options.label!r}.")
-    return _rows(table, options, "table", table.features(features))
+    return _rows(table, options, "table", table.features(features), unused_notes(table, options))
+
+
+def unused_notes(table: Table, options: DataOptions) -> tuple[str, ...]:
+    """Return a sentence about each column without a role of its own whose name is that of one, with its option.
+
+    A column that ``*`` takes for a feature is named too: a patient's number is no measurement.
+    """
+    named = {*options.columns().values(), *options.features}
+    notes = []
+    for column in table.columns:
+        role = column_role(column)
+        if role is not None and column not in named and getattr(options, role) is None:
+            use = "used as a feature" if ALL in options.features else "not used"
+            further = f" with --train-{role}" if role == "domain" else ""
+            notes.append(f"Column {column!r} is {use}; {ROLES[role].use} with --{role} {shlex.quote(column)}{further}.")
+    return tuple(notes)
 
 
 def _rows(table: Table, options: DataOptions, modality: Modality, inputs: Inputs, notes: tuple[str, ...] = ()) -> Rows:
@@ -149,8 +171,9 @@ def rows_of_npz(path: Path, options: DataOptions) -> Rows:
     x = arrays.pop("x")
     side = {name: array.tolist() for name, array in arrays.items() if array.ndim == 1 and len(array) == len(x)}
     modality, inputs = _array_inputs(path, x, options.size)
-    notes = (_describe(inputs),) if modality == "image" else ()
-    return _rows(Table(path, side, list(range(len(x)))), options, modality, inputs, notes)
+    table = Table(path, side, list(range(len(x))))
+    notes = (*((_describe(inputs),) if modality == "image" else ()), *unused_notes(table, options))
+    return _rows(table, options, modality, inputs, notes)
 
 
 def _array_inputs(path: Path, x: NDArray[Any], size: int | None) -> tuple[Modality, NDArray[Any]]:

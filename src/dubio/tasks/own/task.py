@@ -10,7 +10,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -50,10 +50,10 @@ Masks = Mapping[str, tuple[Kind, BoolArray]]
 def own(options: DataOptions) -> Task:
     """Your own data: CSV, TSV, JSON lines, Parquet, a folder of images, or npz.
 
-    Splits: train, val, cal, test; ``novel`` (every row that carries a held-out class; where the data names parts, those
-    of test); one for each other domain; ``unseen`` (test rows of classes that training lacks, where the data names
-    parts or they go by time). Rows with an empty text are left out and noted. Rows that splits share are counted in the
-    notes.
+    Splits: train, val, cal, test; ``novel`` (every row that carries a held-out class, whatever part the data names for
+    it); one for each other domain; ``unseen`` (test rows of classes that training lacks, where the data names parts or
+    they go by time). Every row read is in one split or counted in ``left_out``. Rows that splits share are counted in
+    the notes, and columns named there that look like groups, parts, times or domains and are not used as such.
 
     Args:
         options: Its fields are this task's arguments.
@@ -61,9 +61,12 @@ def own(options: DataOptions) -> Task:
     path = Path(options.data).expanduser()
     rows = _read(path, options)
     labels = encode_labels(rows, target=options.target, order=options.order)
-    classes, splits, remarks = divide_rows(rows, labels, options)
-    notes = (*rows.notes, *labels.notes, *remarks, *shared_sentences(splits, rows.modality))
-    return Task(options.name, rows.modality, labels.target, classes, tuple(splits), _card(path, rows), notes)
+    divided = divide_rows(rows, labels, options)
+    splits, card = tuple(divided.splits), _card(path, rows)
+    notes = (*rows.notes, *labels.notes, *divided.notes, *shared_sentences(splits, rows.modality))
+    left_out = {**rows.left_out, **divided.left_out}
+    read = len(rows) + sum(rows.left_out.values())
+    return Task(options.name, rows.modality, labels.target, divided.classes, splits, card, notes, read, left_out)
 
 
 def _read(path: Path, options: DataOptions) -> Rows:
@@ -145,10 +148,30 @@ def _sorted_classes(names: set[str], order: Sequence[str]) -> tuple[str, ...]:
         return tuple(sorted(names))
 
 
-def divide_rows(
-    rows: Rows, encoded: EncodedLabels, options: DataOptions
-) -> tuple[tuple[str, ...], list[Split], list[str]]:
-    """Divide rows into splits; return the classes that training has, the splits, and remarks for the reader.
+@dataclass
+class Division:
+    """Rows divided into splits.
+
+    Attributes:
+        classes: The classes that training has.
+        splits: The splits.
+        notes: Remarks for the reader.
+        left_out: Reason → rows in no split.
+    """
+
+    classes: tuple[str, ...]
+    splits: list[Split]
+    notes: list[str]
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def leave_out(self, reason: str, count: int) -> None:
+        """Count rows that are left out for a reason."""
+        if count:
+            self.left_out[reason] = self.left_out.get(reason, 0) + count
+
+
+def divide_rows(rows: Rows, encoded: EncodedLabels, options: DataOptions) -> Division:
+    """Divide rows into splits.
 
     Raises:
         UserError: When these rows do not allow the options.
@@ -167,44 +190,45 @@ def divide_rows(
         raise UserError(f"training has {len(final.classes)} class; it needs at least two.")
     examples = Examples(rows.inputs, final.labels, rows.ids, rows.group)
     splits = part_splits(examples, np.where(pool & ~final.novel, parts, UNASSIGNED), required=("train", "val", "test"))
-    if dropped := int((np.isin(parts, LEARNED) & pool & final.novel).sum()):
-        notes.append(f"Left out of val and cal, because training lacks their classes: {dropped:,} rows.")
+    division = Division(final.classes, splits, notes)
+    dropped = int((np.isin(parts, LEARNED) & pool & final.novel).sum())
+    division.leave_out("because they are in val or cal and training lacks their classes", dropped)
     if len(tested := np.flatnonzero((parts == TEST) & pool & final.novel)):
         splits.append(Split.of("unseen", "ood", examples.take(tested)))
         notes.append(f"Test rows whose classes training lacks are the split unseen: {len(tested):,} rows.")
     others: dict[str, tuple[Kind, BoolArray]] = dict(named)
     if held_out:
         notes.append(f"Classes never trained on (novel), {len(held_out)}: {_some(held_out)}.")
-        others = {"novel": ("ood", novel & inside & ((parts == TEST) | (rows.split is None))), **named}
+        others = {"novel": ("ood", novel & inside), **named}
     for name, mask in domains.items():
         others[_free_name(name, [*others, *(split.name for split in splits)])] = ("shift", mask & ~final.novel)
     learned = pool & ~final.novel & np.isin(parts, LEARNED)
-    splits += _shift_splits(examples, others, learned, [name for name in named if named[name][0] == "shift"], notes)
-    if lost := sum(int((mask & final.novel).sum()) for mask in domains.values()):
-        notes.append(f"Left out of other domains, because training lacks their classes: {lost:,} rows.")
+    severities = [name for name in named if named[name][0] == "shift"]
+    splits += _shift_splits(examples, others, learned, severities, division)
+    lost = sum(int((mask & final.novel).sum()) for mask in domains.values())
+    division.leave_out("because they are of another domain and training lacks their classes", lost)
     test = next(split.data.labels for split in splits if split.name == "test")
     if without := [name for k, name in enumerate(final.classes) if not _carries(test, k).any()]:
         notes.append(f"Classes without a test row, {len(without)}: {_some(without)}.")
-    return final.classes, splits, notes
+    return division
 
 
 def _shift_splits(
-    examples: Examples, masks: Masks, learned: BoolArray, named: Sequence[str], notes: list[str]
+    examples: Examples, masks: Masks, learned: BoolArray, named: Sequence[str], division: Division
 ) -> list[Split]:
-    """Return the splits that are not trained on, without the groups that are, and note what they lose.
+    """Return the splits that are not trained on, without the groups that are; what they lose is left out.
 
     Args:
         examples: All rows.
         masks: Kind and rows of each split.
         learned: Rows of train, val and cal.
         named: Shift splits that the data names; their names may state a severity.
-        notes: Remarks for the reader; changed.
+        division: Counts what is left out; changed.
     """
     chosen: dict[str, IntArray] = {}
     for name, (kind, mask) in masks.items():
         chosen[name], lost = rows_of_new_groups(mask, examples.group, learned)
-        if lost:
-            notes.append(f"Left out of {name}, because train, val or cal has their group: {lost:,} rows.")
+        division.leave_out(f"because train, val or cal has the group of these rows of {name}", lost)
         if len(chosen[name]) == 0:
             raise UserError(f"the split {name!r} ({kind}) would be empty.")
     families = families_by_name({name: len(chosen[name]) for name in named})
