@@ -28,6 +28,7 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from dubio.calibration.cross_validation import random_halves
+from dubio.core.draws import independent_rows
 from dubio.core.errors import UserError, one_of
 from dubio.core.passes import row_blocks
 from dubio.core.predictions import Predictions
@@ -108,7 +109,8 @@ def fit_conformal(
             f"conformal sets need a split that training and selection have not seen; this one is "
             f"{calibration.kind!r}. Use a 'cal' split, or allow_selected=True without the guarantee."
         )
-    rows = one_per_group(labelled(calibration, "a conformal threshold"), seed)
+    rows = labelled(calibration, "a conformal threshold")
+    rows = rows.take(independent_rows(rows, seed=seed))
     shape = (penalty, free_rank) if score == "raps" else (0.0, 0)
     scores = np.take_along_axis(conformity(rows, score, *shape), rows.labels[:, None], axis=1)[:, 0]
     rank = ceil((len(scores) + 1) * (1 - alpha) - SLACK)
@@ -152,15 +154,6 @@ def conformity(predictions: Predictions, score: ScoreName, penalty: float = 0.0,
     for rows in row_blocks(1, len(predictions), predictions.class_count):
         result[rows] = _cumulative(predictions.probs[rows], penalty, free_rank)
     return result
-
-
-def one_per_group(predictions: Predictions, seed: int) -> Predictions:
-    """Return one example of each group, drawn at random; all examples where there are no groups."""
-    if predictions.group is None:
-        return predictions
-    order = np.random.default_rng(seed).permutation(len(predictions))
-    _, first = np.unique(predictions.group[order], return_index=True)
-    return predictions.take(np.sort(order[first]))
 
 
 def _cumulative(probs: FloatArray, penalty: float, free_rank: int) -> FloatArray:

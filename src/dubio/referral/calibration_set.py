@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dubio.core.draws import independent_rows, row_numbers
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, check_predictions
 from dubio.metrics.requirements import labelled
 from dubio.referral.policy import SELECTED, Policy, PolicyKind
-from dubio.referral.units import independent_uncertainties
+from dubio.referral.units import rounded_uncertainty
 
 Evidence = dict[str, float]
 Notes = tuple[str, ...]
@@ -68,10 +69,11 @@ class CalibrationSet:
 
     def _seen(self) -> tuple[float, ...]:
         """Return uncertainties of independent rows (one per group), ascending; a random subset of very many."""
-        values = independent_uncertainties(self.predictions, self.quantity, seed=self.seed)
-        if len(values) > SEEN:
-            values = np.sort(np.random.default_rng(self.seed).choice(values, SEEN, replace=False))
-        return tuple(values.tolist())
+        rows = independent_rows(self.predictions, seed=self.seed)
+        if len(rows) > SEEN:
+            numbers = row_numbers(self.predictions, seed=self.seed, purpose="shift test")
+            rows = rows[np.argsort(numbers[rows])[:SEEN]]
+        return tuple(np.sort(rounded_uncertainty(self.predictions, self.quantity)[rows]).tolist())
 
 
 def usable_rows(predictions: Predictions, allow_selected: bool, labels_for: str | None = None) -> Rows:

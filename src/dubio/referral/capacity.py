@@ -35,8 +35,9 @@ def fit_capacity_policy(
     Beta(n + 1 − k, k), and the number among the next b rows the beta-binomial of these parameters; with ties both are
     stochastically smaller, so that upper bounds stay valid. Labels are not used.
 
-    Where ``group`` is given, rows of one group are not exchangeable: one row of each, drawn by seed, is used, and the
-    guarantee is about a random row of a new group.
+    Where ``group`` is given, rows of one group are not exchangeable: one row of each, drawn by hash
+    (:mod:`dubio.core.draws`), is used. The guarantee is about a random row of a new group, so about the share that is
+    referred of a group's rows, averaged over groups; large groups count no more than small ones.
 
     Args:
         calibration: Predictions that neither training nor selection has seen.
@@ -60,12 +61,14 @@ def fit_capacity_policy(
     above = count + 1 - rank
     expected, upper = above / (count + 1), float(beta.ppf(confidence, above, rank))
     batch = int(betabinom.ppf(confidence, BATCH, above, rank))
-    unit = "rows" if source.predictions.group is None else "rows, each of a new group,"
     threshold = float(values[rank - 1])
+    referred, share, following = "of new rows are referred", "share", f"{BATCH}"
+    if source.predictions.group is not None:
+        referred, share = "of the rows of a new group are referred", "mean over groups of that share"
+        following = f"{BATCH} rows, each of a group of its own"
     guarantee = (
-        f"On average at most {expected:.4g} of new {unit} are referred, for data like the calibration data. "
-        f"With {confidence:.4g} confidence the long-run share is at most {upper:.4g}, and at most {batch} of the next "
-        f"{BATCH}."
+        f"On average at most {expected:.4g} {referred}, for data like the calibration data. With {confidence:.4g} "
+        f"confidence the long-run {share} is at most {upper:.4g}, and at most {batch} of the next {following}."
     )
     evidence = {
         "rows": float(len(source.predictions)),

@@ -1,15 +1,16 @@
 """Find the largest coverage whose claims hold among the retained, for groups and for several claims at once.
 
 **Procedure** (learn then test, Angelopoulos et al. 2021, with a fixed sequence). The units are split at random into a
-*design* set (one fifth) and a *test* set. The design set alone gives a list of thresholds t_1 < … < t_m, its own
-quantiles of uncertainty and last ∞ (retain everything), and the index s at which to start, where it predicts the
-strongest evidence. On the test set the claims are tested at t_s, t_{s+1}, …, each at the full level α = 1 − confidence,
-up to the first that is not rejected. The last threshold that passed is chosen.
+*design* set (one fifth) and a *test* set, by hash (:mod:`dubio.core.draws`). The design set alone gives a list of
+thresholds t_1 < … < t_m, its own quantiles of uncertainty and last ∞ (retain everything), and the index s at which to
+start, where it predicts the strongest evidence. On the test set the claims are tested at t_s, t_{s+1}, …, each at the
+full level α = 1 − confidence, up to the first that is not rejected. The last threshold that passed is chosen.
 
 **Why it is valid.** Write R(t) for the true risk of the retained, the mean loss of a unit given that it has a row with
 uncertainty ≤ t to which the claim applies.
 
-1. Given the design set, t_1, …, t_m and s are fixed, and the units of the test set are independent draws.
+1. Given all units, every split into a fifth and the rest is equally probable, for any one seed. So, given the design
+   set, t_1, …, t_m and s are fixed, and the units of the test set are independent draws.
 2. At a fixed t, given how many of them have such a row, those units' mean losses are independent with mean R(t). So
    the p-value is valid: P(p_t ≤ α) ≤ α if R(t) ≥ risk. It is exact (binomial) where units are single rows. Where a unit
    is a group, its rows are not independent and a binomial bound on rows would be wrong; each group gives one loss in
@@ -32,6 +33,7 @@ from math import inf
 
 import numpy as np
 
+from dubio.core.draws import Numbers
 from dubio.core.errors import UserError
 from dubio.core.types import BoolArray, FloatArray
 from dubio.referral.bounds import BINOMIAL, HOEFFDING_BENTKUS, Bound
@@ -116,23 +118,22 @@ class ThresholdSearch:
         return self.bound.upper(*estimate, self.level / len(self.claims))
 
 
-def threshold_search(units: Units, claims: tuple[Claim, ...], *, level: float, seed: int) -> ThresholdSearch:
+def threshold_search(units: Units, claims: tuple[Claim, ...], *, level: float, numbers: Numbers) -> ThresholdSearch:
     """Split the units and choose thresholds on the design set.
 
     Args:
         units: Every unit.
         claims: The claims that must hold among the retained.
         level: α.
-        seed: Seed of the random split.
+        numbers: ``[units]`` random; the smallest make the design set.
 
     Raises:
         UserError: When there are fewer than two units.
     """
     if units.count < 2:
         raise UserError(f"a guarantee needs at least two independent rows or groups; given {units.count}.")
-    shuffled = np.random.default_rng(seed).permutation(units.count)
     design = np.zeros(units.count, dtype=bool)
-    design[shuffled[: max(1, round(DESIGN_SHARE * units.count))]] = True
+    design[np.argsort(numbers)[: max(1, round(DESIGN_SHARE * units.count))]] = True
     uncertainties = units.uncertainty[design[units.unit]]
     inner = np.quantile(uncertainties, np.arange(1, STEPS) / STEPS, method="inverted_cdf")
     bound = BINOMIAL if units.single else HOEFFDING_BENTKUS

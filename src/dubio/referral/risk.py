@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dubio.core.draws import Numbers, unit_numbers
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
@@ -82,11 +83,12 @@ def fit_risk_policy(
     rows = usable_rows(calibration, allow_selected, "a bound on the error")
     source = CalibrationSet(*rows, "risk", {"max_risk": max_risk}, confidence, quantity, seed)
     wrong = 1.0 - correct(source.predictions)
-    units = units_of(source.predictions, quantity, wrong)
+    units = units_of(source.predictions, quantity)
     if units.single:
         result = _among_rows(units, wrong, max_risk, 1.0 - confidence)
     else:
-        result = _among_groups(units, wrong, max_risk, 1.0 - confidence, seed)
+        numbers = unit_numbers(source.predictions, seed=seed, purpose="design")
+        result = _among_groups(units, wrong, max_risk, 1.0 - confidence, numbers)
     if result.threshold is None:
         raise NoGuarantee(_refusal(result, units, max_risk, confidence), result.upper, result.coverage)
     rate = "error among the retained" if units.single else "mean over groups of the error among their retained rows"
@@ -114,9 +116,9 @@ def _among_rows(units: Units, wrong: FloatArray, risk: float, level: float) -> S
     return SearchResult(chosen.threshold, risk, chosen.retained / units.count, chosen.error, evidence)
 
 
-def _among_groups(units: Units, wrong: FloatArray, risk: float, level: float, seed: int) -> SearchResult:
+def _among_groups(units: Units, wrong: FloatArray, risk: float, level: float, numbers: Numbers) -> SearchResult:
     claim = Claim("error", np.ones(len(wrong), dtype=bool), wrong, risk)
-    search = threshold_search(units, (claim,), level=level, seed=seed)
+    search = threshold_search(units, (claim,), level=level, numbers=numbers)
     chosen = search.largest()
     threshold = search.nearest_miss() if chosen is None else chosen
     estimate = search.estimate(claim, threshold)

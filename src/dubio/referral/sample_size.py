@@ -81,7 +81,7 @@ def units_needed(like: Predictions, *, max_risk: float, confidence: float, quant
     """
     rows = labelled(like, "the number of units needed")
     wrong = 1.0 - correct(rows)
-    units = units_of(rows, quantity, wrong)
+    units = units_of(rows, quantity)
     plan = _Plan.of(confidence, single=units.single)
     claim = Claim("error", np.ones(len(wrong), dtype=bool), wrong, max_risk)
     tenths = np.quantile(units.uncertainty, np.arange(1, STEPS) / STEPS, method="inverted_cdf")
@@ -107,7 +107,7 @@ def sample_size_sentence(calibration: Predictions, *, max_risk: float, confidenc
         quantity: The uncertainty to refer by.
     """
     rows, _ = usable_rows(calibration, True, "the number of units needed")
-    units = units_of(rows, quantity, 1.0 - correct(rows))
+    units = units_of(rows, quantity)
     unit = "rows" if units.single else "groups"
     needed = units_needed(rows, max_risk=max_risk, confidence=confidence, quantity=quantity)
     if needed is None:

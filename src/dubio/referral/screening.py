@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dubio.core.draws import unit_numbers
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions
 from dubio.metrics.decisions import predicted
@@ -55,8 +56,9 @@ def fit_screening_policy(
     rows, notes = usable_rows(calibration, allow_selected, "screening")
     source = CalibrationSet(rows, notes, "screening", goals, confidence, quantity, seed)
     claims = _claims(rows, goals, index)
-    units = units_of(rows, quantity, 2 * rows.labels + predicted(rows))
-    search = threshold_search(units, claims, level=1.0 - confidence, seed=seed)
+    units = units_of(rows, quantity)
+    numbers = unit_numbers(rows, seed=seed, purpose="design")
+    search = threshold_search(units, claims, level=1.0 - confidence, numbers=numbers)
     threshold = search.largest()
     if threshold is None:
         raise UserError(_refusal(search, confidence))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import frexp, ldexp
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dubio.core.draws import independent_rows
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, IntArray
@@ -48,18 +48,8 @@ def just_below(value: float) -> float:
 
 
 def independent_uncertainties(predictions: Predictions, quantity: str, *, seed: int) -> FloatArray:
-    """Return rounded uncertainties in ascending order: of every row, or of one random row of each group.
-
-    Which row is drawn does not depend on the order of the rows.
-    """
-    values = rounded_uncertainty(predictions, quantity)
-    if predictions.group is None:
-        return np.sort(values)
-    names, counts = np.unique(predictions.group, return_counts=True)
-    order = np.lexsort((values, predictions.group))
-    ends = np.cumsum(counts)
-    offsets = np.random.default_rng(seed).integers(0, counts, len(names))
-    return np.sort(values[order[ends - counts + offsets]])
+    """Return rounded uncertainties in ascending order: of every row, or of one random row of each group."""
+    return np.sort(rounded_uncertainty(predictions, quantity)[independent_rows(predictions, seed=seed)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,19 +112,15 @@ class Units:
         return ClaimEstimate(float((losses[some] / retained[some]).mean()) if some.any() else 0.0, int(some.sum()))
 
 
-def units_of(predictions: Predictions, quantity: str, order_by: NDArray[Any]) -> Units:
-    """Return the independent units of a calibration set, in an order that does not depend on the order of the rows.
+def units_of(predictions: Predictions, quantity: str) -> Units:
+    """Return the independent units of a calibration set: its groups in the order of their names, else its rows.
 
     Args:
         predictions: Predictions; their ``group`` names the units, where given.
         quantity: The uncertainty to refer by.
-        order_by: ``[N]`` sort key of rows of equal uncertainty, where rows are the units.
     """
     uncertainties = rounded_uncertainty(predictions, quantity)
     if predictions.group is None:
-        order = np.lexsort((order_by, uncertainties))
-        unit = np.empty(len(order), dtype=np.int64)
-        unit[order] = np.arange(len(order))
-        return Units(uncertainties, unit, len(order), True)
+        return Units(uncertainties, np.arange(len(uncertainties)), len(uncertainties), True)
     names, unit = np.unique(predictions.group, return_inverse=True)
     return Units(uncertainties, unit.astype(np.int64), len(names), len(names) == len(unit))
