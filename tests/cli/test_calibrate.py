@@ -7,6 +7,7 @@ import pytest
 
 from dubio.cli.app import app
 from dubio.core.errors import UnknownName, UserError
+from dubio.formats import read_predictions
 from tests.cli.helpers import invoke
 
 
@@ -75,3 +76,16 @@ def test_mistakes_are_named(files):
     np.savez(files / "easy.npz", probs=separable, labels=np.array([0, 1] * 20))
     told = run("calibrate", "fit", files / "easy.npz", "-o", files / "e.json")
     assert "no optimum inside" in told.output
+
+
+@pytest.mark.parametrize("ending", ["npz", "safetensors"])
+def test_the_decision_about_rows_without_a_label_is_written_with_the_predictions(tmp_path, ending):
+    labels = np.array([[1, 0], [0, 1]] * 20)
+    np.savez(tmp_path / "val.npz", probs=np.where(labels == 1, 0.4, 0.2), labels=labels)
+    run("calibrate", "fit", tmp_path / "val.npz", "--target", "multilabel", "-o", tmp_path / "t.json")
+    out = tmp_path / f"new.{ending}"
+    common = tmp_path / "t.json", tmp_path / "val.npz", "--target", "multilabel", "-o", out
+    run("calibrate", "apply", *common)
+    assert read_predictions(out, target="multilabel").empty_decision == "empty"
+    run("calibrate", "apply", *common, "--empty-decision", "argmax")
+    assert read_predictions(out, target="multilabel").empty_decision == "argmax"

@@ -172,3 +172,22 @@ def test_thresholds_come_from_validation_predictions(tmp_path):
     result = run(*both, *(f"--thresholds-from={name}={tmp_path / 'val.npz'}" for name in ("one", "two")),
                  "--target", "multilabel", "--replicates", 5, "--json")  # fmt: skip
     assert "micro_f1" in json.loads(result.stdout)["pairs"]["metrics"]
+
+
+def test_rows_without_a_label_are_decided_as_the_option_says(tmp_path):
+    """One of two rows has no label above one half, and its most probable label is the right one."""
+    np.savez(tmp_path / "s.npz", probs=np.array([[0.9, 0.1], [0.2, 0.4]]), labels=np.array([[1, 0], [0, 1]]))
+    common = tmp_path / "s.npz", "--target", "multilabel", "--replicates", 0
+    documents = {
+        rule: json.loads(run(*common, *option, "--json").stdout)["systems"]["s"]
+        for rule, option in (("empty", ()), ("argmax", ("--empty-decision", "argmax")))
+    }
+    assert {rule: document["empty_decision"] for rule, document in documents.items()} == {r: r for r in documents}
+    assert [document["scores"]["accuracy"]["value"] for document in documents.values()] == [0.5, 1.0]
+    assert documents["empty"]["empty_rows"] == 1
+    assert "1 of 2 rows have no label above one half; they are decided as having none (--empty-decision" in run(
+        *common
+    ).stderr
+    np.savez(tmp_path / "one.npz", probs=np.array([[0.9, 0.1], [0.2, 0.8]]), labels=np.array([0, 1]))
+    with pytest.raises(UserError, match=r"--empty-decision. is for multilabel predictions; these are multiclass"):
+        run(tmp_path / "one.npz", "--empty-decision", "argmax")

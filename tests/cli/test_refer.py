@@ -142,3 +142,17 @@ def test_mistakes_are_named(files):
     with pytest.raises(BadFile, match="is not JSON"):
         run("apply", cal, cal, "-o", files / "d.csv")
     assert not (files / "d.csv").exists()
+
+
+def test_a_policy_records_how_rows_without_a_label_are_decided_and_applies_it(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = np.eye(3, dtype=np.int64)[rng.integers(0, 3, 600)]
+    probs = np.where(labels == 1, 0.45, 0.1) * rng.uniform(0.5, 1, (600, 3))
+    np.savez(tmp_path / "cal.npz", probs=probs, labels=labels)
+    common = tmp_path / "cal.npz", "--target", "multilabel", "--max-risk", 0.1, "-o", tmp_path / "policy.json"
+    with pytest.raises(NoGuarantee):
+        run("fit", *common)
+    assert run("fit", *common, "--empty-decision", "argmax").exit_code == 0
+    assert json.loads((tmp_path / "policy.json").read_text())["empty_decision"] == "argmax"
+    applied = run("apply", tmp_path / "policy.json", tmp_path / "cal.npz", "-o", tmp_path / "d.csv", "--json")
+    assert json.loads(applied.stdout)["retained_error"] == 0.0

@@ -209,6 +209,8 @@ def test_multilabel_scores_at_the_thresholds_of_validation() -> None:
     assert values["accuracy"] == 0.0
     assert values["accuracy_at_val_thresholds"] == values["micro_f1_at_val_thresholds"] == 1.0
     assert "Micro F1, tuned" in render(report)
+    decided = build_report(store, {**manifest, "tasks": [{**task, "empty_decision": "argmax"}], "runs": [run]})
+    assert {score.metric: score.value for score in decided.scores}["accuracy"] == 1.0
 
 
 def test_each_task_has_the_figures_its_splits_allow(report: Report) -> None:

@@ -22,7 +22,8 @@ import numpy as np
 
 from dubio.core.passes import TIE, RowSums, log_sigmoid, row_blocks, row_products, sums_of_others
 from dubio.core.predictions import Predictions
-from dubio.core.types import BoolArray, FloatArray, IntArray
+from dubio.core.types import BoolArray, EmptyDecision, FloatArray, IntArray
+from dubio.metrics.decisions import decided
 from dubio.metrics.quantities import mean_over_asserted
 from dubio.metrics.requirements import labelled
 from dubio.metrics.scoring import brier_of_classes, brier_of_labels, nll_of_labels
@@ -62,11 +63,13 @@ class Evidence:
         margins: Multi-class: log p̄ less its largest value in the row. Multi-label: the log-odds. ``[N, K]`` float64.
         labels: ``[N]`` class index, or multi-hot ``[N, K]``.
         multilabel: Whether every label is its own Bernoulli.
+        empty_decision: As of the predictions.
     """
 
     margins: FloatArray
     labels: IntArray
     multilabel: bool
+    empty_decision: EmptyDecision = "empty"
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -89,11 +92,12 @@ class Evidence:
     def wrong(self) -> BoolArray:
         """Return which examples are decided wrongly, whatever b; multi-label: whose set of labels does not match."""
         if self.multilabel:
-            return np.asarray(((self.margins > TIE) != (self.labels == 1)).any(axis=1))
-        decided = np.empty(len(self), dtype=np.int64)
+            decisions = decided(self.margins > TIE, self.margins, self.empty_decision)
+            return np.asarray((decisions != (self.labels == 1)).any(axis=1))
+        chosen = np.empty(len(self), dtype=np.int64)
         for rows in row_blocks(1, len(self), self.margins.shape[1]):
-            decided[rows] = np.argmax(self.margins[rows] >= -TIE, axis=1)
-        return np.asarray(decided != self.labels)
+            chosen[rows] = np.argmax(self.margins[rows] >= -TIE, axis=1)
+        return np.asarray(chosen != self.labels)
 
     def terms(self, b: float) -> Terms:
         """Return log-likelihood, slope and curvature of every example at b."""
@@ -119,7 +123,7 @@ def evidence_of(predictions: Predictions) -> Evidence:
     """
     rows = labelled(predictions, "a temperature")
     if rows.target == "multilabel":
-        return Evidence(rows.log_probs - rows.log_complements, rows.labels, True)
+        return Evidence(rows.log_probs - rows.log_complements, rows.labels, True, rows.empty_decision)
     return evidence_of_log_probs(rows.log_probs, rows.labels)
 
 

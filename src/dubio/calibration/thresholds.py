@@ -16,6 +16,7 @@ from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, Metric, Need
 from dubio.core.weights import ONCE, Values, Weights
+from dubio.metrics.decisions import decided
 from dubio.metrics.metric import MetricFunction
 from dubio.metrics.requirements import labelled
 from dubio.metrics.scoring import counts_of_labels
@@ -71,11 +72,12 @@ def _best(probs: FloatArray, truth: BoolArray) -> float:
 
 
 def asserted(predictions: Predictions, thresholds: FloatArray) -> BoolArray:
-    """Return the labels that predictions assert at these thresholds, ``[N, K]``: those with p̄ > t."""
+    """Return the decisions at these thresholds, ``[N, K]``: p̄ > t; a row without any as :func:`decided` says."""
     if thresholds.shape != (predictions.class_count,):
         labels = f"each of {predictions.class_count} labels"
         raise UserError(f"thresholds must have one value for {labels}; given {thresholds.size}.")
-    return np.asarray(_multilabel(predictions).probs > thresholds)
+    above = np.asarray(_multilabel(predictions).probs > thresholds)
+    return decided(above, predictions.log_probs, predictions.empty_decision)
 
 
 def metrics_at(thresholds: FloatArray) -> tuple[Metric, ...]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dubio.cli.options import JsonOption, LabelsOption, TargetOption, ValuesOption
+from dubio.cli.options import EmptyDecisionOption, JsonOption, LabelsOption, TargetOption, ValuesOption
 from dubio.cli.output import print_json, say
 from dubio.core.errors import UserError
 
@@ -57,6 +57,7 @@ def apply(
     values: ValuesOption = None,
     labels: LabelsOption = None,
     target: TargetOption = None,
+    empty_decision: EmptyDecisionOption = None,
 ) -> None:
     """Apply a recalibration to new predictions and write them."""
     from dubio.calibration.recalibration import apply_recalibration, fitted_on, read_recalibration
@@ -66,6 +67,8 @@ def apply(
         raise UserError(f"--output must end in .npz or .safetensors; given {str(output)!r}.")
     fitted = read_recalibration(recalibration)
     new = read_predictions(predictions, values=values, labels=labels, target=target)
+    if empty_decision is not None:
+        new = new.with_checked(empty_decision=empty_decision)
     if fitted_on(fitted, new):
         say("caution: it was fitted on these predictions; scores of the output will be too good.")
     write_predictions(output, apply_recalibration(fitted, new))

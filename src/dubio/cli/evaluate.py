@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from dubio.cli.options import (
+    EmptyDecisionOption,
     JsonOption,
     LabelsOption,
     TargetOption,
@@ -31,6 +32,7 @@ def evaluate(
     values: ValuesOption = None,
     labels: LabelsOption = None,
     target: TargetOption = None,
+    empty_decision: EmptyDecisionOption = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="A metric, such as nll or 'ece(bins=10)'; may be repeated.")
     ] = None,
@@ -72,6 +74,7 @@ def evaluate(
         ood=[dict(zip(ood_files, map(read, paths), strict=True)) for paths in zip(*ood_files.values(), strict=True)],
         recalibrations={name: {path: read_recalibration(Path(path)) for path in calibrations[name]} for name in named},
         validation={name: read(paths[-1]) for name, paths in validation.items() if paths},
+        empty_decision=empty_decision,
         metrics=metric,
         replicates=replicates,
         level=level,

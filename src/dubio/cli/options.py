@@ -32,6 +32,13 @@ LabelsOption = Annotated[Path | None, typer.Option(help="A file of labels, if th
 TargetOption = Annotated[
     Literal["multiclass", "multilabel", "ordinal"] | None, typer.Option(help="The kind of target.")
 ]
+EmptyDecisionOption = Annotated[
+    Literal["argmax", "empty"] | None,
+    typer.Option(
+        help="Multi-label rows without a label above its threshold: take the most probable one (argmax: right where "
+        "every row of the training data has a label), or none. If omitted: as the file says, else empty."
+    ),
+]
 ToleranceOption = Annotated[float, typer.Option(help="How far the sum of a row of probabilities may be from one.")]
 
 

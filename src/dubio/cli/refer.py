@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dubio.cli.options import JsonOption, LabelsOption, TargetOption, ToleranceOption, ValuesOption
+from dubio.cli.options import (
+    EmptyDecisionOption,
+    JsonOption,
+    LabelsOption,
+    TargetOption,
+    ToleranceOption,
+    ValuesOption,
+)
 from dubio.cli.output import print_result, say
 from dubio.core.errors import UserError
 
@@ -41,6 +48,7 @@ def fit(
     values: ValuesOption = None,
     labels: LabelsOption = None,
     target: TargetOption = None,
+    empty_decision: EmptyDecisionOption = None,
     tolerance: ToleranceOption = 1e-3,
     seed: SeedOption = 0,
     json: JsonOption = False,
@@ -56,6 +64,8 @@ def fit(
     if len(stated) != 1:
         raise UserError(f"give one goal: {', '.join(goals)}; given {', '.join(stated) or 'none'}.")
     calibration = read_predictions(predictions, values=values, labels=labels, target=target, tolerance=tolerance)
+    if empty_decision is not None:
+        calibration = calibration.with_checked(empty_decision=empty_decision)
     common: dict[str, Any] = {"confidence": confidence, "quantity": quantity, "seed": seed, "allow_selected": force}
     if max_risk is not None:
         policy = _risk_policy(calibration, max_risk, common)
@@ -91,8 +101,9 @@ def apply(
     from dubio.referral import Policy, apply_policy
 
     rule = read_json(Policy, policy)
-    # Arrays do not name their target, the policy does; a file with another target is refused.
+    # Arrays do not name their target or how empty rows are decided, the policy does; another target is refused.
     new = read_predictions(predictions, values=values, labels=labels, target=rule.target, tolerance=tolerance)
+    new = new.with_checked(empty_decision=rule.empty_decision)
     applied = apply_policy(rule, new, shift_level=shift_level, seed=seed)
     write_file(output, applied.to_csv())
     for warning in applied.warnings:

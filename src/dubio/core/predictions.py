@@ -29,7 +29,18 @@ from dubio.core.passes import (
     pool_softmax,
     row_blocks,
 )
-from dubio.core.types import TARGETS, UNLABELLED, BoolArray, FloatArray, IntArray, Kind, StrArray, Target
+from dubio.core.types import (
+    EMPTY_DECISIONS,
+    TARGETS,
+    UNLABELLED,
+    BoolArray,
+    EmptyDecision,
+    FloatArray,
+    IntArray,
+    Kind,
+    StrArray,
+    Target,
+)
 
 Logits = NDArray[np.float32]
 
@@ -83,6 +94,7 @@ class Predictions:
         kind: The kind of split this was predicted on, where known: guarantees refuse what selection has seen.
         columns: Texts ``[N]`` by name (site, device, …), for subgroups.
         scores: The system's own uncertainties ``[N]`` by name, higher where it is less certain.
+        empty_decision: How a multi-label row is decided that has no label above one half.
     """
 
     logits: _LazyLogits = _LazyLogits()
@@ -99,12 +111,17 @@ class Predictions:
     kind: Kind | None = None
     columns: Mapping[str, StrArray] = field(default_factory=dict)
     scores: Mapping[str, FloatArray] = field(default_factory=dict)
+    empty_decision: EmptyDecision = "empty"
     _highest: IntArray | None = field(default=None, init=False, repr=False)
 
     # --- checks -----------------------------------------------------------------------------------------------------
 
     def __post_init__(self) -> None:
         one_of("target", self.target, TARGETS)
+        one_of("empty_decision (--empty-decision)", self.empty_decision, EMPTY_DECISIONS)
+        if self.empty_decision == "argmax" and self.target != "multilabel":
+            raise UserError("empty_decision (--empty-decision) is for multilabel predictions; "
+                            f"these are {self.target}.")  # fmt: skip
         if len(self._shape) != 3:
             raise UserError(f"logits must be [samples, examples, classes]; given shape {self._shape}.")
         samples, rows, classes = self._shape
@@ -333,7 +350,7 @@ class Predictions:
 _BY_ROW = ("labels", "ood", "ids", "group")
 _BY_SAMPLE = ("data_variance", "model_variance")
 _BY_NAME = ("columns", "scores")
-_KEPT = ("target", "member", "temperature", "classes", "kind")
+_KEPT = ("target", "member", "temperature", "classes", "kind", "empty_decision")
 
 
 def _at(array: Any, index: Any) -> Any:
@@ -363,7 +380,8 @@ def join(parts: Sequence[Predictions]) -> Predictions:
     """
     first = parts[0]
     for other in parts[1:]:
-        _check_same("join predictions", first, other, ("samples", "class_count", "target", "temperature"))
+        facts = ("samples", "class_count", "target", "temperature", "empty_decision")
+        _check_same("join predictions", first, other, facts)
         if first.classes is not None and other.classes is not None:
             _check_same("join predictions", first, other, ("classes",))
         if not np.array_equal(other.member, first.member):
@@ -424,7 +442,7 @@ def pool_members(parts: Sequence[Predictions]) -> Predictions:
     """
     first = parts[0]
     for other in parts[1:]:
-        _check_same("pool members", first, other, ("class_count", "target", "temperature"))
+        _check_same("pool members", first, other, ("class_count", "target", "temperature", "empty_decision"))
         _check_all_or_none("pool members", (_quantities(first) ^ _quantities(other)) & set(_BY_SAMPLE))
         if not np.array_equal(other.labels, first.labels) or (
             first.ids is not None and other.ids is not None and not np.array_equal(other.ids, first.ids)

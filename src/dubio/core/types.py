@@ -29,6 +29,9 @@ Kind = Literal["train", "val", "cal", "id", "shift", "ood"]
 Target = Literal["multiclass", "multilabel", "ordinal"]
 Modality = Literal["text", "image", "table"]
 Direction = Literal["higher", "lower"]
+EmptyDecision = Literal["argmax", "empty"]
+"""The decision about a multi-label row without a label above one half: the most probable label, or none."""
+
 Need = Literal["probs", "labels", "samples", "ood", "data_variance", "model_variance", "two_classes"]
 """What a metric may need of predictions; ``probs`` are probabilities of all classes."""
 
@@ -40,6 +43,7 @@ Inputs = tuple[str, ...] | NDArray[Any] | LazyRows
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 TARGETS: tuple[Target, ...] = get_args(Target)
+EMPTY_DECISIONS: tuple[EmptyDecision, ...] = get_args(EmptyDecision)
 
 UNLABELLED = -1
 """The label of an example that belongs to none of the task's classes, or whose class is not known."""
@@ -188,6 +192,15 @@ class SourceCard:
     description: str = ""
 
 
+def empty_decision_for(*labels: IntArray) -> EmptyDecision:
+    """Return ``argmax`` where every one of these training rows has a label (of several): no row is without one then.
+
+    Args:
+        labels: Class index ``[N]`` or multi-hot ``[N, K]``, of each training split.
+    """
+    return "argmax" if all(rows.ndim == 2 and rows.any(axis=1).all() for rows in labels) else "empty"
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """A data set ready for use: its inputs, its target and its splits.
@@ -233,6 +246,11 @@ class Task:
     def of_kind(self, *kinds: Kind) -> tuple[Split, ...]:
         """Return the splits of these kinds, in the task's order."""
         return tuple(split for split in self.splits if split.kind in kinds)
+
+    @property
+    def empty_decision(self) -> EmptyDecision:
+        """How multi-label rows without a label above one half are decided, by the labels of the training rows."""
+        return empty_decision_for(*(split.data.labels for split in self.of_kind("train")))
 
     def class_counts(self, split: Split) -> dict[str, int]:
         """Return class → number of rows of a split that carry it."""

@@ -83,6 +83,7 @@ def predictions_on(
         classes=task.classes,
         kind=split.kind,
         scores=scores or {},
+        empty_decision=task.empty_decision,
     )
 
 

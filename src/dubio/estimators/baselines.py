@@ -86,7 +86,8 @@ class Stored:
         with Store.open(self.store, create=False) as store:
             predictions = store.read_predictions(self.prediction, split.name, split.fingerprint)
         in_domain: BoolArray = np.zeros(len(predictions), dtype=bool)
-        return predictions.with_checked(ood=in_domain, group=split.data.group, ids=split.data.ids)
+        own = {"group": split.data.group, "ids": split.data.ids, "empty_decision": task.empty_decision}
+        return predictions.with_checked(ood=in_domain, **own)
 
 
 Baseline = ClassPrior | Stored

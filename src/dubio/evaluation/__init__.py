@@ -24,11 +24,12 @@ from dubio.calibration.thresholds import TUNED, fit_thresholds, metrics_at
 from dubio.core import passes
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, join
-from dubio.core.types import Metric, Target
+from dubio.core.types import EmptyDecision, Metric, Target
 from dubio.evaluation.results import Evaluation, Score, SystemComparison
 from dubio.formats.arrays import predictions_from_arrays
 from dubio.formats.predictions import read_predictions
 from dubio.formats.values import TOLERANCE, Values
+from dubio.metrics.decisions import labels_above_half
 from dubio.metrics.metric import metric_named, score_each
 from dubio.statistics.bootstrap import bootstrap, guarded
 from dubio.statistics.paired import align, in_domain_rows, mcnemar_tests, pair_tests
@@ -50,6 +51,7 @@ def evaluate(
     values: Values | None = None,
     ood: Any = None,
     target: Target | None = None,
+    empty_decision: EmptyDecision | None = None,
     metrics: Sequence[str | Metric] | None = None,
     ids: Any = None,
     group: Any = None,
@@ -69,6 +71,9 @@ def evaluate(
         values: ``"probs"``, ``"log_probs"`` or ``"logits"``: what a bare array holds.
         ood: Predictions of the same system on out-of-distribution examples, in any of the forms above.
         target: By default that of the file, else ``"multiclass"``.
+        empty_decision: How multi-label rows without a label above its threshold are decided: ``"argmax"``, their most
+            probable label, where every row of the training data has a label, or ``"empty"``, none. By default as the
+            predictions say, else ``"empty"``.
         metrics: Names such as ``"ece(bins=10)"``, or metrics; :data:`STANDARD` by default.
         ids: ``[N]`` names of the examples.
         group: ``[N]`` the unit each example belongs to (a patient, a document); units are resampled as a whole.
@@ -87,6 +92,7 @@ def evaluate(
         own = _as_predictions(predictions, labels, values, target, tolerance, columns)
         if ood is not None:
             own = with_ood(own, _as_predictions(ood, None, values, target, tolerance, {"member": member}))
+        own = with_empty_decision(own, empty_decision)
         return evaluate_predictions(own, metrics=metrics, replicates=replicates, level=level, seed=seed)
 
 
@@ -97,6 +103,7 @@ def compare(
     values: Values | None = None,
     ood: Mapping[str, Any] | None = None,
     target: Target | None = None,
+    empty_decision: EmptyDecision | None = None,
     metrics: Sequence[str | Metric] | None = None,
     ids: Any = None,
     group: Any = None,
@@ -115,6 +122,7 @@ def compare(
         values: As for :func:`evaluate`.
         ood: Name to the same system's predictions on out-of-distribution examples, of every system or of none.
         target: As for :func:`evaluate`.
+        empty_decision: As for :func:`evaluate`.
         metrics: As for :func:`evaluate`; those that may not rank models are scored and not compared.
         ids: As for :func:`evaluate`. Files and predictions with ids are aligned by them.
         group: As for :func:`evaluate`; groups are the units of the tests too.
@@ -132,7 +140,8 @@ def compare(
     columns = {"ids": ids, "group": group}
     read = {name: _as_predictions(systems[name], labels, values, target, columns=columns) for name in systems}
     further = [] if ood is None else [{name: _as_predictions(ood[name], None, values, target) for name in systems}]
-    return evaluate_systems(read, ood=further, metrics=metrics, replicates=replicates, level=level, seed=seed)
+    options: Any = {"metrics": metrics, "replicates": replicates, "level": level, "seed": seed}
+    return evaluate_systems(read, ood=further, empty_decision=empty_decision, **options)
 
 
 def evaluate_systems(
@@ -141,6 +150,7 @@ def evaluate_systems(
     ood: Iterable[Mapping[str, Predictions]] = (),
     recalibrations: Mapping[str, Mapping[str, Recalibration]] | None = None,
     validation: Mapping[str, Predictions] | None = None,
+    empty_decision: EmptyDecision | None = None,
     metrics: Sequence[str | Metric] | None = None,
     replicates: int = REPLICATES,
     level: float = 0.95,
@@ -154,7 +164,8 @@ def evaluate_systems(
         ood: Every system's predictions on further sets of examples, all out of distribution.
         recalibrations: System to its recalibrations by name; they are applied to all its predictions, in their order.
         validation: System to multi-label validation predictions. Metrics are also computed at thresholds fitted there.
-        metrics: As for :func:`evaluate`.
+        empty_decision: As for :func:`evaluate`.
+        metrics: Likewise.
         replicates: Likewise.
         level: Likewise.
         seed: Likewise.
@@ -170,6 +181,7 @@ def evaluate_systems(
     fitted, _ = _recalibrated(validation, recalibrations or {}) if validation else ({}, [])
     evaluations = {}
     for name, own in joined.items():
+        own = with_empty_decision(own, empty_decision)
         chosen = metrics
         if validation:
             chosen = (*(STANDARD if metrics is None else metrics), *_threshold_metrics(own, fitted[name]))
@@ -223,6 +235,11 @@ def _with_tests(compared: SystemComparison) -> SystemComparison:
     return replace(compared, tests=tests, mcnemar=mcnemar_tests(systems))
 
 
+def with_empty_decision(predictions: Predictions, decision: EmptyDecision | None) -> Predictions:
+    """Return the predictions with this decision about multi-label rows without a label; None leaves it."""
+    return predictions if decision is None else predictions.with_checked(empty_decision=decision)
+
+
 def with_ood(predictions: Predictions, ood: Predictions) -> Predictions:
     """Join two sets of predictions, the second flagged as out of distribution."""
     return join([predictions, ood.as_ood()])
@@ -267,7 +284,7 @@ def evaluate_predictions(
         raise UserError(f"metrics must be a list of names, such as [{metrics!r}]; given {metrics!r}.")
     names = STANDARD if metrics is None else metrics
     requested = tuple(metric_named(item) if isinstance(item, str) else item for item in names)
-    in_domain = in_domain_rows(predictions)
+    in_domain, several = in_domain_rows(predictions), predictions.target == "multilabel"
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
     for ood, rows in ((False, in_domain), (True, predictions)):
@@ -280,11 +297,13 @@ def evaluate_predictions(
         reasons=reasons,
         rows=len(in_domain),
         ood_rows=int(predictions.ood.sum()),
-        unlabelled=0 if in_domain.target == "multilabel" else int(np.count_nonzero(in_domain.labels < 0)),
+        unlabelled=0 if several else int(np.count_nonzero(in_domain.labels < 0)),
         samples=predictions.samples,
         members=len(np.unique(predictions.member)),
         classes=predictions.class_count,
         target=predictions.target,
+        empty_decision=predictions.empty_decision if several else None,
+        empty_rows=int((~labels_above_half(in_domain).any(axis=1)).sum()) if several else None,
         resampled="examples" if predictions.group is None else "groups",
         replicates=replicates,
         level=level,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dubio.core.data_frame import data_frame
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import Metric, Target
+from dubio.core.types import EmptyDecision, Metric, Target
 from dubio.formats.text_tables import number_text, text_table
 from dubio.metrics.detection import Detection, detect
 from dubio.metrics.quantities import applicable_quantities
@@ -71,6 +71,8 @@ class Evaluation:
         members: Number of independent fits among the samples.
         classes: Number of classes.
         target: What is predicted.
+        empty_decision: How multi-label rows without a label above one half are decided; None for other targets.
+        empty_rows: The number of such in-distribution rows; None likewise.
         resampled: What the bootstrap draws: ``examples`` or ``groups``.
         replicates: Number of bootstrap replicates; 0 for no intervals.
         level: Confidence level of the intervals.
@@ -88,6 +90,8 @@ class Evaluation:
     members: int
     classes: int
     target: Target
+    empty_decision: EmptyDecision | None
+    empty_rows: int | None
     resampled: str
     replicates: int
     level: float
@@ -187,6 +191,7 @@ class SystemComparison:
         notes = list(self.remarks)
         if first.unlabelled:
             notes.append(f"{first.unlabelled} unlabelled rows are left out of metrics that need labels.")
+        notes += [_empty_sentence(name, own) for name, own in self.evaluations.items() if own.empty_rows]
         if first.replicates:
             notes.append(f"In brackets: {first.level:.0%} bootstrap intervals, {first.replicates} replicates over "
                          f"{first.resampled}, seed {first.seed}.")  # fmt: skip
@@ -249,6 +254,13 @@ class SystemComparison:
 
     def __repr__(self) -> str:
         return "\n".join([*self.tables, *self.notes])
+
+
+def _empty_sentence(name: str, own: Evaluation) -> str:
+    """Return how multi-label rows without a label above one half were decided."""
+    decided = {"empty": "decided as having none (--empty-decision argmax: their most probable label)",
+               "argmax": "decided as their most probable label"}[own.empty_decision or "empty"]  # fmt: skip
+    return f"{name}: {own.empty_rows} of {own.rows} rows have no label above one half; they are {decided}."
 
 
 def _mcnemar_sentence(pair: tuple[str, str], test: McNemar) -> str:

@@ -1,25 +1,25 @@
 """Predictions from named arrays, whatever file or framework they come from.
 
 Names: one of ``probs``, ``log_probs``, ``logits``; then ``labels`` and optionally ``ids``, ``group``, ``member``,
-``ood``, ``data_variance``, ``model_variance``, ``classes``, ``column.<name>`` (texts such as a site) and
-``score.<name>`` (the system's own uncertainty). A single array of another name is read where ``values`` says what it
-is.
+``ood``, ``data_variance``, ``model_variance``, ``classes``, ``empty_decision`` (a text), ``column.<name>`` (texts such
+as a site) and ``score.<name>`` (the system's own uncertainty). A single array of another name is read where ``values``
+says what it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import UserError, nearest, one_of
 from dubio.core.predictions import Logits, Predictions
-from dubio.core.types import TARGETS, UNLABELLED, BoolArray, FloatArray, IntArray, Kind, StrArray, Target
+from dubio.core.types import TARGETS, UNLABELLED, BoolArray, EmptyDecision, FloatArray, IntArray, Kind, StrArray, Target
 from dubio.formats.values import TOLERANCE, VALUES, Values, as_logits, numbers_of, real_numbers
 
-BESIDE = ("labels", "ids", "group", "member", "ood", "data_variance", "model_variance", "classes")
+BESIDE = ("labels", "ids", "group", "member", "ood", "data_variance", "model_variance", "classes", "empty_decision")
 NAMES = (*VALUES, *BESIDE)
 COLUMN, SCORE = "column.", "score."
 """What the names of further columns begin with: texts, and the system's own uncertainties."""
@@ -91,6 +91,7 @@ def with_logits(
         kind,
         {name: as_texts(array, name) for name, array in _prefixed(arrays, COLUMN)},
         {name: as_score(array, name) for name, array in _prefixed(arrays, SCORE)},
+        cast(EmptyDecision, str(arrays.get("empty_decision", "empty"))),
     )
 
 

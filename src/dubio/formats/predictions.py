@@ -3,7 +3,8 @@
 dubio's own file is safetensors: ``logits`` [S, N, K] F32, ``labels`` I64, ``ood`` BOOL, ``member`` I64, optionally
 ``data_variance`` F32, ``model_variance`` F32 and ``score.<name>`` F64. Texts (``ids``, ``group``, ``column.<name>``)
 are their UTF-8 bytes in ``<text>.utf8`` with the end of each in ``<text>.ends``. Its metadata are ``dubio``
-(``predictions``), ``schema``, ``target``, ``temperature`` and, where known, ``classes`` (a JSON list) and ``kind``.
+(``predictions``), ``schema``, ``target``, ``temperature`` and, where known, ``classes`` (a JSON list), ``kind`` and
+``empty_decision`` (``argmax``; otherwise it is left out).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from dubio.core.errors import BadFile, MissingExtra, UserError, one_of
 from dubio.core.files import open_atomic
 from dubio.core.predictions import Predictions, checked_logits
-from dubio.core.types import KINDS, TARGETS, Kind, StrArray, Target
+from dubio.core.types import KINDS, TARGETS, EmptyDecision, Kind, StrArray, Target
 from dubio.formats.arrays import COLUMN, SCORE, is_known, predictions_from_arrays, refuse_near_misses, with_logits
 from dubio.formats.npz import read_npy, read_npz
 from dubio.formats.prediction_tables import predictions_from_columns
@@ -59,6 +60,8 @@ def write_predictions(path: Path, predictions: Predictions) -> None:
         metadata["classes"] = json.dumps(predictions.classes)
     if predictions.kind is not None:
         metadata["kind"] = predictions.kind
+    if predictions.empty_decision == "argmax":
+        metadata["empty_decision"] = "argmax"
     write_tensors(Path(path), tensors, metadata)
 
 
@@ -69,6 +72,8 @@ def _write_npz(path: Path, predictions: Predictions) -> None:
         columns["labels"] = predictions.labels
     if predictions.classes is not None:
         columns["classes"] = np.array(predictions.classes, dtype=np.str_)
+    if predictions.empty_decision == "argmax":
+        columns["empty_decision"] = np.array("argmax")
     with open_atomic(path) as handle:
         np.savez(handle, probs=predictions.probs, **{key: value for key, value in columns.items() if value is not None})
 
@@ -141,6 +146,8 @@ def _from_tensors(
     """Return the predictions of dubio's own file."""
     _check_metadata(path, metadata)
     arrays = _with_texts(path, tensors)
+    if "empty_decision" in metadata:
+        arrays["empty_decision"] = metadata["empty_decision"]
     if "classes" in metadata:
         arrays["classes"] = np.array(_strings(path, metadata["classes"]), dtype=np.str_)
     own = cast(Target, metadata["target"])
@@ -172,6 +179,7 @@ def read_verified(path: Path) -> Predictions:
             kind=cast(Kind | None, metadata.get("kind")),
             columns={name.removeprefix(COLUMN): arrays.pop(name) for name in list(arrays) if name.startswith(COLUMN)},
             scores={name.removeprefix(SCORE): arrays.pop(name) for name in list(arrays) if name.startswith(SCORE)},
+            empty_decision=cast(EmptyDecision, metadata.get("empty_decision", "empty")),
             **arrays,
         )
     except (KeyError, TypeError) as fault:

@@ -8,7 +8,7 @@ import numpy as np
 
 from dubio.core.passes import TIE
 from dubio.core.predictions import Predictions
-from dubio.core.types import BoolArray, FloatArray, IntArray
+from dubio.core.types import BoolArray, EmptyDecision, FloatArray, IntArray
 
 LOG_ODDS = 1.0
 """Log-odds below one are compared absolutely: those of an even chance are zero but for rounding."""
@@ -23,8 +23,36 @@ def predicted(predictions: Predictions) -> IntArray:
 
 
 def predicted_labels(predictions: Predictions) -> BoolArray:
-    """Return the labels a multi-label prediction asserts, ``[N, K]``: those with p̄ > 1/2."""
+    """Return the decisions of a multi-label prediction, ``[N, K]``: the labels with p̄ > 1/2.
+
+    A row that has none is decided as ``predictions.empty_decision`` says (:func:`decided`).
+    """
+    above = labels_above_half(predictions)
+    return decided(above, predictions.log_probs, predictions.empty_decision)
+
+
+def labels_above_half(predictions: Predictions) -> BoolArray:
+    """Return the labels with p̄ > 1/2, ``[N, K]``; a row may have none."""
     return labels_asserted(predictions.log_probs, predictions.log_complements)
+
+
+def decided(asserted: BoolArray, scores: FloatArray, empty: EmptyDecision) -> BoolArray:
+    """Return the decisions that follow from the labels above their thresholds, ``[N, K]``.
+
+    With ``argmax`` a row without any takes its most probable label (T's code), of equally probable ones the first.
+
+    Args:
+        asserted: ``[N, K]``, the labels above their thresholds.
+        scores: ``[N, K]``, log p̄ or log-odds.
+        empty: What is decided where no label is.
+    """
+    if empty == "empty":
+        return asserted
+    rows = np.flatnonzero(~asserted.any(axis=1))
+    highest = np.argmax(scores[rows] >= scores[rows].max(axis=1, keepdims=True) - TIE, axis=1)
+    decisions = asserted.copy()
+    decisions[rows, highest] = True
+    return decisions
 
 
 def labels_asserted(yes: FloatArray, no: FloatArray) -> BoolArray:

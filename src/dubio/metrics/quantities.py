@@ -27,7 +27,7 @@ from dubio.core.errors import UnknownName, UserError
 from dubio.core.passes import row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray, IntArray, Need
-from dubio.metrics.decisions import correct, labels_asserted
+from dubio.metrics.decisions import correct, decided, labels_asserted
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.requirements import lacking
 
@@ -86,11 +86,8 @@ def _over_asserted(predictions: Predictions, logs: FloatArray) -> FloatArray:
 
 
 def mean_over_asserted(yes: FloatArray, no: FloatArray, logs: FloatArray) -> FloatArray:
-    """Return the mean of exp(logs) over the labels asserted by log p̄ and log(1 − p̄), ``[N]``."""
-    asserted = labels_asserted(yes, no)
-    none = ~asserted.any(axis=1)
-    # Without an asserted label the most probable one stands in; equally probable ones have the same value.
-    asserted[none, yes[none].argmax(axis=1)] = True
+    """Return the mean of exp(logs) over the labels asserted by log p̄ and log(1 − p̄), else the most probable one."""
+    asserted = decided(labels_asserted(yes, no), yes, "argmax")
     return np.asarray((np.exp(logs) * asserted).sum(axis=1) / asserted.sum(axis=1))
 
 

@@ -12,7 +12,14 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.core.weights import ONCE, Values, Weights
 from dubio.metrics.areas import ratio, roc_area
-from dubio.metrics.decisions import LOG_ODDS, binary_problems, correct, predicted, predicted_labels
+from dubio.metrics.decisions import (
+    LOG_ODDS,
+    binary_problems,
+    correct,
+    labels_above_half,
+    predicted,
+    predicted_labels,
+)
 from dubio.metrics.metric import metric, prepared
 from dubio.metrics.ranking import Marked
 
@@ -23,13 +30,13 @@ OWN_TEMPERATURE = (
 _proper_score = partial(metric, better="lower", needs={"labels", "probs"}, mean=True)
 
 
-@metric("accuracy", better="higher", needs={"labels"}, mean=True)
+@metric("accuracy", better="higher", needs={"labels"}, mean=True, version=2)
 def accuracy(p: Predictions) -> FloatArray:
     """Share of rows whose most probable class is right; multi-label: whose whole set of labels is."""
     return correct(p).astype(np.float64)
 
 
-@metric("error", better="lower", needs={"labels"}, mean=True)
+@metric("error", better="lower", needs={"labels"}, mean=True, version=2)
 def error(p: Predictions) -> FloatArray:
     """Share of rows whose decision is wrong, 1 − accuracy."""
     return 1.0 - correct(p)
@@ -90,18 +97,39 @@ def brier_per_class(p: Predictions) -> FloatArray:
     return brier.per_example(p) / p.class_count
 
 
-@metric("micro_f1", better="higher", needs={"labels"}, targets={"multilabel"})
+@metric("micro_f1", better="higher", needs={"labels"}, targets={"multilabel"}, version=2)
 def micro_f1(p: Predictions, *, weights: Weights = ONCE) -> Values:
     """Multi-label F1 = 2TP / (2TP + FP + FN) over all labels; NaN where none is true or asserted anywhere."""
     return counts_of_labels(predicted_labels(p), p.labels.astype(bool), weights).micro_f1()
 
 
-@metric("macro_f1", better="higher", needs={"labels"})
+@metric("macro_f1", better="higher", needs={"labels"}, version=2)
 def macro_f1(p: Predictions, *, weights: Weights = ONCE) -> Values:
     """Mean F1 of labels (or classes), without those neither true nor asserted in any row; NaN where all are."""
     if p.target == "multilabel":
         return counts_of_labels(predicted_labels(p), p.labels.astype(bool), weights).macro_f1()
     return _counts_of_classes(predicted(p), p.labels, p.class_count, weights).macro_f1()
+
+
+_above_half = partial(metric, better="higher", needs={"labels"}, targets={"multilabel"})
+
+
+@_above_half("accuracy_at_half", mean=True)
+def accuracy_at_half(p: Predictions) -> FloatArray:
+    """Share of rows whose labels above one half are the whole set, however rows without any are decided."""
+    return np.asarray((labels_above_half(p) == p.labels.astype(bool)).all(axis=1), dtype=np.float64)
+
+
+@_above_half("micro_f1_at_half")
+def micro_f1_at_half(p: Predictions, *, weights: Weights = ONCE) -> Values:
+    """Micro F1 of the labels above one half, however rows without any are decided."""
+    return counts_of_labels(labels_above_half(p), p.labels.astype(bool), weights).micro_f1()
+
+
+@_above_half("macro_f1_at_half")
+def macro_f1_at_half(p: Predictions, *, weights: Weights = ONCE) -> Values:
+    """Macro F1 of the labels above one half, however rows without any are decided."""
+    return counts_of_labels(labels_above_half(p), p.labels.astype(bool), weights).macro_f1()
 
 
 class Counts(NamedTuple):

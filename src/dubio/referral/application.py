@@ -200,6 +200,7 @@ def check_same_system(policy: Policy, predictions: Predictions) -> None:
         ("target", policy.target, predictions.target),
         ("number of classes", policy.class_count, predictions.class_count),
         ("temperature", policy.temperature, float(predictions.temperature)),
+        ("empty_decision", policy.empty_decision, predictions.empty_decision),
     ]
     names = zip(policy.classes or (), predictions.classes or (), strict=False)
     facts += [(f"class {index}", repr(expected), repr(actual)) for index, (expected, actual) in enumerate(names)]

@@ -65,6 +65,7 @@ class CalibrationSet:
             target=predictions.target, class_count=predictions.class_count, classes=predictions.classes,
             temperature=float(predictions.temperature), samples=predictions.samples,
             grouped=predictions.group is not None, split=predictions.kind, seen=self._seen(),
+            empty_decision=predictions.empty_decision,
         )  # fmt: skip
 
     def _seen(self) -> tuple[float, ...]:

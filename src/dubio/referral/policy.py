@@ -8,7 +8,7 @@ from math import inf
 from typing import Annotated, Any, Literal
 
 from dubio.core.errors import UserError
-from dubio.core.types import Kind, Target
+from dubio.core.types import EmptyDecision, Kind, Target
 from dubio.core.validate import (
     ASCENDING,
     FINITE,
@@ -60,6 +60,7 @@ class Policy:
         grouped: Whether groups were the independent units.
         split: The kind of split it was fitted on, where known.
         seen: Uncertainties of independent calibration rows, ascending, for the test of shift.
+        empty_decision: How multi-label rows without a label above one half were decided.
     """
 
     kind: PolicyKind
@@ -79,6 +80,7 @@ class Policy:
     grouped: bool
     split: Kind | None
     seen: Annotated[tuple[Finite, ...], entries(1), ASCENDING]
+    empty_decision: EmptyDecision = "empty"
 
     @property
     def void(self) -> bool:

@@ -158,7 +158,7 @@ def _visit_run(
     single = {network.id for network in run.manifest.single_networks(task)}
     for split in (*task.of_kind("id"), *task.of_kind("shift", "ood")):
         try:
-            predictions = run.source.read_predictions(method_run.id, split.name, split.fingerprint)
+            predictions = task.read(run.source, method_run, split)
             item = Visit(run, task, split, method_run, predictions, in_domain)
             scorer.score(item)
         except DubioError as fault:

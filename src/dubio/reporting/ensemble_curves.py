@@ -182,7 +182,7 @@ def _curves(
     store: Store, view: Manifest, task: TaskView, methods: Sequence[str], orders: int, seed: int
 ) -> Iterator[EnsembleCurves]:
     def read(run: MethodRun) -> Predictions:
-        return store.read_predictions(run.id, task.in_domain.name, task.in_domain.fingerprint)
+        return task.read(store, run, task.in_domain)
 
     networks = view.single_networks(task)
     if len(networks) < 2:

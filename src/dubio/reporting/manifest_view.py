@@ -96,6 +96,16 @@ class TaskView(ManifestTask):
         """The name the task is registered under."""
         return self.task or self.name
 
+    def read(self, source: Source, run: MethodRun, split: SplitView) -> Predictions:
+        """Return the predictions of a run of this task on one of its splits.
+
+        Raises:
+            DubioError: When they cannot be read.
+        """
+        predictions = source.read_predictions(run.id, split.name, split.fingerprint)
+        same = predictions.empty_decision == self.empty_decision
+        return predictions if same else predictions.with_checked(empty_decision=self.empty_decision)
+
     def of_kind(self, *kinds: Kind) -> tuple[SplitView, ...]:
         """Return the splits of these kinds, in the task's order."""
         return tuple(split for split in self.splits if split.kind in kinds)

@@ -81,8 +81,7 @@ def at_thresholds(store: Source, task: TaskView, run: MethodRun, predictions: Pr
         return {}
     if not (splits := task.of_kind("val")):
         raise UserError(f'thresholds = "validation" needs a validation split; task {task.name} has none.')
-    split = splits[0]
-    fitted = fit_thresholds(store.read_predictions(run.id, split.name, split.fingerprint))
+    fitted = fit_thresholds(task.read(store, run, splits[0]))
     return {metric.name: metric.compute(predictions) for metric in metrics_at(fitted)}
 
 

@@ -13,6 +13,7 @@ from dubio.core.data_frame import data_frame
 from dubio.core.errors import UserError
 from dubio.reporting.build import Report, build_report
 from dubio.reporting.canvas import FORMATS
+from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.measures import in_domain_metrics, measure
 from dubio.reporting.merging import merge
 from dubio.reporting.page import TABLE, write_figures, write_report
@@ -200,13 +201,26 @@ def describe(name: str, store: str | Path = STORE) -> dict[str, Any]:
     document = {"kind": kind[:-1], "id": full_name, "spec": opened.spec(kind, full_name), "record": record}
     if kind == "predictions":  # an ensemble has the splits of its first member
         files = record["files"] or opened.record(record["members"][0])["files"]
+        decision = _empty_decision(opened, full_name)
         document["scores"] = {
             facts["split"]: measure(
-                in_domain_metrics(), opened.read_predictions(full_name, facts["split"], facts["fingerprint"])
+                in_domain_metrics(),
+                opened.read_predictions(full_name, facts["split"], facts["fingerprint"]).with_checked(**decision),
             )
             for facts in files.values()
         }
     return document
+
+
+def _empty_decision(store: Store, prediction: str) -> dict[str, Any]:
+    """Return the decision about multi-label rows without a label, as the first run with these predictions states it."""
+    for name in store.manifests():
+        manifest = read_manifest(store.manifest(name))
+        decisions = {task.key: task.empty_decision for task in manifest.tasks}
+        for run in manifest.runs:
+            if run.id == prediction:
+                return {"empty_decision": decisions[run.task]}
+    return {}
 
 
 def report(

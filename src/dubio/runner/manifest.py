@@ -80,7 +80,9 @@ def make_manifest(
 
 def _task(prepared: PreparedTask, benchmark: Benchmark) -> dict[str, Any]:
     task, entry = prepared.task, prepared.entry
-    optional: dict[str, Any] = {"thresholds": benchmark.thresholds} if task.target == "multilabel" else {}
+    optional: dict[str, Any] = {}
+    if task.target == "multilabel":
+        optional |= {"thresholds": benchmark.thresholds, "empty_decision": task.empty_decision}
     if task.rows is not None:
         optional |= {"rows": task.rows, "left_out": dict(task.left_out)}
     if prepared.method_networks:

@@ -215,4 +215,4 @@ def growing_evidence(rows: Predictions, steps: Iterable[tuple[IntArray, float]])
             if no is None:
                 yield evidence_of_log_probs(np.log(yes), rows.labels)
             else:
-                yield Evidence(np.log(yes) - np.log(no), rows.labels, True)
+                yield Evidence(np.log(yes) - np.log(no), rows.labels, True, rows.empty_decision)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from dubio.core.errors import CorruptFile, UserError
 from dubio.core.specs import check_id, hash_file, identity, to_plain
-from dubio.core.types import Kind, Modality, Target
+from dubio.core.types import EmptyDecision, Kind, Modality, Target
 from dubio.core.validate import NonNegative, decode
 
 EntryKind = Literal["fits", "predictions"]
@@ -203,6 +203,7 @@ class ManifestTask:
         network_arguments: Arguments of the network.
         card: Source, licence and citation of its data.
         thresholds: How labels of multi-label predictions are decided: at one half, or fitted on validation.
+        empty_decision: How a row without a label above its threshold is decided; older manifests do not state it.
         facts: Split → name of a column → the column.
         rows: Number of rows read, where it is known.
         left_out: Reason → rows that were read and are in no split.
@@ -220,6 +221,7 @@ class ManifestTask:
     network_arguments: Table = field(default_factory=dict)
     card: Mapping[str, str] = field(default_factory=dict)
     thresholds: str = "half"
+    empty_decision: EmptyDecision = "empty"
     facts: Mapping[str, Mapping[str, ManifestColumn]] = field(default_factory=dict)
     rows: NonNegative | None = None
     left_out: Mapping[str, NonNegative] = field(default_factory=dict)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dubio.core.errors import BadFile, DubioError, UserError
 from dubio.core.specs import describe, restore
-from dubio.core.types import Target
+from dubio.core.types import EmptyDecision, Target
 from dubio.core.validate import NonNegative, document, encode, entries, from_json, matching
 from dubio.formats.safetensors import read_tensors, write_tensors
 from dubio.inference.posterior import Restored
@@ -47,6 +47,7 @@ class FitHeader:
     dtype: Annotated[str, matching(r"float(16|32|64)|u?int(8|16|32|64)|bool", "naming a numeric type, such as float32")]
     weights: Mapping[str, tuple[NonNegative, ...]]
     records: tuple[Mapping[str, Any], ...]
+    empty_decision: EmptyDecision = "empty"
 
 
 def save(fit: FittedModule, path: Path) -> None:
@@ -57,7 +58,8 @@ def save(fit: FittedModule, path: Path) -> None:
     """
     if not path.parent.is_dir():
         raise UserError(f"save: there is no folder {str(path.parent)!r}.")
-    header = FitHeader(describe(fit.recipe), fit.classes, fit.target, fit.seed, *fit.inputs, fit.records)
+    facts = fit.classes, fit.target, fit.seed, *fit.inputs, fit.records, fit.empty_decision
+    header = FitHeader(describe(fit.recipe), *facts)
     tensors = {name: tensor.cpu().numpy() for name, tensor in fit.tensors()}
     write_tensors(path, tensors, {KEY: json.dumps(encode(header), ensure_ascii=False, sort_keys=True)})
 
@@ -93,8 +95,8 @@ def load_fit(path: str | Path, *, network: NetworkSource, device: str = "cpu") -
         members.append(read_member(own, tensors, model.to(torch.device(device)), f"{name}, member {k}"))
     if len(header.classes) != builder.classes():
         raise BadFile(f"{name}: {len(header.classes)} names of classes; the module gives {builder.classes()} logits.")
-    posteriors, records = tuple(members), header.records
-    return FittedModule(recipe, posteriors, header.classes, header.target, header.seed, device, inputs, records)
+    facts = device, inputs, header.records, header.empty_decision
+    return FittedModule(recipe, tuple(members), header.classes, header.target, header.seed, *facts)
 
 
 def _read_recipe(header: FitHeader, path: str) -> Recipe:

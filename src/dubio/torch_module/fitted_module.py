@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import UNLABELLED, FloatArray, Target
+from dubio.core.types import UNLABELLED, EmptyDecision, FloatArray, Target
 from dubio.inference.engine import State
 from dubio.inference.posterior import Mixture, MixturePredictor, Restored
 from dubio.methods.prediction import sample_scores
@@ -64,6 +64,7 @@ class FittedModule:
         device: The device it predicts on.
         inputs: Shapes and types that a module must have for these weights.
         records: For each member epochs, validation NLL, seconds, ….
+        empty_decision: How multi-label rows without a label above one half are decided, by the training labels.
     """
 
     recipe: Recipe
@@ -74,6 +75,7 @@ class FittedModule:
     device: str
     inputs: InputSpec
     records: tuple[Mapping[str, Any], ...]
+    empty_decision: EmptyDecision = "empty"
 
     def predict(self, x: Any, labels: Any = None) -> Predictions:
         """Return the predictions of every sample; row i has the same noise in every call.
@@ -132,7 +134,8 @@ class FittedModule:
             labels = np.zeros((rows, classes), np.int64) if self.target == "multilabel" else np.full(rows, UNLABELLED)
         logits = sample_scores(self._drawn, examples.rows, classes, self.device)["logits"]
         member = np.array(self._drawn.member, dtype=np.int64)
-        return Predictions(logits, labels, target=self.target, member=member, classes=self.classes)
+        empty = self.empty_decision
+        return Predictions(logits, labels, self.target, member=member, classes=self.classes, empty_decision=empty)
 
 
 def own_names(model: Model, state: State) -> dict[str, Tensor]:

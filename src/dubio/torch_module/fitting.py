@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from dubio.core.errors import UserError, listing, one_of
 from dubio.core.registry import METHODS
-from dubio.core.types import TARGETS, Target
+from dubio.core.types import TARGETS, Target, empty_decision_for
 from dubio.inference.batches import LabelledRows, collate
 from dubio.inference.posterior import Restored
 from dubio.methods.fitting import FitContext, check_device, fit_model, no_progress, start_from
@@ -94,7 +94,8 @@ def fit(
         fits = [job.member(k, folder) for k in range(recipe.members)]
     job.progress(1.0, "done")
     posteriors, records = (tuple(column) for column in zip(*fits, strict=True))
-    return FittedModule(recipe, posteriors, names, target, seed, device, inputs, records)
+    empty = empty_decision_for(data[0].labels)
+    return FittedModule(recipe, posteriors, names, target, seed, device, inputs, records, empty)
 
 
 @dataclass(frozen=True)

@@ -184,8 +184,8 @@ class Policies(Section):
         risk, capacity = self.risk.setdefault(task.key, {}), self.capacity.setdefault(task.key, {})
         for name in (method.name for method in run.methods if calibration and (task.key, method.name) in self.runs):
             method_run = self.runs[task.key, name]
-            fitted_on = _read(run, method_run, calibration)
-            tests = _read(run, method_run, (task.in_domain, *task.farthest))
+            fitted_on = _read(run, task, method_run, calibration)
+            tests = _read(run, task, method_run, (task.in_domain, *task.farthest))
             if not fitted_on or task.in_domain.name not in tests:
                 continue
             (predictions,) = fitted_on.values()
@@ -245,12 +245,14 @@ def _capacity_result(result: CapacityResult) -> dict[str, Any]:
     return asdict(result.observation) | share | {"outcome": result.outcome, "warned": result.observation.warned}
 
 
-def _read(run: RunView, method_run: MethodRun, splits: Sequence[SplitView]) -> dict[str, Predictions]:
+def _read(
+    run: RunView, task: TaskView, method_run: MethodRun, splits: Sequence[SplitView]
+) -> dict[str, Predictions]:
     """Read predictions on splits; scoring reports those that are missing, except on the calibration split."""
     predictions = {}
     for split in splits:
         with suppress(DubioError):
-            predictions[split.name] = run.source.read_predictions(method_run.id, split.name, split.fingerprint)
+            predictions[split.name] = task.read(run.source, method_run, split)
     return predictions
 
 
