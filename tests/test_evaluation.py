@@ -189,3 +189,27 @@ def test_systems_must_be_two_and_have_the_same_ood_names():
     arrays = {"a": softmax(np.eye(3)[[0, 1, 2] * 5]), "b": softmax(2 * np.eye(3)[[0, 1, 2] * 5])}
     found = dubio.compare(arrays, np.array([0, 1, 2] * 5), values="probs", metrics=["brier"], replicates=0)
     assert found.tests["brier"][0].better == "b"
+
+
+def test_a_column_of_groups_is_named_in_python_too():
+    rng = np.random.default_rng(0)
+    arrays = {"probs": rng.dirichlet([1, 1], 80), "labels": rng.integers(0, 2, 80), "patient": np.arange(80) // 4}
+    with pytest.raises(UserError, match=r"group='patient'.*rows_are_independent=True"):
+        dubio.evaluate(arrays)
+    named = dubio.evaluate(arrays, group="patient", metrics=["brier"], replicates=50)
+    bare = dubio.evaluate(arrays["probs"], arrays["labels"], values="probs", group=arrays["patient"], metrics=["brier"],
+                          replicates=50)  # fmt: skip
+    assert named.scores == bare.scores
+    assert named.resampled == "groups"
+    rows = dubio.evaluate(arrays, rows_are_independent=True, metrics=["brier"], replicates=0)
+    assert "declared independent" in repr(rows)
+    other = {**arrays, "site": np.array(["a", "b"] * 40)}
+    by_site = dubio.evaluate(other, group="patient", by=["site"], metrics=["brier"], replicates=0)
+    assert [part.rows for part in by_site.subgroups["site"].values()] == [40, 40]
+    with_columns = by_site.predictions.with_checked(group=None)
+    assert dubio.evaluate(with_columns, group="site", replicates=0).resampled == "groups"
+    with pytest.raises(UserError, match=r"column for --group 'sites'.*Did you mean 'site'"):
+        dubio.evaluate(with_columns, group="sites")
+    both = dubio.compare({"a": other, "b": other}, group="patient", by=["site"], metrics=["brier"], replicates=0)
+    assert "a: results by site" in repr(both)
+    assert dubio.calibrate(arrays, group="patient") == dubio.calibrate(arrays, rows_are_independent=True)

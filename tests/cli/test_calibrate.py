@@ -89,3 +89,17 @@ def test_the_decision_about_rows_without_a_label_is_written_with_the_predictions
     assert read_predictions(out, target="multilabel").empty_decision == "empty"
     run("calibrate", "apply", *common, "--empty-decision", "argmax")
     assert read_predictions(out, target="multilabel").empty_decision == "argmax"
+
+
+def test_patients_are_named_and_unused_columns_too(files):
+    arrays = dict(np.load(files / "val.npz"))
+    np.savez(files / "c.npz", **arrays, subject=np.arange(200) // 4, site=np.zeros(200, dtype=int))
+    fit, apply = ("fit", files / "c.npz"), ("apply", files / "t.json", files / "c.npz")
+    for command, output in ((fit, "t.json"), (apply, "out.npz")):
+        with pytest.raises(UserError, match=r"'subject' looks like groups.*--group subject"):
+            run("calibrate", *command, "-o", files / output)
+        done = run("calibrate", *command, "-o", files / output, "--group", "subject")
+        assert "note: Columns that are not used: site." in done.stderr
+    assert np.load(files / "out.npz")["group"].tolist() == [str(k // 4) for k in range(200)]
+    document = json.loads(run("calibrate", *fit, "-o", files / "t.json", "--rows-are-independent", "--json").stdout)
+    assert document["notes"][0] == "Columns that are not used: subject, site."

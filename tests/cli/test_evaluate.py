@@ -185,9 +185,40 @@ def test_rows_without_a_label_are_decided_as_the_option_says(tmp_path):
     assert {rule: document["empty_decision"] for rule, document in documents.items()} == {r: r for r in documents}
     assert [document["scores"]["accuracy"]["value"] for document in documents.values()] == [0.5, 1.0]
     assert documents["empty"]["empty_rows"] == 1
-    assert "1 of 2 rows have no label above one half; they are decided as having none (--empty-decision" in run(
-        *common
-    ).stderr
+    assert (
+        "1 of 2 rows have no label above one half; they are decided as having none (--empty-decision"
+        in run(*common).stderr
+    )
     np.savez(tmp_path / "one.npz", probs=np.array([[0.9, 0.1], [0.2, 0.8]]), labels=np.array([0, 1]))
     with pytest.raises(UserError, match=r"--empty-decision. is for multilabel predictions; these are multiclass"):
         run(tmp_path / "one.npz", "--empty-decision", "argmax")
+
+
+def test_groups_and_subgroups_by_the_columns_that_are_named(files):
+    arrays = dict(np.load(files / "a.npz"))
+    columns = {"patient_id": np.arange(60) // 2, "site": np.array(["big"] * 54 + ["small"] * 6), "device": np.zeros(60)}
+    np.savez(files / "c.npz", **arrays, **columns)
+    with pytest.raises(UserError, match="'patient_id' looks like groups"):
+        run(files / "c.npz")
+    arguments = (files / "c.npz", "--group", "patient_id", "--by", "site", "--replicates", 20)
+    document = json.loads(run(*arguments, "--json").stdout)
+    system = document["systems"]["c"]
+    assert system["resampled"] == "groups"
+    assert system["units"] == 30
+    assert "Columns that are not used: device." in document["notes"]
+    answers = arrays["probs"].mean(0).argmax(1) == arrays["labels"]
+    parts = system["subgroups"]["site"]
+    assert {name: (part["rows"], part["units"]) for name, part in parts.items()} == {"big": (54, 27), "small": (6, 3)}
+    for name, part in parts.items():
+        score = part["scores"]["accuracy"]
+        assert score["value"] == pytest.approx(answers[columns["site"] == name].mean())
+        assert score["low"] <= score["value"] <= score["high"]
+        assert part["underpowered"]  # fewer than 50 groups
+    printed = run(*arguments, "--metric", "brier").output
+    assert "results by site" in printed
+    assert "small (underpowered)" in printed
+    assert "Columns that are not used: device." in printed
+    independent = run(files / "c.npz", "--rows-are-independent", "--replicates", 0).output
+    assert "declared independent" in independent
+    with pytest.raises(UserError, match=r"column for --by 'sites'.*Did you mean 'site'"):
+        run(*arguments, "--by", "sites")

@@ -5,12 +5,13 @@ import json
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from dubio.cli.refer import app
 from dubio.core.errors import BadFile, UserError
 from dubio.core.predictions import Predictions
-from dubio.formats import write_predictions
-from dubio.referral import NoGuarantee
+from dubio.formats import read_predictions, write_predictions
+from dubio.referral import NoGuarantee, fit_risk_policy
 from dubio.referral.sample_size import units_needed
 from tests.cli.helpers import invoke
 
@@ -156,3 +157,53 @@ def test_a_policy_records_how_rows_without_a_label_are_decided_and_applies_it(tm
     assert json.loads((tmp_path / "policy.json").read_text())["empty_decision"] == "argmax"
     applied = run("apply", tmp_path / "policy.json", tmp_path / "cal.npz", "-o", tmp_path / "d.csv", "--json")
     assert json.loads(applied.stdout)["retained_error"] == 0.0
+
+
+def patients_whose_rows_are_all_right_or_all_wrong(seed):
+    """Forty patients of ten rows, each wrong with probability 0.1 whatever its confidence: the risk is 0.1 anywhere."""
+    rng = np.random.default_rng(seed)
+    patients = np.repeat(np.arange(40), 10)
+    wrong, doubts = (rng.random(40) < 0.1)[patients], rng.random(400) / 2
+    probs = np.where(wrong[:, None] == np.array([False, True]), 1 - doubts[:, None], doubts[:, None])
+    return {"probs": probs, "labels": np.zeros(400, dtype=int), "patient_id": patients}
+
+
+def test_patients_that_are_not_named_are_refused_and_named_ones_keep_the_guarantee(tmp_path):
+    path, refused, violated, violated_by_rows = tmp_path / "cal.npz", 0, 0, 0
+    for seed in range(150):
+        np.savez(path, **patients_whose_rows_are_all_right_or_all_wrong(seed))
+        with pytest.raises(UserError, match="'patient_id' looks like groups"):
+            read_predictions(path)
+        refused += 1
+        violated += has_policy(read_predictions(path, group="patient_id"))
+        violated_by_rows += has_policy(read_predictions(path, rows_are_independent=True))
+    assert refused == 150
+    assert violated <= binom.ppf(0.999, 150, 0.05)  # any policy is a violation: the true risk is the bound
+    assert violated_by_rows > 40  # what the refusal prevents
+    fit = ("fit", path, "--max-risk", 0.3, "-o", tmp_path / "p.json")
+    with pytest.raises(UserError, match=r"'patient_id' looks like groups.*--group patient_id") as refusal:
+        run(*fit)
+    assert refusal.value.exit_code == 2
+    assert not (tmp_path / "p.json").exists()
+    assert "mean over groups" in run(*fit, "--group", "patient_id").stdout
+
+
+def has_policy(calibration):
+    try:
+        return bool(fit_risk_policy(calibration, max_risk=0.1).threshold)
+    except NoGuarantee:
+        return False
+
+
+def test_unused_columns_are_named_in_notes_and_json(files):
+    probs, labels = drawn(400, 7)
+    columns = {"patient": np.arange(400) // 2, "site": np.array(["a", "b"] * 200)}
+    np.savez(files / "cal.npz", probs=probs, labels=labels, **columns)
+    fitted = run("fit", files / "cal.npz", "--capacity", 0.2, "--group", "patient", "-o", files / "p.json", "--json")
+    assert "Columns that are not used: site." in json.loads(fitted.stdout)["notes"]
+    fitted = run("fit", files / "cal.npz", "--capacity", 0.2, "--rows-are-independent", "-o", files / "p.json")
+    assert "note: Columns that are not used: patient, site." in fitted.stderr
+    assert "declared independent" in fitted.stderr
+    assert any("declared independent" in note for note in json.loads((files / "p.json").read_text())["notes"])
+    with pytest.raises(UserError, match="'patient' looks like groups"):
+        run("apply", files / "p.json", files / "cal.npz", "-o", files / "d.csv")

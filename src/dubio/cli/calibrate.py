@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from dubio.cli.options import EmptyDecisionOption, JsonOption, LabelsOption, TargetOption, ValuesOption
+from dubio.cli.options import EmptyDecisionOption, JsonOption, ReadingOptions, with_reading_options
 from dubio.cli.output import print_json, say
 from dubio.core.errors import UserError
 
@@ -15,27 +15,26 @@ app = typer.Typer(help="Fit a recalibration on validation predictions; apply it 
 
 
 @app.command("fit")
+@with_reading_options("by")
 def fit(
+    reading: ReadingOptions,
     validation: Annotated[Path, typer.Argument(help="Labelled predictions that are not used for scoring.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Where to write the recalibration, as JSON.")],
     method: Annotated[
         Literal["temperature", "vector", "isotonic"],
         typer.Option(help="One temperature; a weight and a bias per class; or a monotone map per class."),
     ] = "temperature",
-    values: ValuesOption = None,
-    labels: LabelsOption = None,
-    target: TargetOption = None,
     json: JsonOption = False,
 ) -> None:
     """Fit a recalibration on validation predictions and write it as JSON."""
-    from dubio.calibration.recalibration import recalibration_to_json, write_recalibration
+    from dubio.calibration.recalibration import fit_recalibration, recalibration_to_json, write_recalibration
     from dubio.calibration.temperature import HIGHEST, LOWEST
-    from dubio.evaluation import calibrate
 
-    fitted = calibrate(validation, labels, method=method, values=values, target=target)
+    rows = reading.read(validation, labels=reading.labels)
+    fitted = fit_recalibration(rows, method)
     write_recalibration(output, fitted)
     if json:
-        print_json(recalibration_to_json(fitted))
+        print_json({**recalibration_to_json(fitted), "notes": rows.notes})
         return
     temperature, source = getattr(fitted.parameters, "temperature", None), fitted.fitted_on
     name = method if temperature is None else f"temperature {temperature:.4g}"
@@ -44,31 +43,34 @@ def fit(
     if temperature is not None and not LOWEST < temperature < HIGHEST:
         say(f"caution: the temperature lies at an end of the allowed range ({LOWEST:g} to {HIGHEST:g}); "
             "these rows have no optimum inside it.")  # fmt: skip
+    for note in rows.notes:
+        say(f"note: {note}")
     say(f"written: {output}")
 
 
 @app.command("apply")
+@with_reading_options()
 def apply(
+    reading: ReadingOptions,
     recalibration: Annotated[Path, typer.Argument(help="A recalibration written by dubio calibrate fit.")],
     predictions: Annotated[Path, typer.Argument(help="A file of predictions, with or without labels.")],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Where to write: .npz with probs, or dubio's own .safetensors.")
     ],
-    values: ValuesOption = None,
-    labels: LabelsOption = None,
-    target: TargetOption = None,
     empty_decision: EmptyDecisionOption = None,
 ) -> None:
     """Apply a recalibration to new predictions and write them."""
     from dubio.calibration.recalibration import apply_recalibration, fitted_on, read_recalibration
-    from dubio.formats import read_predictions, write_predictions
+    from dubio.formats import write_predictions
 
     if output.suffix.lower() not in (".npz", ".safetensors"):
         raise UserError(f"--output must end in .npz or .safetensors; given {str(output)!r}.")
     fitted = read_recalibration(recalibration)
-    new = read_predictions(predictions, values=values, labels=labels, target=target)
+    new = reading.read(predictions, labels=reading.labels)
     if empty_decision is not None:
         new = new.with_checked(empty_decision=empty_decision)
+    for note in new.notes:
+        say(f"note: {note}")
     if fitted_on(fitted, new):
         say("caution: it was fitted on these predictions; scores of the output will be too good.")
     write_predictions(output, apply_recalibration(fitted, new))

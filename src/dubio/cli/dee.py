@@ -8,12 +8,14 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from dubio.cli.options import JsonOption, LabelsOption, TargetOption, ValuesOption, named_files
+from dubio.cli.options import JsonOption, ReadingOptions, named_files, with_reading_options
 from dubio.cli.output import print_result, say
 from dubio.core.errors import UserError
 
 
+@with_reading_options("by")
 def dee(
+    reading: ReadingOptions,
     methods: Annotated[
         list[str] | None,
         typer.Argument(help="Files of sampled predictions, each PATH or NAME=PATH; with --store, names of methods."),
@@ -33,26 +35,21 @@ def dee(
     ] = "nll",
     orders: Annotated[int, typer.Option(min=1, help="Random orders of members and samples to average over.")] = 5,
     seed: Annotated[int, typer.Option(help="Seed of the orders and of the halves of cross-validation.")] = 0,
-    values: ValuesOption = None,
-    labels: LabelsOption = None,
-    target: TargetOption = None,
     figure: Annotated[Path | None, typer.Option(help="Draw the curves here: .svg, .png or .pdf.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Print the deep-ensemble equivalent: the number of independent networks whose ensemble matches a method."""
-    from dubio.formats import read_predictions
     from dubio.reporting.ensemble_curves import curves_of_run, curves_of_systems
     from dubio.reporting.stored_run import open_run
 
-    _check_options({"--ensemble": ensemble, "--values": values, "--labels": labels, "--target": target,
-                    "--figure": figure}, methods, store, run or task)  # fmt: skip
+    _check_options({"--ensemble": ensemble, "--figure": figure, **reading.stated()}, methods, store, run or task)
     document: dict[str, Any]
     if store is not None:
         opened = open_run(*filter(None, [run]), store=store)
         curves = curves_of_run(opened, task or (), methods or (), orders=orders, seed=seed)
         document = {"tasks": {item.task: item.to_json(metric) for item in curves}}
     else:
-        read = partial(read_predictions, values=values, labels=labels, target=target)
+        read = partial(reading.read, labels=reading.labels)
         systems = {name: read(path) for name, path in named_files(methods or ()).items()}
         curves = (curves_of_systems(read(str(ensemble)), systems, orders=orders, seed=seed),)
         document = curves[0].to_json(metric)

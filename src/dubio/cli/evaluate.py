@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,26 +11,23 @@ import typer
 from dubio.cli.options import (
     EmptyDecisionOption,
     JsonOption,
-    LabelsOption,
-    TargetOption,
-    ToleranceOption,
-    ValuesOption,
+    ReadingOptions,
     load_plugins,
     named_files,
+    with_reading_options,
 )
 from dubio.cli.output import print_result, say
 from dubio.core.errors import UnknownName, UserError
 
 
+@with_reading_options()
 def evaluate(
+    reading: ReadingOptions,
     systems: Annotated[list[str], typer.Argument(help="Files of predictions, each PATH or NAME=PATH.")],
     ood: Annotated[
         list[str] | None,
         typer.Option(help="The same system on out-of-distribution examples: PATH, or NAME=PATH for one of several."),
     ] = None,
-    values: ValuesOption = None,
-    labels: LabelsOption = None,
-    target: TargetOption = None,
     empty_decision: EmptyDecisionOption = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="A metric, such as nll or 'ece(bins=10)'; may be repeated.")
@@ -47,8 +43,6 @@ def evaluate(
             "NAME=PATH for one of several."
         ),
     ] = None,
-    in_domain: Annotated[str | None, typer.Option(help="The in-distribution value of the column domain.")] = None,
-    tolerance: ToleranceOption = 1e-3,
     replicates: Annotated[int, typer.Option(help="Bootstrap replicates for the intervals; 0 for none.")] = 200,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
@@ -61,25 +55,27 @@ def evaluate(
     """
     from dubio.calibration.recalibration import read_recalibration
     from dubio.evaluation import evaluate_systems
-    from dubio.formats import read_predictions
 
     load_plugins(plugin)
     named = named_files(systems)
     ood_files = _files_of_systems("--ood", ood, named)
     validation = _files_of_systems("--thresholds-from", thresholds_from, named)
     calibrations = _files_of_systems("--calibration", calibration, named, every=False)
-    read = partial(read_predictions, values=values, target=target, tolerance=tolerance, in_domain=in_domain)
     compared = evaluate_systems(
-        {name: read(path, labels=labels) for name, path in named.items()},
-        ood=[dict(zip(ood_files, map(read, paths), strict=True)) for paths in zip(*ood_files.values(), strict=True)],
+        {name: reading.read(path, labels=reading.labels) for name, path in named.items()},
+        ood=[
+            dict(zip(ood_files, map(reading.read, paths), strict=True))
+            for paths in zip(*ood_files.values(), strict=True)
+        ],
         recalibrations={name: {path: read_recalibration(Path(path)) for path in calibrations[name]} for name in named},
-        validation={name: read(paths[-1]) for name, paths in validation.items() if paths},
+        validation={name: reading.read(paths[-1]) for name, paths in validation.items() if paths},
         empty_decision=empty_decision,
         metrics=metric,
         replicates=replicates,
         level=level,
         seed=seed,
         test_pairs=replicates > 0,
+        by=reading.by or (),
     )
     documents = {name: own.as_dict() for name, own in compared.evaluations.items()}
     pairs = compared.as_dict() if len(named) > 1 and replicates else None

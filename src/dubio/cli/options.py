@@ -9,12 +9,16 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from dubio.core.errors import UserError
 from dubio.tasks.data_options import DataOptions
+
+if TYPE_CHECKING:
+    from dubio.core.predictions import Predictions
+    from dubio.core.types import Target
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 PluginOption = Annotated[
@@ -24,14 +28,6 @@ PluginOption = Annotated[
 StoreOption = Annotated[Path, typer.Option(help="Folder of the store.")]
 STORE = Path("dubio-store")
 
-ValuesOption = Annotated[
-    Literal["probs", "log_probs", "logits"] | None,
-    typer.Option(help="Kind of numbers in the file, if their names do not show it."),
-]
-LabelsOption = Annotated[Path | None, typer.Option(help="A file of labels, if the file of predictions has none.")]
-TargetOption = Annotated[
-    Literal["multiclass", "multilabel", "ordinal"] | None, typer.Option(help="The kind of target.")
-]
 EmptyDecisionOption = Annotated[
     Literal["argmax", "empty"] | None,
     typer.Option(
@@ -39,7 +35,52 @@ EmptyDecisionOption = Annotated[
         "every row of the training data has a label), or none. If omitted: as the file says, else empty."
     ),
 ]
-ToleranceOption = Annotated[float, typer.Option(help="How far the sum of a row of probabilities may be from one.")]
+
+_reading = functools.partial(typer.Option, rich_help_panel="Reading files of predictions")
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadingOptions:
+    """How files of predictions are read; each field is an option of every command that reads some."""
+
+    values: Annotated[
+        Literal["probs", "log_probs", "logits"] | None,
+        _reading(help="Kind of numbers in the file, if their names do not show it."),
+    ] = None
+    labels: Annotated[Path | None, _reading(help="A file of labels, if the file of predictions has none.")] = None
+    target: Annotated[Literal["multiclass", "multilabel", "ordinal"] | None, _reading(help="The kind of target.")] = (
+        None
+    )
+    tolerance: Annotated[float, _reading(help="How far the sum of a row of probabilities may be from one.")] = 1e-3
+    in_domain: Annotated[str | None, _reading(help="The in-distribution value of the column domain.")] = None
+    group: Annotated[str | None, _reading(help="Column of groups, such as patients: the independent units.")] = None
+    id: Annotated[str | None, _reading(help="Column of unique ids.")] = None
+    by: Annotated[list[str] | None, _reading(help="Column of subgroups, such as a site; may be repeated.")] = None
+    rows_are_independent: Annotated[
+        bool,
+        _reading("--rows-are-independent", help="Accept a column that looks like groups and is not used."),
+    ] = False
+
+    def stated(self) -> dict[str, Any]:
+        """Return the options that differ from their defaults, by their names on the command line."""
+        own = {item.name: (getattr(self, item.name), item.default) for item in dataclasses.fields(self)}
+        return {f"--{name.replace('_', '-')}": value for name, (value, default) in own.items() if value != default}
+
+    def read(self, path: str | Path, *, labels: Path | None = None, target: Target | None = None) -> Predictions:
+        """Read a file of predictions.
+
+        Args:
+            path: The file.
+            labels: Its labels, where it has none; those of the options are for the file that a command is about.
+            target: In place of that of the options.
+        """
+        from dubio.formats import read_predictions
+
+        same = {name: getattr(self, name) for name in ("values", "tolerance", "in_domain", "group")}
+        return read_predictions(
+            path, labels=labels, target=target or self.target, ids=self.id, by=self.by or (),
+            rows_are_independent=self.rows_are_independent, **same,
+        )  # fmt: skip
 
 
 DATA_OPTIONS = tuple(item for item in dataclasses.fields(DataOptions) if "help" in item.metadata)
@@ -48,6 +89,7 @@ DATA_OPTIONS = tuple(item for item in dataclasses.fields(DataOptions) if "help" 
 NOT_GIVEN: Mapping[str, Any] = MappingProxyType({item.name: None for item in DATA_OPTIONS})
 
 Command = Callable[..., Any]
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 
 
 def with_data_options(panel: str | None = None) -> Callable[[Command], Command]:
@@ -58,28 +100,41 @@ def with_data_options(panel: str | None = None) -> Callable[[Command], Command]:
     Args:
         panel: The heading of these options in the help.
     """
+    return functools.partial(_expanded, "data_options", [_parameter(item, panel) for item in DATA_OPTIONS], dict)
 
-    def decorate(command: Command) -> Command:
-        hints = typing.get_type_hints(command, include_extras=True)
-        parameters = []
-        for parameter in inspect.signature(command).parameters.values():
-            if parameter.name == "data_options":
-                parameters += [_parameter(item, panel) for item in DATA_OPTIONS]
-            else:
-                parameters.append(parameter.replace(annotation=hints[parameter.name]))
 
-        @functools.wraps(command)
-        def wrapper(**values: Any) -> Any:
-            options = {item.name: values.pop(item.name, None) for item in DATA_OPTIONS}
-            return command(data_options=options, **values)
+def with_reading_options(*without: str) -> Callable[[Command], Command]:
+    """Give a command an option for each field of :class:`ReadingOptions`; its parameter ``reading`` has their values.
 
-        keyword_only = [item.replace(kind=inspect.Parameter.KEYWORD_ONLY) for item in parameters]
-        wrapper.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
-        wrapper.__annotations__ = {item.name: item.annotation for item in parameters}
-        del wrapper.__wrapped__
-        return wrapper
+    Args:
+        without: Fields that the command decides itself.
+    """
+    hints = typing.get_type_hints(ReadingOptions, include_extras=True)
+    options = [
+        inspect.Parameter(item.name, KEYWORD_ONLY, default=item.default, annotation=hints[item.name])
+        for item in dataclasses.fields(ReadingOptions)
+        if item.name not in without
+    ]
+    return functools.partial(_expanded, "reading", options, ReadingOptions)
 
-    return decorate
+
+def _expanded(name: str, options: list[inspect.Parameter], collect: Callable[..., Any], command: Command) -> Command:
+    """Replace a parameter of a command by several options; the command gets them collected."""
+    hints = typing.get_type_hints(command, include_extras=True)
+    parameters = []
+    for parameter in inspect.signature(command).parameters.values():
+        own = parameter.replace(annotation=hints[parameter.name], kind=KEYWORD_ONLY)
+        parameters += options if parameter.name == name else [own]
+
+    @functools.wraps(command)
+    def wrapper(**values: Any) -> Any:
+        collected = collect(**{item.name: values.pop(item.name, item.default) for item in options})
+        return command(**{name: collected}, **values)
+
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {item.name: item.annotation for item in parameters}
+    del wrapper.__wrapped__
+    return wrapper
 
 
 def _parameter(item: dataclasses.Field[Any], panel: str | None) -> inspect.Parameter:
@@ -87,9 +142,7 @@ def _parameter(item: dataclasses.Field[Any], panel: str | None) -> inspect.Param
     hint = typing.get_type_hints(DataOptions)[item.name]
     value = int if int in (hint, *typing.get_args(hint)) else str
     option = typer.Option(help=item.metadata["help"], rich_help_panel=panel)
-    return inspect.Parameter(
-        item.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[value | None, option]
-    )
+    return inspect.Parameter(item.name, KEYWORD_ONLY, default=None, annotation=Annotated[value | None, option])
 
 
 def data_arguments(options: Mapping[str, Any]) -> dict[str, Any]:

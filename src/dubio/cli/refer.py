@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dubio.cli.options import (
-    EmptyDecisionOption,
-    JsonOption,
-    LabelsOption,
-    TargetOption,
-    ToleranceOption,
-    ValuesOption,
-)
+from dubio.cli.options import EmptyDecisionOption, JsonOption, ReadingOptions, with_reading_options
 from dubio.cli.output import print_result, say
 from dubio.core.errors import UserError
 
@@ -28,7 +21,9 @@ SeedOption = Annotated[int, typer.Option(min=0, help="Seed of random draws: part
 
 
 @app.command("fit")
+@with_reading_options("by")
 def fit(
+    reading: ReadingOptions,
     predictions: Annotated[Path, typer.Argument(help="Predictions on a calibration split.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Write the policy here, as JSON.")],
     max_risk: Annotated[
@@ -45,25 +40,20 @@ def fit(
     force: Annotated[
         bool, typer.Option("--force", help="Accept a split that training or selection has used; voids the guarantee.")
     ] = False,
-    values: ValuesOption = None,
-    labels: LabelsOption = None,
-    target: TargetOption = None,
     empty_decision: EmptyDecisionOption = None,
-    tolerance: ToleranceOption = 1e-3,
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
     """Fit a referral policy: a bounded error of the retained, a capacity, or sensitivity and specificity."""
     from dubio import referral
     from dubio.core.files import write_file
-    from dubio.formats import read_predictions
 
     screening = specificity if sensitivity is None else sensitivity
     goals = {"--max-risk": max_risk, "--capacity": capacity, "--sensitivity/--specificity": screening}
     stated = [name for name, goal in goals.items() if goal is not None]
     if len(stated) != 1:
         raise UserError(f"give one goal: {', '.join(goals)}; given {', '.join(stated) or 'none'}.")
-    calibration = read_predictions(predictions, values=values, labels=labels, target=target, tolerance=tolerance)
+    calibration = reading.read(predictions, labels=reading.labels)
     if empty_decision is not None:
         calibration = calibration.with_checked(empty_decision=empty_decision)
     common: dict[str, Any] = {"confidence": confidence, "quantity": quantity, "seed": seed, "allow_selected": force}
@@ -83,26 +73,24 @@ def fit(
 
 
 @app.command("apply")
+@with_reading_options("target")
 def apply(
+    reading: ReadingOptions,
     policy: Annotated[Path, typer.Argument(help="A policy written by dubio refer fit.")],
     predictions: Annotated[Path, typer.Argument(help="New predictions of the same system; labels are optional.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Write a decision for each row here, as CSV.")],
     shift_level: Annotated[float, typer.Option(help="Warn of shifted uncertainties below this p-value.")] = 0.01,
-    values: ValuesOption = None,
-    labels: LabelsOption = None,
-    tolerance: ToleranceOption = 1e-3,
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
     """Decide for each row of new predictions whether it is retained or referred, with the reason."""
     from dubio.core.files import write_file
     from dubio.core.validate import read_json
-    from dubio.formats import read_predictions
     from dubio.referral import Policy, apply_policy
 
     rule = read_json(Policy, policy)
     # Arrays do not name their target or how empty rows are decided, the policy does; another target is refused.
-    new = read_predictions(predictions, values=values, labels=labels, target=rule.target, tolerance=tolerance)
+    new = reading.read(predictions, labels=reading.labels, target=rule.target)
     new = new.with_checked(empty_decision=rule.empty_decision)
     applied = apply_policy(rule, new, shift_level=shift_level, seed=seed)
     write_file(output, applied.to_csv())

@@ -95,6 +95,7 @@ class Predictions:
         columns: Texts ``[N]`` by name (site, device, …), for subgroups.
         scores: The system's own uncertainties ``[N]`` by name, higher where it is less certain.
         empty_decision: How a multi-label row is decided that has no label above one half.
+        notes: What a reader must know of the source, such as columns that nothing uses; results repeat them.
     """
 
     logits: _LazyLogits = _LazyLogits()
@@ -112,6 +113,7 @@ class Predictions:
     columns: Mapping[str, StrArray] = field(default_factory=dict)
     scores: Mapping[str, FloatArray] = field(default_factory=dict)
     empty_decision: EmptyDecision = "empty"
+    notes: tuple[str, ...] = ()
     _highest: IntArray | None = field(default=None, init=False, repr=False)
 
     # --- checks -----------------------------------------------------------------------------------------------------
@@ -350,7 +352,7 @@ class Predictions:
 _BY_ROW = ("labels", "ood", "ids", "group")
 _BY_SAMPLE = ("data_variance", "model_variance")
 _BY_NAME = ("columns", "scores")
-_KEPT = ("target", "member", "temperature", "classes", "kind", "empty_decision")
+_KEPT = ("target", "member", "temperature", "classes", "kind", "empty_decision", "notes")
 
 
 def _at(array: Any, index: Any) -> Any:
@@ -397,6 +399,7 @@ def join(parts: Sequence[Predictions]) -> Predictions:
         for name in dict.fromkeys(name for item in parts for name in item.columns)
     }
     stacked["classes"] = next((item.classes for item in parts if item.classes is not None), None)
+    stacked["notes"] = tuple(dict.fromkeys(note for item in parts for note in item.notes))
     stacked["kind"] = first.kind if all(item.kind == first.kind for item in parts) else None
     logits = DeferredLogits(
         (first.samples, sum(sizes), first.class_count),

@@ -26,13 +26,15 @@ from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, join
 from dubio.core.types import EmptyDecision, Metric, Target
 from dubio.evaluation.results import Evaluation, Score, SystemComparison
-from dubio.formats.arrays import predictions_from_arrays
+from dubio.formats.arrays import predictions_from_arrays, with_roles
+from dubio.formats.columns import Roles
 from dubio.formats.predictions import read_predictions
 from dubio.formats.values import TOLERANCE, Values
 from dubio.metrics.decisions import labels_above_half
 from dubio.metrics.metric import metric_named, score_each
 from dubio.statistics.bootstrap import bootstrap, guarded
 from dubio.statistics.paired import align, in_domain_rows, mcnemar_tests, pair_tests
+from dubio.statistics.subgroups import parts_of
 
 STANDARD = (
     "accuracy", "micro_f1", "macro_f1", "quadratic_kappa", "rps", "class_auroc", "nll", "brier", "calibrated_nll",
@@ -40,6 +42,9 @@ STANDARD = (
     "ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95", "generalisation_gap", "diversity", "disagreement",
 )  # fmt: skip
 """The metrics computed by default; those that do not apply are left out."""
+
+IN_SUBGROUPS = ("accuracy", "micro_f1", "nll", "brier", "ece", "aurc")
+"""The metrics computed for subgroups unless others are requested: those of few rows, and of one distribution."""
 
 REPLICATES = 200
 
@@ -56,6 +61,8 @@ def evaluate(
     ids: Any = None,
     group: Any = None,
     member: Any = None,
+    by: Sequence[str] = (),
+    rows_are_independent: bool = False,
     tolerance: float = TOLERANCE,
     replicates: int = REPLICATES,
     level: float = 0.95,
@@ -75,9 +82,12 @@ def evaluate(
             probable label, where every row of the training data has a label, or ``"empty"``, none. By default as the
             predictions say, else ``"empty"``.
         metrics: Names such as ``"ece(bins=10)"``, or metrics; :data:`STANDARD` by default.
-        ids: ``[N]`` names of the examples.
-        group: ``[N]`` the unit each example belongs to (a patient, a document); units are resampled as a whole.
+        ids: ``[N]`` names of the examples; of a file or a mapping also the name of the column that has them.
+        group: ``[N]`` the unit each example belongs to (a patient, a document), or likewise the name of a column; units
+            are resampled as a whole.
         member: ``[S]`` which independent fit each sample came from.
+        by: Columns of subgroups, such as a site: results for each of their values are in ``subgroups``.
+        rows_are_independent: Accept a column that looks like groups and is not used.
         tolerance: How far from one a row of probabilities may sum.
         replicates: Bootstrap replicates for the intervals; 0 for none.
         level: Confidence level of the intervals.
@@ -88,12 +98,13 @@ def evaluate(
         UserError: When the input cannot be predictions, or a requested metric is unknown.
     """
     columns = {"ids": ids, "group": group, "member": member}
+    roles = Roles(_name(group), _name(ids), tuple(by), rows_are_independent)
     with passes.threads(threads):
-        own = _as_predictions(predictions, labels, values, target, tolerance, columns)
+        own = _as_predictions(predictions, labels, values, target, tolerance, columns, roles)
         if ood is not None:
-            own = with_ood(own, _as_predictions(ood, None, values, target, tolerance, {"member": member}))
+            own = with_ood(own, _as_predictions(ood, None, values, target, tolerance, {"member": member}, roles))
         own = with_empty_decision(own, empty_decision)
-        return evaluate_predictions(own, metrics=metrics, replicates=replicates, level=level, seed=seed)
+        return evaluate_predictions(own, metrics=metrics, replicates=replicates, level=level, seed=seed, by=by)
 
 
 def compare(
@@ -107,6 +118,8 @@ def compare(
     metrics: Sequence[str | Metric] | None = None,
     ids: Any = None,
     group: Any = None,
+    by: Sequence[str] = (),
+    rows_are_independent: bool = False,
     replicates: int = REPLICATES,
     level: float = 0.95,
     seed: int = 0,
@@ -126,6 +139,8 @@ def compare(
         metrics: As for :func:`evaluate`; those that may not rank models are scored and not compared.
         ids: As for :func:`evaluate`. Files and predictions with ids are aligned by them.
         group: As for :func:`evaluate`; groups are the units of the tests too.
+        by: As for :func:`evaluate`.
+        rows_are_independent: As for :func:`evaluate`.
         replicates: As for :func:`evaluate`; tests under metrics without values per example draw at least 80.
         level: Confidence level of intervals and tests.
         seed: Seed of the bootstrap.
@@ -137,10 +152,12 @@ def compare(
         raise UserError(f"a comparison needs at least two systems; given {len(systems)}.")
     if ood is not None and ood.keys() != systems.keys():
         raise UserError(f"ood must name the same systems: {', '.join(systems)}; given {', '.join(ood)}.")
+    roles = Roles(_name(group), _name(ids), tuple(by), rows_are_independent)
+    options: Any = {"values": values, "target": target, "roles": roles}
     columns = {"ids": ids, "group": group}
-    read = {name: _as_predictions(systems[name], labels, values, target, columns=columns) for name in systems}
-    further = [] if ood is None else [{name: _as_predictions(ood[name], None, values, target) for name in systems}]
-    options: Any = {"metrics": metrics, "replicates": replicates, "level": level, "seed": seed}
+    read = {name: _as_predictions(systems[name], labels, columns=columns, **options) for name in systems}
+    further = [] if ood is None else [{name: _as_predictions(ood[name], None, **options) for name in systems}]
+    options = {"metrics": metrics, "replicates": replicates, "level": level, "seed": seed, "by": by}
     return evaluate_systems(read, ood=further, empty_decision=empty_decision, **options)
 
 
@@ -156,6 +173,7 @@ def evaluate_systems(
     level: float = 0.95,
     seed: int = 0,
     test_pairs: bool = True,
+    by: Sequence[str] = (),
 ) -> SystemComparison:
     """Score one or more systems on the same examples, and test every pair of them.
 
@@ -170,6 +188,7 @@ def evaluate_systems(
         level: Likewise.
         seed: Likewise.
         test_pairs: Whether pairs are tested.
+        by: Columns of subgroups, each scored on its own.
 
     Raises:
         UserError: For systems on different examples, or if none of the requested metrics applies.
@@ -185,7 +204,9 @@ def evaluate_systems(
         chosen = metrics
         if validation:
             chosen = (*(STANDARD if metrics is None else metrics), *_threshold_metrics(own, fitted[name]))
-        evaluations[name] = evaluate_predictions(own, metrics=chosen, replicates=replicates, level=level, seed=seed)
+        evaluations[name] = evaluate_predictions(
+            own, metrics=chosen, replicates=replicates, level=level, seed=seed, by=by
+        )
     compared = SystemComparison(evaluations, {}, {}, level, tuple(remarks))
     if metrics and not any(own.scores for own in evaluations.values()):
         raise UserError(" ".join(compared.reasons))
@@ -252,21 +273,28 @@ def _as_predictions(
     target: Target | None,
     tolerance: float = TOLERANCE,
     columns: Mapping[str, Any] | None = None,
+    roles: Roles | None = None,
 ) -> Predictions:
     """Return predictions from any source that :func:`evaluate` accepts."""
-    own = {name: column for name, column in (columns or {}).items() if column is not None}
+    roles = roles or Roles()
+    own = {name: column for name, column in (columns or {}).items() if not (column is None or isinstance(column, str))}
     if isinstance(source, Predictions | str | Path) and own:
         raise UserError(f"{next(iter(own))} goes with bare arrays; files and Predictions have their own.")
     if isinstance(source, Predictions):
         if labels is not None or (target is not None and target != source.target):
             raise UserError("Predictions have their own labels and target; omit these arguments.")
-        return source
+        return with_roles(source, roles)
     if isinstance(source, str | Path):
-        return read_predictions(source, values=values, labels=labels, target=target, tolerance=tolerance)
+        return read_predictions(source, values=values, labels=labels, target=target, tolerance=tolerance, **vars(roles))
     arrays = dict(source) if isinstance(source, Mapping) else {"predictions": source}
     return predictions_from_arrays(
-        {**arrays, **own}, values=values, labels=labels, target=target or "multiclass", tolerance=tolerance
+        {**arrays, **own}, values=values, labels=labels, target=target or "multiclass", tolerance=tolerance, roles=roles
     )
+
+
+def _name(column: Any) -> str | None:
+    """Return the name of a column where it is named, not given."""
+    return column if isinstance(column, str) else None
 
 
 def evaluate_predictions(
@@ -276,6 +304,7 @@ def evaluate_predictions(
     replicates: int = REPLICATES,
     level: float = 0.95,
     seed: int = 0,
+    by: Sequence[str] = (),
 ) -> Evaluation:
     """Score one set of predictions; arguments as for :func:`evaluate`."""
     if replicates < 0 or replicates == 1:
@@ -310,6 +339,15 @@ def evaluate_predictions(
         seed=seed,
         predictions=predictions,
         metrics=requested,
+        subgroups={
+            column: {
+                value: evaluate_predictions(
+                    in_domain.take(rows), metrics=metrics or IN_SUBGROUPS, replicates=replicates, level=level, seed=seed
+                )
+                for value, rows in parts_of(in_domain.columns[column]).items()
+            }
+            for column in by
+        },
     )
 
 
@@ -337,6 +375,8 @@ def calibrate(
     method: RecalibrationMethod = "temperature",
     values: Values | None = None,
     target: Target | None = None,
+    group: str | None = None,
+    rows_are_independent: bool = False,
 ) -> Recalibration:
     """Fit a recalibration to validation predictions from any framework.
 
@@ -349,8 +389,11 @@ def calibrate(
             class).
         values: As for :func:`evaluate`.
         target: Likewise.
+        group: The name of a column of groups; a recalibration does not use them, and ignores none unnoticed.
+        rows_are_independent: As for :func:`evaluate`.
 
     Raises:
-        UserError: When the input cannot be predictions, or has no labels.
+        UserError: When the input cannot be predictions, has no labels, or has a column that looks like groups.
     """
-    return fit_recalibration(_as_predictions(validation, labels, values, target), method)
+    roles = Roles(group=group, rows_are_independent=rows_are_independent)
+    return fit_recalibration(_as_predictions(validation, labels, values, target, roles=roles), method)

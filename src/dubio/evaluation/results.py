@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,9 @@ from dubio.core.types import EmptyDecision, Metric, Target
 from dubio.formats.text_tables import number_text, text_table
 from dubio.metrics.detection import Detection, detect
 from dubio.metrics.quantities import applicable_quantities
-from dubio.statistics.paired import McNemar
+from dubio.statistics.bootstrap import units_of
+from dubio.statistics.paired import McNemar, in_domain_rows
+from dubio.statistics.subgroups import UNDERPOWERED
 from dubio.statistics.verdicts import PairTest, Question
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class Evaluation:
         seed: Seed of the bootstrap.
         predictions: The predictions that were scored.
         metrics: Every requested metric.
+        subgroups: Column to value to the scores of the in-distribution rows that have it.
     """
 
     scores: dict[str, Score]
@@ -98,6 +101,12 @@ class Evaluation:
     seed: int
     predictions: Predictions
     metrics: tuple[Metric, ...]
+    subgroups: Mapping[str, Mapping[str, Evaluation]] = field(default_factory=dict)
+
+    @property
+    def units(self) -> int:
+        """The number of groups, or of rows where there are no groups."""
+        return units_of(in_domain_rows(self.predictions)).count
 
     def __getitem__(self, metric: str) -> float:
         """Return the value of a metric by name."""
@@ -117,10 +126,18 @@ class Evaluation:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but the predictions as plain values."""
-        names = [item.name for item in fields(self) if item.name not in ("predictions", "scores", "metrics")]
+        apart = ("predictions", "scores", "metrics", "subgroups")
         return {
-            **{name: getattr(self, name) for name in names},
+            **{item.name: getattr(self, item.name) for item in fields(self) if item.name not in apart},
+            "units": self.units,
+            "notes": list(self.predictions.notes),
             "scores": {name: asdict(score) for name, score in self.scores.items()},
+            "subgroups": {
+                column: {
+                    value: {"underpowered": own.units < UNDERPOWERED, **own.as_dict()} for value, own in parts.items()
+                }
+                for column, parts in self.subgroups.items()
+            },
             "detection": {name: asdict(figures) for name, figures in self.detection.items()},
         }
 
@@ -188,13 +205,19 @@ class SystemComparison:
     def notes(self) -> list[str]:
         """How the numbers were computed, and why a metric does not rank, as sentences."""
         first = next(iter(self.evaluations.values()))
-        notes = list(self.remarks)
+        notes = [
+            *self.remarks,
+            *dict.fromkeys(text for own in self.evaluations.values() for text in own.predictions.notes),
+        ]
         if first.unlabelled:
             notes.append(f"{first.unlabelled} unlabelled rows are left out of metrics that need labels.")
         notes += [_empty_sentence(name, own) for name, own in self.evaluations.items() if own.empty_rows]
         if first.replicates:
             notes.append(f"In brackets: {first.level:.0%} bootstrap intervals, {first.replicates} replicates over "
                          f"{first.resampled}, seed {first.seed}.")  # fmt: skip
+        if any(part.units < UNDERPOWERED for parts in first.subgroups.values() for part in parts.values()):
+            notes.append(f"Underpowered: a subgroup of fewer than {UNDERPOWERED} {first.resampled}, too few for a "
+                         "conclusion.")  # fmt: skip
         if first.detection:
             notes.append("Areas under precision–recall curves depend on the share of out-of-distribution rows, here "
                          f"{first.ood_rows / len(first.predictions):.3f}.")  # fmt: skip
@@ -218,7 +241,7 @@ class SystemComparison:
         pairs = self.pairs
         if len(self.evaluations) > FEW:
             pairs = [pair for pair in pairs if {pair["first"], pair["second"]} & self._best(pair["metric"])]
-        return [*self._score_lines(), "", *pair_lines(pairs), *self._detection_lines()]
+        return [*self._score_lines(), "", *pair_lines(pairs), *self._detection_lines(), *self._subgroup_lines()]
 
     def _score_lines(self) -> list[str]:
         """Return a table with one line per metric and one column per system; a star marks the best value."""
@@ -251,6 +274,19 @@ class SystemComparison:
             if own.detection:
                 whose = f"{name}: " if len(self.evaluations) > 1 else ""
                 yield from (f"{whose}detection of out-of-distribution rows by quantity", "", *text_table(rows), "")
+
+    def _subgroup_lines(self) -> Iterator[str]:
+        """Yield a table per system and column: the scores of each subgroup."""
+        for name, own in self.evaluations.items():
+            for column, parts in own.subgroups.items():
+                metrics = list(dict.fromkeys(metric for part in parts.values() for metric in part.scores))
+                rows = [[column, "rows", own.resampled, *metrics]]
+                for value, part in parts.items():
+                    small = " (underpowered)" if part.units < UNDERPOWERED else ""
+                    scores = (score_text(part.scores.get(metric)) for metric in metrics)
+                    rows.append([(value or "(empty)") + small, str(part.rows), str(part.units), *scores])
+                whose = f"{name}: " if len(self.evaluations) > 1 else ""
+                yield from (f"{whose}results by {column}", "", *text_table(rows), "")
 
     def __repr__(self) -> str:
         return "\n".join([*self.tables, *self.notes])

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from dubio.core.errors import UserError, nearest, one_of
 from dubio.core.predictions import Logits, Predictions
 from dubio.core.types import TARGETS, UNLABELLED, BoolArray, EmptyDecision, FloatArray, IntArray, Kind, StrArray, Target
+from dubio.formats.columns import COLUMN, Roles, column_key, without_role
 from dubio.formats.values import TOLERANCE, VALUES, Values, as_logits, numbers_of, real_numbers
 
 BESIDE = ("labels", "ids", "group", "member", "ood", "data_variance", "model_variance", "classes", "empty_decision")
 NAMES = (*VALUES, *BESIDE)
-COLUMN, SCORE = "column.", "score."
-"""What the names of further columns begin with: texts, and the system's own uncertainties."""
+SCORE = "score."
+"""What the name of a system's own uncertainty begins with."""
 
 
 def is_known(name: str) -> bool:
@@ -39,6 +40,7 @@ def predictions_from_arrays(
     tolerance: float = TOLERANCE,
     temperature: float = 1.0,
     kind: Kind | None = None,
+    roles: Roles | None = None,
 ) -> Predictions:
     """Return checked predictions from named arrays.
 
@@ -50,21 +52,32 @@ def predictions_from_arrays(
         tolerance: Largest difference from one of the sum of a row's probabilities.
         temperature: Applied after pooling.
         kind: The kind of split they were predicted on.
+        roles: Arrays of other names that are groups, ids or subgroups.
 
     Raises:
-        UserError: Naming the array, row and column at fault.
+        UserError: Naming the array, row and column at fault, or an array that looks like groups and is not used.
     """
     one_of("target", target, TARGETS)
-    refuse_near_misses(arrays)
+    roles = roles or Roles()
+    arrays = roles.assigned(arrays, "ids", NAMES)
+    refuse_near_misses(arrays, roles)
     meaning, name = which_values(arrays, values)
     logits = as_logits(arrays[name], meaning, target, tolerance=tolerance, name=name)
-    return with_logits(logits, arrays, labels=labels, target=target, temperature=temperature, kind=kind)
+    own = {key: array for key, array in arrays.items() if key != name}
+    return with_logits(logits, own, labels=labels, target=target, temperature=temperature, kind=kind, roles=roles)
 
 
 def with_logits(
-    logits: Logits, arrays: Mapping[str, Any], *, labels: Any, target: Target, temperature: float, kind: Kind | None
+    logits: Logits,
+    arrays: Mapping[str, Any],
+    *,
+    labels: Any,
+    target: Target,
+    temperature: float,
+    kind: Kind | None,
+    roles: Roles,
 ) -> Predictions:
-    """Return predictions from logits ``[S, N, K]`` and the arrays beside them; arguments as above."""
+    """Return predictions from logits ``[S, N, K]`` and the arrays beside them, under the names of their roles."""
     if logits.ndim != 3:
         raise UserError(f"logits must be [samples, examples, classes]; given shape {logits.shape}.")
     rows, classes = logits.shape[1:]
@@ -76,6 +89,7 @@ def with_logits(
         return None if arrays.get(name) is None else convert(arrays[name], name, *more)
 
     names = optional("classes", _class_names)
+    notes = roles.notes_on(_per_row(arrays, rows), grouped=arrays.get("group") is not None)
     return Predictions(
         logits,
         as_labels(labels, rows, classes, target, names),
@@ -92,7 +106,31 @@ def with_logits(
         {name: as_texts(array, name) for name, array in _prefixed(arrays, COLUMN)},
         {name: as_score(array, name) for name, array in _prefixed(arrays, SCORE)},
         cast(EmptyDecision, str(arrays.get("empty_decision", "empty"))),
+        notes,
     )
+
+
+def with_roles(predictions: Predictions, roles: Roles) -> Predictions:
+    """Return predictions whose groups or ids are those of their columns that the user names.
+
+    Raises:
+        UnknownName: When they have no such column, of subgroups either.
+    """
+    for name in roles.by:
+        column_key(predictions.columns, name, "by")
+    own: dict[str, StrArray] = {}
+    if roles.group is not None:
+        own["group"] = predictions.columns[column_key(predictions.columns, roles.group, "group")]
+    if roles.ids is not None:
+        own["ids"] = as_ids(predictions.columns[column_key(predictions.columns, roles.ids, "id")], roles.ids)
+    return predictions.with_checked(**own) if own else predictions
+
+
+def _per_row(arrays: Mapping[str, Any], rows: int) -> dict[str, Any]:
+    """Return the arrays that have no role, None in place of one that has no value per row."""
+    known = [name for name in arrays if is_known(name)]
+    others = {name: numbers_of(array, name) for name, array in without_role(arrays, known).items()}
+    return {name: array if array.shape == (rows,) else None for name, array in others.items()}
 
 
 def _prefixed(arrays: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
@@ -104,8 +142,12 @@ def as_score(array: Any, name: str) -> FloatArray:
     return real_numbers(array, f"{SCORE}{name}").astype(np.float64, copy=False)
 
 
-def refuse_near_misses(names: Iterable[str]) -> None:
+def refuse_near_misses(names: Iterable[str], roles: Roles) -> None:
     """Refuse a name that is nearly a known one: ignoring ``groups`` would make intervals wrong.
+
+    Args:
+        names: Under the names of their roles.
+        roles: What the user names; nothing is a group where rows are independent.
 
     Raises:
         UserError: Naming both.
@@ -113,6 +155,8 @@ def refuse_near_misses(names: Iterable[str]) -> None:
     present = set(names)
     for name in sorted(name for name in present if not is_known(name)):
         close = nearest(name, NAMES)
+        if close == "group" and roles.rows_are_independent:
+            continue
         if close is not None and close not in present and _alike(name, close):
             raise UserError(f"array {name!r} is not known; did you mean {close!r}? Known: {', '.join(NAMES)}.")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,12 +37,16 @@ def read_npy(path: Path) -> NDArray[Any]:
         return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
 
 
-def read_npz(path: Path, choose: Callable[[tuple[str, ...]], Collection[str]]) -> dict[str, NDArray[Any]]:
+Shapes = Mapping[str, tuple[int, ...] | None]
+"""The shape of each array; None where its header cannot be read, as of Python objects."""
+
+
+def read_npz(path: Path, choose: Callable[[Shapes], Collection[str]]) -> dict[str, NDArray[Any]]:
     """Return some arrays of an npz file.
 
     Args:
         path: The file.
-        choose: Called with the names of all arrays, returns those to read; the others are not unpacked.
+        choose: Called with the shapes of all arrays, returns the names of those to read; others are not unpacked.
 
     Raises:
         BadFile: When it is missing, no archive, pickled, damaged, or unpacks to more than such a file can hold.
@@ -52,7 +56,7 @@ def read_npz(path: Path, choose: Callable[[tuple[str, ...]], Collection[str]]) -
             entries = [entry for entry in archive.infolist() if entry.filename.endswith(".npy")]
             _check_archive(path, entries)
             named = {entry.filename.removesuffix(".npy"): entry for entry in entries}
-            chosen = choose(tuple(named))
+            chosen = choose({name: _shape(archive, entry) for name, entry in named.items()})
             return {name: _unpack(path, archive, name, entry) for name, entry in named.items() if name in chosen}
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as fault:
         raise BadFile(f"{str(path)!r} is not an npz file, or is damaged: {fault}.") from fault
@@ -69,6 +73,14 @@ def _check_archive(path: Path, entries: list[zipfile.ZipInfo]) -> None:
             f"{str(path)!r} would unpack to {declared} bytes, more than the {allowed} that an archive of its "
             "size may; it looks like a zip bomb. Save it with numpy.savez, uncompressed."
         )
+
+
+def _shape(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[int, ...] | None:
+    try:
+        with archive.open(entry) as handle:
+            return _header(handle, entry.filename)[0]
+    except BadFile:
+        return None
 
 
 def _unpack(path: Path, archive: zipfile.ZipFile, name: str, entry: zipfile.ZipInfo) -> NDArray[Any]:

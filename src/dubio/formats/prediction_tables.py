@@ -1,9 +1,9 @@
 """Predictions from a table: one row per example or, with a column ``sample`` or ``member``, per sample of an example.
 
 Columns ``p0, p1, …`` are probabilities, ``logp0, …`` their logarithms, ``logit0, …`` logits; ``p``, ``logp`` or
-``logit`` alone is that of the second of two classes. Without such columns every column that is none of the reserved
-ones is a class of that name, and ``values`` says what its numbers are. ``column.<name>`` is a further text per example,
-``score.<name>`` the system's own uncertainty.
+``logit`` alone is that of the second of two classes. Without such columns every column of numbers that is none of the
+reserved ones is a class of that name, and ``values`` says what its numbers are. ``column.<name>`` is a further text per
+example, ``score.<name>`` the system's own uncertainty.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dubio.core.column_roles import looks_like_units
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, Target
-from dubio.formats.arrays import COLUMN, SCORE, is_known, nearest_hint, predictions_from_arrays
+from dubio.formats.arrays import SCORE, is_known, nearest_hint, predictions_from_arrays
+from dubio.formats.columns import COLUMN, Roles, without_role
 from dubio.formats.tables import Frame
 from dubio.formats.values import VALUES, Values
 
@@ -30,14 +32,22 @@ _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no"
 
 
 def predictions_from_columns(
-    frame: Frame, *, values: Values | None, labels: Any, target: Target, tolerance: float, in_domain: str | None
+    frame: Frame,
+    *,
+    values: Values | None,
+    labels: Any,
+    target: Target,
+    tolerance: float,
+    in_domain: str | None,
+    roles: Roles,
 ) -> Predictions:
     """Return checked predictions from the columns of a table; see the module for their names.
 
     Raises:
-        UserError: Naming row and column at fault.
+        UserError: Naming row and column at fault, or a column that looks like groups and is not used.
     """
-    columns, meaning, names = _value_columns(frame, values)
+    frame = roles.assigned(frame, "id", RESERVED)
+    columns, meaning, names = _value_columns(frame, values, roles)
     numbers = np.array([_numbers(frame[column], column) for column in columns]).T
     if len(columns) == 1 and names is None and target != "multilabel":
         numbers = numbers[:, 0]
@@ -66,13 +76,26 @@ def predictions_from_columns(
     flags = _flags(frame, in_domain)
     if flags is not None:
         arrays["ood"] = flags[first]
-    return predictions_from_arrays(arrays, labels=labels, target=target, tolerance=tolerance)
+    notes = roles.notes_on(_others(frame, columns, first), grouped="group" in frame)
+    silent = Roles(rows_are_independent=True)
+    return predictions_from_arrays(
+        arrays, labels=labels, target=target, tolerance=tolerance, roles=silent
+    ).with_checked(notes=notes)
 
 
-def _value_columns(frame: Frame, values: Values | None) -> tuple[list[str], Values, list[str] | None]:
+def _others(frame: Frame, values: Sequence[str], rows: NDArray[np.int64]) -> dict[str, list[Any]]:
+    """Return the columns that have no role, one cell per example."""
+    roles = {name for name in frame if name.startswith(SCORE) or _NUMBERED.fullmatch(name)}
+    others = without_role(frame, {*RESERVED, *values, *roles})
+    return {name: [cells[row] for row in rows] for name, cells in others.items()}
+
+
+def _value_columns(frame: Frame, values: Values | None, roles: Roles) -> tuple[list[str], Values, list[str] | None]:
     """Return the columns of values, their meaning, and the names of classes or None where they are numbered."""
     for name in frame:
         close = name.lower().rstrip("s")
+        if close == "group" and roles.rows_are_independent:
+            continue
         if name not in RESERVED and close in RESERVED and close not in frame:
             raise UserError(f"column {name!r} is not known; did you mean {close!r}? Known: {', '.join(RESERVED)}.")
     numbered = {name: match for name in frame if (match := _NUMBERED.fullmatch(name))}
@@ -80,9 +103,13 @@ def _value_columns(frame: Frame, values: Values | None) -> tuple[list[str], Valu
         if values is None:
             remedy = "for columns named after classes, say what their numbers are with values (--values)"
             raise UserError(f"no column is called p0, logp0 or logit0; {remedy}: {', '.join(VALUES)}.")
-        names = [name for name in frame if name not in RESERVED and not is_known(name)]
+        names = [name for name in frame if name not in RESERVED and not is_known(name) and _has_number(frame[name])]
         if not names:
             raise UserError("the table has no column of predictions.")
+        for name in names:
+            if looks_like_units(name, frame[name]) and not set(map(str, frame[name])) <= {"0", "1", "0.0", "1.0"}:
+                raise UserError(f"column {name!r} looks like groups, such as patients, and would be read as a class; "
+                                f"say group={name!r} (--group {name}), or call it 'column.{name}'.")  # fmt: skip
         return names, values, names
     kinds = {match[1] for match in numbered.values()}
     chosen = [kind for kind in kinds if values is None or _MEANING[kind] == values]
@@ -98,6 +125,17 @@ def _value_columns(frame: Frame, values: Values | None) -> tuple[list[str], Valu
             expected_names = f"the {len(own)} columns of values must be {kind}0 to {kind}{len(own) - 1}"
             raise UserError(f"column {name!r} is missing; {expected_names}.")
     return expected, _MEANING[kind], None
+
+
+def _has_number(cells: Sequence[Any]) -> bool:
+    """Return whether any cell is a number; a column without one is no class."""
+    for cell in cells:
+        try:
+            float(cell)
+        except (TypeError, ValueError):
+            continue
+        return True
+    return False
 
 
 def _numbers(cells: Sequence[Any], column: str) -> NDArray[np.float64]:

@@ -10,18 +10,21 @@ are their UTF-8 bytes in ``<text>.utf8`` with the end of each in ``<text>.ends``
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dubio.core.column_roles import names_units
 from dubio.core.errors import BadFile, MissingExtra, UserError, one_of
 from dubio.core.files import open_atomic
 from dubio.core.predictions import Predictions, checked_logits
 from dubio.core.types import KINDS, TARGETS, EmptyDecision, Kind, StrArray, Target
-from dubio.formats.arrays import COLUMN, SCORE, is_known, predictions_from_arrays, refuse_near_misses, with_logits
-from dubio.formats.npz import read_npy, read_npz
+from dubio.formats.arrays import NAMES, SCORE, is_known, predictions_from_arrays, refuse_near_misses, with_logits
+from dubio.formats.columns import COLUMN, Roles
+from dubio.formats.npz import Shapes, read_npy, read_npz
 from dubio.formats.prediction_tables import predictions_from_columns
 from dubio.formats.safetensors import read_tensors, write_tensors
 from dubio.formats.tables import SEPARATORS, read_delimited, read_parquet
@@ -86,6 +89,10 @@ def read_predictions(
     target: Target | None = None,
     tolerance: float = TOLERANCE,
     in_domain: str | None = None,
+    group: str | None = None,
+    ids: str | None = None,
+    by: Iterable[str] = (),
+    rows_are_independent: bool = False,
 ) -> Predictions:
     """Read predictions from a file, by its ending: .safetensors, .npz, .npy, .csv, .tsv or .parquet.
 
@@ -97,10 +104,15 @@ def read_predictions(
         target: The kind of prediction; ``multiclass`` unless the file says otherwise.
         tolerance: Largest difference from one of the sum of a row's probabilities.
         in_domain: For a table with a column ``domain``: the one that is in distribution; all others are not.
+        group: The column (array) of groups, such as patients, where it is not called ``group``.
+        ids: The column of ids, where it is not called ``id`` (an array: ``ids``).
+        by: Columns of subgroups, such as a site; they become ``columns``.
+        rows_are_independent: Accept a column that looks like groups and is not used; a note says so.
 
     Raises:
         BadFile: When the file cannot be read.
-        UserError: When its content cannot be predictions, naming row and column.
+        UserError: When its content cannot be predictions, naming row and column; for a column that is not there; or for
+            one that looks like groups and is not used.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -112,7 +124,11 @@ def read_predictions(
         raise BadFile(f"{str(path)!r}: no such file.")
     if isinstance(labels, str | Path):
         labels = read_labels(labels)
-    options: Any = {"values": values, "labels": labels, "target": target or "multiclass", "tolerance": tolerance}
+    if isinstance(by, str):
+        raise UserError(f"by must be a list of names, such as [{by!r}]; given {by!r}.")
+    roles = Roles(group, ids, tuple(by), rows_are_independent)
+    options: Any = {"values": values, "labels": labels, "target": target or "multiclass", "tolerance": tolerance,
+                    "roles": roles}  # fmt: skip
     try:
         if suffix in (".csv", ".tsv", ".parquet"):
             frame = read_parquet(path) if suffix == ".parquet" else read_delimited(path, SEPARATORS[suffix])
@@ -120,32 +136,49 @@ def read_predictions(
         if in_domain is not None:
             raise UserError("in_domain is for a table with a column 'domain'; arrays say it with 'ood'.")
         if suffix != ".safetensors":
-            arrays = {"array": read_npy(path)} if suffix == ".npy" else read_npz(path, _arrays_to_read)
+            arrays = {"array": read_npy(path)} if suffix == ".npy" else _read_arrays(path, roles)
             return predictions_from_arrays(arrays, **options)
         tensors, metadata = read_tensors(path)
         if metadata.get("dubio") != "predictions":
             return predictions_from_arrays(tensors, **options)
-        return _from_tensors(path, tensors, metadata, values, labels, target)
+        return _from_tensors(path, tensors, metadata, values, labels, target, roles)
     except (BadFile, MissingExtra):
         raise
     except UserError as refusal:
         raise UserError(f"{str(path)!r}: {refusal}") from refusal
 
 
-def _arrays_to_read(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arrays of an npz file to read: one of another name only where no name says what the numbers are."""
-    refuse_near_misses(names)
-    recognised = tuple(name for name in names if is_known(name))
-    others = tuple(name for name in names if not is_known(name))
-    return recognised if len(others) != 1 or set(recognised) & set(VALUES) else recognised + others
+def _read_arrays(path: Path, roles: Roles) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an npz file; empty in place of one that is not needed, and has no value per row."""
+    unread: set[str] = set()
+
+    def choose(shapes: Shapes) -> set[str]:
+        assigned = roles.assigned({name: name for name in shapes}, "ids", NAMES)
+        refuse_near_misses(assigned, roles)
+        chosen = {name for role, name in assigned.items() if is_known(role)}
+        others = shapes.keys() - chosen
+        if len(others) == 1 and not assigned.keys() & set(VALUES):
+            chosen |= others  # the predictions, under a name of their own
+        named = set() if roles.rows_are_independent else set(filter(names_units, others))
+        chosen |= named | {name for name in others if len(shapes[name] or ()) == 1}
+        unread.update(shapes.keys() - chosen)
+        return chosen
+
+    return read_npz(path, choose) | dict.fromkeys(unread, np.empty((0, 0)))
 
 
 def _from_tensors(
-    path: Path, tensors: Tensors, metadata: dict[str, str], values: Values | None, labels: Any, target: Target | None
+    path: Path,
+    tensors: Tensors,
+    metadata: dict[str, str],
+    values: Values | None,
+    labels: Any,
+    target: Target | None,
+    roles: Roles,
 ) -> Predictions:
     """Return the predictions of dubio's own file."""
     _check_metadata(path, metadata)
-    arrays = _with_texts(path, tensors)
+    arrays = roles.assigned(_with_texts(path, tensors), "ids", NAMES)
     if "empty_decision" in metadata:
         arrays["empty_decision"] = metadata["empty_decision"]
     if "classes" in metadata:
@@ -156,8 +189,9 @@ def _from_tensors(
     if values not in (None, "logits") or arrays.get("logits", np.empty(0)).dtype != np.float32:
         raise UserError("a file written by dubio holds logits in float32.")
     temperature, kind = float(metadata["temperature"]), cast(Kind | None, metadata.get("kind"))
-    target = target or own
-    return with_logits(arrays["logits"], arrays, labels=labels, target=target, temperature=temperature, kind=kind)
+    return with_logits(
+        arrays["logits"], arrays, labels=labels, target=target or own, temperature=temperature, kind=kind, roles=roles
+    )
 
 
 def read_verified(path: Path) -> Predictions:

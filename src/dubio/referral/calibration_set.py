@@ -89,7 +89,7 @@ def usable_rows(predictions: Predictions, allow_selected: bool, labels_for: str 
         UserError: For such a split, or where no row is left.
     """
     check_predictions(predictions, "calibration")
-    notes = _provenance(predictions, allow_selected)
+    notes = [*_provenance(predictions, allow_selected), *predictions.notes]
     if predictions.ood.any() and not predictions.ood.all():
         notes.append(f"{int(predictions.ood.sum())} rows marked out of distribution were left out.")
         predictions = predictions.take(~predictions.ood)

@@ -20,7 +20,7 @@ import numpy as np
 
 from dubio.core.errors import BadFile, UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import BoolArray, Kind, StrArray, families_by_name
+from dubio.core.types import Kind, StrArray, families_by_name
 from dubio.core.validate import decode
 from dubio.store.records import (
     EntryKind,
@@ -40,11 +40,6 @@ SplitView = ManifestSplit
 """A split of a task."""
 
 _UNPRINTABLE = re.compile("[^\\t\\n\\x20-\\x7e\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]")
-
-MOST_SUBGROUPS = 12
-"""Values of a column that are shown on their own, the most frequent ones; the others are taken together."""
-
-OTHERS = "all others"
 
 FEW_CORRUPTIONS = 3
 """More families of corruptions than these are averaged, not shown one by one."""
@@ -360,15 +355,6 @@ def _column(split: str, name: str, column: ManifestColumn, size: int | None) -> 
     if len(rows) != size or not all(row.isdecimal() and int(row) < len(values) for row in set(rows)):
         raise UserError(f"fact {name!r} of split {split!r} does not fit its rows.")
     return np.asarray(values[np.array(rows, dtype=np.int64)])
-
-
-def parts_of(column: StrArray) -> dict[str, BoolArray]:
-    """Return value → the rows that have it, the most frequent first; rare ones beyond a dozen are one subgroup."""
-    names, counts = np.unique(column, return_counts=True)
-    order = names[np.argsort(-counts, kind="stable")].tolist()
-    shown = order if len(order) <= MOST_SUBGROUPS else order[: MOST_SUBGROUPS - 1]
-    others = {OTHERS: ~np.isin(column, shown)} if len(shown) < len(order) else {}
-    return {name: column == name for name in shown} | others
 
 
 def _tuned(tuning: Sequence[ManifestTuning], task: ManifestTask) -> tuple[str, ...]:

@@ -53,9 +53,6 @@ AT_IN_DOMAIN_TEMPERATURE = "nll_at_in_domain_temperature"
 REFERRED_BY = "predictive_entropy"
 """The quantity by which examples are referred."""
 
-UNDERPOWERED = 50
-"""A test set, or a part of one, with fewer groups (examples, where there are no groups) is marked as underpowered."""
-
 RETAINED = np.arange(50, 101) / 100
 """Fractions retained of referral curves."""
 

@@ -9,10 +9,11 @@ from dubio.core.errors import BadFile
 from dubio.metrics.calibration_error import ece
 from dubio.metrics.decisions import correct
 from dubio.reporting import Report
-from dubio.reporting.manifest_view import OTHERS, parts_of, read_manifest
+from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.section import Figure
 from dubio.reporting.sections.subgroups import Subgroups
 from dubio.reporting.tables import Table
+from dubio.statistics.subgroups import OTHERS, parts_of
 from tests.reporting.helpers import blocks, of_kind, section_of, texts
 from tests.reporting.sections.helpers import World, runs_of
 

@@ -245,9 +245,7 @@ def _capacity_result(result: CapacityResult) -> dict[str, Any]:
     return asdict(result.observation) | share | {"outcome": result.outcome, "warned": result.observation.warned}
 
 
-def _read(
-    run: RunView, task: TaskView, method_run: MethodRun, splits: Sequence[SplitView]
-) -> dict[str, Predictions]:
+def _read(run: RunView, task: TaskView, method_run: MethodRun, splits: Sequence[SplitView]) -> dict[str, Predictions]:
     """Read predictions on splits; scoring reports those that are missing, except on the calibration split."""
     predictions = {}
     for split in splits:

@@ -17,14 +17,14 @@ from dubio.metrics.calibration_error import ece
 from dubio.metrics.decisions import correct
 from dubio.metrics.quantities import confidence
 from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled
-from dubio.reporting.manifest_view import TaskView, parts_of
-from dubio.reporting.measures import UNDERPOWERED
+from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Json, Section, Text, Visit, section
 from dubio.reporting.style import MUTED, RULE, Style
 from dubio.reporting.tables import Column, Row, Table, TableCell, folded, interval_cell, value_cell
 from dubio.reporting.wording import file_name
 from dubio.statistics.bootstrap import Interval, RunIntervals, Statistic, mean_statistic
+from dubio.statistics.subgroups import UNDERPOWERED, parts_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing

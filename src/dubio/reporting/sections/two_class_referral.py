@@ -37,7 +37,7 @@ from dubio.reporting.canvas import (
     styled,
 )
 from dubio.reporting.manifest_view import TaskView
-from dubio.reporting.measures import REFERRED_BY, RETAINED, UNDERPOWERED, values_at_fractions
+from dubio.reporting.measures import REFERRED_BY, RETAINED, values_at_fractions
 from dubio.reporting.retention import (
     REFERRAL_CAPTION,
     draw_referral,
@@ -53,6 +53,7 @@ from dubio.reporting.style import CONTROL, INK, RULE
 from dubio.reporting.tables import Column, Table, TableCell, interval_cell, value_cell
 from dubio.reporting.wording import file_name, listed, term
 from dubio.statistics.bootstrap import Interval, RunIntervals, Statistic
+from dubio.statistics.subgroups import UNDERPOWERED
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
