@@ -75,17 +75,17 @@ def column_role(name: str) -> str | None:
     """Return the role that a column's name suggests: ``group`` for ``patient_id`` and ``PatientID``; None for none."""
     if names_units(name):
         return "group"
-    words = set(words_of(name))
-    words |= {word.removesuffix("s") for word in words}
-    return next((role for role, facts in ROLES.items() if role != "group" and words & facts.nouns), None)
+    pieces = set(words_of(name))
+    pieces |= {word.removesuffix("s") for word in pieces}
+    return next((role for role, facts in ROLES.items() if role != "group" and pieces & facts.nouns), None)
 
 
 def names_units(name: str) -> bool:
     """Return whether a column is named like units: ``patient_id``, ``SubjectNo``, or a misspelt ``group``."""
-    words = words_of(name)
-    if ATTRIBUTES & set(words):
+    pieces = words_of(name)
+    if ATTRIBUTES & set(pieces):
         return False
-    return any(_is_noun(word, noun) for word in words for noun in ROLES["group"].nouns)
+    return any(_is_noun(word, noun) for word in pieces for noun in ROLES["group"].nouns)
 
 
 def _is_noun(word: str, noun: str) -> bool:

@@ -215,7 +215,7 @@ class SystemComparison:
         if first.replicates:
             notes.append(f"In brackets: {first.level:.0%} bootstrap intervals, {first.replicates} replicates over "
                          f"{first.resampled}, seed {first.seed}.")  # fmt: skip
-        if any(part.units < UNDERPOWERED for parts in first.subgroups.values() for part in parts.values()):
+        if any(subgroup.units < UNDERPOWERED for values in first.subgroups.values() for subgroup in values.values()):
             notes.append(f"Underpowered: a subgroup of fewer than {UNDERPOWERED} {first.resampled}, too few for a "
                          "conclusion.")  # fmt: skip
         if first.detection:
@@ -278,13 +278,13 @@ class SystemComparison:
     def _subgroup_lines(self) -> Iterator[str]:
         """Yield a table per system and column: the scores of each subgroup."""
         for name, own in self.evaluations.items():
-            for column, parts in own.subgroups.items():
-                metrics = list(dict.fromkeys(metric for part in parts.values() for metric in part.scores))
+            for column, subgroups in own.subgroups.items():
+                metrics = list(dict.fromkeys(metric for subgroup in subgroups.values() for metric in subgroup.scores))
                 rows = [[column, "rows", own.resampled, *metrics]]
-                for value, part in parts.items():
-                    small = " (underpowered)" if part.units < UNDERPOWERED else ""
-                    scores = (score_text(part.scores.get(metric)) for metric in metrics)
-                    rows.append([(value or "(empty)") + small, str(part.rows), str(part.units), *scores])
+                for value, subgroup in subgroups.items():
+                    small = " (underpowered)" if subgroup.units < UNDERPOWERED else ""
+                    scores = (score_text(subgroup.scores.get(metric)) for metric in metrics)
+                    rows.append([(value or "(empty)") + small, str(subgroup.rows), str(subgroup.units), *scores])
                 whose = f"{name}: " if len(self.evaluations) > 1 else ""
                 yield from (f"{whose}results by {column}", "", *text_table(rows), "")
 

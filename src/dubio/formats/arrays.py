@@ -128,8 +128,8 @@ def with_roles(predictions: Predictions, roles: Roles) -> Predictions:
 
 def _per_row(arrays: Mapping[str, Any], rows: int) -> dict[str, Any]:
     """Return the arrays that have no role, None in place of one that has no value per row."""
-    known = [name for name in arrays if is_known(name)]
-    others = {name: numbers_of(array, name) for name, array in without_role(arrays, known).items()}
+    names = [name for name in arrays if is_known(name)]
+    others = {name: numbers_of(array, name) for name, array in without_role(arrays, names).items()}
     return {name: array if array.shape == (rows,) else None for name, array in others.items()}
 
 
