@@ -1,5 +1,7 @@
 """Test-time cross-validation against a plain loop over halves, and its invariances."""
 
+from hashlib import shake_256
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 from dubio.calibration.cross_validation import calibrated_brier, cross_validate, random_halves
 from dubio.calibration.temperature import apply_temperature, fit_temperature
 from dubio.core.errors import UserError
-from dubio.core.predictions import Predictions
+from dubio.core.predictions import Predictions, row_names
 from dubio.core.registry import METRICS
 from dubio.metrics.scoring import brier, nll
 from dubio.metrics.selective import aurc
@@ -117,7 +119,30 @@ def test_row_order_does_not_matter_beside_ids(seed):
     order = np.random.default_rng(seed).permutation(60)
     plain, moved = cross_validate(predictions), cross_validate(predictions.take(order))
     for name in ("nll", "brier", "aurc"):
-        assert getattr(moved, name).mean == pytest.approx(getattr(plain, name).mean, rel=1e-9)
+        assert getattr(moved, name).mean == pytest.approx(getattr(plain, name).mean, abs=1e-12)
+
+
+def test_halves_go_by_the_hash_of_ids_or_groups_and_not_by_predictions_or_other_rows():
+    ids = np.array([f"e{i}" for i in range(101)])
+    group = np.array([f"g{i % 30}" for i in range(101)])
+    first, second = (random_halves(made(101, seed=seed, ids=ids), repeats=3, seed=4) for seed in (0, 1))
+    np.testing.assert_array_equal(first, second)
+    for repeat, half in enumerate(first):
+        streams = [shake_256(f"4\0{name}".encode()).digest(24)[8 * repeat : 8 * repeat + 8] for name in ids]
+        numbers = np.array([int.from_bytes(stream, "little") for stream in streams])
+        assert numbers[half].max() < numbers[~half].min()
+    # without twenty of the examples the cut moves a little and all others stay on their side of it
+    few = random_halves(made(101, ids=ids).take(np.arange(81)), repeats=3, seed=4)
+    for half, fewer in zip(first, few, strict=True):
+        assert (half[:81] != fewer).sum() <= 15
+        assert (half[:81] & ~fewer).sum() * (~half[:81] & fewer).sum() == 0
+    by_group = random_halves(made(101, ids=ids, group=group), repeats=3, seed=4)
+    np.testing.assert_array_equal(by_group, random_halves(made(101, seed=1, group=group), repeats=3, seed=4))
+
+
+def test_without_ids_the_position_of_a_row_is_its_name():
+    numbered = made(ids=row_names(120))
+    assert cross_validate(made()).nll == cross_validate(numbered).nll
 
 
 def test_sample_order_does_not_matter():

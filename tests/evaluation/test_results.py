@@ -4,6 +4,7 @@ import json
 import math
 
 import dubio
+from dubio.calibration.cross_validation import BY_POSITION
 from dubio.estimators import EstimatorBenchmark
 from tests.estimators.helpers import SYSTEMS, make_task
 
@@ -38,3 +39,14 @@ def test_a_comparison_prints_and_gives_a_data_frame():
     assert set(evaluation.to_frame()["metric"]) == set(evaluation.scores)
     assert "accuracy ↑" in str(evaluation) == repr(evaluation)
     assert all(math.isfinite(error) for error in frame["error"])
+
+
+def test_scores_by_halves_say_where_rows_have_no_ids():
+    given = {"probs": [[0.2, 0.8], [0.6, 0.4], [0.3, 0.7], [0.9, 0.1]], "labels": [1, 0, 0, 0]}
+    options = {"metrics": ["calibrated_nll"], "replicates": 0}
+    assert BY_POSITION in str(dubio.evaluate(given, **options))
+    assert BY_POSITION not in str(dubio.evaluate(given, metrics=["nll"], replicates=0))
+    ood = {"probs": [[0.5, 0.5]], "labels": [-1], "ids": ["e"], "group": ["f"]}
+    assert BY_POSITION in str(dubio.evaluate(given, ood=ood, **options))
+    for names in ({"ids": list("abcd")}, {"group": list("aabb")}):
+        assert BY_POSITION not in str(dubio.evaluate(given, **options, **names))

@@ -175,7 +175,7 @@ REPEATS = 5
 
 SAME_COVERAGE = "Every model is set to the same coverage; conformal_set_size tells what it costs."
 
-_conformal_metric = partial(metric, needs={"labels", "probs"}, targets={"multiclass", "ordinal"})
+_conformal_metric = partial(metric, needs={"labels", "probs"}, targets={"multiclass", "ordinal"}, version=2)
 
 
 @_conformal_metric("conformal_coverage", better="higher", why_not=SAME_COVERAGE)

@@ -6,10 +6,10 @@ temperatures they happened to be trained to (P §3.1): the registered metrics ``
 and ``calibrated_aurc``. They are defined on the averaged probabilities, and tempering those first changes nothing.
 
 A half is drawn over what the examples *are*, never over what was predicted for them, so that two methods scored on the
-same test set are cut alike. With groups the groups are drawn; with ids the draw is over the sorted ids and does not
-depend on the order of rows; without either, the position of a row is its identity. A bootstrap replicate has the halves
-of all examples, so that the copies of an example are never divided between what a temperature is fitted on and what it
-scores.
+same test set are cut alike: by a hash of the seed and the group, else the id (:func:`dubio.core.draws.name_numbers`),
+whatever the order of rows. Without either, the position of a row is its identity, and :data:`BY_POSITION` says so
+beside the scores. A bootstrap replicate has the halves of all examples, so that the copies of an example are never
+divided between what a temperature is fitted on and what it scores.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ import numpy as np
 
 from dubio.calibration.likelihood_curves import Curves, WeightedLikelihood
 from dubio.calibration.temperature import HIGHEST, LOWEST, Bound, Evidence, evidence_of, newton_step, solve
+from dubio.core.draws import name_numbers
 from dubio.core.errors import UserError
-from dubio.core.predictions import Predictions
+from dubio.core.predictions import Predictions, row_names
 from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.core.weights import ONCE, Values, Weights
 from dubio.metrics.areas import area_under_risk, risk_area
@@ -31,6 +32,15 @@ from dubio.metrics.metric import metric, prepared
 from dubio.metrics.ranking import Marked
 
 REPEATS = 5
+
+BY_POSITION = (
+    "Scores by cross-validation (calibrated, conformal) cut the examples into random halves by their ids. These have "
+    "none, and the position of a row takes its place: with the rows in another order these scores change slightly."
+)
+"""The note beside scores of examples that have neither ids nor groups."""
+
+HALVED = ("calibrated_", "conformal_")
+"""How the names of these scores begin."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +83,13 @@ class CrossValidated:
 def random_halves(predictions: Predictions, *, repeats: int, seed: int) -> tuple[BoolArray, ...]:
     """Return one mask per repeat: True where the example lies in the first half.
 
-    Groups stay together; they are drawn in random order and cut where the two sides are most nearly equal.
+    Groups stay together, or a temperature would be scored on rows of the patients it was fitted on. They are drawn in
+    random order and cut where the two sides are most nearly equal.
 
     Args:
         predictions: What to halve.
         repeats: How many times.
-        seed: Draw r comes from ``SeedSequence([seed, r])``, whatever ``repeats`` is.
+        seed: Seed of the hash; draw r is the same whatever ``repeats`` is.
 
     Raises:
         UserError: When there are not two examples (groups) to divide, or ``repeats`` is below one.
@@ -93,12 +104,22 @@ def random_halves(predictions: Predictions, *, repeats: int, seed: int) -> tuple
             f"test-time cross-validation needs at least two {units} to divide into halves; "
             f"given {len(sizes)} ({len(predictions)} labelled examples)."
         )
-    return tuple(_first_half(sizes, np.random.SeedSequence([seed, index]))[unit] for index in range(repeats))
+    numbers = name_numbers(_unit_names(predictions), seed=seed, count=repeats)
+    return tuple(_first_half(sizes, np.argsort(column, kind="stable"))[unit] for column in numbers.T)
 
 
-def _first_half(sizes: IntArray, seed: np.random.SeedSequence) -> BoolArray:
-    """Return which units lie in the first half."""
-    order = np.random.default_rng(seed).permutation(len(sizes))
+def by_position(predictions: Predictions) -> bool:
+    """Whether halves go by the position of rows, also where only joined rows have ids or groups."""
+    return row_names(1)[0] in _unit_names(predictions)
+
+
+def _first_half(sizes: IntArray, order: IntArray) -> BoolArray:
+    """Return which units lie in the first half.
+
+    Args:
+        sizes: Rows of each unit.
+        order: The units in random order.
+    """
     filled = np.cumsum(sizes[order])[:-1]
     cut = 1 + int(np.argmin(np.abs(2 * filled - sizes.sum())))
     first = np.zeros(len(sizes), dtype=bool)
@@ -107,15 +128,16 @@ def _first_half(sizes: IntArray, seed: np.random.SeedSequence) -> BoolArray:
 
 
 def _units(predictions: Predictions) -> IntArray:
-    """Return the unit of each example: its group, else its rank among the sorted ids, else its row."""
+    """Return the unit of each example: its group, else its row."""
     if predictions.group is not None:
         return np.unique(predictions.group, return_inverse=True)[1].astype(np.int64)
-    rows = np.arange(len(predictions), dtype=np.int64)
-    if predictions.ids is None:
-        return rows
-    unit = np.empty_like(rows)
-    unit[np.argsort(predictions.ids, kind="stable")] = rows
-    return unit
+    return np.arange(len(predictions), dtype=np.int64)
+
+
+def _unit_names(predictions: Predictions) -> list[str]:
+    rows = row_names(len(predictions)) if predictions.ids is None else predictions.ids
+    names: list[str] = (rows if predictions.group is None else np.unique(predictions.group)).tolist()
+    return names
 
 
 def cross_validate(predictions: Predictions, *, repeats: int = REPEATS, seed: int = 0) -> CrossValidated:
@@ -191,13 +213,13 @@ def _spread(values: FloatArray, shares: list[float]) -> Spread:
     return Spread(float(repeats.mean()), std, tuple(float(value) for value in repeats))
 
 
-@metric("calibrated_nll", better="lower", needs={"labels", "probs"}, mean=True)
+@metric("calibrated_nll", better="lower", needs={"labels", "probs"}, version=2, mean=True)
 def calibrated_nll(p: Predictions, *, repeats: int = REPEATS, seed: int = 0) -> FloatArray:
     """Negative log-likelihood at temperatures fitted on the other half, repeated (P §3.5)."""
     return _contributions(p, "nll", repeats, seed)
 
 
-@metric("calibrated_brier", better="lower", needs={"labels", "probs"}, mean=True)
+@metric("calibrated_brier", better="lower", needs={"labels", "probs"}, version=2, mean=True)
 def calibrated_brier(p: Predictions, *, repeats: int = REPEATS, seed: int = 0) -> FloatArray:
     """Brier score at temperatures fitted on the other half, repeated (P §3.5)."""
     return _contributions(p, "brier", repeats, seed)
@@ -212,7 +234,7 @@ def _contributions(p: Predictions, score: Literal["nll", "brier"], repeats: int,
     return total / repeats
 
 
-@metric("calibrated_aurc", better="lower", needs={"labels", "probs"})
+@metric("calibrated_aurc", better="lower", needs={"labels", "probs"}, version=2)
 def calibrated_aurc(p: Predictions, *, repeats: int = REPEATS, seed: int = 0, weights: Weights = ONCE) -> Values:
     """Area under the risk–coverage curve at temperatures fitted on the other half, repeated (P §3.5).
 

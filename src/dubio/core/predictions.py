@@ -412,7 +412,7 @@ def join(parts: Sequence[Predictions]) -> Predictions:
 def join_names(parts: Sequence[StrArray | None], sizes: Sequence[int]) -> StrArray | None:
     """Join ids or groups of several sets of rows; rows of a set without any get names that no other row has.
 
-    Such a row is a unit of its own. Its name is its number, in digits of one length so that names sort like rows.
+    Such a row is a unit of its own, and its name is that of its position (:func:`row_names`).
 
     Args:
         parts: The names of each set, or None.
@@ -424,11 +424,16 @@ def join_names(parts: Sequence[StrArray | None], sizes: Sequence[int]) -> StrArr
     names = [column for column in parts if column is not None]
     if not names:
         return None
-    prefix, digits = "row ", len(str(sum(sizes)))
-    while any(np.char.startswith(column, prefix).any() for column in names):
-        prefix = "_" + prefix
-    numbers = np.split(np.array([f"{prefix}{row:0{digits}}" for row in range(sum(sizes))]), np.cumsum(sizes)[:-1])
-    return np.concatenate([own if column is None else column for column, own in zip(parts, numbers, strict=True)])
+    numbers = row_names(sum(sizes))
+    while any(np.char.startswith(column, numbers[0][:-9]).any() for column in names):
+        numbers = np.char.add("_", numbers)
+    own = np.split(numbers, np.cumsum(sizes)[:-1])
+    return np.concatenate([rows if column is None else column for column, rows in zip(parts, own, strict=True)])
+
+
+def row_names(count: int) -> StrArray:
+    """Return names of rows that have none: their positions, in digits of one length so that names sort like rows."""
+    return np.char.add("row ", np.char.zfill(np.arange(count).astype(np.str_), 9))
 
 
 def _quantities(predictions: Predictions) -> set[str]:

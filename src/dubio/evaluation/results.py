@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from dubio.calibration.cross_validation import BY_POSITION, HALVED, by_position
 from dubio.core.data_frame import data_frame
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
@@ -212,6 +213,8 @@ class SystemComparison:
         if first.unlabelled:
             notes.append(f"{first.unlabelled} unlabelled rows are left out of metrics that need labels.")
         notes += [_empty_sentence(name, own) for name, own in self.evaluations.items() if own.empty_rows]
+        if any(name.startswith(HALVED) for name in first.scores) and by_position(first.predictions):
+            notes.append(BY_POSITION)
         if first.replicates:
             notes.append(f"In brackets: {first.level:.0%} bootstrap intervals, {first.replicates} replicates over "
                          f"{first.resampled}, seed {first.seed}.")  # fmt: skip

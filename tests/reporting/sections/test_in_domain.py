@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from dubio.calibration.cross_validation import cross_validate
+from dubio.calibration.cross_validation import BY_POSITION, cross_validate
+from dubio.core.predictions import Predictions
 from dubio.reporting.build import Report
 from dubio.reporting.run_view import RunView
-from dubio.reporting.sections.in_domain import in_domain_table, temperature, variance_parts
+from dubio.reporting.section import Visit
+from dubio.reporting.sections.in_domain import InDomainScores, in_domain_table, temperature, variance_parts
 from tests.reporting.helpers import run_ids, sort_values
 from tests.reporting.stored_runs import METHODS, World
 
@@ -42,3 +46,16 @@ def test_parts_of_the_variance_are_those_of_the_predictions(world: World) -> Non
         parts = variance_parts(predictions)
         assert parts.sum() == pytest.approx((predictions.probs * (1 - predictions.probs)).mean(), abs=1e-6)
         assert (parts[2] > 0) == ("ensemble" in run["method"])
+
+
+def test_tasks_whose_examples_have_no_ids_say_that_halves_go_by_position(run: RunView) -> None:
+    task = run.tasks[0]
+
+    def texts(**names: np.ndarray) -> str:
+        section = InDomainScores()
+        rows = Predictions(np.zeros((1, 4, 2), dtype=np.float32), np.zeros(4, dtype=np.int64), **names)  # type: ignore[arg-type]
+        section.visit(Visit(run, task, task.in_domain, run.manifest.runs_of(task.key)[0], rows))
+        return str(list(islice(section.task_blocks(run, task), 2)))
+
+    assert BY_POSITION in texts()
+    assert BY_POSITION not in texts(ids=np.array(list("abcd")))

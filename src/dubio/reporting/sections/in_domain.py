@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dubio.calibration.cross_validation import BY_POSITION, by_position
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
 from dubio.metrics.calibration_error import reliability
@@ -54,17 +55,21 @@ class InDomainScores(Section):
         """Start without any run."""
         self.bins = Collected[FloatArray]()
         self.variance = Collected[FloatArray]()
+        self.by_position: set[str] = set()
 
     def visit(self, item: Visit) -> None:
         """Store the reliability bins and the parts of the variance of a run on the in-domain test set."""
         if item.is_in_domain_test:
             self.bins.add(item, reliability_bins(item.predictions))
             self.variance.add(item, variance_parts(item.predictions))
+            if by_position(item.predictions):
+                self.by_position.add(item.task.key)
 
     def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield the table of scores and the figures of one task."""
         yield in_domain_table(run, task)
-        yield Text((KEY, *not_ranked_reasons(run)), "small")
+        remark = (BY_POSITION,) if task.key in self.by_position else ()
+        yield Text((KEY, *not_ranked_reasons(run), *remark), "small")
         if warning := temperature_warning(run, task):
             yield Text(warning, "warning")
         yield from ranking(run, task)
