@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any, TypeVar
 
 from dubio.reporting.build import Report
+from dubio.reporting.detectors import DetectionVariances
 from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
 from dubio.reporting.measures import RANKED_BY, detection_name
 from dubio.reporting.run_view import Cost, RunView
 from dubio.reporting.score_table import Score, ScoreTable
 from dubio.reporting.section import Block, Cards, Figure, Text
 from dubio.reporting.tables import Table
+from dubio.statistics.verdicts import VarianceTerm
 from tests.reporting.stored_runs import FakeStore
 
 Kind = TypeVar("Kind")
@@ -109,8 +111,19 @@ def task_view(name: str, classes: int, target: str = "multiclass", away: tuple[t
     )
 
 
-def run_with(tasks: list[TaskView], values: dict[tuple[str, str, str], dict[str, tuple[float, ...]]]) -> RunView:
-    """A run with these values: (task, split, metric) → method → one value a run."""
+class KnownVariance(DetectionVariances):
+    """Detection whose variance over examples is known."""
+
+    def term(self, task: str, splits: Sequence[str], method: str, first: str, second: str = "") -> VarianceTerm:
+        return 1e-6, 99
+
+
+def run_with(
+    tasks: list[TaskView],
+    values: dict[tuple[str, str, str], dict[str, tuple[float, ...]]],
+    seconds: Mapping[str, float] | None = None,
+) -> RunView:
+    """A run with these values, (task, split, metric) → method → one value a run, and seconds of training."""
     names = list(dict.fromkeys(name for cells in values.values() for name in cells))
     methods = tuple(
         MethodView(
@@ -131,7 +144,13 @@ def run_with(tasks: list[TaskView], values: dict[tuple[str, str, str], dict[str,
     one: Any = lambda value: type("C", (), {"n": 1, "mean": value, "std": None})()  # noqa: E731
     costs: Any = {
         (t.key, name): Cost(
-            one(TITLES[name][1]), one(10.0 * TITLES[name][1]), one(1.0), one(3), one(500.0), one(1e3), one(2e6)
+            one(TITLES[name][1]),
+            one((seconds or {}).get(name, 10.0 * TITLES[name][1])),
+            one(1.0),
+            one(3),
+            one(500.0),
+            one(1e3),
+            one(2e6),
         )
         for t in tasks
         for name in names
@@ -140,6 +159,7 @@ def run_with(tasks: list[TaskView], values: dict[tuple[str, str, str], dict[str,
     view = Manifest("made", {}, tuple(tasks), methods, runs, ())
     better: Any = {RANKED_BY: "lower", AUROC: "higher", "accuracy": "higher", ENTROPY: "higher"}
     table = ScoreTable(view, better)
+    table.detection = KnownVariance()
     table.extend(scores)
     table.extend(Score(t.key, "test", "id", name, 0, None, "present", 1.0) for t in tasks for name in names)
     run = RunView(view, FakeStore({}), table)

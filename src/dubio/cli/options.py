@@ -27,6 +27,14 @@ PluginOption = Annotated[
 ]
 StoreOption = Annotated[Path, typer.Option(help="Folder of the store.")]
 STORE = Path("dubio-store")
+MarginOption = Annotated[
+    float,
+    typer.Option(
+        help="How much worse than the best a cheaper method may be and still be advised: nats of NLL, or a share in "
+        "accuracy and AUROC."
+    ),
+]
+MARGIN = 0.01  # that of dubio.reporting, which the help must not wait for
 
 EmptyDecisionOption = Annotated[
     Literal["argmax", "empty"] | None,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dubio.cli.options import NOT_GIVEN, STORE, JsonOption, data_arguments, with_data_options
+from dubio.cli.options import MARGIN, NOT_GIVEN, STORE, JsonOption, MarginOption, data_arguments, with_data_options
 from dubio.cli.output import print_json, print_result, print_table, say
 from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
-    from dubio.reporting.stored_run import Run
+    from dubio.reporting.stored_run import Run, WrittenReport
     from dubio.runner.benchmark_run import PreparedBenchmark
     from dubio.runner.costs import Forecast
 
@@ -90,14 +90,17 @@ def run(
     as_published: Annotated[
         bool, typer.Option("--as-published", help="Also report published definitions that are mistaken.")
     ] = False,
+    margin: MarginOption = MARGIN,
     json: JsonOption = False,
 ) -> None:
     """Train and evaluate methods on tasks. Interrupt it at any time: the same command continues where it stopped."""
+    from dubio.reporting.run_view import check_margin
     from dubio.reporting.stored_run import Run
     from dubio.runner.benchmark_run import prepare_run, workers_of
     from dubio.runner.overrides import Overrides
     from dubio.store import open_store
 
+    check_margin(margin)
     try:
         options = data_arguments({"data": data, **data_options, "shift": shift, "shift_data": shift_data})
         networks = [network] if network else ()
@@ -118,7 +121,8 @@ def run(
             say(f"not used by this run, but damaged: {damage}")
         for warning in outcome.warnings:
             say(f"caution: {warning}")
-        _print_results(Run(outcome.path.stem, outcome.manifest, store), out, as_json=json, as_published=as_published)
+        finished = Run(outcome.path.stem, outcome.manifest, store)
+        _print_results(finished, finished.report(out, as_published=as_published, margin=margin), as_json=json)
     except KeyboardInterrupt:
         say(f"\nInterrupted. Finished work is in {store}; run the same command again to continue.")
         raise typer.Exit(INTERRUPTED) from None
@@ -167,12 +171,11 @@ def _forecast_lines(forecast: Forecast, path: Path, jobs: int) -> Iterator[str]:
         yield from ("", *text_table(rows))
 
 
-def _print_results(run: Run, out: Path, *, as_json: bool, as_published: bool) -> None:
-    """Write the report; print the table of results, failures and skipped tasks, and where everything is."""
+def _print_results(run: Run, report: WrittenReport, *, as_json: bool) -> None:
+    """Print the table of results, failures and skipped tasks, and where everything is."""
     from dubio.reporting.sections.setup import row_accounts
     from dubio.runner.benchmark_run import skipped_sentences
 
-    report = run.report(out, as_published=as_published)
     if as_json:
         notes = {"failures": run.failures, "skipped": run.skipped, "advice": run.warnings}
         notes |= {"rows": tuple(row_accounts(report.report.run.tasks))}

@@ -224,6 +224,7 @@ class Scorer:
         before, group = item.in_domain or InDomain(), item.predictions.group
         item.values |= corrupted_values(item.task, item.split, item.predictions, before.temperature)
         item.values |= detection(before.uncertainties, item.uncertainties)
+        item.report.scores.detection.add(item.key, before.uncertainties, item.uncertainties, (before.group, group))
         if HEADLINE in before.uncertainties:
             sides = before.uncertainties[HEADLINE], item.uncertainties[HEADLINE]
             sizes = [len(side) for side in sides]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 
 from dubio.reporting.manifest_view import TaskView
@@ -11,6 +12,7 @@ from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Cell, cell_text, decimals
 from dubio.reporting.wording import enough_digits, term
+from dubio.statistics.limits import excess_limits
 from dubio.statistics.verdicts import Pairs, Verdict
 
 
@@ -19,6 +21,7 @@ class Leaderboard:
     """All methods on one test set under one metric.
 
     Attributes:
+        task: The task's key.
         test_set: What the test set is called in a sentence.
         metric: The metric.
         cells: Method → its cell, of those with a finite mean, best first.
@@ -26,6 +29,7 @@ class Leaderboard:
         pairs: Every pair of methods, those that are not shown among them.
     """
 
+    task: str
     test_set: str
     metric: str
     cells: Mapping[str, Cell]
@@ -43,9 +47,14 @@ class Leaderboard:
         return all(verdict.place != "unjudged" for verdict in self.verdicts.values())
 
     @property
-    def among_the_best(self) -> frozenset[str]:
-        """The best method and all that are not significantly different from it."""
-        return frozenset(name for name, verdict in self.verdicts.items() if verdict.place in ("best", "tied"))
+    def tied(self) -> tuple[str, ...]:
+        """The methods that are not significantly different from the best."""
+        return tuple(name for name in self.order if self.verdicts[name].place == "tied")
+
+    @cached_property
+    def limits(self) -> dict[str, float]:
+        """Method → the simultaneous upper limit of how much worse than the best of these it may be, where judged."""
+        return excess_limits(self.pairs, self.cells) if len(self.cells) > 1 else dict.fromkeys(self.cells, 0.0)
 
     def verdict(self, first: str, second: str) -> Verdict | None:
         """Return the verdict of one method against another; None where one has no value."""
@@ -79,7 +88,7 @@ def leaderboard(
         return None
     sign = 1.0 if pairs.better == "lower" else -1.0
     cells = dict(sorted(shown.items(), key=lambda item: sign * item[1].mean))
-    return Leaderboard(test_set, metric, cells, pairs.against_best(cells), pairs)
+    return Leaderboard(task.key, test_set, metric, cells, pairs.against_best(cells), pairs)
 
 
 def in_domain_leaderboard(run: RunView, task: TaskView, metric: str, among: Sequence[str] = ()) -> Leaderboard | None:

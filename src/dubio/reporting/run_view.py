@@ -7,9 +7,10 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf, isfinite
 from typing import Any
 
-from dubio.core.errors import DubioError
+from dubio.core.errors import DubioError, UserError
 from dubio.reporting.manifest_view import Failure, Manifest, MethodRun, MethodView, Source, TaskView
 from dubio.reporting.score_table import Cell, Score, ScoreTable
 from dubio.reporting.style import Style, styles_of
@@ -18,6 +19,13 @@ from dubio.statistics.ensemble_equivalent import GrowthCurve
 
 Record = Mapping[str, Any]
 """Timings, environment and bytes of a fit or a prediction."""
+
+
+PREDICTED = 100_000
+"""The number of examples whose prediction counts as a part of a method's cost."""
+
+MARGIN = 0.01
+"""How much worse than the best a cheaper method may be and still be advised, in nats of NLL, or of any other metric."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,18 @@ class Cost:
     examples_per_second: Cell
     parameters: Cell
     stored_bytes: Cell
+
+    @property
+    def seconds(self) -> tuple[float, float]:
+        """Seconds of training, and to predict :data:`PREDICTED` examples; infinite where they were not measured."""
+        training, rate = self.training_seconds, self.examples_per_second
+        return training.mean if training.n else inf, PREDICTED / rate.mean if rate.n else inf
+
+
+def check_margin(margin: float) -> None:
+    """Refuse a margin that is no finite number of at least 0."""
+    if not (isfinite(margin) and margin >= 0):
+        raise UserError(f"margin must be a finite number of at least 0; given {margin}.")
 
 
 def cost_of(records: Mapping[str, Record], runs: Sequence[MethodRun]) -> Cost:
@@ -90,6 +110,7 @@ class RunView:
         missing: Predictions of the manifest that could not be read, and why.
         extra_scores: Scores that enter ``results.csv`` but no comparison.
         options: Names of sections that are shown only on request.
+        margin: How much worse than the best a cheaper method may be and still be advised.
     """
 
     manifest: Manifest
@@ -99,6 +120,11 @@ class RunView:
     missing: list[Failure] = field(default_factory=list)
     extra_scores: list[Score] = field(default_factory=list)
     options: frozenset[str] = frozenset()
+    margin: float = MARGIN
+
+    def __post_init__(self) -> None:
+        """Check the margin."""
+        check_margin(self.margin)
 
     @property
     def tasks(self) -> tuple[TaskView, ...]:

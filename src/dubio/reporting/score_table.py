@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from dubio.core.types import Direction, FloatArray, StrArray
+from dubio.reporting.detectors import DetectionVariances
 from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
 from dubio.statistics.verdicts import Pairs, Rows, Runs, Verdict, compare_means
 
@@ -133,6 +134,7 @@ class ScoreTable:
         self.not_ranked = dict(not_ranked or {})
         self.temperatures: dict[tuple[str, str], TemperatureFits] = {}
         self.scores: list[Score] = []
+        self.detection = DetectionVariances()
         self._rows: dict[Key, tuple[FloatArray, int]] = {}
         self._groups: dict[tuple[str, str, str], StrArray | None] = {}
         self._cells: dict[Key, Cell] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.measures import in_domain_metrics, measure
 from dubio.reporting.merging import merge
 from dubio.reporting.page import TABLE, write_figures, write_report
+from dubio.reporting.run_view import MARGIN, check_margin
 from dubio.reporting.score_table import ScoreTable
 from dubio.reporting.terminal import terminal_table
 from dubio.store import Store
@@ -84,6 +85,7 @@ class Run:
         figures: str | Path | None = None,
         formats: Sequence[str] = FORMATS,
         as_published: bool = False,
+        margin: float = MARGIN,
     ) -> WrittenReport:
         """Write ``report.html`` and ``results.csv``.
 
@@ -92,12 +94,18 @@ class Run:
             figures: A folder for every figure as a file of its own, for papers.
             formats: Formats of those files, among png, svg and pdf.
             as_published: Whether published definitions that are mistaken are computed too, apart from the others.
+            margin: How much worse than the best a cheaper method may be and still be advised, in nats of NLL, or as a
+                share in accuracy and AUROC.
 
         Raises:
+            UserError: For a margin that is negative or not finite.
             MissingExtra: Without jinja2 and matplotlib.
         """
+        check_margin(margin)
         options = ("as-published",)
         built = build_report(self._opened, self.manifest, options=options) if as_published else self.built
+        if margin != built.run.margin:
+            built = Report(replace(built.run, margin=margin), built.sections)
         page = write_report(built, Path(out))
         files = () if figures is None else write_figures(built, Path(figures), formats)
         return WrittenReport(page, page.with_name(TABLE), files, built)
@@ -231,6 +239,7 @@ def report(
     figures: str | Path | None = None,
     formats: Sequence[str] = FORMATS,
     as_published: bool = False,
+    margin: float = MARGIN,
 ) -> WrittenReport:
     """Write the report of a benchmark run, or of several together: ``report.html`` and ``results.csv``.
 
@@ -241,12 +250,14 @@ def report(
         figures: A folder for every figure as a file of its own, for papers.
         formats: Formats of those files, among png, svg and pdf.
         as_published: Whether published definitions that are mistaken are computed too, apart from the others.
+        margin: How much worse than the best a cheaper method may be and still be advised, in nats of NLL, or as a share
+            in accuracy and AUROC.
 
     Raises:
-        UserError: For an unknown run.
+        UserError: For an unknown run, or a margin that is negative or not finite.
         MissingExtra: Without jinja2 and matplotlib.
     """
     if not isinstance(run, Run):
         names = () if run is None else (run,) if isinstance(run, str) else tuple(run)
         run = open_run(*names, store=store)
-    return run.report(out, figures=figures, formats=formats, as_published=as_published)
+    return run.report(out, figures=figures, formats=formats, as_published=as_published, margin=margin)

@@ -102,6 +102,11 @@ def counted(value: int, noun: str) -> str:
     return f"{number(value)} {noun}" if value == 1 else f"{number(value)} {noun}s"
 
 
+def seconds(value: float) -> str:
+    """Return a duration in seconds: ``0.42 s``, ``7.5 s``, ``1,204 s``."""
+    return f"{value:,.0f} s" if value >= 10 else f"{value:.2g} s"
+
+
 def signed(value: float, places: int = 3) -> str:
     """Return a change with its sign."""
     return f"{value:+.{places}f}".replace("-", "−")
@@ -119,6 +124,11 @@ def enough_digits(first: float, second: float) -> tuple[str, str]:
 def listed(items: list[str]) -> str:
     """Return items as a sentence lists them: ``a, b and c``."""
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def named_few(names: list[str]) -> str:
+    """Return names as a sentence lists them, those beyond three counted: ``a, b and five others``."""
+    return listed(names if len(names) <= 3 else [*names[:2], f"{number(len(names) - 2)} others"])
 
 
 ROLES = {

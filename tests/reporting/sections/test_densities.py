@@ -11,7 +11,20 @@ from dubio.core.predictions import Predictions
 from dubio.metrics.decomposition import decompose
 from dubio.metrics.quantities import predictive_entropy, uncertainty
 from dubio.reporting.build import Report
-from dubio.reporting.sections.densities import CORRECT, EDGES, INCORRECT, Densities, shares
+from dubio.reporting.detectors import detection_on
+from dubio.reporting.measures import detection_name
+from dubio.reporting.sections.densities import (
+    CORRECT,
+    EDGES,
+    GRID_EDGES,
+    INCORRECT,
+    QUANTITIES,
+    TAIL,
+    Densities,
+    _own_scale,
+    grouped_shares,
+    shares,
+)
 from tests.reporting.helpers import figures
 from tests.reporting.stored_runs import FakeStore, stored, task_of
 
@@ -52,8 +65,17 @@ def test_the_grid_has_each_quantity_of_the_methods_that_have_it(text_world: Worl
     ridge = found["mutual\ninformation"]
     groups = {style.title: groups for style, groups in ridge.methods}
     assert groups["Deterministic"] is None
-    each = [uncertainty(p, "mutual_information") for p in stored(text_world, "digits", "mc-dropout", "novel")]
-    expected = np.mean([np.histogram(np.clip(v, 0, ridge.edges[-1]), ridge.edges)[0] / len(v) for v in each], axis=0)
+    home, each = (
+        [uncertainty(p, "mutual_information") for p in stored(text_world, "digits", "mc-dropout", split)]
+        for split in ("test", "novel")
+    )
+    section = densities(text_report)
+    sketches = [
+        section.quantiles["digits", g, "mc-dropout", "mutual_information"] for g in (CORRECT, INCORRECT, "novel")
+    ]
+    end = np.quantile(np.concatenate([values for runs in sketches for values in runs]), TAIL)  # its own scale
+    assert end < max(values.max() for values in (*home, *each))
+    expected = np.mean([np.histogram(np.clip(v / end, 0, 1), GRID_EDGES)[0] / len(v) for v in each], axis=0)
     assert groups["MC dropout"] is not None
     assert np.cumsum(groups["MC dropout"].outside) == pytest.approx(np.cumsum(expected), abs=1 / 400 + 1e-9)
 
@@ -94,3 +116,28 @@ def test_entropy_is_the_sum_of_its_parts(world: World, report: Report) -> None:
 def test_entropies_are_drawn_where_there_is_a_shifted_or_ood_split(report: Report) -> None:
     drawn = {t.key: "entropy" in figures(report, t) for t in report.run.manifest.tasks}
     assert drawn == {"digits": True, "screening": False, "reviews": True}
+
+
+def test_readings_state_the_same_areas_as_the_tables(report: Report) -> None:
+    run, task = report.run, report.run.tasks[0]
+    areas = {
+        name: cell.mean
+        for name, cell in run.scores.row(task, "novel", detection_name("ood_auroc", "predictive_entropy")).items()
+    }
+    best, least = max(areas, key=areas.__getitem__), min(areas, key=areas.__getitem__)
+    drawn = figures(report, task)
+    reading = drawn["density-novel"].reading
+    assert reading.startswith(f"Highest AUROC: {run.title(best)}, {areas[best]:.3f}; lowest: {run.title(least)}, ")
+    every = [one for one in detection_on(run, task, ("novel",)).detectors if one.quantity in QUANTITIES]
+    highest, lowest = (choose(every, key=lambda one: one.auroc) for choose in (max, min))
+    grid = drawn["ridges-novel"].reading
+    for one, words in ((highest, "highest by"), (lowest, "lowest by")):
+        assert f"{words} {one.words} of {run.title(one.method)} ({one.auroc:.3f}" in grid
+
+
+def test_the_scale_of_a_method_does_not_change_what_is_drawn() -> None:
+    # Overlaps were taken on an axis that all methods share, where one of a small scale fills the first bin alone.
+    values = [np.random.default_rng(k).gamma(2.0, 1.0 + k, (2, 200)) for k in range(3)]
+    wide, narrow = (grouped_shares(_own_scale([scale * v for v in values]), GRID_EDGES) for scale in (1.0, 1e-4))
+    for one, two in zip(wide, narrow, strict=True):
+        assert one == pytest.approx(two, abs=0.006)

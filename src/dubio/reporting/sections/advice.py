@@ -1,18 +1,22 @@
 """Which method for your problem? Advice computed from the results.
 
 Every piece of advice belongs to a situation (few or many classes, several labels, little memory or time, novelty,
-shift), names the test sets that are evidence for it, and follows the report's own verdicts. Without such a test set
-there is no advice; where the data do not decide, it says so.
+shift) and names the test sets that are evidence for it; without such a test set there is none. The best mean is taken,
+or a cheaper method where the simultaneous upper limit of its difference to the best (:mod:`dubio.statistics.limits`) is
+within the run's margin on every test set: "not significantly different" is not "as good". A method that is worse in
+mean and more expensive than another is never taken, nor is one whose comparison was not judged. No advice on detection
+comes from a detector that is not above chance (:mod:`dubio.reporting.detectors`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any
 
+from dubio.reporting.detectors import detection_on, quantity_pairs
 from dubio.reporting.leaderboard import (
     Leaderboard,
     in_domain_leaderboard,
@@ -22,14 +26,16 @@ from dubio.reporting.leaderboard import (
     verdict_phrase,
 )
 from dubio.reporting.manifest_view import TaskView, TestSet
-from dubio.reporting.measures import DETECTED_BY, HEADLINE, RANKED_BY, detection_name
-from dubio.reporting.run_view import RunView
+from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name
+from dubio.reporting.run_view import PREDICTED, RunView
+from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Card, Cards, Section, Text, section
-from dubio.reporting.wording import counted, listed
-from dubio.statistics.verdicts import compare_means
+from dubio.reporting.wording import listed, named_few, number, seconds
 
 MANY = 20
 """A task with at least this number of classes has many."""
+
+AUROC = detection_name("ood_auroc", HEADLINE)
 
 
 @dataclass(frozen=True)
@@ -52,13 +58,16 @@ class Advising(Section):
         cards = tuple(Card(item.circumstance, (item.conclusion,), item.evidence) for item in advice(run))
         if cards:
             yield Text(
-                "Advice by situation. Of methods that are not significantly different, the cheaper is as good a choice."
+                "Advice by situation. “Not significantly different” does not mean “as good”: instead of the best, a "
+                f"cheaper method is advised only where it is at most {run.margin:g} worse (--margin), in nats of "
+                "NLL or as a share in accuracy and AUROC. This is the upper limit of its difference to the best, at "
+                f"95 % for all methods together. Costs are measured: training, and predicting {PREDICTED:,} examples."
             )
             yield Cards(cards)
 
     def document(self, run: RunView) -> dict[str, Any]:
         """Return every piece of advice."""
-        return {"advice": [vars(item) for item in advice(run)]}
+        return {"margin": run.margin, "advice": [vars(item) for item in advice(run)]}
 
 
 def advice(run: RunView) -> tuple[Advice, ...]:
@@ -69,17 +78,16 @@ def advice(run: RunView) -> tuple[Advice, ...]:
         for large in (False, True)
     )
     single = [method for method in run.methods if not method.ensemble]
-    auroc = detection_name("ood_auroc", HEADLINE)
     items = (
         _advice(run, f"Few classes (fewer than {MANY})", _boards(run, few)),
         _advice(run, f"Many classes (at least {MANY})", _boards(run, many)),
         _advice(run, "Several labels per example", _boards(run, labels)),
         _limited(run, "Little memory or training time: one training", [m.name for m in single], _size),
         _limited(run, "Low latency: one network, one pass", [m.name for m in single if not m.samples], _speed),
-        _advice(run, "Novel classes may occur: detect them", shifted_leaderboards(run, "ood", auroc)),
+        _detection(run, "Novel classes may occur: detect them", "ood"),
         _quantity(run),
         _advice(run, "Inputs may shift: stay accurate", shifted_leaderboards(run, "shift", "accuracy")),
-        _advice(run, "Inputs may shift: detect it", shifted_leaderboards(run, "shift", auroc)),
+        _detection(run, "Inputs may shift: detect it", "shift"),
     )
     return tuple(item for item in items if item is not None)
 
@@ -97,56 +105,96 @@ def _advice(run: RunView, situation: str, boards: Sequence[Leaderboard]) -> Advi
 
 def leading_two(run: RunView, board: Leaderboard) -> str:
     """Return the best two methods of a test set, and whether they differ significantly."""
-    best, second = board.order[:2]
-    return (
-        f"{board.test_set}: best {metric_phrase(board.metric)} with {run.title(best)}, {board.value(best)}; next "
-        f"{run.title(second)}, {board.value(second)} ({verdict_phrase(board.verdicts[second])})."
-    )
+    first, second = (f"{run.title(name)}, {board.value(name)}" for name in board.order[:2])
+    verdict, metric = board.verdicts[board.order[1]], metric_phrase(board.metric)
+    numbers = verdict_phrase(verdict)
+    if verdict.place == "tied":
+        return f"{board.test_set}: {first}, and {second}, tie for the best {metric} ({numbers})."
+    return f"{board.test_set}: best {metric} with {first}; next {second} ({numbers})."
 
 
 def conclusion(run: RunView, boards: Sequence[Leaderboard]) -> str:
-    """Return the cheapest method that is never significantly worse than the best, if there is one."""
-    if not all(board.judged for board in boards):
-        often, count = _most_frequent(board.order[0] for board in boards)
+    """Return the method to take: the best on all test sets, or the cheapest within the margin of the best on all."""
+    firsts = [next((name for name in board.order if name in board.limits), None) for board in boards]
+    leaders = list(dict.fromkeys(name for name in firsts if name is not None))
+    within = [name for name in boards[0].order if all(b.limits.get(name, inf) <= run.margin for b in boards)]
+    sole = leaders if len(leaders) == 1 else []
+    candidates = [name for name in dict.fromkeys([*sole, *within]) if not _dominated(run, name, boards)]
+    if None in firsts or (sole and not candidates):
+        often, count = Counter(board.order[0] for board in boards).most_common(1)[0]
+        share = f" on {number(count)} of {number(len(boards))} test sets" if len(boards) > 1 else ""
         return (
-            f"{run.title(often)} has the best mean on {count} of {len(boards)} test sets, but with one run per method "
-            "differences cannot be judged: these data do not decide."
+            f"{run.title(often)} has the best mean{share}, but its difference to others is not judged for want of "
+            "repeated trainings: these data do not decide."
         )
-    once = {name for board in boards for name, cell in board.cells.items() if cell.n == 1}
-    caution = f" {counted(len(once), 'method').capitalize()} ran once: the spread over runs is not known."
-    return _choice(run, boards) + (caution if once else "")
+    unjudged = dict.fromkeys(run.title(name) for board in boards for name in board.order if name not in board.limits)
+    note = f" Not judged, for want of repeated trainings: {listed(list(unjudged))}." if unjudged else ""
+    if not candidates:
+        return _undecided(run, leaders, boards) + note
+    choice = min(candidates, key=lambda name: (_seconds(run, name, boards), candidates.index(name)))
+    others = [run.title(name) for name in within if name != choice]
+    also = f" Within the margin too, but not cheaper: {listed(others)}." if others else ""
+    reason = _best(run, choice, within, boards) if choice in sole else _cheaper(run, choice, leaders, boards)
+    return f"Take {run.title(choice)}{_price(run, choice, boards)}: {reason}{also}{note}"
 
 
-def _choice(run: RunView, boards: Sequence[Leaderboard]) -> str:
-    sets = {1: "on this test set", 2: "on both test sets"}.get(len(boards), f"on all {len(boards)} test sets")
-    safe = frozenset.intersection(*(board.among_the_best for board in boards))
-    if not safe:
-        leaders = list(dict.fromkeys(run.title(board.order[0]) for board in boards))
-        return f"No method is among the best {sets}: it depends on the data. Best on some: {listed(leaders)}."
-    cheap = cheapest(run, safe, boards)
-    price = f" ({counted(int(_trainings(run, cheap)), 'training')})" if isfinite(_trainings(run, cheap)) else ""
-    choice = f"{run.title(cheap)}{price}"
-    if safe == frozenset.intersection(*(frozenset(board.cells) for board in boards)):
-        return f"No significant differences between methods {sets}. Take the cheapest, {choice}."
-    others = [run.title(name) for name in boards[0].order if name in safe and name != cheap]
-    also = f" The same holds for {listed(others)}." if others else ""
-    return f"Take {choice}: never significantly worse than the best {sets}.{also}"
+def _undecided(run: RunView, leaders: Sequence[str], boards: Sequence[Leaderboard]) -> str:
+    """Return that no method suits all test sets, and the one with the smallest upper limit over them."""
+    common = [name for name in boards[0].order if all(name in board.limits for board in boards)]
+    worst = {name: max(board.limits[name] for board in boards) for name in common}
+    closest = min(worst, key=worst.__getitem__, default=None)
+    text = f"No method is shown to be within {run.margin:g} of the best {_sets(boards)}: it depends on the data. "
+    text += f"Best means: {listed([run.title(name) for name in leaders])}."
+    return text + (
+        "" if closest is None else f" Closest on all: {run.title(closest)}, at most {worst[closest]:.2g} worse."
+    )
 
 
-def _most_frequent(names: Iterable[str]) -> tuple[str, int]:
-    """Return the most frequent name, the first among equals, and how often it occurs."""
-    return Counter(names).most_common(1)[0]
+def _best(run: RunView, choice: str, within: Sequence[str], boards: Sequence[Leaderboard]) -> str:
+    """Return why the method with the best mean is taken."""
+    rivals = {name for board in boards for name in board.order} - {choice}
+    if not rivals:
+        return "it is the only such method."
+    tied = list(dict.fromkeys(run.title(n) for board in boards for n in board.tied if n not in within))
+    tie = f" A tie with {named_few(tied)}: not significantly different, but not shown to be as good." if tied else ""
+    cheaper = any(_seconds(run, name, boards) < _seconds(run, choice, boards) for name in rivals)
+    why = f"no cheaper method is shown to be within {run.margin:g} of it" if cheaper else "no method is cheaper"
+    return f"it has the best {metric_phrase(boards[0].metric)} {_sets(boards)}, and {why}.{tie}"
 
 
-def cheapest(run: RunView, names: Iterable[str], boards: Sequence[Leaderboard]) -> str:
-    """Return the method with the fewest trainings; among equals, the one with the best mean rank."""
-    ranks = {name: sum(board.order.index(name) for board in boards) for name in names}
-    return min(ranks, key=lambda name: (_trainings(run, name), ranks[name], name))
+def _cheaper(run: RunView, choice: str, leaders: Sequence[str], boards: Sequence[Leaderboard]) -> str:
+    """Return why a method is taken that has not the best mean."""
+    limit = max(board.limits[choice] for board in boards)
+    best = [run.title(name) for name in leaders if name != choice]
+    return f"it is at most {limit:.2g} worse than the best {_sets(boards)} ({listed(best)}), and cheaper."
 
 
-def _trainings(run: RunView, name: str) -> float:
-    counts = [cost.trainings for (_, method), cost in run.costs.items() if method == name]
-    return max((count.mean for count in counts if count.n), default=inf)
+def _sets(boards: Sequence[Leaderboard]) -> str:
+    return {1: "on this test set", 2: "on both test sets"}.get(len(boards), f"on all {number(len(boards))} test sets")
+
+
+def _dominated(run: RunView, name: str, boards: Sequence[Leaderboard]) -> bool:
+    """Return whether another method is cheaper and has a better mean everywhere."""
+    better = frozenset.intersection(*(frozenset(board.order[: board.order.index(name)]) for board in boards))
+    return any(_seconds(run, other, boards) < _seconds(run, name, boards) for other in better)
+
+
+def _seconds(run: RunView, name: str, boards: Sequence[Leaderboard]) -> float:
+    """Return what a method costs on the tasks of these test sets; infinite where that was not measured."""
+    costs = [run.costs.get((task, name)) for task in dict.fromkeys(board.task for board in boards)]
+    return sum(inf if cost is None else sum(cost.seconds) for cost in costs)
+
+
+def _price(run: RunView, name: str, boards: Sequence[Leaderboard]) -> str:
+    """Return training and prediction of a method in seconds, summed over tasks; nothing where not measured."""
+    tasks = dict.fromkeys(board.task for board in boards)
+    if not isfinite(_seconds(run, name, boards)):
+        return ""
+    training, prediction = (
+        sum(values) for values in zip(*(run.costs[task, name].seconds for task in tasks), strict=True)
+    )
+    over = f", {number(len(tasks))} tasks together" if len(tasks) > 1 else ""
+    return f" ({seconds(training)} of training and {seconds(prediction)} to predict {PREDICTED:,} examples{over})"
 
 
 def _limited(
@@ -164,7 +212,7 @@ def _limited(
         text += cost_phrase(run, task, chosen)
         verdict = None if chosen == best else every.verdict(chosen, best)
         if verdict is None:
-            text += "; no more expensive method does better."
+            text += "; no more expensive method has a better mean."
         else:
             text += f"; without that limit {run.title(best)}, {every.value(best)}"
             text += f"{cost_phrase(run, task, best)} ({verdict_phrase(verdict)})."
@@ -190,37 +238,67 @@ def _speed(run: RunView, task: TaskView, name: str) -> str:
     return f" ({cost.examples_per_second.mean:,.0f} examples per second)"
 
 
+def _detection(run: RunView, situation: str, kind: str) -> Advice | None:
+    """Advise on detection by the methods that are above chance; say where there is none, and where it is inverted."""
+    boards, cautions, evidence = [], [], []
+    test_sets = [(task, shifted) for task in _tasks(run) for shifted in task.test_sets if shifted.kind == kind]
+    for task, shifted in test_sets:
+        test_set = f"{task.key} → {shifted.title}"
+        every = leaderboard(run, task, shifted.splits, AUROC, test_set=test_set)
+        if every is None or len(every.cells) < 2:
+            continue
+        detection = detection_on(run, task, shifted.splits)
+        able = detection.methods("detects")
+        evidence.append(leading_two(run, every))
+        cautions += [f"{test_set}: {text}" for text in detection.sentences(run)]
+        board = leaderboard(run, task, shifted.splits, AUROC, test_set=test_set, among=able) if able else None
+        boards += [board] if board is not None else []
+    if not evidence:
+        return None
+    common = frozenset.intersection(*(frozenset(board.cells) for board in boards)) if boards else frozenset()
+    if boards and not common:
+        cautions.insert(0, f"No method detects them {_sets(boards)}.")
+    elif boards:
+        cautions.insert(0, conclusion(run, boards))
+    return Advice(situation, " ".join(cautions), tuple(evidence))
+
+
 def _quantity(run: RunView) -> Advice | None:
     """Advise on the uncertainty quantity that detects novel classes best, for the leading method of each test set."""
     boards = [
         board
-        for task in run.tasks
+        for task in _tasks(run)
         for novel in task.test_sets
         if novel.kind == "ood" and (board := _quantities(run, task, novel)) is not None
     ]
     if not boards:
         return None
-    often, count = _most_frequent(board.order[0] for board in boards)
-    share = f"{count} of {len(boards)} test sets" if len(boards) > 1 else "the only test set"
-    lead = f"{often.capitalize()} detects novel classes best on {share}."
-    return Advice("Which uncertainty detects novel classes", lead, tuple(leading_two(run, board) for board in boards))
+    winners = Counter(board.order[0] for board in boards if board.judged and not board.tied)
+    texts = [f"{name.capitalize()} detects novel classes best {_among(n, boards)}." for name, n in winners.items()]
+    ties = Counter(listed([board.order[0], *board.tied]) for board in boards if board.tied)
+    texts += [f"A tie {_among(n, boards)}: {names} are not significantly different." for names, n in ties.items()]
+    if not texts:
+        texts = ["Not judged, for want of repeated trainings."]
+    return Advice(
+        "Which uncertainty detects novel classes", " ".join(texts), tuple(leading_two(run, board) for board in boards)
+    )
+
+
+def _among(count: int, boards: Sequence[Leaderboard]) -> str:
+    return f"on {number(count)} of {number(len(boards))} test sets" if len(boards) > 1 else "on the only test set"
 
 
 def _quantities(run: RunView, task: TaskView, novel: TestSet) -> Leaderboard | None:
-    """Return the AUROC by each quantity of the method that leads on a test set, the best first."""
-    name = detection_name("ood_auroc", HEADLINE)
-    board = leaderboard(run, task, novel.splits, name, test_set=f"{task.key} → {novel.title}")
-    if board is None:
+    """Return the AUROC by each quantity above chance, of the method that leads by confidence, the best first."""
+    able = [detector for detector in detection_on(run, task, novel.splits).detectors if detector.outcome == "detects"]
+    leader = max((one for one in able if one.quantity == HEADLINE), key=lambda one: one.auroc, default=None)
+    quantities = [one.quantity for one in able if leader is not None and one.method == leader.method]
+    if leader is None or len(quantities) < 2:
         return None
-    best = board.order[0]
-    names = {quantity.replace("_", " "): detection_name("ood_auroc", quantity) for quantity in DETECTED_BY}
-    cells = {phrase: run.scores.cell(task, novel.splits[0], best, metric) for phrase, metric in names.items()}
-    scored = {phrase: cell for phrase, cell in cells.items() if cell is not None and cell.n}
-    if len(scored) < 2:
-        return None
-    ranked = dict(sorted(scored.items(), key=lambda item: -item[1].mean))
-    pairs = compare_means(ranked, "higher")
-    return Leaderboard(f"{board.test_set}, {run.title(best)}", "ood_auroc", ranked, pairs.against_best(), pairs)
+    pairs = quantity_pairs(run, task, novel.splits, leader.method, quantities)
+    cells = {name: Cell(runs.values) for name, runs in sorted(pairs.scores.items(), key=lambda item: -item[1].mean)}
+    title = f"{task.key} → {novel.title}, {run.title(leader.method)}"
+    return Leaderboard(task.key, title, "ood_auroc", cells, pairs.against_best(), pairs)
 
 
 def _tasks(run: RunView) -> list[TaskView]:

@@ -29,6 +29,8 @@ from dubio.reporting.canvas import (
     small_multiples,
     styled,
 )
+from dubio.reporting.detectors import detection_on
+from dubio.reporting.leaderboard import leaderboard, verdict_phrase
 from dubio.reporting.manifest_view import TaskView, TestSet
 from dubio.reporting.measures import detection_name
 from dubio.reporting.run_view import RunView
@@ -39,6 +41,8 @@ from dubio.reporting.wording import file_name
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
+
+ENTROPY = "predictive_entropy"
 
 LEVELS = (np.arange(200) + 0.5) / 200
 """Levels of the quantiles that are stored."""
@@ -68,10 +72,9 @@ class Density:
 
 @dataclass(frozen=True)
 class QuantityColumn:
-    """One quantity: its bins, and the shares of every method that has it."""
+    """One quantity: the shares of every method that has it, in bins of :data:`GRID_EDGES` on the method's own scale."""
 
     title: str
-    edges: FloatArray
     methods: tuple[tuple[Style, Shares | None], ...]
 
 
@@ -113,7 +116,7 @@ class Densities(Section):
         for name in (split.name for split in task.of_kind("ood") or task.farthest):
             if grid := self.grid(run, task, name):
                 title, caption = f"Every uncertainty on {name}", GRID_CAPTION.format(outside=name)
-                draw, reading = partial(grid_figure, grid, outside=name), grid_reading(grid)
+                draw, reading = partial(grid_figure, grid, outside=name), grid_reading(run, task, name)
                 yield Figure(f"ridges-{file_name(name)}", title, caption, draw, folded=True, reading=reading)
 
     def _groups(self, task: TaskView, method: str, quantity: str, split: str) -> list[FloatArray] | None:
@@ -127,8 +130,8 @@ class Densities(Section):
         classes = len(task.classes)
         largest = classes * np.log(2) if task.target == "multilabel" else np.log(classes)
         panels = []
-        for name, area in run.scores.row(task, split, detection_name("ood_auroc", "predictive_entropy")).items():
-            groups = self._groups(task, name, "predictive_entropy", split)
+        for name, area in run.scores.row(task, split, detection_name("ood_auroc", ENTROPY)).items():
+            groups = self._groups(task, name, ENTROPY, split)
             if groups is not None:
                 spread = "" if area.std is None else f" ± {area.std:.3f}"
                 shares_of_groups = grouped_shares([quantiles / largest for quantiles in groups], EDGES)
@@ -142,7 +145,7 @@ class Densities(Section):
         if panels := self.densities(run, task, shifted.splits[-1]):
             title, draw = f"Predictive entropy in-domain and on {name}", partial(densities_figure, panels, outside=name)
             yield Figure(f"density-{file_name(shifted.title)}", title, DENSITY_CAPTION, draw, narrow=len(panels) < 3,
-                         folded=graded, reading=density_reading(panels))  # fmt: skip
+                         folded=graded, reading=density_reading(run, task, shifted.splits[-1], panels))  # fmt: skip
 
     def entropy_panels(self, run: RunView, task: TaskView) -> tuple[list[Style], dict[str, FloatArray]]:
         """Return the methods predicted on all test sets, and for each set ``[methods, 2]`` parts of their entropy."""
@@ -161,15 +164,12 @@ class Densities(Section):
         columns = []
         for quantity, title in QUANTITIES.items():
             groups = {m.name: self._groups(task, m.name, quantity, split) for m in run.methods_of(task)}
-            values = [values.ravel() for parts in groups.values() if parts is not None for values in parts]
-            if values:
-                end = float(np.quantile(np.concatenate(values), TAIL))
-                edges = np.linspace(0.0, end if end > 0 else 1.0, GRID_BINS + 1)
+            if any(groups.values()):
                 rows = tuple(
-                    (run.styles[name], None if parts is None else grouped_shares(parts, edges))
+                    (run.styles[name], None if parts is None else grouped_shares(_own_scale(parts), GRID_EDGES))
                     for name, parts in groups.items()
                 )
-                columns.append(QuantityColumn(title, edges, rows))
+                columns.append(QuantityColumn(title, rows))
         return columns
 
 
@@ -198,19 +198,22 @@ def grouped_shares(groups: Sequence[FloatArray], edges: FloatArray) -> Shares:
     return Shares(*(shares(quantiles, edges) for quantiles in groups))
 
 
+def _own_scale(groups: Sequence[FloatArray]) -> list[FloatArray]:
+    """Return a method's values divided by their quantile :data:`TAIL`."""
+    end = float(np.quantile(np.concatenate([values.ravel() for values in groups]), TAIL))
+    return [values / (end if end > 0 else 1.0) for values in groups]
+
+
 EDGES = np.linspace(0.0, 1.0, 26)
 """Bins of predictive entropy divided by its largest possible value."""
 
 TICKS = (0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 """Shares that the square-root axis may label."""
 
-SMALL = 0.005
-"""Smaller differences of mean uncertainty are not reported."""
-
 DENSITY_CAPTION = (
     "Share of examples per bin of predictive entropy, divided by its largest value, all runs together; square-root "
-    "axis. The less the filled curves overlap, the better a threshold separates correct in-domain examples from the "
-    "others. Dashed: in-domain examples that are classified incorrectly."
+    "axis. Dashed: in-domain examples that are classified incorrectly. AUROC is that of all in-domain examples against "
+    "the others, by ranks: methods may use different parts of the axis."
 )
 
 
@@ -263,13 +266,18 @@ def group_legend(figure: Drawing, outside: str) -> None:
     figure.legend(handles=handles, loc="outside upper right", ncols=3, handlelength=1.4)
 
 
-def density_reading(panels: Sequence[Density]) -> str:
-    """Return the mean uncertainties of the groups, for the method that separates them best and for the worst."""
-    gaps = [_mean(panel.groups.outside) - _mean(panel.groups.correct) for panel in panels]
-    most, least = panels[int(np.argmax(gaps))], panels[int(np.argmin(gaps))]
-    first = f"{most.style.title} separates them best" if max(gaps) >= SMALL else "No method separates them clearly"
-    other = "" if most is least else f"; {least.style.title} least: {_means(least.groups)}"
-    return f"{first}: mean {_means(most.groups)}{other}."
+def density_reading(run: RunView, task: TaskView, split: str, panels: Sequence[Density]) -> str:
+    """Return the methods with the highest and the lowest AUROC by predictive entropy, and the means of the former."""
+    board = leaderboard(run, task, (split,), detection_name("ood_auroc", ENTROPY), test_set=split)
+    if board is None:
+        return ""
+    areas = {d.method: d for d in detection_on(run, task, (split,)).detectors if d.quantity == ENTROPY}
+    best, least = board.order[0], board.order[-1]
+    text = f"Highest AUROC: {run.title(best)}, {areas[best].phrase}"
+    if least != best:
+        text += f"; lowest: {run.title(least)}, {areas[least].phrase} ({verdict_phrase(board.verdicts[least])})"
+    means = {panel.style.title: _means(panel.groups) for panel in panels}
+    return f"{text}. Mean entropy of the former: {means[run.title(best)]}." if run.title(best) in means else f"{text}."
 
 
 def _means(groups: Shares) -> str:
@@ -314,14 +322,15 @@ QUANTITIES = {
 }
 """The quantities of the grid; higher is more uncertain."""
 
-GRID_BINS = 24
+GRID_EDGES = np.linspace(0.0, 1.0, 25)
 TAIL = 0.98
-"""The horizontal axis ends at this quantile of all examples of all methods; larger values count in the last bin."""
+"""A method's axis ends at this quantile of all its examples; larger values count in the last bin."""
 
 GRID_CAPTION = (
     "Density curves of each uncertainty over correct in-domain examples (blue), incorrect ones (dashed) and {outside} "
-    "(orange), all runs together, each scaled to its own height on a square root. An uncertainty is useful where the "
-    "dashed and the orange curve lie to the right of the blue one."
+    "(orange), all runs together, each method on its own axis from 0 to its 98 % quantile, each curve scaled to its "
+    "own height on a square root. An uncertainty is useful where the dashed and the orange curve lie to the right of "
+    "the blue one."
 )
 
 
@@ -332,34 +341,28 @@ def grid_figure(columns: Sequence[QuantityColumn], *, outside: str) -> Drawing:
     figure = blank(WIDTH, 0.34 * len(styles) + 1.0)
     axes = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
     for axis, column in zip(axes, columns, strict=True):
-        end = float(column.edges[-1])
         label_rows(axis, styles)
         for row, (_, groups) in enumerate(column.methods):
             if groups is None:
-                axis.text(end / 2, row + 0.1, "–", ha="center", va="center", fontsize=7.5, color=MUTED)
+                axis.text(0.5, row + 0.1, "–", ha="center", va="center", fontsize=7.5, color=MUTED)
                 continue
             scaled = Shares(*(share / (share.max() or 1.0) for share in groups))
             # Rows are counted from the top: up is towards smaller values.
-            draw_groups(axis, scaled, column.edges, base=row + 0.38, scale=-0.82)
+            draw_groups(axis, scaled, GRID_EDGES, base=row + 0.38, scale=-0.82)
             axis.axhline(row + 0.38, color=MUTED, linewidth=0.4)
         axis.set_title(column.title)
-        axis.set(xlim=(0.0, end), ylim=(len(styles) - 0.45, -0.6))
-        axis.set_xticks([0.0, end], ["0", f"{end:.2g}"])
+        axis.set(xlim=(0.0, 1.0), ylim=(len(styles) - 0.45, -0.6))
+        axis.set_xticks([0.0], ["0"])
         axis.grid(visible=False)
     group_legend(figure, outside)
     return figure
 
 
-def grid_reading(columns: Sequence[QuantityColumn]) -> str:
-    """Return where the densities of correct and of OOD or shifted examples overlap least and most."""
-    overlaps = [
-        (float(np.minimum(groups.correct, groups.outside).sum()), column.title.replace("\n", " "), style.title)
-        for column in columns
-        for style, groups in column.methods
-        if groups is not None
-    ]
-    least, most = min(overlaps), max(overlaps)
-    return (
-        f"Correct in-domain examples and the others overlap least in {least[1]} of {least[2]} ({least[0]:.0%} of their "
-        f"shares), most in {most[1]} of {most[2]} ({most[0]:.0%})."
-    )
+def grid_reading(run: RunView, task: TaskView, split: str) -> str:
+    """Return the highest and the lowest AUROC over all methods and quantities that are drawn."""
+    every = [one for one in detection_on(run, task, (split,)).detectors if one.quantity in QUANTITIES]
+    if not every:
+        return ""
+    ends = max(every, key=lambda one: one.auroc), min(every, key=lambda one: one.auroc)
+    high, low = (f"{one.words} of {run.title(one.method)} ({one.phrase})" for one in ends)
+    return f"AUROC is highest by {high}, lowest by {low}."

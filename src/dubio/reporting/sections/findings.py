@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from dubio.reporting.leaderboard import leader
+from dubio.reporting.detectors import detection_on
+from dubio.reporting.leaderboard import in_domain_leaderboard, leader, leaderboard
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name, referral_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import cell_text, decimals
 from dubio.reporting.section import Block, Card, Cards, Section, Text, section
-from dubio.reporting.wording import counted, enough_digits, listed, number
+from dubio.reporting.wording import counted, enough_digits, listed, named_few, number
 from dubio.statistics.verdicts import Verdict
 
 RETAINED = 0.8
@@ -39,9 +40,11 @@ class Findings(Section):
         """Return the verdict of every method under the ranking metric."""
         rows = [
             {"task": task.key, "metric": RANKED_BY, "method": method, "place": verdict.place,
-             "difference": verdict.difference, "resolves": verdict.resolves, "p": verdict.p}
+             "difference": verdict.difference, "resolves": verdict.resolves, "p": verdict.p,
+             "limit": board.limits.get(method)}
             for task in run.tasks
-            for method, verdict in run.scores.verdicts(task, task.in_domain.name, RANKED_BY).items()
+            if (board := in_domain_leaderboard(run, task, RANKED_BY)) is not None
+            for method, verdict in board.pairs.against_best().items()
         ]  # fmt: skip
         return {"standing": rows}
 
@@ -120,14 +123,19 @@ def referral_gain(run: RunView, task: TaskView) -> str:
 def detection(run: RunView, task: TaskView) -> str:
     """Return the AUROC of detecting OOD and shifted examples: the best mean, and the reference method's."""
     name, reference = detection_name("ood_auroc", HEADLINE), run.manifest.reference(task)
-    texts = []
+    texts, cautions = [], []
     for split in (shifted.title for shifted in task.test_sets if len(shifted.splits) == 1):
-        cells = {method: cell for method, cell in run.scores.row(task, split, name).items() if cell.n}
-        if cells:
-            best, cell = max(cells.items(), key=lambda item: item[1].mean)
-            other = f", {cell_text(cells[reference])} with {run.title(reference)}" if reference in cells else ""
-            texts.append(f"“{split}” {cell_text(cell)} ({run.title(best)}){'' if best == reference else other}")
-    return f"Best AUROC of detection by {HEADLINE} (0.5 is chance): {'; '.join(texts)}." if texts else ""
+        board = leaderboard(run, task, (split,), name, test_set=split)
+        if board is None:
+            continue
+        best, tied = board.order[0], [run.title(method) for method in board.tied]
+        tie = f", a tie with {named_few(tied)}" if tied else ""
+        shown = reference is not None and reference in board.cells and reference != best
+        other = f"; {board.value(reference)} with {run.title(reference)}" if reference and shown else ""
+        texts.append(f"“{split}” {board.value(best)} ({run.title(best)}{tie}){other}")
+        cautions += [f"“{split}”: {text}" for text in detection_on(run, task, (split,)).sentences(run)]
+    best_values = f"Best AUROC of detection by {HEADLINE} (0.5 is chance): {'. '.join(texts)}."
+    return " ".join([best_values, *cautions]) if texts else ""
 
 
 def corruption(run: RunView, task: TaskView) -> str:

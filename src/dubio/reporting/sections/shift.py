@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from dubio.reporting.canvas import (
     small_multiples,
     styled,
 )
+from dubio.reporting.detectors import detection_on
 from dubio.reporting.manifest_view import SplitView, TaskView, TestSet
 from dubio.reporting.measures import AT_IN_DOMAIN_TEMPERATURE, DETECTED_BY, GAP, HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
@@ -51,6 +52,9 @@ class Shift(Section):
             "the spread over runs and over examples; for other metrics, the spread over runs alone."
         )
         yield summary_table(run, task) if len(sets) > 1 else detection_table(run, task, sets[0])
+        sentences = [(s.title, detection_on(run, task, s.splits).sentences(run, DETECTED_BY)) for s in sets]
+        if cautions := tuple(f"“{title}”: {text}" for title, texts in sentences for text in texts):
+            yield Text(cautions, "warning")
         if task.many_corruptions:
             yield from many_corruptions(run, task)
         elif task.severities:
@@ -61,6 +65,19 @@ class Shift(Section):
                 yield folded(detection_table(run, task, shifted), f"Detection of {title}")
             yield folded(correlation_table(run, task, shifted), f"Correlation of every uncertainty with {title}")
             yield folded(every_quantity_table(run, task, shifted), f"AUPR and FPR95 of {title} by every uncertainty")
+
+    def document(self, run: RunView) -> dict[str, Any]:
+        """Return the AUROC of every method and quantity on every test set, with its interval and outcome."""
+        return {
+            "detection": [
+                {"task": task.key, "test_set": shifted.title, "method": one.method, "quantity": one.quantity,
+                 "auroc": one.auroc, "low": one.interval and one.interval.low,
+                 "high": one.interval and one.interval.high, "outcome": one.outcome}
+                for task in run.tasks
+                for shifted in task.test_sets
+                for one in detection_on(run, task, shifted.splits).detectors
+            ]
+        }  # fmt: skip
 
 
 def summary_table(run: RunView, task: TaskView) -> Table:
