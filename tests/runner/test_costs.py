@@ -11,6 +11,7 @@ from dubio.core.errors import UserError
 from dubio.core.registry import METHODS
 from dubio.core.registry import method as registered
 from dubio.methods.recipe import Recipe
+from dubio.runner import costs
 from dubio.runner.benchmark_file import Benchmark, TaskEntry
 from dubio.runner.benchmark_run import PreparedBenchmark
 from dubio.runner.costs import check_fits, stored_samples
@@ -36,7 +37,9 @@ def test_the_disk_forecast_counts_every_sample_that_is_stored(small_task):
         assert stored_samples(node.spec, fit) == predict(settings[0].task.split("test")).samples
         found[node.method] = stored_samples(node.spec, fit)
     assert found == {"deterministic": 1, "mc-dropout": 3, "csgld": 4}
-    weightless = SimpleNamespace(**{**vars(left), "estimate": lambda *_, **__: {"seconds": 0.0, "bytes": 0.0}})
+    weightless = SimpleNamespace(
+        **{**vars(left), "estimate": lambda *_, **__: {"seconds": 0.0, "bytes": 0.0, "pace": 0.0}}
+    )
     ahead = PreparedBenchmark(benchmark, settings, weightless).forecast(None, 1)
     rows = sum(len(split) for split in settings[0].predicted)
     assert ahead.bytes == 4 * sum(found.values()) * rows * len(settings[0].task.classes)
@@ -83,3 +86,29 @@ def test_a_network_with_a_bug_is_not_found_out_here(small_task):
     settings, left = prepare(benchmark), load_trainer()
     fits = make_plan(benchmark, settings, left, {}).of_kind("fit")
     check_fits(fits, SimpleNamespace(check=broken))
+
+
+def test_a_forecast_measures_one_fit_of_a_network_and_extrapolates_the_others_when_time_is_up(small_task, monkeypatch):
+    monkeypatch.setattr(costs, "MEASURING_SECONDS", 0.0)
+    methods = ("deterministic", "mc-dropout", "concrete-dropout", "deep-ensemble")
+    entries = tuple(
+        TaskEntry("small", "mlp", network_arguments={"hidden": [width]}, called=f"m{width}") for width in (4, 8)
+    )
+    benchmark = Benchmark("many", entries, methods, (0, 1), {})
+    settings, left = prepare(benchmark), load_trainer()
+    paces: list[float | None] = []
+
+    def estimate(spec, task, *, device, pace=None):
+        paces.append(pace)
+        return {"seconds": 1.0, "bytes": 0.0, "pace": 0.5 if pace is None else pace, "pass": 0.25}
+
+    ahead = PreparedBenchmark(benchmark, settings, SimpleNamespace(**{**vars(left), "estimate": estimate})).forecast(
+        None, 2
+    )
+    assert paces.count(None) == 2
+    assert set(paces) == {None, 0.5}
+    # every pass takes a quarter of a second: a sample, an example and a prediction each count once
+    plan = make_plan(benchmark, settings, left, {})
+    passes = [max(1, node.spec["samples"]) * sum(map(len, node.task.predicted)) for node in plan.of_kind("predict")]
+    assert ahead.prediction_seconds == 0.25 * sum(passes) / 2
+    assert sum(task.seconds for task in ahead.tasks) == ahead.training_seconds + ahead.prediction_seconds

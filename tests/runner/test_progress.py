@@ -39,12 +39,13 @@ def test_the_clock_goes_by_the_estimate_first_and_then_by_experience(monkeypatch
     assert clock.remaining_seconds() == 0.0
 
 
-def test_a_log_has_a_line_for_every_training_and_every_failure():
+def test_a_log_has_a_line_for_every_training_every_prediction_and_every_failure():
     sink = io.StringIO()
     log = LogProgress({"a": 1.0}, sink)
     log.begin(3, 2, 1.0, 1)
     for identifier, kind, state, words in (
-        ("a", "fit", "done", ""), ("b", "predict", "done", ""), ("c", "predict", "failed", "no luck"),
+        ("a", "fit", "done", ""), ("b", "predict", "done", ""), ("e", "ensemble", "done", ""),
+        ("c", "predict", "failed", "no luck"),
     ):  # fmt: skip
         log.start(node(identifier, kind))
         log.update(node(identifier, kind), 0.5, "half")
@@ -54,6 +55,7 @@ def test_a_log_has_a_line_for_every_training_and_every_failure():
     assert lines == [
         "3 to make, 2 already in the store, 1 job",
         "done in 0 s: fit of toy/net: a (1/3)",
+        "done in 0 s: predict of toy/net: b (2/3)",
         "failed: predict of toy/net: c: no luck",
     ]
 

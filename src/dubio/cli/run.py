@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -98,20 +99,23 @@ def run(
     from dubio.reporting.stored_run import Run
     from dubio.runner.benchmark_run import prepare_run, workers_of
     from dubio.runner.overrides import Overrides
+    from dubio.runner.progress import LogProgress
     from dubio.store import open_store
+    from dubio.tasks.sources.locate import sealed
 
     check_margin(margin)
     try:
         options = data_arguments({"data": data, **data_options, "shift": shift, "shift_data": shift_data})
         networks = [network] if network else ()
         overrides = Overrides(task or (), method or (), networks, seeds or (), set or (), options, data_dir)
-        prepared = prepare_run(benchmark, overrides, preset=preset, plugins=plugin or (), verify=verify)
-        for note in prepared.notes:
-            say(note)
         count, names = workers_of(jobs, devices)
-        if dry_run:
-            _print_forecast(prepared, store, count, names[0], as_json=json)
-            return
+        with sealed() if dry_run else nullcontext():
+            prepared = prepare_run(benchmark, overrides, preset=preset, plugins=plugin or (), verify=verify)
+            for note in prepared.notes:
+                say(note)
+            if dry_run:
+                _print_forecast(prepared, store, count, names[0], as_json=json)
+                return
         _make_folder(out)
         with open_store(store, create=True) as opened:
             outcome = prepared.run(
@@ -121,7 +125,7 @@ def run(
             say(f"not used by this run, but damaged: {damage}")
         for warning in outcome.warnings:
             say(f"caution: {warning}")
-        finished = Run(outcome.path.stem, outcome.manifest, store)
+        finished = Run(outcome.path.stem, outcome.manifest, store, LogProgress({}).note)
         _print_results(finished, finished.report(out, as_published=as_published, margin=margin), as_json=json)
     except KeyboardInterrupt:
         say(f"\nInterrupted. Finished work is in {store}; run the same command again to continue.")
@@ -162,6 +166,11 @@ def _forecast_lines(forecast: Forecast, path: Path, jobs: int) -> Iterator[str]:
     yield f"to be made    {_counted(trainings, 'training')}, {_counted(predictions, 'prediction')}"
     time = duration(forecast.seconds)
     yield f"time          about {time} at most with {_counted(jobs, 'job')}; early stopping ends sooner"
+    parts = {"trainings": forecast.training_seconds, "predictions": forecast.prediction_seconds}
+    parts["report"] = forecast.report_seconds
+    yield f"              {', '.join(f'{name} {duration(seconds)}' for name, seconds in parts.items())}"
+    if forecast.not_timed:
+        yield f"              without {', '.join(forecast.not_timed)}, whose time is not known"
     yield f"disk          about {forecast.bytes / MEGABYTE:.0f} MB in {path}"
     if len(forecast.tasks) > 1:
         rows = [["task", "network", "trainings", "to be made", "time"]]

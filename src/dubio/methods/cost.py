@@ -1,20 +1,24 @@
-"""Forecast what a fit will cost from a few of its steps, run now."""
+"""Forecast what fits and predictions will cost from a few steps, run now, and from the time of another fit's steps."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from dubio.core.types import Task
+from dubio.core.specs import canonical
+from dubio.core.types import Split, Task
+from dubio.encoders import Encoder, Encoding, fit_encoder
 from dubio.inference.batches import LabelledRows
 from dubio.inference.engine import one_thread
-from dubio.methods.encoding_cache import encode_split, encoder_shape
 from dubio.methods.specification import build_model, encoding_of, recipe_of, training_splits
+from dubio.networks.network import Model
 from dubio.training.collectors import Last
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.schedules import Constant
@@ -22,53 +26,115 @@ from dubio.training.schedules import Constant
 FEW, MORE = 2, 8
 """Steps of the two measured trainings: their difference excludes what every training pays once."""
 
-SLOW = 1.0
-"""Seconds: where one step takes longer, it is measured alone."""
+SLOW = 0.2
+"""Seconds: where a step of some examples takes longer, no larger one is measured."""
+
+FIRST_ROWS = 2
+"""Examples of the first measured step: batch normalisation needs two."""
+
+GROWTH = 8
+"""Factor by which the examples of a measured step grow."""
+
+SEEN_ROWS = 1000
+"""Training examples, evenly spread, that an encoder is fitted on and that are measured."""
 
 PASS_SHARE = 1 / 3
-"""Cost of a forward pass as a fraction of a training step; validation needs forward passes only."""
+"""Cost of a forward pass as a fraction of a training step; validation and prediction need forward passes only."""
 
 
-def estimate(spec: Mapping[str, Any], task: Task, *, device: str = "cpu") -> dict[str, float]:
-    """Run a few steps of a fit and extrapolate to all its epochs.
+def estimate(
+    spec: Mapping[str, Any], task: Task, *, device: str = "cpu", pace: float | None = None
+) -> dict[str, float]:
+    """Return the cost of a fit, extrapolated to all its epochs from the time that one example takes in a step.
 
     Args:
         spec: A fit specification.
         task: Its task.
         device: The device it will run on.
+        pace: The seconds of one example in a step, from a fit with the same network; None runs a few steps.
 
     Returns:
-        ``seconds`` on one core, or on that device, if all epochs are run (early stopping ends sooner), and ``bytes`` of
-        stored weights.
+        ``seconds`` on one core, or on that device, if all epochs are run (early stopping ends sooner), ``bytes`` of
+        stored weights, the ``pace``, and ``pass``: the seconds that predicting one example with one sample takes.
     """
     train_split, val_split = training_splits(task)
-    encoding, recipe = encoding_of(spec), recipe_of(spec)
-    model = build_model(spec, encoder_shape(encoding, train_split)).to(torch.device(device))
+    recipe = recipe_of(spec)
+    encoder = _encoder(encoding_of(spec), train_split)
+    model = _model(spec, encoder.shape, again=pace is None)
+    if pace is None:
+        pace = _measured_pace(spec, task, model.to(torch.device(device)), encoder)
     objective = recipe.objective
-    # one epoch has no cycles to divide and nothing to keep: its steps alone are measured
-    slots = Slots(replace(objective, epochs=1, patience=0), recipe.optimiser, Constant(), Last())
-    context = LoopContext(torch.device(device), lambda fraction, text: None)
-    examples, labels = encode_split(encoding, train_split, train_split), train_split.data.labels
-
-    def seconds(steps: int) -> float:
-        rows = np.resize(np.arange(len(train_split)), steps * objective.batch)
-        data = LabelledRows(examples.take(rows), labels[rows], len(task.classes))
-        one = LabelledRows(examples.take(rows[:1]), labels[rows[:1]], len(task.classes))
-        started = time.perf_counter()
-        train(model, slots, data, one, seed=0, member=0, context=context)
-        return time.perf_counter() - started
-
-    with one_thread():
-        per_example = max(1e-7, step_seconds(seconds) / objective.batch)
     per_epoch = len(train_split) + PASS_SHARE * (0 if val_split is None else len(val_split))
     size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     finish = PASS_SHARE * len(train_split) * recipe.collect.passes(model)
     stored = recipe.collect.stored(recipe.schedule, objective.epochs)
-    return {"seconds": per_example * (per_epoch * objective.epochs + finish), "bytes": size * stored}
+    seconds = pace * (per_epoch * objective.epochs + finish)
+    return {"seconds": seconds, "bytes": size * stored, "pace": pace, "pass": PASS_SHARE * pace}
 
 
-def step_seconds(seconds: Callable[[int], float]) -> float:
-    """Return the seconds of one step, from a function that measures trainings of a few steps."""
-    seconds(FEW)  # the first steps pay for allocations
-    one = seconds(1)
-    return one if one > SLOW else (seconds(MORE) - seconds(FEW)) / (MORE - FEW)
+def _measured_pace(spec: Mapping[str, Any], task: Task, model: Model, encoder: Encoder) -> float:
+    """Return the seconds of one example in a step of a model, on the model's device."""
+    train_split, _ = training_splits(task)
+    recipe, seen = recipe_of(spec), _seen(train_split)
+    examples, labels = encoder.encode(train_split.data.take(seen)), train_split.data.labels[seen]
+    device = next(model.parameters()).device
+    context = LoopContext(device, lambda fraction, text: None)
+    # on a CPU the time of this process alone: what else the machine does now it may not do later
+    clock = time.process_time if device.type == "cpu" else time.perf_counter
+
+    def seconds(count: int, steps: int) -> float:
+        # one epoch has no cycles to divide and nothing to keep: its steps alone are measured
+        objective = replace(recipe.objective, epochs=1, patience=0, batch=count)
+        rows = np.resize(np.arange(len(seen)), count * steps)
+        data = LabelledRows(examples.take(rows), labels[rows], len(task.classes))
+        one = LabelledRows(examples.take(rows[:1]), labels[rows[:1]], len(task.classes))
+        started = clock()
+        train(
+            model, Slots(objective, recipe.optimiser, Constant(), Last()), data, one, seed=0, member=0, context=context
+        )
+        return clock() - started
+
+    with one_thread():
+        return max(1e-7, example_seconds(seconds, recipe.objective.batch))
+
+
+def example_seconds(seconds: Callable[[int, int], float], batch: int) -> float:
+    """Return the seconds of one example in a step.
+
+    Steps grow from two examples to a batch, and end where they become slow: one step of a large network on a whole
+    batch may take minutes.
+
+    Args:
+        seconds: Measures a training by the number of examples in a step and the number of steps.
+        batch: Examples in a step of the training that is forecast.
+    """
+    rows = min(FIRST_ROWS, batch)
+    seconds(rows, 1)  # pays for allocations
+    while (elapsed := seconds(rows, 1)) <= SLOW and rows < batch:
+        rows = min(batch, GROWTH * rows)
+    if elapsed > SLOW:
+        return elapsed / rows
+    return (seconds(batch, MORE) - seconds(batch, FEW)) / ((MORE - FEW) * batch)
+
+
+def _seen(split: Split) -> NDArray[np.int64]:
+    return np.unique(np.linspace(0, len(split) - 1, min(SEEN_ROWS, len(split))).astype(np.int64))
+
+
+@lru_cache(maxsize=4)
+def _encoder(encoding: Encoding, train_split: Split) -> Encoder:
+    """Return an encoder fitted on some of the training examples: all of a large corpus would take a minute."""
+    return fit_encoder(encoding, train_split.data.take(_seen(train_split)))
+
+
+_last_model: dict[bytes, Model] = {}
+"""The model that was built last, by its network: those of other methods differ little in size."""
+
+
+def _model(spec: Mapping[str, Any], shape: tuple[int, ...], *, again: bool) -> Model:
+    """Return the model of a fit; one of another method on the same network will do unless it is built ``again``."""
+    key = canonical([spec["network"], list(shape)])
+    if again or key not in _last_model:
+        _last_model.clear()
+        _last_model[key] = build_model(spec, shape)
+    return _last_model[key]

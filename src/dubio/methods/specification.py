@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, cast
 
 import torch
@@ -14,7 +15,7 @@ import torch
 from dubio.core.errors import UserError
 from dubio.core.registry import NETWORKS
 from dubio.core.specs import describe, restore
-from dubio.core.types import Modality, Split, Task
+from dubio.core.types import Modality, Split, Target, Task
 from dubio.encoders import Encoding
 from dubio.encoders import encoding_of as network_encoding
 from dubio.encoders.pretrained import resolve_arguments
@@ -96,11 +97,17 @@ def fit_spec(
         },
         "encoding": describe(encoding),
         "network": network.describe(task.inputs),
-        "recipe": describe(recipe.for_task(task.inputs, task.target).fit_part()),
+        "recipe": _fit_part(recipe, task.inputs, task.target),
         "start": start_id,
         "seed": seed,
         "member": member,
     }
+
+
+@lru_cache(maxsize=256)
+def _fit_part(recipe: Recipe, inputs: Modality, target: Target) -> Any:
+    """Return the part of a recipe that determines weights; a plan asks for it once per member and seed."""
+    return describe(recipe.for_task(inputs, target).fit_part())
 
 
 def pred_spec(recipe: Recipe, fit_id: str, *, seed: int, member: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, get_args
@@ -36,6 +36,7 @@ from dubio.reporting.measures import (
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Score, ScoreTable, TemperatureFits
 from dubio.reporting.section import SECTIONS, Block, Figure, InDomain, Part, Section, Visit
+from dubio.reporting.wording import counted
 from dubio.statistics.ensemble_equivalent import GrowthCurve, growth_curve
 
 ORDERS = 10
@@ -118,13 +119,20 @@ class Report:
         return {name: text for placed in self.sections for name, text in placed.section.files(self.run).items()}
 
 
-def build_report(source: Source, manifest: Mapping[str, Any], *, options: Iterable[str] = ()) -> Report:
+def build_report(
+    source: Source,
+    manifest: Mapping[str, Any],
+    *,
+    options: Iterable[str] = (),
+    progress: Callable[[str], None] = lambda text: None,
+) -> Report:
     """Score every run of a manifest from its stored predictions and gather all sections.
 
     Args:
         source: The store with predictions and records.
         manifest: The benchmark run.
         options: Sections that are made only on request, such as ``as-published``.
+        progress: Called with a sentence before each task is scored.
 
     Raises:
         BadFile: When the manifest lacks a field or one has another type.
@@ -134,6 +142,7 @@ def build_report(source: Source, manifest: Mapping[str, Any], *, options: Iterab
     report, scorer = Report(run, registered_sections()), Scorer()
     for task in view.tasks:
         networks: list[Predictions] = []
+        progress(f"scoring {counted(len(view.runs_of(task.key)), 'prediction')} of {task.key}")
         for method_run in view.runs_of(task.key):
             _visit_run(report, task, method_run, scorer, networks)
         if (curve := growth_of(networks)) is not None:

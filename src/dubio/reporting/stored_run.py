@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,16 +39,18 @@ class Run:
         name: The run's name in the store, or the names of several runs reported together.
         manifest: What was run and where its predictions are.
         store: The folder of the store.
+        progress: Called with a sentence before each long step of scoring and of the report.
     """
 
     name: str
     manifest: Mapping[str, Any]
     store: Path
+    progress: Callable[[str], None] = field(default=lambda text: None, repr=False)
 
     @cached_property
     def built(self) -> Report:
         """Every score and section, computed from the stored predictions when first used."""
-        return build_report(self._opened, self.manifest)
+        return build_report(self._opened, self.manifest, progress=self.progress)
 
     @property
     def results(self) -> ScoreTable:
@@ -103,9 +105,13 @@ class Run:
         """
         check_margin(margin)
         options = ("as-published",)
-        built = build_report(self._opened, self.manifest, options=options) if as_published else self.built
+        if as_published:
+            built = build_report(self._opened, self.manifest, options=options, progress=self.progress)
+        else:
+            built = self.built
         if margin != built.run.margin:
             built = Report(replace(built.run, margin=margin), built.sections)
+        self.progress("writing the report")
         page = write_report(built, Path(out))
         files = () if figures is None else write_figures(built, Path(figures), formats)
         return WrittenReport(page, page.with_name(TABLE), files, built)

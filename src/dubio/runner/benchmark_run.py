@@ -18,7 +18,7 @@ from dubio.core.types import IntArray, Split, Task
 from dubio.metrics.quantities import extreme_rows
 from dubio.reporting.stored_run import Run
 from dubio.runner.benchmark_file import Benchmark, benchmark_files, load_benchmark
-from dubio.runner.costs import Forecast, check_fits, forecast, measure_in_workers, missing_nodes
+from dubio.runner.costs import Forecast, check_fits, forecast, measure_in_workers, missing_nodes, prediction_seconds
 from dubio.runner.execute import Outcome, execute, survey
 from dubio.runner.executors import CPU, Executor, LocalExecutor, RayExecutor, WorkerOrders
 from dubio.runner.manifest import benchmark_warnings, fit_warnings, make_manifest, manifest_key
@@ -169,6 +169,8 @@ class PreparedBenchmark:
                 display.note(f"{count} to do; measuring a few steps of each kind first")
             costs = measure_in_workers(fits, executor)
             estimates |= {fit_id: cost["seconds"] for fit_id, cost in costs.items()}
+            predictions = (node for node in plan.of_kind("predict") if node.id not in complete)
+            estimates |= {node.id: prediction_seconds(node, plan.nodes, costs) for node in predictions}
             return execute(plan, store, executor, display, estimates, complete)
         finally:
             display.close()

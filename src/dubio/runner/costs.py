@@ -1,7 +1,12 @@
-"""Measure the cost of fits on a few training steps: one measurement for all fits that differ only in their seed."""
+"""Forecast the cost of a plan from a few training steps: one measurement for all fits that differ only in their seed.
+
+A forecast takes seconds whatever the plan: one fit of every network is measured, and others as long as time is left.
+The rest is extrapolated from the time that an example takes in a step of the most similar fit that was measured.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +21,14 @@ from dubio.store import Store
 
 Cost = Mapping[str, float]
 
-UNKNOWN: Cost = {"seconds": 0.0, "bytes": 0.0}
+UNKNOWN: Cost = {"seconds": 0.0, "bytes": 0.0, "pass": 0.0}
 """The cost of a fit that cannot be measured; fitting it will fail too, with the reason."""
+
+MEASURING_SECONDS = 5.0
+"""Time after which a forecast measures no further fits than one of every network."""
+
+REPORT_BASE, REPORT_PER_SPLIT, REPORT_PER_VALUE = 5.0, 0.1, 2e-7
+"""Seconds of a report: in any case, for each prediction of a split, and for each stored probability that it reads."""
 
 FLOAT_BYTES = 4
 
@@ -44,7 +55,11 @@ class Forecast:
         predictions: Sets of predictions in the plan.
         trainings_left: Fits not yet in the store.
         predictions_left: Predictions not yet in the store.
-        seconds: Estimated time of what is left.
+        seconds: Estimated time of what is left: the following three.
+        training_seconds: Estimated time of the fits that are left.
+        prediction_seconds: Estimated time of the predictions that are left.
+        report_seconds: Estimated time of the report.
+        not_timed: Methods whose cost only they know: the time is without them.
         bytes: Estimated size of what is left.
         tasks: The same for each task.
     """
@@ -56,6 +71,10 @@ class Forecast:
     trainings_left: int
     predictions_left: int
     seconds: float
+    training_seconds: float
+    prediction_seconds: float
+    report_seconds: float
+    not_timed: tuple[str, ...]
     bytes: int
     tasks: tuple[TaskForecast, ...]
 
@@ -80,32 +99,72 @@ def forecast(
     missing = missing_nodes(store, nodes.values())
     check_fits(missing, trainer)
     predictions = [node for node in missing if node.kind in ("predict", "method")]
-    costs = _measure([node for node in missing if node.kind == "fit"], trainer, device)
-    size = sum(cost["bytes"] for cost in costs.values()) + sum(_prediction_bytes(node, nodes) for node in predictions)
+    left = {node.id: node for node in missing if node.kind == "fit"}
+    used = {fit: nodes[fit] for node in predictions if (fit := node.spec.get("fit")) in nodes}
+    costs = _measure({**left, **used}.values(), trainer, device)
+    seconds = {fit_id: costs[fit_id]["seconds"] for fit_id in left}
+    seconds |= {node.id: prediction_seconds(node, nodes, costs) for node in predictions}
+    training = sum(seconds[fit_id] for fit_id in left) / jobs
+    predicting = sum(seconds[node.id] for node in predictions) / jobs
+    size = sum(costs[fit_id]["bytes"] for fit_id in left) + sum(_prediction_bytes(node, nodes) for node in predictions)
     return Forecast(
         trainings=len(plan.of_kind("fit")),
         asked=plan.unshared,
         trials=trials,
         predictions=len(plan.of_kind("predict", "method")),
-        trainings_left=len(costs),
+        trainings_left=len(left),
         predictions_left=len(predictions),
-        seconds=sum(cost["seconds"] for cost in costs.values()) / jobs,
+        seconds=training + predicting + (report := _report_seconds(plan)),
+        training_seconds=training,
+        prediction_seconds=predicting,
+        report_seconds=report,
+        not_timed=tuple(dict.fromkeys(node.method for node in predictions if node.spec.get("fit") not in costs)),
         bytes=int(size),
-        tasks=tuple(_task_forecast(task, nodes.values(), costs, jobs) for task in tasks),
+        tasks=tuple(_task_forecast(task, nodes.values(), seconds, jobs) for task in tasks),
     )
 
 
-def _task_forecast(task: PreparedTask, nodes: Iterable[Node], costs: Mapping[str, Cost], jobs: int) -> TaskForecast:
-    fits = [node.id for node in nodes if node.kind == "fit" and node.task is task]
-    missing = [costs[fit_id] for fit_id in fits if fit_id in costs]
-    seconds = sum(cost["seconds"] for cost in missing) / jobs
-    return TaskForecast(task.name, task.entry.network, len(fits), len(missing), seconds)
+def _task_forecast(task: PreparedTask, nodes: Iterable[Node], seconds: Mapping[str, float], jobs: int) -> TaskForecast:
+    own = [node for node in nodes if node.task is task]
+    fits = [node.id for node in own if node.kind == "fit"]
+    total = sum(seconds.get(node.id, 0.0) for node in own) / jobs
+    return TaskForecast(task.name, task.entry.network, len(fits), sum(fit_id in seconds for fit_id in fits), total)
+
+
+def _rows(node: Node) -> int:
+    return sum(len(split) for split in node.task.predicted)
+
+
+def _samples(node: Node, nodes: Mapping[str, Node]) -> int:
+    fit = nodes.get(node.spec.get("fit", ""))
+    return stored_samples(node.spec, None if fit is None else fit.spec)
 
 
 def _prediction_bytes(node: Node, nodes: Mapping[str, Node]) -> int:
-    rows = sum(len(split) for split in node.task.predicted)
-    fit = nodes[node.spec["fit"]].spec if "fit" in node.spec else None
-    return FLOAT_BYTES * stored_samples(node.spec, fit) * rows * len(node.task.task.classes)
+    return FLOAT_BYTES * _samples(node, nodes) * _rows(node) * len(node.task.task.classes)
+
+
+def prediction_seconds(node: Node, nodes: Mapping[str, Node], costs: Mapping[str, Cost]) -> float:
+    """Return the estimated seconds of a prediction: a forward pass for every example and sample.
+
+    It is an upper limit where noise acts late in a network: the layers before it then run once for all samples.
+    """
+    per_pass = costs.get(node.spec.get("fit", ""), UNKNOWN).get("pass", 0.0)
+    return per_pass * _rows(node) * _samples(node, nodes)
+
+
+def _report_seconds(plan: Plan) -> float:
+    """Return the estimated seconds of a report, which reads every prediction of every test split once."""
+    splits = [(node, split) for node in _reported(plan) for split in node.task.predicted if split.kind != "val"]
+    values = sum(
+        len(split) * len(node.task.task.classes) * _samples(node, plan.nodes) * max(1, len(node.needs))
+        for node, split in splits
+    )
+    return REPORT_BASE + REPORT_PER_SPLIT * len(splits) + REPORT_PER_VALUE * values
+
+
+def _reported(plan: Plan) -> list[Node]:
+    return [plan.nodes[run.id] for run in plan.runs]
 
 
 def stored_samples(prediction: Mapping[str, Any], fit: Mapping[str, Any] | None) -> int:
@@ -147,15 +206,41 @@ def _equal_cost(spec: Mapping[str, Any]) -> str:
 
 
 def _measure(nodes: Iterable[Node], trainer: Trainer, device: str) -> dict[str, Cost]:
-    """Return id → cost of these fits, measured in this process on a device."""
-    measured: dict[str, Cost] = {}
-    costs = {}
-    for node in nodes:
-        key = _equal_cost(node.spec)
-        if key not in measured:
-            measured[key] = trainer.estimate(node.spec, node.task.task, device=device)
-        costs[node.id] = measured[key]
-    return costs
+    """Return id → cost of these fits: as many as a few seconds allow are measured in this process, the rest estimated.
+
+    A fit that is not measured has the pace of one with the same network and encoding, of the same task where one was.
+    """
+    kinds = {_equal_cost(node.spec): node for node in nodes}
+    costs: dict[str, Cost] = {}
+    paces: dict[str, float] = {}
+    started = time.monotonic()
+    for required, keys_of in ((True, _network_key), (False, _setup_key), (False, _equal_cost_of)):
+        for kind, node in kinds.items():
+            late = time.monotonic() - started > MEASURING_SECONDS
+            if keys_of(node) in paces or (late and not required):
+                continue
+            costs[kind] = trainer.estimate(node.spec, node.task.task, device=device)
+            for key in (_network_key(node), _setup_key(node), _equal_cost_of(node)):
+                paces.setdefault(key, costs[kind].get("pace", 0.0))
+    for kind, node in kinds.items():
+        if kind not in costs:
+            pace = paces.get(_setup_key(node), paces[_network_key(node)])
+            costs[kind] = trainer.estimate(node.spec, node.task.task, device=device, pace=pace)
+    return {node.id: costs[_equal_cost(node.spec)] for node in nodes}
+
+
+def _equal_cost_of(node: Node) -> str:
+    return _equal_cost(node.spec)
+
+
+def _network_key(node: Node) -> str:
+    """Return the identity that fits with the same network and encoding share."""
+    return identity({key: node.spec[key] for key in ("network", "encoding")})
+
+
+def _setup_key(node: Node) -> str:
+    """Return the identity that fits with the same network and encoding on the same task share."""
+    return identity({key: node.spec[key] for key in ("network", "encoding", "task")})
 
 
 def measure_in_workers(nodes: Sequence[Node], executor: Executor) -> dict[str, Cost]:

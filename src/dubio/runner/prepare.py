@@ -18,7 +18,7 @@ from dubio.core.types import Split, Task
 from dubio.encoders import Encoding, encoding_of
 from dubio.encoders.pretrained import resolve_arguments
 from dubio.runner.benchmark_file import Benchmark, TaskEntry
-from dubio.tasks.sources.locate import DataMissing
+from dubio.tasks.sources.locate import DataMissing, NotYetHere
 
 SCHEMA = 1
 
@@ -126,7 +126,7 @@ def prepare_available(benchmark: Benchmark, read: Mapping[int, Task] = MappingPr
 
     Raises:
         UserError: For an unknown name or argument, a network that cannot read the task's inputs, or two tasks of one
-            name; and if every task is skipped.
+            name; and if every task is skipped, unless a run would fetch or prepare some of them.
     """
     check_tuning(benchmark)
     # All that can be checked before any data is read.
@@ -145,7 +145,7 @@ def prepare_available(benchmark: Benchmark, read: Mapping[int, Task] = MappingPr
         if key in tasks:
             raise UserError(f"task {key[0]!r} with network {key[1]!r} is named twice; give one of them another name.")
         tasks[key] = prepared
-    if not tasks:
+    if not tasks and not any(isinstance(item.reason, NotYetHere) for item in skipped):
         raise skipped[0].reason
     return Prepared(tuple(tasks.values()), tuple(skipped))
 

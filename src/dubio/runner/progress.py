@@ -22,12 +22,12 @@ VERBS = {"fit": "training", "predict": "predicting", "ensemble": "pooling", "met
 
 
 def duration(seconds: float) -> str:
-    """Return a duration for a reader, such as ``10 min``."""
+    """Return a duration for a reader, such as ``10 min`` or ``12 days``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 5400:
         return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:,.0f} days"
 
 
 class SilentProgress:
@@ -107,11 +107,11 @@ class LogProgress(SilentProgress):
         self._since[node.id] = time.monotonic()
 
     def end(self, node: Node, state: State, reason: str) -> None:
-        """Log the end of a training, and every failure."""
+        """Log the end of everything but the pooling of members, which takes no time, and every failure."""
         super().end(node, state, reason)
         elapsed = f" in {duration(time.monotonic() - self._since[node.id])}" if node.id in self._since else ""
-        if state == "done" and node.kind in ("predict", "ensemble"):
-            return  # one line per training is enough; a training has many of these
+        if state == "done" and node.kind == "ensemble":
+            return
         if state == "done":
             tail = ", ".join(filter(None, [f"{self._ended}/{self._todo}", self.remaining()]))
             self.note(f"{reason or f'done{elapsed}'}: {node} ({tail})")

@@ -52,8 +52,8 @@ class Trainer(Protocol):
     def check(self, fit_spec: Spec, task: Task) -> None:
         """Refuse a fit that is certain to fail, before any training."""
 
-    def estimate(self, fit_spec: Spec, task: Task, *, device: str) -> Mapping[str, float]:
-        """Return the approximate ``{"seconds", "bytes"}`` of a fit, before any training."""
+    def estimate(self, fit_spec: Spec, task: Task, *, device: str, pace: float | None = None) -> Mapping[str, float]:
+        """Return the approximate ``{"seconds", "bytes", "pace", "pass"}`` of a fit, measured unless a pace is given."""
 
 
 def load_trainer(name: str = TORCH_TRAINER) -> Trainer:

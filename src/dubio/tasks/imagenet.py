@@ -33,6 +33,7 @@ from dubio.tasks.sources.locate import (
     catalogue,
     data_folders,
     read_cached,
+    refuse_if_sealed,
     source_card,
     unfetched_facts,
 )
@@ -183,6 +184,7 @@ def find_unreadable(root: Path, parts: Sequence[PhotographFiles], *, verify: boo
     survey = read_cached(path)
     if survey.get("schema") != 1 or (verify and not survey["verified"]):
         names = [name for files in parts for name in files.names.tolist()]
+        refuse_if_sealed(f"check {len(names):,} photographs")
         survey = {"schema": 1, "verified": verify, "unreadable": _faults(root, names, verify)}
         with suppress(UserError):  # a cache that cannot be written costs time, not the task
             write_file(path, json.dumps(survey))

@@ -39,7 +39,14 @@ from dubio.core.lazy_rows import iterate_blocks
 from dubio.core.specs import hash_file
 from dubio.tasks.fundus.crop import crop_square, find_disc
 from dubio.tasks.images.files import ProblemKind, Unreadable, open_picture
-from dubio.tasks.sources.locate import CACHE_VARIABLE, cache_dir, cache_folder, read_cached
+from dubio.tasks.sources.locate import (
+    CACHE_VARIABLE,
+    cache_dir,
+    cache_folder,
+    is_sealed,
+    read_cached,
+    refuse_if_sealed,
+)
 
 Job = tuple[Path, int]
 """A file and the row it goes to."""
@@ -206,6 +213,9 @@ def prepare_files(
     key = f"{size}-{hashlib.sha256(content.encode()).hexdigest()[:32]}"
     folder = cache_folder("retina") / key
     scratch = folder.with_name(f".{key}")
+    if is_sealed() and folder.is_dir():
+        return _read(folder)
+    refuse_if_sealed(f"prepare {len(files):,} photographs at {size} pixels")
     with FileLock(folder.with_suffix(".lock")):
         if folder.is_dir() and verify and not _is_sound(_read(folder)):
             shutil.rmtree(folder)
@@ -312,6 +322,8 @@ def file_hashes(
             hashes[path] = str(entry[2])
         else:
             unread[path] = stamp
+    if unread:
+        refuse_if_sealed(f"read {len(unread):,} photographs")
     # hashing releases the interpreter's lock, and a slow disk is read by several threads at once
     with ThreadPoolExecutor(max_workers=cores()) as pool:
         for count, (path, digest) in enumerate(zip(unread, pool.map(_try_hash, unread), strict=True), start=1):

