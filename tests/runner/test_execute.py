@@ -198,7 +198,7 @@ def test_a_method_whose_trials_all_fail_is_a_failure(fake_world, benchmark):
 def test_forecast_counts_what_is_left(fake_world, benchmark):
     wanted = benchmark(*ALL, seconds=2.0, seeds=(0,))
     ahead = fake_world.prepared(wanted).forecast(None, jobs=2)
-    assert (ahead.trainings, ahead.asked, ahead.trainings_left, ahead.seconds) == (6, 9, 6, 6.0)
+    assert (ahead.trainings, ahead.asked, ahead.trainings_left, ahead.training_seconds) == (6, 9, 6, 6.0)
     assert ahead.bytes == 6 * 1000 + 4 * 3 * 24 * 3 * (3 + 3 + 3 * 5)
     fake_world.run(replace(wanted, tasks=(replace(wanted.tasks[0], training={"seconds": 0.0}),)))
     assert fake_world.prepared(wanted).forecast(fake_world.store(), jobs=1).trainings_left == 6

@@ -22,8 +22,14 @@ ANY = (
 ONLY = {
     "multiclass": ("conformal_coverage", "conformal_set_size", "conformal_coverage(score=aps)"),
     "multilabel": (
-        "micro_f1", "macro_f1", "nll_per_label", "ece_pooled", "nll_as_published",
-        "accuracy_at_half", "micro_f1_at_half", "macro_f1_at_half",
+        "micro_f1",
+        "macro_f1",
+        "nll_per_label",
+        "ece_pooled",
+        "nll_as_published",
+        "accuracy_at_half",
+        "micro_f1_at_half",
+        "macro_f1_at_half",
     ),
     "ordinal": ("quadratic_kappa", "rps", "auc_from_grade", "conformal_set_size(score=raps)"),
 }

@@ -35,7 +35,7 @@ FIRST_ROWS = 2
 GROWTH = 8
 """Factor by which the examples of a measured step grow."""
 
-SEEN_ROWS = 1000
+SAMPLE_ROWS = 1000
 """Training examples, evenly spread, that an encoder is fitted on and that are measured."""
 
 PASS_SHARE = 1 / 3
@@ -75,8 +75,8 @@ def estimate(
 def _measured_pace(spec: Mapping[str, Any], task: Task, model: Model, encoder: Encoder) -> float:
     """Return the seconds of one example in a step of a model, on the model's device."""
     train_split, _ = training_splits(task)
-    recipe, seen = recipe_of(spec), _seen(train_split)
-    examples, labels = encoder.encode(train_split.data.take(seen)), train_split.data.labels[seen]
+    recipe, sample = recipe_of(spec), _sample(train_split)
+    examples, labels = encoder.encode(train_split.data.take(sample)), train_split.data.labels[sample]
     device = next(model.parameters()).device
     context = LoopContext(device, lambda fraction, text: None)
     # on a CPU the time of this process alone: what else the machine does now it may not do later
@@ -85,7 +85,7 @@ def _measured_pace(spec: Mapping[str, Any], task: Task, model: Model, encoder: E
     def seconds(count: int, steps: int) -> float:
         # one epoch has no cycles to divide and nothing to keep: its steps alone are measured
         objective = replace(recipe.objective, epochs=1, patience=0, batch=count)
-        rows = np.resize(np.arange(len(seen)), count * steps)
+        rows = np.resize(np.arange(len(sample)), count * steps)
         data = LabelledRows(examples.take(rows), labels[rows], len(task.classes))
         one = LabelledRows(examples.take(rows[:1]), labels[rows[:1]], len(task.classes))
         started = clock()
@@ -117,14 +117,14 @@ def example_seconds(seconds: Callable[[int, int], float], batch: int) -> float:
     return (seconds(batch, MORE) - seconds(batch, FEW)) / ((MORE - FEW) * batch)
 
 
-def _seen(split: Split) -> NDArray[np.int64]:
-    return np.unique(np.linspace(0, len(split) - 1, min(SEEN_ROWS, len(split))).astype(np.int64))
+def _sample(split: Split) -> NDArray[np.int64]:
+    return np.unique(np.linspace(0, len(split) - 1, min(SAMPLE_ROWS, len(split))).astype(np.int64))
 
 
 @lru_cache(maxsize=4)
 def _encoder(encoding: Encoding, train_split: Split) -> Encoder:
     """Return an encoder fitted on some of the training examples: all of a large corpus would take a minute."""
-    return fit_encoder(encoding, train_split.data.take(_seen(train_split)))
+    return fit_encoder(encoding, train_split.data.take(_sample(train_split)))
 
 
 _last_model: dict[bytes, Model] = {}

@@ -99,20 +99,22 @@ def forecast(
     missing = missing_nodes(store, nodes.values())
     check_fits(missing, trainer)
     predictions = [node for node in missing if node.kind in ("predict", "method")]
-    left = {node.id: node for node in missing if node.kind == "fit"}
+    fits_left = {node.id: node for node in missing if node.kind == "fit"}
     used = {fit: nodes[fit] for node in predictions if (fit := node.spec.get("fit")) in nodes}
-    costs = _measure({**left, **used}.values(), trainer, device)
-    seconds = {fit_id: costs[fit_id]["seconds"] for fit_id in left}
+    costs = _measure({**fits_left, **used}.values(), trainer, device)
+    seconds = {fit_id: costs[fit_id]["seconds"] for fit_id in fits_left}
     seconds |= {node.id: prediction_seconds(node, nodes, costs) for node in predictions}
-    training = sum(seconds[fit_id] for fit_id in left) / jobs
+    training = sum(seconds[fit_id] for fit_id in fits_left) / jobs
     predicting = sum(seconds[node.id] for node in predictions) / jobs
-    size = sum(costs[fit_id]["bytes"] for fit_id in left) + sum(_prediction_bytes(node, nodes) for node in predictions)
+    size = sum(costs[fit_id]["bytes"] for fit_id in fits_left) + sum(
+        _prediction_bytes(node, nodes) for node in predictions
+    )
     return Forecast(
         trainings=len(plan.of_kind("fit")),
         asked=plan.unshared,
         trials=trials,
         predictions=len(plan.of_kind("predict", "method")),
-        trainings_left=len(left),
+        trainings_left=len(fits_left),
         predictions_left=len(predictions),
         seconds=training + predicting + (report := _report_seconds(plan)),
         training_seconds=training,
@@ -206,7 +208,7 @@ def _equal_cost(spec: Mapping[str, Any]) -> str:
 
 
 def _measure(nodes: Iterable[Node], trainer: Trainer, device: str) -> dict[str, Cost]:
-    """Return id → cost of these fits: as many as a few seconds allow are measured in this process, the rest estimated.
+    """Return id → cost of these fits: those that a few seconds allow are measured in this process, the rest estimated.
 
     A fit that is not measured has the pace of one with the same network and encoding, of the same task where one was.
     """
