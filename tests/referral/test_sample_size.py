@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dubio.core.predictions import Predictions
 from dubio.referral import NoGuarantee, fit_risk_policy
 from dubio.referral.bounds import BINOMIAL, HOEFFDING_BENTKUS, binomial_upper, hoeffding_bentkus_upper
-from dubio.referral.sample_size import fewest_units, least_count, units_needed
+from dubio.referral.sample_size import fewest_units, least_count, sample_size_sentence, units_needed
 
 ROWS, GROUPS = BINOMIAL, HOEFFDING_BENTKUS
 
@@ -103,3 +103,32 @@ def test_the_promise_can_mostly_be_made_from_twice_as_many_and_seldom_from_a_thi
 
     assert np.mean([made(2 * needed.units, draw) for draw in range(40)]) > 0.5
     assert np.mean([made(needed.units // 3, draw) for draw in range(40)]) < 0.1
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_a_refused_set_is_never_said_to_be_larger_than_needed(group: int) -> None:
+    options = {"max_risk": 0.12, "confidence": 0.9, "quantity": "confidence"}
+    fewer = 0
+    for draw in range(40):
+        calibration = world(100 * group, group, draw)
+        try:
+            fit_risk_policy(calibration, **options)  # type: ignore[arg-type]
+        except NoGuarantee:
+            sentence = sample_size_sentence(calibration, **options)  # type: ignore[arg-type]
+            needed = units_needed(calibration, **options)  # type: ignore[arg-type]
+            assert needed is not None
+            beyond = units_needed(calibration, **options, refused=100 * group)  # type: ignore[arg-type]
+            assert beyond is not None
+            assert beyond.units == max(needed.units, 100 * group + 1)
+            unit = "rows" if group == 1 else "groups"
+            assert sentence.startswith(f"An estimate: if further {unit} are like these, ")
+            enough = needed.units <= 100 * group
+            assert (f"like these, more than these are needed, retaining {needed.retained:.0%}; " in sentence) == enough
+            assert (f"at least about {needed.units:,} are needed" in sentence) != enough
+            fewer += enough
+    assert fewer > 0 or group == 1
+
+
+def test_the_search_for_a_size_goes_beyond_what_there_is() -> None:
+    many = rows(200, 50, size=6000)
+    assert "Even 24,000 rows" in sample_size_sentence(many, max_risk=0.01, confidence=0.95, quantity="confidence")

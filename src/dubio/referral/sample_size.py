@@ -5,12 +5,13 @@ units has a retained row. Their mean loss is shrunk towards one half, (Σ loss +
 of nine" is no proof of "never". With n units of that error the bound r passes once p(error, n, r) ≤ α; units without a
 retained row and units that choose thresholds come on top. The result is a rough lower estimate: with that number of
 rows a policy is found about half the time; with that number of groups less often, because the fifth of them that
-chooses thresholds is small. Plan for twice the number.
+chooses thresholds is small. Plan for twice the number. Where a set of that size was refused, by chance, more than it is
+needed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf
 
 import numpy as np
@@ -28,7 +29,7 @@ STEPS = 10
 """Number of coverages that are tried."""
 
 MOST = 10_000
-"""Number of units at which the search ends."""
+"""Number of units at which the search ends; at twice the units there are, if that is more."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,17 @@ def least_count(mean: float, risk: float, *, level: float, bound: Bound, most: i
     return next(passing, None)
 
 
-def units_needed(like: Predictions, *, max_risk: float, confidence: float, quantity: str) -> SampleSize | None:
-    """Return the smallest calibration set that would support ``max_risk``, if its rows are like these.
+def units_needed(
+    like: Predictions, *, max_risk: float, confidence: float, quantity: str, refused: int = 0
+) -> SampleSize | None:
+    """Estimate the smallest calibration set that would support ``max_risk``, if its rows are like these.
 
     Args:
         like: Labelled predictions of the same system, grouped as the calibration set is.
         max_risk: The bound.
         confidence: Confidence of the guarantee.
         quantity: The uncertainty to refer by.
+        refused: Number of units of a calibration set that was not enough; the estimate is larger.
 
     Returns:
         None where the retained are wrong too often at every coverage, so that more units alone would not help.
@@ -85,16 +89,16 @@ def units_needed(like: Predictions, *, max_risk: float, confidence: float, quant
     plan = _Plan.of(confidence, single=units.single)
     claim = Claim("error", np.ones(len(wrong), dtype=bool), wrong, max_risk)
     tenths = np.quantile(units.uncertainty, np.arange(1, STEPS) / STEPS, method="inverted_cdf")
-    best = None
+    best, limit = None, max(MOST, 2 * refused)
     for threshold in [*np.unique(tenths).tolist(), inf]:
         estimate = units.estimate(claim, threshold, np.ones(units.count, dtype=bool))
         share = estimate.units / units.count
         error = (estimate.mean * estimate.units + 0.5) / (estimate.units + 1.0)
-        most = MOST if best is None else best.units
+        most = limit if best is None else best.units
         count = least_count(error, max_risk, level=plan.level, bound=plan.bound, most=int(most * share))
         if count is not None and (best is None or plan.total(count, share) < best.units):
             best = SampleSize(plan.total(count, share), share, error)
-    return best
+    return best and replace(best, units=max(best.units, refused + 1))
 
 
 def sample_size_sentence(calibration: Predictions, *, max_risk: float, confidence: float, quantity: str) -> str:
@@ -109,14 +113,16 @@ def sample_size_sentence(calibration: Predictions, *, max_risk: float, confidenc
     rows, _ = usable_rows(calibration, True, "the number of units needed")
     units = units_of(rows, quantity)
     unit = "rows" if units.single else "groups"
-    needed = units_needed(rows, max_risk=max_risk, confidence=confidence, quantity=quantity)
+    needed = units_needed(rows, max_risk=max_risk, confidence=confidence, quantity=quantity, refused=units.count)
     if needed is None:
         fewest = fewest_units(max_risk, confidence, single=units.single)
         least = "" if fewest is None else f" Even without any error, {max_risk:.4g} needs {fewest:,} {unit}."
-        return (f"Even {MOST:,} {unit} like these are unlikely to be enough: the retained are wrong too often at every "
+        most = max(MOST, 2 * units.count)
+        return (f"Even {most:,} {unit} like these are unlikely to be enough: the retained are wrong too often at every "
                 f"coverage.{least}")  # fmt: skip
-    return (f"If further {unit} are like these, at least about {needed.units:,} are needed, retaining "
-            f"{needed.retained:.0%}; there are {units.count:,} now. Plan for twice the number.")  # fmt: skip
+    amount = f"at least about {needed.units:,}" if needed.units > units.count + 1 else "more than these"
+    return (f"An estimate: if further {unit} are like these, {amount} are needed, retaining {needed.retained:.0%}; "
+            f"there are {units.count:,} now. Plan for twice the number.")  # fmt: skip
 
 
 def fewest_units(max_risk: float, confidence: float, *, single: bool) -> int | None:

@@ -276,11 +276,14 @@ def fit_risk(
     (_, test), *others = tests.items()
     labelled = calibration.labelled
     curve = 1.0 - retained_accuracy(test.labelled, REFERRED_BY, RETAINED)
-    result = partial(RiskPolicy, run, target, curve, rows=len(labelled), units=units_of(labelled).count)
+    units = units_of(labelled).count
+    result = partial(RiskPolicy, run, target, curve, rows=len(labelled), units=units)
     try:
         policy = fit_risk_policy(calibration, max_risk=target, confidence=CONFIDENCE, quantity=REFERRED_BY)
     except NoGuarantee as refusal:
-        needed = units_needed(test.labelled, max_risk=target, confidence=CONFIDENCE, quantity=REFERRED_BY)
+        needed = units_needed(
+            test.labelled, max_risk=target, confidence=CONFIDENCE, quantity=REFERRED_BY, refused=units
+        )
         return result(None, (refusal.upper, refusal.coverage), None, needed=needed)
     except UserError:
         return None
