@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from dubio.cli.options import MARGIN
 from dubio.cli.report import report
 from dubio.cli.show import show
 from dubio.core.errors import DubioError, UnknownName, UserError
 from dubio.core.registry import METRICS
+from dubio.reporting import run_view
 from dubio.store import Store
 from tests.cli.helpers import StoredRun, run_command
 
@@ -36,6 +38,18 @@ def test_report_as_json_holds_means_spreads_and_costs(stored_run: StoredRun, tmp
     assert cost["training_seconds"]["mean"] == pytest.approx(5.0)
     assert cost["examples_per_second"]["mean"] == pytest.approx(200.0)
     assert {place["place"] for place in found["standing"]} <= {"best", "tied", "behind"}
+
+
+def test_the_margin_can_be_set_and_is_shown(stored_run: StoredRun, tmp_path: Path) -> None:
+    found = json.loads(
+        run_command(report, "small", "--store", stored_run.path, "--out", tmp_path, "--margin", "0.25", "--json")
+    )
+    assert found["margin"] == 0.25
+    assert "at most 0.25 worse (--margin)" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert all(place["limit"] is None or place["limit"] >= 0 for place in found["standing"])
+    with pytest.raises(UserError, match="margin must be a finite number of at least 0; given -1"):
+        run_command(report, "small", "--store", stored_run.path, "--out", tmp_path, "--margin", "-1")
+    assert MARGIN == run_view.MARGIN
 
 
 HALF = '''

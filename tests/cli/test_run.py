@@ -127,6 +127,8 @@ def test_one_training_is_spoken_of_as_one(folder, monkeypatch):
         (("run", "text", "--preset", "papr"), "Did you mean 'paper'"),
         (("run", "text", "--task", "amazon-book"), "Did you mean 'amazon-books'"),
         (("run", "quick", "--seeds", "0"), "0-0"),
+        (("run", "quick", "--margin", "-1"), "margin must be .* at least 0; given -1"),
+        (("run", "quick", "--margin", "nan"), "margin must be .* at least 0; given nan"),
         (("run", "quick", "--data-dir", "nowhere"), "no such folder"),
         (("run", "quick", "--data-dir", "."), "no task of benchmark 'quick'"),
         ((*SMALL, "--preset", "paper"), "--preset.*--data"),

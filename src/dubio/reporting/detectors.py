@@ -5,9 +5,9 @@ units being groups where there are any) and with the trainings (the variance ove
 quantities of a test set hold together (Bonferroni): a detector *detects* where its lower limit is above 0.5, and is
 *inverted* where its upper limit is below. Few OOD examples say little about a variance, so that its degrees of freedom
 are those of the smaller side; and where all of them lie above the in-domain ones the variance is not 0: each side
-counts two further examples, one placed at the top and one at the bottom (after Agresti and Coull, 1998),
+counts four further examples, two placed at the top and two at the bottom (after Agresti and Coull, 1998),
 
-    v = v_DeLong + (θ² + (1 − θ)²) (1/n² + 1/m²),
+    v = v_DeLong + 2 (θ² + (1 − θ)²) (1/n² + 1/m²),
 
 for an area θ of n OOD and m in-domain units. Where trainings vary, a method that was trained once has no interval;
 where no method was repeated, intervals are about these trained systems.
@@ -87,8 +87,8 @@ class DetectionVariances:
             variances[frozenset((one, two))] = np.nan if term is None else term[0]
         for name, own in values.items():
             area = own.mean()
-            extra = sum(1 / count**2 for count in units)
-            variances[frozenset((name, ""))] += (area**2 + (1 - area) ** 2) * extra
+            further = 2 * (area**2 + (1 - area) ** 2) * sum(1 / count**2 for count in units)
+            variances[frozenset((name, ""))] += further
         self._runs.setdefault(key, []).append(variances)
         self._freedom[key[:2]] = min(units) - 1
 

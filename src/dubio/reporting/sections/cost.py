@@ -11,7 +11,7 @@ import numpy as np
 from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RANKED_BY
-from dubio.reporting.run_view import Cost, RunView
+from dubio.reporting.run_view import PREDICTED, Cost, RunView
 from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Figure, Section, section
 from dubio.reporting.style import Style
@@ -21,7 +21,10 @@ from dubio.reporting.wording import term
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-CAPTION = "Seconds of training of one run, logarithmic; bars: one standard deviation over runs. Lower left is better."
+CAPTION = (
+    f"Seconds of training of one run and of predicting {PREDICTED:,} examples, logarithmic; bars: one standard "
+    "deviation over runs. Lower left is better."
+)
 
 
 @section("cost", order=70)
@@ -80,12 +83,12 @@ def cost_cells(cost: Cost) -> dict[str, TableCell]:
 
 
 def cost_points(run: RunView, task: TaskView) -> list[tuple[Style, float, Cell]]:
-    """Return training seconds and the ranking metric of every method for which both are known."""
+    """Return seconds of training and prediction and the ranking metric of every method for which they are known."""
     points = []
     for name, cell in run.scores.row(task, task.in_domain.name, RANKED_BY).items():
         cost = run.costs.get((task.key, name))
-        if cost is not None and np.isfinite(cell.mean) and cost.training_seconds.mean > 0:  # NaN where unknown
-            points.append((run.styles[name], cost.training_seconds.mean, cell))
+        if cost is not None and np.isfinite([cell.mean, *cost.seconds]).all():
+            points.append((run.styles[name], sum(cost.seconds), cell))
     return points
 
 
@@ -105,6 +108,8 @@ def cost_figure(points: Sequence[tuple[Style, float, Cell]]) -> Drawing:
     axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.xaxis.set_major_formatter(ScalarFormatter())
     axis.xaxis.set_minor_formatter(NullFormatter())
-    axis.set(xlabel="training, seconds", ylabel=f"{term(RANKED_BY).title} (lower is better)")
+    axis.set(
+        xlabel=f"training and {PREDICTED:,} predictions, seconds", ylabel=f"{term(RANKED_BY).title} (lower is better)"
+    )
     method_legend(figure, [style for style, *_ in points])
     return figure

@@ -121,7 +121,7 @@ def temperature_warning(run: RunView, task: TaskView) -> str:
 
 RANKING_CAPTION = (
     "Lower is better. Ticks are runs, the marker is their mean, the bar one standard deviation. Bold: the best mean. "
-    "Dark: not significantly different from the best. Grey: significantly worse."
+    "Dark: not significantly different from the best. Grey: significantly worse. Italic: not judged."
 )
 
 
@@ -154,6 +154,7 @@ def ranking_figure(rows: Sequence[tuple[Style, Cell, Place]]) -> Drawing:
         axis.plot([cell.mean], [row], linestyle="none", zorder=4, **style.point)
         axis.get_yticklabels()[row].set_color(MUTED if verdict == "behind" else INK)
         axis.get_yticklabels()[row].set_fontweight("bold" if verdict == "best" else "normal")
+        axis.get_yticklabels()[row].set_fontstyle("italic" if verdict == "unjudged" else "normal")
     return figure
 
 
