@@ -227,3 +227,20 @@ def test_an_unknown_format_is_refused_with_the_nearest(world: World, report: Rep
 def _only(report: Report, task: str) -> Report:
     tasks = tuple(view for view in report.run.manifest.tasks if view.key == task)
     return with_manifest(report, tasks=tasks)
+
+
+def test_a_page_of_own_data_names_what_ran_and_compares_with_no_paper(world: World) -> None:
+    """It had the description of another benchmark, conclusions of a paper, and tasks of which nothing was made."""
+    store, manifest = world
+    shared, lost = manifest["tasks"][2], manifest["tasks"][0]["name"]
+    assert shared["inputs"] == "text"
+    own = {**shared, "arguments": {"data": "my.csv", "text": "body"}}
+    runs = [run for run in manifest["runs"] if run["task"] != lost]
+    changed = {**manifest, "runs": runs, "tasks": [*manifest["tasks"][:2], own]}
+    pages = [render(build_report(store, {**changed, "tasks": [*changed["tasks"][:2], task]})) for task in (shared, own)]
+    assert "Agreement with the paper" in pages[0]
+    assert "Agreement with the paper" not in pages[1]
+    assert "quick benchmark" not in pages[1]
+    title = pages[1].split("<h1>")[1].split("</h1>")[0]
+    assert shared["name"] in title
+    assert lost not in title

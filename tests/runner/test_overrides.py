@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+
+import numpy as np
 import pytest
 
+from dubio.cli.app import app
 from dubio.core.errors import UnknownName, UserError
 from dubio.runner.benchmark_file import TaskEntry, parse_benchmark
+from dubio.runner.benchmark_run import prepare_run
 from dubio.runner.overrides import Overrides, parse_seeds, parse_setting
 from dubio.runner.prepare import explicit_arguments
+from tests.cli.helpers import invoke
 from tests.runner import fake_trainer
 from tests.runner.helpers import arguments_of, prepare
 
@@ -149,3 +155,52 @@ def test_seeds():
     for bad in ("", "a", "1,,2", "3-1", "-1", "0-99999", "0", "99999"):
         with pytest.raises(UserError, match="--seeds"):
             parse_seeds(bad)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        Overrides(data_options={"data": "my points.csv", "features": ("*",), "label": "class"}),
+        Overrides(
+            methods=["deterministic", "mc-dropout"],
+            seeds=[5],
+            settings={"epochs": 3, "mc-dropout.p": 0.25, "network.hidden": [8, 4]},
+            data_options={"data": "my points.csv", "features": ["x", "y"], "label": "class", "novel": ["c"],
+                          "fractions": (0.5, 0.2, 0.1, 0.2), "split_seed": 3, "name": "named"},
+        ),
+        Overrides(
+            networks=["mlp"],
+            seeds="0-1",
+            settings=["training.lr=0.01", "deep-ensemble.members=2"],
+            data_options={"data": "my points.csv", "features": ["x"], "label": "class", "novel": ["d, e"]},
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("preset", [None, "start"])
+def test_the_command_of_a_run_plans_the_same_ids(tmp_path, monkeypatch, overrides, preset):
+    """The command on the page had … in the place of most options."""
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    lines = [f'{x:.3f},{y:.3f},"{c}"' for c in ("a", "b", "c", "d, e") for x, y in generator.normal(size=(30, 2))]
+    (tmp_path / "my points.csv").write_text("\n".join(["x,y,class", *lines]))
+    planned: list[set[str]] = []
+
+    def plan_only(prepared, *arguments, **options):
+        planned.append({*prepared._plans()[2].nodes})
+
+    prepared = prepare_run(None, overrides, preset=preset)
+    plan_only(prepared)
+    monkeypatch.setattr("dubio.cli.run._print_forecast", plan_only)
+    program, *words = shlex.split(prepared.command)
+    assert program == "dubio"
+    assert invoke(app, *words, "--dry-run").exit_code == 0
+    assert planned[0] == planned[1]
+    assert len(planned[0]) > 1
+
+
+def test_the_command_of_a_benchmark_has_every_option():
+    overrides = Overrides(["amazon"], ["deterministic"], ["textcnn"], 2, ["epochs=1"], {}, "a folder")
+    assert overrides.command("text", "small", ["my plugin.py"]) == (
+        "dubio run text --preset small --task amazon --method deterministic --network textcnn --seeds 2 --set epochs=1 "
+        "--data-dir 'a folder' --plugin 'my plugin.py'"
+    )

@@ -56,7 +56,8 @@ def run(
     preset: Annotated[str | None, _change(help="A preset of the benchmark, such as paper or small.")] = None,
     method: Annotated[list[str] | None, _change(help="This method instead; may be repeated.")] = None,
     network: Annotated[
-        str | None, _change(help="Only the tasks with this network; if none has it, this network for every task.")
+        list[str] | None,
+        _change(help="Only the tasks with this network; if none has it, this network for every task. May be repeated."),
     ] = None,
     seeds: Annotated[
         str | None, _change(help="Number of seeds, or a list such as 0,1,2 or 0-4; the seed 5 alone is 5-5.")
@@ -106,8 +107,7 @@ def run(
     check_margin(margin)
     try:
         options = data_arguments({"data": data, **data_options, "shift": shift, "shift_data": shift_data})
-        networks = [network] if network else ()
-        overrides = Overrides(task or (), method or (), networks, seeds or (), set or (), options, data_dir)
+        overrides = Overrides(task or (), method or (), network or (), seeds or (), set or (), options, data_dir)
         count, names = workers_of(jobs, devices)
         with sealed() if dry_run else nullcontext():
             prepared = prepare_run(benchmark, overrides, preset=preset, plugins=plugin or (), verify=verify)

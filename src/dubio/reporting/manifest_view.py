@@ -101,6 +101,11 @@ class TaskView(ManifestTask):
         same = predictions.empty_decision == self.empty_decision
         return predictions if same else predictions.with_checked(empty_decision=self.empty_decision)
 
+    @property
+    def is_own(self) -> bool:
+        """Whether its data is a file or folder that the user named, on which no paper has numbers."""
+        return "data" in self.arguments
+
     def of_kind(self, *kinds: Kind) -> tuple[SplitView, ...]:
         """Return the splits of these kinds, in the task's order."""
         return tuple(split for split in self.splits if split.kind in kinds)
@@ -211,6 +216,7 @@ class PartView:
     benchmark: str
     data: str
     preset: str
+    command: str
     tasks: tuple[str, ...]
     methods: int
     seeds: tuple[int, ...]
@@ -229,7 +235,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A benchmark run, or several reported together: then ``parts`` has one entry per run."""
+    """A benchmark run, or several reported together: then ``parts`` has one entry per run.
+
+    ``command`` makes the run again; it is empty where only Python can, and in manifests that do not state it.
+    """
 
     name: str
     benchmark: Mapping[str, Any]
@@ -240,6 +249,7 @@ class Manifest:
     skipped: tuple[Skipped, ...] = ()
     cautions: tuple[str, ...] = ()
     parts: tuple[PartView, ...] = ()
+    command: str = ""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -310,6 +320,7 @@ def read_manifest(raw: Mapping[str, Any]) -> Manifest:
             skipped=decode(tuple[Skipped, ...], stored.skipped),
             cautions=stored.advice,
             parts=decode(tuple[PartView, ...], stored.others.get("parts", ())),
+            command=str(stored.others.get("command", "")),
         )
     except UserError as fault:
         raise BadFile(f"the run's manifest: {fault}") from fault

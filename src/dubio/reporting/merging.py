@@ -159,6 +159,7 @@ def _part(name: str, raw: Raw) -> dict[str, Any]:
         "benchmark": raw["name"],
         "data": next((task["arguments"]["data"] for task in raw["tasks"] if "data" in task["arguments"]), ""),
         "preset": (raw.get("benchmark") or {}).get("preset") or "",
+        "command": raw.get("command", ""),
         "tasks": [f"{task['name']} ({task['network']})" for task in raw["tasks"]],
         "methods": len(raw["methods"]),
         "seeds": sorted({run["seed"] for run in raw["runs"]}),

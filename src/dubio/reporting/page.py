@@ -156,8 +156,8 @@ def render(report: Report) -> str:
     assets = {kind: Markup((templates / f"report.{kind}").read_text(encoding="utf-8")) for kind in ("css", "js")}
     name = manifest.benchmark.get("name") or manifest.name
     return environment.get_template("report.html.j2").render(
-        title=f"{name}: {counted(len(manifest.methods), 'method')} on {', '.join(task.key for task in manifest.tasks)}",
-        lead=str(manifest.benchmark.get("description") or LEAD),
+        title=f"{name}: {counted(len(manifest.methods), 'method')} on {', '.join(task.key for task in report.tasks)}",
+        lead=LEAD,
         facts=_facts(report),
         chapters=_chapters(report),
         version=__version__,

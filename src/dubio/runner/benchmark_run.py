@@ -68,12 +68,14 @@ class PreparedBenchmark:
         tasks: Its prepared tasks.
         trainer: Fits and predicts.
         skipped: Its tasks that this machine cannot run.
+        command: The command that makes the same run; empty where only Python can name the benchmark.
     """
 
     benchmark: Benchmark
     tasks: Sequence[PreparedTask]
     trainer: Trainer
     skipped: Sequence[Skipped] = ()
+    command: str = ""
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -142,8 +144,9 @@ class PreparedBenchmark:
         failures = {**tuned.failures, **tuning_failures(trials, choices), **outcome.failures}
         outcome = Outcome(tuned.stored + outcome.stored, tuned.completed + outcome.completed, failures, outcome.blocked)
         manifest = make_manifest(
-            self.benchmark, self.tasks, plan, choices.values(), outcome, skipped=self.skipped, warnings=self.warnings
-        )
+            self.benchmark, self.tasks, plan, choices.values(), outcome, skipped=self.skipped, warnings=self.warnings,
+            command=self.command,
+        )  # fmt: skip
         warnings = fit_warnings(store, manifest["runs"])
         manifest["advice"] += warnings
         path = store.write_manifest(manifest, manifest_key(self.benchmark, self.tasks))
@@ -194,13 +197,14 @@ def prepare_run(
         verify: Likewise.
     """
     if benchmark is None:
-        _check_own_data(overrides.data_options, preset=preset, data_dir=overrides.data_dir, verify=verify or None)
+        _check_own_data(overrides.data_options, data_dir=overrides.data_dir, verify=verify or None)
     load_entry_points()
     for path in plugins:
         load_plugin(Path(path))
     read: dict[int, Task] = {}
+    requested = overrides
     if benchmark is None:
-        plain, read[0] = own_data_benchmark(overrides.data_options)
+        plain, read[0] = own_data_benchmark(overrides.data_options, preset, overrides.methods)
         overrides = replace(overrides, data_options={})
     elif isinstance(benchmark, Benchmark):
         plain = benchmark
@@ -210,7 +214,11 @@ def prepare_run(
     if changed.tasks[0].arguments != plain.tasks[0].arguments:
         read = {}
     prepared = prepare_available(changed, verified_tasks(changed) if verify else read)
-    return PreparedBenchmark(changed, prepared.tasks, load_trainer(), prepared.skipped)
+    command = ""
+    if not isinstance(benchmark, Benchmark):
+        name = None if benchmark is None else str(benchmark)
+        command = requested.command(name, changed.preset, plugins)
+    return PreparedBenchmark(changed, prepared.tasks, load_trainer(), prepared.skipped, command)
 
 
 def run(

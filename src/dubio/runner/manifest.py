@@ -48,7 +48,7 @@ def manifest_key(benchmark: Benchmark, tasks: Iterable[PreparedTask]) -> str:
 
 def make_manifest(
     benchmark: Benchmark, tasks: Sequence[PreparedTask], plan: Plan, choices: Iterable[Choice], outcome: Outcome,
-    *, skipped: Iterable[Skipped] = (), warnings: Iterable[str] = (),
+    *, skipped: Iterable[Skipped] = (), warnings: Iterable[str] = (), command: str = "",
 ) -> dict[str, Any]:  # fmt: skip
     """Return the manifest of a run.
 
@@ -60,6 +60,7 @@ def make_manifest(
         outcome: The outcome of the plan.
         skipped: Its tasks that this machine could not run.
         warnings: Reasons to distrust the results.
+        command: The command that makes the same run, where there is one.
     """
     lacking = outcome.failures.keys() | outcome.blocked
     return {
@@ -75,6 +76,7 @@ def make_manifest(
         "failures": list(outcome.failures.values()),
         "skipped": [item.to_json() for item in skipped],
         "advice": list(warnings),
+        **({"command": command} if command else {}),
     }
 
 

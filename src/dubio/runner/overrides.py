@@ -8,9 +8,11 @@ are data options, given beside a benchmark (``dubio run retina --data FOLDER --s
 from __future__ import annotations
 
 import contextlib
+import json
 import re
+import shlex
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,16 @@ from dubio.core.errors import UserError
 from dubio.core.registry import NETWORKS, TASKS
 from dubio.core.specs import canonical, describe
 from dubio.core.types import Task
-from dubio.runner.benchmark_file import Benchmark, Table, Tables, TaskEntry, check_names, load_benchmark, narrowed
+from dubio.runner.benchmark_file import (
+    Benchmark,
+    Table,
+    Tables,
+    TaskEntry,
+    benchmark_files,
+    check_names,
+    narrowed,
+    parse_benchmark,
+)
 from dubio.runner.prepare import NOT_AVAILABLE
 
 RANGE = re.compile(r"(\d+)(?:-(\d+))?")
@@ -91,6 +102,46 @@ class Overrides:
         for setting in sorted(settings, key=lambda setting: setting[0] != EVERY_METHOD):
             changed = _with_setting(changed, *setting)
         return changed if self.data_dir is None else _with_data_dir(changed, Path(self.data_dir))
+
+    def command(self, benchmark: str | None, preset: str, plugins: Iterable[str | Path]) -> str:
+        """Return the command that makes the same run, with every option that changes it.
+
+        Args:
+            benchmark: Name or file of the benchmark; None for a user's own data.
+            preset: The preset that was applied, or empty.
+            plugins: Files that register what the run names.
+        """
+        written = ["dubio", "run", *([] if benchmark is None else [benchmark])]
+        pairs: list[tuple[str, Any]] = [("preset", preset), *self._written_data()]
+        pairs += [("task", name) for name in self.tasks] + [("method", name) for name in self.methods]
+        pairs += [("network", name) for name in self.networks] + [("seeds", _written_seeds(self.seeds))]
+        pairs += [("set", text) for text in self._written_settings()]
+        pairs += [("data-dir", self.data_dir), *(("plugin", path) for path in plugins)]
+        for option, value in pairs:
+            written += [f"--{option}", str(value)] if value not in (None, "") else []
+        return shlex.join(written)
+
+    def _written_data(self) -> Iterator[tuple[str, str]]:
+        """Yield the data options as (option, text); what an option cannot say is an argument of the task."""
+        for name, value in self.data_options.items():
+            texts = [str(item) for item in value] if isinstance(value, list | tuple) else [str(value)]
+            plain = name != "name" and all(text == text.strip() and text for text in texts)
+            if plain and (not isinstance(value, list | tuple) or not any("," in text for text in texts)):
+                yield name.replace("_", "-"), ",".join(texts)
+            elif value is not None:
+                yield "set", f"task.{name}={json.dumps(value, ensure_ascii=False)}"
+
+    def _written_settings(self) -> Iterator[str]:
+        if isinstance(self.settings, Mapping):
+            yield from (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in self.settings.items())
+        else:
+            yield from self.settings
+
+
+def _written_seeds(seeds: int | str | Sequence[int]) -> str:
+    if isinstance(seeds, int | str):
+        return str(seeds)
+    return f"{seeds[0]}-{seeds[0]}" if len(seeds) == 1 else ",".join(map(str, seeds))
 
 
 def _with_methods(benchmark: Benchmark, tasks: Entries, names: Iterable[str]) -> tuple[tuple[str, ...], Entries]:
@@ -288,21 +339,25 @@ def verified_tasks(benchmark: Benchmark) -> dict[int, Task]:
     return tasks
 
 
-def own_data_benchmark(arguments: Mapping[str, Any]) -> tuple[Benchmark, Task]:
+def own_data_benchmark(
+    arguments: Mapping[str, Any], preset: str | None, methods: Sequence[str]
+) -> tuple[Benchmark, Task]:
     """Return the benchmark of a user's own data, and the task that was read for it.
 
     Args:
         arguments: Of the task ``own``.
+        preset: A preset of the benchmark whose methods are used.
+        methods: Methods the user requests.
     """
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(arguments[DATA]).stem).strip("-._") or "own"
     named = {"name": stem[:60], **arguments}
     task: Task = TASKS.make("own", **named)
-    model = load_benchmark(OWN_DATA_MODEL)
-    networks = {NETWORKS.entry(entry.network).facts["inputs"]: entry.network for entry in model.tasks}
+    table = tomllib.loads(benchmark_files()[OWN_DATA_MODEL].read_text("utf-8"))
+    networks = {NETWORKS.entry(entry["network"]).facts["inputs"]: entry["network"] for entry in table["task"]}
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in named.items()}
-    entry = TaskEntry("own", networks[task.inputs], arguments=plain)
-    description = f"The methods of the {OWN_DATA_MODEL} benchmark on {task.name}."
-    return replace(model, name=named["name"], description=description, tasks=(entry,)), task
+    entry = {"name": "own", "network": networks[task.inputs], "arguments": plain}
+    own = {**table, "name": named["name"], "description": "", "task": [entry]}
+    return parse_benchmark(own, preset, methods), task
 
 
 def _data_options(entry: TaskEntry) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from dubio import __version__
 from dubio.reporting.manifest_view import Manifest, TaskView
 from dubio.reporting.measures import IN_DOMAIN_COLUMNS
-from dubio.reporting.run_view import RunView
+from dubio.reporting.run_view import MARGIN, RunView
 from dubio.reporting.section import Block, Definitions, Headline, Section, Text, section
 from dubio.reporting.tables import Column, Row, Table, TableCell, folded, plain_table
 from dubio.reporting.wording import ROLES, TERMS, counted, draws, listed, named, sentence, term
@@ -34,7 +34,7 @@ class Setup(Section):
             yield Headline("Runs reported together")
             yield Text(merged_runs(run.manifest), "small")
         yield Headline("Reproduce")
-        yield Text(commands(run.manifest), "code")
+        yield Text(commands(run), "code")
         resolved = json.dumps(run.manifest.benchmark, indent=2, ensure_ascii=False, default=str)
         yield Text(resolved, "code", "The resolved benchmark, with all defaults and changes")
         versions = ", ".join(f"{name} {value}" for name, value in run.environment.items())
@@ -101,23 +101,26 @@ def merged_runs(manifest: Manifest) -> tuple[str, ...]:
     )
 
 
-def commands(manifest: Manifest) -> str:
-    """Return the commands that made the run and this page; the resolved benchmark has further changes."""
-    if manifest.parts:
-        runs = dict.fromkeys(_run_command(run.benchmark, run.preset, run.data) for run in manifest.parts)
-        names = " ".join(f"--run {shlex.quote(run.name)}" for run in manifest.parts)
-        return "\n".join((*(f"{run.removesuffix(' …')} …" for run in runs), f"dubio report {names}"))
-    own = next((str(task.arguments["data"]) for task in manifest.tasks if "data" in task.arguments), "")
-    started = _run_command(manifest.name, str(manifest.benchmark.get("preset") or ""), own)
-    return f"{started}\ndubio report {shlex.quote(manifest.name)}"
+def commands(run: RunView) -> str:
+    """Return the commands that make the run and this page again."""
+    manifest = run.manifest
+    own = next((str(task.arguments["data"]) for task in manifest.tasks if task.is_own), "")
+    preset = str(manifest.benchmark.get("preset") or "")
+    runs = [manifest.command or _old_command(manifest.name, preset, own)]
+    runs = [merged.command or _old_command(merged.benchmark, merged.preset, merged.data) for merged in manifest.parts] or runs
+    names = " ".join(f"--run {shlex.quote(merged.name)}" for merged in manifest.parts) or shlex.quote(manifest.name)
+    options = [f"--{option}" for option in sorted(run.options)]
+    options += [f"--margin {run.margin}"] if run.margin != MARGIN else []
+    return "\n".join((*dict.fromkeys(runs), " ".join(("dubio report", names, *options))))
 
 
-def _run_command(benchmark: str, preset: str, data: str) -> str:
-    """Return the command that starts a run; … stands for options that the resolved benchmark has."""
-    options = f" --data {shlex.quote(data)} …" if data else ""
+def _old_command(benchmark: str, preset: str, data: str) -> str:
+    """Return what is known of a command that the manifest does not state; … stands for further options."""
+    options = f" --data {shlex.quote(data)}" if data else ""
     if data and not preset:  # the user's own data; a benchmark with data options has presets
-        return f"dubio run{options}"
-    return f"dubio run {shlex.quote(benchmark)}" + (f" --preset {shlex.quote(preset)}" if preset else "") + options
+        return f"dubio run{options} …"
+    chosen = f" --preset {shlex.quote(preset)}" if preset else ""
+    return f"dubio run {shlex.quote(benchmark)}{chosen}{options} …"
 
 
 def metric_rows(run: RunView) -> Iterator[tuple[str, str]]:

@@ -80,7 +80,8 @@ class EnsemblingStudy(StudyCollector):
             yield Text(scope_sentence(study))
             yield summary_table(study, styles[study.task.key])
         title = "Conclusions of “Pitfalls of in-domain uncertainty estimation and ensembling” (P), tested here"
-        yield from claim_blocks(conclusions(studies), title)
+        if shared := [study for study in studies if not study.task.is_own]:
+            yield from claim_blocks(conclusions(shared), title)
         published = [block for study in studies for block in published_blocks(study, styles[study.task.key])]
         if published:
             yield Headline("Comparison with the published numbers")

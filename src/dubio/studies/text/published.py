@@ -36,8 +36,9 @@ class Paper(Section):
     title = "Agreement with the paper"
 
     def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
-        """Yield numbers and claims; nothing without a text task."""
-        tasks = tuple(task for task in run.tasks if task.inputs == "text" and run.methods_of(task))
+        """Yield numbers and claims; nothing without a text task, and nothing about a user's own texts."""
+        texts = (task for task in run.tasks if task.inputs == "text" and not task.is_own)
+        tasks = tuple(task for task in texts if run.methods_of(task))
         if not tasks:
             return
         yield Text(f"{paper_of('text')['source']}.", "small")
@@ -47,8 +48,8 @@ class Paper(Section):
                 yield Headline(f"{text_task.key}: ours and published")
                 yield table
                 yield Text(agreement_sentence(run, text_task), "small")
-        texts = replace(run, manifest=replace(run.manifest, tasks=tasks))
-        yield from claim_blocks(claims(texts), "Its conclusions, tested here")
+        shown = replace(run, manifest=replace(run.manifest, tasks=tasks))
+        yield from claim_blocks(claims(shown), "Its conclusions, tested here")
 
 
 def agreements(run: RunView, task: TaskView) -> tuple[Agreement, ...]:
