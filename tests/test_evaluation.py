@@ -213,3 +213,23 @@ def test_a_column_of_groups_is_named_in_python_too():
     both = dubio.compare({"a": other, "b": other}, group="patient", by=["site"], metrics=["brier"], replicates=0)
     assert "a: results by site" in repr(both)
     assert dubio.calibrate(arrays, group="patient") == dubio.calibrate(arrays, rows_are_independent=True)
+
+
+def test_ids_name_the_rows_of_probability_zero_and_a_floor_clips_labels_too():
+    p, labels = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]]), np.array([1, 1, 0])
+    found = evaluate(p, labels, values="probs", ids=["a", "b", "c"], replicates=0)
+    assert found.impossible == ("a",)
+    assert found["nll"] == np.inf
+    several = evaluate(p, 1 - p.round().astype(int), values="probs", target="multilabel", floor=0.01, replicates=0)
+    clipped = np.clip(p, 0.01, 0.99)
+    truth = 1 - p.round()
+    assert several["nll"] == pytest.approx(-(truth * np.log(clipped) + (1 - truth) * np.log1p(-clipped)).sum(1).mean())
+    logits = np.array([[[0, -np.inf], [0, -np.inf], [0, 0]]], dtype=np.float32)
+    flagged = Predictions(logits, np.array([1, 1, 0]), ood=np.array([True, False, False]))
+    assert evaluate(flagged, replicates=0).impossible == ("1",)
+
+
+@pytest.mark.parametrize("arguments", [{"replicates": "a"}, {"replicates": 2.5}, {"level": "high"}, {"floor": "low"}])
+def test_arguments_of_another_type_are_refused_by_name(arguments):
+    with pytest.raises(UserError, match=next(iter(arguments))):
+        evaluate(*probs(0), values="probs", **arguments)

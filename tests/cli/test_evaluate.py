@@ -222,3 +222,55 @@ def test_groups_and_subgroups_by_the_columns_that_are_named(files):
     assert "declared independent" in independent
     with pytest.raises(UserError, match=r"column for --by 'sites'.*Did you mean 'site'"):
         run(*arguments, "--by", "sites")
+
+
+@pytest.fixture
+def impossible(tmp_path):
+    """Three systems on the same rows; the first gives the true class probability zero in rows 3 and 17."""
+    rng = np.random.default_rng(5)
+    labels = rng.integers(0, 3, 60)
+    for name in ("zero", "two", "three"):
+        p = rng.dirichlet([1, 1, 1], 60) + np.eye(3)[labels]
+        if name == "zero":
+            for row in (3, 17):
+                p[row] = np.where(np.arange(3) == labels[row], 0.0, 1.0)
+        np.savez(tmp_path / f"{name}.npz", probs=p / p.sum(1, keepdims=True), labels=labels)
+    return [tmp_path / f"{name}.npz" for name in ("zero", "two", "three")]
+
+
+def test_an_infinite_likelihood_names_its_rows_and_leaves_the_other_systems_compared(impossible):
+    result = run(*impossible, "--replicates", 50, "--json")
+    document = json.loads(result.stdout, parse_constant=pytest.fail)
+    zero = document["systems"]["zero"]
+    assert zero["scores"]["nll"]["value"] == zero["scores"]["calibrated_nll"]["value"] == "Infinity"
+    assert zero["impossible"] == ["3", "17"]
+    assert document["systems"]["two"]["impossible"] == []
+    tests = document["pairs"]["metrics"]
+    assert [(test["first"], test["second"]) for test in tests["calibrated_nll"]] == [("two", "three")]
+    assert len(tests["brier"]) == 3
+    printed = run(*impossible, "--replicates", 50)
+    assert "∞" in printed.stdout
+    assert "zero: nll, calibrated_nll infinite: the true class has probability zero in 2 of 60 rows (rows 3, 17)" in (
+        printed.stderr
+    )
+
+
+def test_a_floor_makes_the_likelihood_finite_and_is_recorded(impossible):
+    document = json.loads(run(*impossible, "--floor", 1e-6, "--replicates", 50, "--json").stdout)
+    zero = document["systems"]["zero"]
+    arrays = np.load(impossible[0])
+    clipped = np.maximum(arrays["probs"], 1e-6)
+    clipped /= clipped.sum(axis=1, keepdims=True)
+    wanted = -np.log(clipped[np.arange(60), arrays["labels"]]).mean()
+    assert zero["scores"]["nll"]["value"] == pytest.approx(wanted, rel=1e-6)
+    assert zero["floor"] == 1e-6
+    assert len(document["pairs"]["metrics"]["calibrated_nll"]) == 3
+    assert any("raised to 1e-06 and renormalised" in note for note in document["notes"])
+    with pytest.raises(UserError, match=r"--floor. must lie between 0 and 0.333"):
+        run(impossible[0], "--floor", 0.5)
+
+
+def test_an_evaluation_without_labels_says_what_is_missing(tmp_path):
+    np.savez(tmp_path / "bare.npz", probs=np.full((20, 2), 0.5))
+    with pytest.raises(UserError, match=r"labels: no row has one.*--labels FILE"):
+        run(tmp_path / "bare.npz")

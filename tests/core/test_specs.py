@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dubio.core.errors import StoreError
-from dubio.core.specs import added, canonical, check_id, describe, identity, part, restore
+from dubio.core.specs import added, canonical, check_id, describe, identity, part, restore, to_json, to_plain
 
 
 @part("test-lens")
@@ -71,3 +73,10 @@ def test_what_json_cannot_say_is_refused():
 def test_only_ids_are_ids(given_id):
     with pytest.raises(StoreError):
         check_id(given_id)
+
+
+def test_readers_get_infinities_as_texts_and_undefined_numbers_as_null():
+    text = to_json({"a": float("inf"), "b": [-float("inf"), float("nan")], "c": np.float64("inf"), "d": 1.5})
+    wanted = {"a": "Infinity", "b": ["-Infinity", None], "c": "Infinity", "d": 1.5}
+    assert json.loads(text, parse_constant=pytest.fail) == wanted
+    assert to_plain([float("inf"), float("nan")]) == [None, None]

@@ -154,3 +154,28 @@ def test_stored_runs_stand_beside_the_users_own(stored, cancer, logistic):
         cancer.baselines(store=path / "nowhere")
     with pytest.raises(UserError, match="give store too"):
         cancer.baselines(run="tiny")
+
+
+def test_the_control_is_random_in_every_column():
+    """Every metric that orders rows has its value under random orders, whatever quantity it names."""
+    bench = EstimatorBenchmark(make_task(3))
+    scores = bench.compare({"mine": softmax, "control": RandomReferral()}, replicates=20).scores
+    control, mine = scores["control"], scores["mine"]
+    (test, *_), far = control.splits, control.on("far")
+    error = 1 - control["accuracy"]
+    assert control["accuracy"] == mine["accuracy"]
+    assert control["aurc"] == pytest.approx(error)
+    assert control["augrc"] == pytest.approx(error / 2, rel=0.05)
+    assert control["misclassification_auroc"] == pytest.approx(0.5)
+    share = far.examples / (far.examples + control.on(test).examples)
+    for name, score in far.scores.items():
+        wanted = {"ood_auroc": 0.5, "ood_aupr": share, "id_aupr": 1 - share}.get(name.partition("(")[0])
+        if wanted is not None:
+            assert score.value == pytest.approx(wanted), name
+        if name.startswith("ood_fpr95"):
+            assert score.value == pytest.approx(0.95, abs=0.1)
+        if name.startswith("ood_correlation"):
+            assert score.value == pytest.approx(0.0, abs=0.25)
+    gains = [score.value for name, score in control.on().scores.items() if name.startswith("referral_gain")]
+    assert gains == pytest.approx([0.0] * len(gains))
+    assert mine["aurc"] < error - 0.01

@@ -206,3 +206,54 @@ def test_many_systems_can_differ_significantly_by_metrics_that_are_not_means():
     systems = {f"s{k}": skilled(k, 3.0 if k == 0 else 0.5, labels) for k in range(5)}
     verdicts = pair_tests(systems, metrics("aurc"), replicates=50)["aurc"]
     assert [each.better for each in verdicts if each.first == "s0"] == ["s0"] * 4
+
+
+def null_pair(seed, rows, ood_rows, classes=3):
+    """Two systems alike in distribution, half of whose noise is shared, on the same rows."""
+    rng = np.random.default_rng(seed)
+    labels = np.r_[rng.integers(0, classes, rows), np.full(ood_rows, -1)]
+    lift = 1.6 * (labels[:, None] == np.arange(classes))
+    shared = rng.normal(size=(rows + ood_rows, classes))
+    logits = [1.5 * (lift + 0.7 * shared + 0.7 * rng.normal(size=shared.shape)) for _ in range(2)]
+    return {
+        name: Predictions(z[None].astype(np.float32), labels, ood=labels < 0)
+        for name, z in zip("ab", logits, strict=True)
+    }
+
+
+@pytest.mark.parametrize(("rows", "ood_rows"), [(200, 6), (12, 200)])
+def test_detection_with_few_rows_on_one_side_keeps_its_level(rows, ood_rows):
+    """With the degrees of freedom of all rows 10 to 13 % of these pairs were called different."""
+    metric = [metric_named("ood_auroc")]
+    draws = 400
+    p = [pair_tests(null_pair(s, rows, ood_rows), metric, replicates=2)["ood_auroc"][0].p for s in range(draws)]
+    assert np.mean(np.array(p) <= 0.05) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / draws)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [50, 200, 500])
+def test_pairs_of_systems_alike_keep_the_level_under_metrics_without_values_per_example(rows):
+    """The defaults: 200 replicates, level 95 %."""
+    names, draws = ("aurc", "augrc", "class_auroc", "macro_f1", "ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95"), 400
+    metrics = [metric_named(name) for name in names]
+    different = dict.fromkeys(names, 0)
+    for seed in range(draws):
+        for name, (test,) in pair_tests(null_pair(seed, rows, rows // 5), metrics, replicates=200).items():
+            different[name] += test.p <= 0.05
+    limit = draws * 0.05 + 3 * np.sqrt(draws * 0.05 * 0.95)
+    assert {name: count for name, count in different.items() if count > limit} == {}
+
+
+def test_no_p_value_is_counted_from_replicates():
+    """A p far below 1/replicates shows that replicates give a variance alone, so that there is no floor to state."""
+    right = null_pair(0, 400, 0)["a"]
+    wrong = replace(right, logits=np.roll(right.logits, 1, axis=2))
+    metrics = [metric_named("aurc"), metric_named("macro_f1")]
+    tests = pair_tests({"right": right, "wrong": wrong}, metrics, replicates=20)
+    assert all(test.p < 1e-6 for (test,) in tests.values())
+
+
+def test_a_false_positive_rate_of_few_ood_rows_is_not_judged():
+    few, enough = (pair_tests(null_pair(1, 100, n), [metric_named("ood_fpr95")], replicates=50) for n in (39, 40))
+    assert (few["ood_fpr95"][0].p, few["ood_fpr95"][0].resolves) == (1.0, np.inf)
+    assert np.isfinite(enough["ood_fpr95"][0].resolves)

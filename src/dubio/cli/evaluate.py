@@ -29,6 +29,10 @@ def evaluate(
         typer.Option(help="The same system on out-of-distribution examples: PATH, or NAME=PATH for one of several."),
     ] = None,
     empty_decision: EmptyDecisionOption = None,
+    floor: Annotated[
+        float | None,
+        typer.Option(help="Raise probabilities to this one, such as 1e-6, so that no likelihood is zero."),
+    ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="A metric, such as nll or 'ece(bins=10)'; may be repeated.")
     ] = None,
@@ -70,6 +74,7 @@ def evaluate(
         recalibrations={name: {path: read_recalibration(Path(path)) for path in calibrations[name]} for name in named},
         validation={name: reading.read(paths[-1]) for name, paths in validation.items() if paths},
         empty_decision=empty_decision,
+        floor=floor,
         metrics=metric,
         replicates=replicates,
         level=level,

@@ -9,7 +9,7 @@ import typer
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document to standard output; a number that is not finite is null, never NaN."""
+    """Print one JSON document to standard output; an infinite number is a text, NaN is null."""
     from dubio.core.specs import to_json
 
     typer.echo(to_json(value))

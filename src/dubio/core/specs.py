@@ -159,21 +159,28 @@ def canonical(value: Any) -> bytes:
 
 
 def to_json(value: Any) -> str:
-    """Return one JSON document for readers; a number that is not finite is null, never NaN."""
-    return json.dumps(to_plain(value), indent=2, ensure_ascii=False, allow_nan=False)
+    """Return one JSON document for readers: an infinite number is the text "Infinity" or "-Infinity", NaN is null."""
+    return json.dumps(to_plain(value, "Infinity"), indent=2, ensure_ascii=False, allow_nan=False)
 
 
-def to_plain(value: Any) -> Any:
-    """Return a value as JSON holds it: dataclasses as objects, arrays as numbers, tuples as lists, NaN as null."""
+def to_plain(value: Any, infinity: str | None = None) -> Any:
+    """Return a value as JSON holds it: dataclasses as objects, arrays as numbers, tuples as lists, NaN as null.
+
+    Args:
+        value: Any value.
+        infinity: What stands for an infinite number, "-" before a negative one; null by default.
+    """
     if dataclasses.is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): to_plain(item) for key, item in value.items()}
+        return {str(key): to_plain(item, infinity) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [to_plain(item) for item in value]
+        return [to_plain(item, infinity) for item in value]
     if hasattr(value, "tolist"):
-        return to_plain(value.tolist())
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return to_plain(value.tolist(), infinity)
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if infinity is None or math.isnan(value) else "-" * (value < 0) + infinity
 
 
 def identity(spec: Any) -> str:

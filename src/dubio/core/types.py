@@ -289,6 +289,7 @@ class Metric:
             of absolute differences: its bootstrap interval takes the spread of the replicates, not their place.
         weighted: The values under several columns of weights; None for what depends on the order of rows or on a
             random split of them, and is computed again on the rows of every replicate.
+        least_units: With fewer examples or groups (of detection, on the smaller side) systems are not compared by it.
     """
 
     name: str
@@ -302,3 +303,4 @@ class Metric:
     version: int = 1
     interval: Literal["percentile", "centred"] = "percentile"
     weighted: Callable[[Predictions, Weights], Values] | None = None
+    least_units: int = 2

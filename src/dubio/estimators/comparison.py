@@ -21,7 +21,7 @@ from dubio.estimators.scores import (
     referral_metrics,
     referrals,
 )
-from dubio.evaluation import with_ood
+from dubio.evaluation.preparation import with_ood
 from dubio.evaluation.results import QUESTION, pair_lines, pairs_remark
 from dubio.formats.text_tables import text_table
 from dubio.metrics.metric import metric_named
@@ -110,7 +110,7 @@ class EstimatorComparison:
         return data_frame(self.pairs)
 
     def to_json(self) -> str:
-        """Return one JSON document; a number that is not finite is null."""
+        """Return one JSON document; an infinite number is the text "Infinity", an undefined one null."""
         gains = {split: {name: asdict(gain) for name, gain in own.items()} for split, own in self.gains.items()}
         systems = {name: scores.as_dict() for name, scores in self.scores.items()}
         document = {"level": self.level, "question": QUESTION, "systems": systems, "pairs": self.pairs, "gains": gains}

@@ -18,9 +18,10 @@ from dubio.core.types import IntArray, Kind, Split, Task
 from dubio.estimators.adapters import BATCH, predict_split
 from dubio.estimators.baselines import PRIOR, RANDOM, Baseline, ClassPrior, RandomReferral, Stored, stored_baselines
 from dubio.estimators.comparison import EstimatorComparison, compare_scores
-from dubio.estimators.scores import BootstrapOptions, EstimatorScores, score_split
+from dubio.estimators.scores import BootstrapOptions, EstimatorScores, at_random, score_split, unchanged
 from dubio.evaluation import REPLICATES, STANDARD
 from dubio.formats.values import Values
+from dubio.statistics.bootstrap import check_replicates
 
 
 class SplitData(NamedTuple):
@@ -106,10 +107,10 @@ class EstimatorBenchmark:
         Raises:
             UserError: For an answer that cannot be predictions, naming the split, the row and the column.
         """
-        if replicates < 0 or replicates == 1:
-            raise UserError(f"replicates must be 0 (no intervals) or at least 2; given {replicates}.")
+        check_replicates(replicates)
         predictions = {split.name: self._predict(estimator, split, values, batch) for split in self._chosen(splits)}
-        return self._score(name, predictions, _notes(estimator), BootstrapOptions(replicates, level, seed), metrics)
+        options, control = BootstrapOptions(replicates, level, seed), isinstance(estimator, RandomReferral)
+        return self._score(name, predictions, _notes(estimator), options, metrics, control)
 
     def compare(
         self,
@@ -138,6 +139,7 @@ class EstimatorBenchmark:
         Raises:
             UserError: When every system is a control, or as for :meth:`evaluate`.
         """
+        check_replicates(replicates)
         if replicates < 2:
             raise UserError(f"replicates must be at least 2 in a comparison; given {replicates}.")
         if all(isinstance(system, RandomReferral) for system in systems.values()):
@@ -154,7 +156,7 @@ class EstimatorBenchmark:
                 first = next(iter(scores.values()))
                 predictions = {split: RandomReferral.control(own) for split, own in first.predictions.items()}
                 note = f"the predictions are those of {first.system}"
-                scores[name] = self._score(name, predictions, (note,), first.bootstrap, metrics)
+                scores[name] = self._score(name, predictions, (note,), first.bootstrap, metrics, True)
             else:
                 scores[name] = self.evaluate(systems[name], values=values_of.get(name, "probs"), name=name, **options)
         controls = [name for name, system in systems.items() if isinstance(system, RandomReferral)]
@@ -210,10 +212,11 @@ class EstimatorBenchmark:
         notes: tuple[str, ...],
         bootstrap: BootstrapOptions,
         metrics: Sequence[str],
+        control: bool,
     ) -> EstimatorScores:
-        in_domain = next(iter(predictions.values()))
+        in_domain, adapt = next(iter(predictions.values())), at_random if control else unchanged
         splits = {
-            split: score_split(self.task.split(split), own, in_domain, bootstrap, metrics)
+            split: score_split(self.task.split(split), own, in_domain, bootstrap, metrics, adapt)
             for split, own in predictions.items()
         }
         return EstimatorScores(self.task.name, name, splits, bootstrap, notes, predictions)

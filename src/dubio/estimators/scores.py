@@ -7,8 +7,8 @@ flagged, and scored by how well each uncertainty detects them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dubio.core.data_frame import data_frame
@@ -18,11 +18,12 @@ from dubio.core.registry import METRICS
 from dubio.core.specs import to_json
 from dubio.core.types import Kind, Metric, Split
 from dubio.estimators.adapters import GIVEN
-from dubio.evaluation import REPLICATES, STANDARD, evaluate_predictions, with_ood
+from dubio.evaluation import REPLICATES, STANDARD, evaluate_predictions
+from dubio.evaluation.preparation import with_ood
 from dubio.evaluation.results import Evaluation, Score, score_text
 from dubio.formats.text_tables import number_text, text_table
 from dubio.metrics.decisions import binary_problems
-from dubio.metrics.metric import metric_named
+from dubio.metrics.metric import metric_named, name_and_arguments
 from dubio.metrics.quantities import applicable_quantities
 from dubio.metrics.referral_curve import FRACTIONS
 from dubio.metrics.requirements import lacking
@@ -46,6 +47,31 @@ def metric_by(name: str, quantity: str, **arguments: Any) -> Metric:
     """Return a metric that ranks rows by a quantity."""
     metric: Metric = METRICS.make(name, quantity=quantity, **arguments)
     return metric
+
+
+def unchanged(metric: Metric) -> Metric:
+    """Return the metric."""
+    return metric
+
+
+DRAWN = ("ood_fpr95", "ood_correlation")
+"""Metrics that need an order: ties are one threshold to the first, and no correlation to the second."""
+
+
+def at_random(metric: Metric) -> Metric:
+    """Return the metric as the control has it, under its own name: where it orders rows, it does so at random.
+
+    All rows are equally uncertain, which is the expectation over random orders; :data:`DRAWN` use random numbers. A
+    temperature does not change a random order, so that the calibrated area is the plain one.
+    """
+    name, arguments = name_and_arguments(metric.name)
+    if name == "calibrated_aurc":
+        name, arguments = "aurc", {}
+    if "quantity" not in METRICS.entry(name).parameters():
+        return metric
+    arguments["quantity"] = "random" if name in DRAWN else GIVEN
+    chance: Metric = METRICS.make(name, **arguments)
+    return replace(chance, name=metric.name)
 
 
 HEADLINE = (
@@ -109,6 +135,7 @@ def score_split(
     in_domain: Predictions,
     bootstrap: BootstrapOptions,
     metrics: Sequence[str] = STANDARD,
+    adapt: Callable[[Metric], Metric] = unchanged,
 ) -> SplitScores:
     """Score a system on one split.
 
@@ -118,6 +145,7 @@ def score_split(
         in_domain: Its predictions on the in-distribution test split, which every other one is compared with.
         bootstrap: How intervals are made.
         metrics: Names of metrics; those of detection are computed by every quantity and need not be named.
+        adapt: Applied to every metric: :func:`at_random` for the control.
     """
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
@@ -127,12 +155,12 @@ def score_split(
         referred_by = tuple(name for name in REFERRED_BY if name in defined)
         chosen = [metric for metric in map(metric_named, metrics) if "ood" not in metric.needs]
         referral = [metric for name in referred_by for metric in referral_metrics(predictions, name)]
-        evaluation = bootstrap.evaluate(predictions, [*chosen, *referral])
+        evaluation = bootstrap.evaluate(predictions, list(map(adapt, [*chosen, *referral])))
         scores, reasons = dict(evaluation.scores), dict(evaluation.reasons)
     if split.kind in ("shift", "ood"):
         both = with_ood(in_domain, predictions)
         gap = [metric_named(GAP)] if has_labels(predictions) and GAP in metrics else []
-        scores |= bootstrap.evaluate(both, [*gap, *detection_metrics(both)]).scores
+        scores |= bootstrap.evaluate(both, list(map(adapt, [*gap, *detection_metrics(both)]))).scores
     resampled = "examples" if predictions.group is None else "groups"
     return SplitScores(split.name, split.kind, split.fingerprint, len(split), resampled, referred_by, scores, reasons)
 
@@ -256,7 +284,7 @@ class EstimatorScores:
         return facts | {"splits": [asdict(split) for split in self.splits.values()]}
 
     def to_json(self) -> str:
-        """Return one JSON document; a number that is not finite is null."""
+        """Return one JSON document; an infinite number is the text "Infinity", an undefined one null."""
         return to_json(self.as_dict())
 
     def __repr__(self) -> str:

@@ -6,33 +6,34 @@ The command ``dubio evaluate``, ``dubio.benchmark``, reports and Python all scor
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dubio.calibration.recalibration import (
-    Recalibration,
-    RecalibrationMethod,
-    apply_recalibration,
-    fit_recalibration,
-    fitted_on,
-)
-from dubio.calibration.thresholds import TUNED, fit_thresholds, metrics_at
+from dubio.calibration.recalibration import Recalibration, RecalibrationMethod, fit_recalibration
+from dubio.calibration.thresholds import TUNED
 from dubio.core import passes
 from dubio.core.errors import UserError
-from dubio.core.predictions import Predictions, join
+from dubio.core.predictions import Predictions
 from dubio.core.types import EmptyDecision, Metric, Target
+from dubio.evaluation.preparation import (
+    as_predictions,
+    impossible_rows,
+    recalibrated,
+    threshold_metrics,
+    with_empty_decision,
+    with_floor,
+    with_ood,
+)
 from dubio.evaluation.results import Evaluation, Score, SystemComparison
-from dubio.formats.arrays import predictions_from_arrays, with_roles
 from dubio.formats.columns import Roles
-from dubio.formats.predictions import read_predictions
 from dubio.formats.values import TOLERANCE, Values
 from dubio.metrics.decisions import labels_above_half
 from dubio.metrics.metric import metric_named, score_each
-from dubio.statistics.bootstrap import bootstrap, guarded
+from dubio.statistics.bootstrap import bootstrap, check_level, check_replicates, guarded
 from dubio.statistics.paired import align, in_domain_rows, mcnemar_tests, pair_tests
 from dubio.statistics.subgroups import parts_of
 
@@ -57,6 +58,7 @@ def evaluate(
     ood: Any = None,
     target: Target | None = None,
     empty_decision: EmptyDecision | None = None,
+    floor: float | None = None,
     metrics: Sequence[str | Metric] | None = None,
     ids: Any = None,
     group: Any = None,
@@ -81,6 +83,7 @@ def evaluate(
         empty_decision: How multi-label rows without a label above its threshold are decided: ``"argmax"``, their most
             probable label, where every row of the training data has a label, or ``"empty"``, none. By default as the
             predictions say, else ``"empty"``.
+        floor: Raise probabilities to this one and renormalise, so that no likelihood is zero; None leaves them.
         metrics: Names such as ``"ece(bins=10)"``, or metrics; :data:`STANDARD` by default.
         ids: ``[N]`` names of the examples; of a file or a mapping also the name of the column that has them.
         group: ``[N]`` the unit each example belongs to (a patient, a document), or likewise the name of a column; units
@@ -100,11 +103,14 @@ def evaluate(
     columns = {"ids": ids, "group": group, "member": member}
     roles = Roles(_name(group), _name(ids), tuple(by), rows_are_independent)
     with passes.threads(threads):
-        own = _as_predictions(predictions, labels, values, target, tolerance, columns, roles)
+        own = as_predictions(predictions, labels, values, target, tolerance, columns, roles)
         if ood is not None:
-            own = with_ood(own, _as_predictions(ood, None, values, target, tolerance, {"member": member}, roles))
+            own = with_ood(own, as_predictions(ood, None, values, target, tolerance, {"member": member}, roles))
         own = with_empty_decision(own, empty_decision)
-        return evaluate_predictions(own, metrics=metrics, replicates=replicates, level=level, seed=seed, by=by)
+        options: Any = {"metrics": metrics, "replicates": replicates, "level": level, "seed": seed, "by": by}
+        evaluation = evaluate_predictions(own, floor=floor, **options)
+        _check_scored(SystemComparison({"value": evaluation}, {}, {}, level))
+        return evaluation
 
 
 def compare(
@@ -115,6 +121,7 @@ def compare(
     ood: Mapping[str, Any] | None = None,
     target: Target | None = None,
     empty_decision: EmptyDecision | None = None,
+    floor: float | None = None,
     metrics: Sequence[str | Metric] | None = None,
     ids: Any = None,
     group: Any = None,
@@ -136,6 +143,7 @@ def compare(
         ood: Name to the same system's predictions on out-of-distribution examples, of every system or of none.
         target: As for :func:`evaluate`.
         empty_decision: As for :func:`evaluate`.
+        floor: As for :func:`evaluate`.
         metrics: As for :func:`evaluate`; those that may not rank models are scored and not compared.
         ids: As for :func:`evaluate`. Files and predictions with ids are aligned by them.
         group: As for :func:`evaluate`; groups are the units of the tests too.
@@ -155,10 +163,10 @@ def compare(
     roles = Roles(_name(group), _name(ids), tuple(by), rows_are_independent)
     options: Any = {"values": values, "target": target, "roles": roles}
     columns = {"ids": ids, "group": group}
-    read = {name: _as_predictions(systems[name], labels, columns=columns, **options) for name in systems}
-    further = [] if ood is None else [{name: _as_predictions(ood[name], None, **options) for name in systems}]
+    read = {name: as_predictions(systems[name], labels, columns=columns, **options) for name in systems}
+    further = [] if ood is None else [{name: as_predictions(ood[name], None, **options) for name in systems}]
     options = {"metrics": metrics, "replicates": replicates, "level": level, "seed": seed, "by": by}
-    return evaluate_systems(read, ood=further, empty_decision=empty_decision, **options)
+    return evaluate_systems(read, ood=further, empty_decision=empty_decision, floor=floor, **options)
 
 
 def evaluate_systems(
@@ -168,6 +176,7 @@ def evaluate_systems(
     recalibrations: Mapping[str, Mapping[str, Recalibration]] | None = None,
     validation: Mapping[str, Predictions] | None = None,
     empty_decision: EmptyDecision | None = None,
+    floor: float | None = None,
     metrics: Sequence[str | Metric] | None = None,
     replicates: int = REPLICATES,
     level: float = 0.95,
@@ -183,6 +192,7 @@ def evaluate_systems(
         recalibrations: System to its recalibrations by name; they are applied to all its predictions, in their order.
         validation: System to multi-label validation predictions. Metrics are also computed at thresholds fitted there.
         empty_decision: As for :func:`evaluate`.
+        floor: Likewise.
         metrics: Likewise.
         replicates: Likewise.
         level: Likewise.
@@ -193,103 +203,50 @@ def evaluate_systems(
     Raises:
         UserError: For systems on different examples, or if none of the requested metrics applies.
     """
-    joined, remarks = _recalibrated(align(systems), recalibrations or {})
+    joined, remarks = recalibrated(align(systems), recalibrations or {})
     for examples in ood:
-        further, _ = _recalibrated(align(examples), recalibrations or {})
+        further, _ = recalibrated(align(examples), recalibrations or {})
         joined = {name: with_ood(own, further[name]) for name, own in joined.items()}
-    fitted, _ = _recalibrated(validation, recalibrations or {}) if validation else ({}, [])
+    fitted, _ = recalibrated(validation, recalibrations or {}) if validation else ({}, [])
     evaluations = {}
     for name, own in joined.items():
         own = with_empty_decision(own, empty_decision)
         chosen = metrics
         if validation:
-            chosen = (*(STANDARD if metrics is None else metrics), *_threshold_metrics(own, fitted[name]))
-        evaluations[name] = evaluate_predictions(
-            own, metrics=chosen, replicates=replicates, level=level, seed=seed, by=by
-        )
+            chosen = (*(STANDARD if metrics is None else metrics), *threshold_metrics(own, fitted[name]))
+        options: Any = {"metrics": chosen, "replicates": replicates, "level": level, "seed": seed, "by": by}
+        evaluations[name] = evaluate_predictions(own, floor=floor, **options)
     compared = SystemComparison(evaluations, {}, {}, level, tuple(remarks))
-    if metrics and not any(own.scores for own in evaluations.values()):
-        raise UserError(" ".join(compared.reasons))
+    _check_scored(compared)
     return _with_tests(compared) if test_pairs and len(systems) > 1 else compared
 
 
-def _recalibrated(
-    systems: Mapping[str, Predictions], recalibrations: Mapping[str, Mapping[str, Recalibration]]
-) -> tuple[dict[str, Predictions], list[str]]:
-    """Return the systems after their recalibrations, and remarks on these."""
-    changed, remarks = dict(systems), []
-    for system, own in recalibrations.items():
-        for name, recalibration in own.items():
-            if fitted_on(recalibration, changed[system]):
-                remarks.append(f"caution: {name} was fitted on these predictions of {system}; "
-                               "fit it on a validation file for an honest score.")  # fmt: skip
-            changed[system] = apply_recalibration(recalibration, changed[system])
-            remarks.append(f"{system}: recalibrated with {name} ({recalibration.method}).")
-    return changed, remarks
+def _check_scored(compared: SystemComparison) -> None:
+    """Refuse an evaluation without any score.
 
-
-def _threshold_metrics(predictions: Predictions, validation: Predictions) -> tuple[Metric, ...]:
-    """Return the metrics at the thresholds fitted on validation predictions."""
-    problem = "thresholds: validation predictions must have the"
-    if validation.class_count != predictions.class_count:
-        raise UserError(f"{problem} {predictions.class_count} labels of those that are scored; "
-                        f"given {validation.class_count}.")  # fmt: skip
-    labels = zip(predictions.classes or (), validation.classes or (), strict=False)
-    for number, (own, other) in enumerate(labels, start=1):
-        if own != other:
-            raise UserError(f"{problem} labels of those that are scored, in their order; label {number} is {own!r} "
-                            f"there and {other!r} in validation.")  # fmt: skip
-    return tuple(metrics_at(fit_thresholds(validation)))
+    Raises:
+        UserError: Saying what is missing.
+    """
+    if any(own.scores for own in compared.evaluations.values()):
+        return
+    if all(own.unlabelled == own.rows for own in compared.evaluations.values()):
+        raise UserError("labels: no row has one, and no requested metric does without. Name a file of labels with "
+                        "labels (--labels FILE), or add an array 'labels' (a column 'label') to the predictions; for "
+                        "out-of-distribution detection alone give ood (--ood).")  # fmt: skip
+    raise UserError(" ".join(compared.reasons))
 
 
 def _with_tests(compared: SystemComparison) -> SystemComparison:
-    """Test every pair of systems under the metrics that were computed for all of them.
+    """Test every pair of systems under the metrics that were computed for both.
 
     Decisions at thresholds that were fitted for each system are not compared.
     """
     evaluations = compared.evaluations
     first = next(iter(evaluations.values()))
-    shared = set.intersection(*(set(own.scores) for own in evaluations.values()))
-    metrics = [metric for metric in first.metrics if metric.name in shared and not metric.name.endswith(TUNED)]
+    metrics = [metric for metric in first.metrics if not metric.name.endswith(TUNED)]
     systems = {name: own.predictions for name, own in evaluations.items()}
     tests = pair_tests(systems, metrics, replicates=first.replicates, seed=first.seed, level=first.level)
     return replace(compared, tests=tests, mcnemar=mcnemar_tests(systems))
-
-
-def with_empty_decision(predictions: Predictions, decision: EmptyDecision | None) -> Predictions:
-    """Return the predictions with this decision about multi-label rows without a label; None leaves it."""
-    return predictions if decision is None else predictions.with_checked(empty_decision=decision)
-
-
-def with_ood(predictions: Predictions, ood: Predictions) -> Predictions:
-    """Join two sets of predictions, the second flagged as out of distribution."""
-    return join([predictions, ood.as_ood()])
-
-
-def _as_predictions(
-    source: Any,
-    labels: Any,
-    values: Values | None,
-    target: Target | None,
-    tolerance: float = TOLERANCE,
-    columns: Mapping[str, Any] | None = None,
-    roles: Roles | None = None,
-) -> Predictions:
-    """Return predictions from any source that :func:`evaluate` accepts."""
-    roles = roles or Roles()
-    own = {name: column for name, column in (columns or {}).items() if not (column is None or isinstance(column, str))}
-    if isinstance(source, Predictions | str | Path) and own:
-        raise UserError(f"{next(iter(own))} goes with bare arrays; files and Predictions have their own.")
-    if isinstance(source, Predictions):
-        if labels is not None or (target is not None and target != source.target):
-            raise UserError("Predictions have their own labels and target; omit these arguments.")
-        return with_roles(source, roles)
-    if isinstance(source, str | Path):
-        return read_predictions(source, values=values, labels=labels, target=target, tolerance=tolerance, **vars(roles))
-    arrays = dict(source) if isinstance(source, Mapping) else {"predictions": source}
-    return predictions_from_arrays(
-        {**arrays, **own}, values=values, labels=labels, target=target or "multiclass", tolerance=tolerance, roles=roles
-    )
 
 
 def _name(column: Any) -> str | None:
@@ -300,6 +257,7 @@ def _name(column: Any) -> str | None:
 def evaluate_predictions(
     predictions: Predictions,
     *,
+    floor: float | None = None,
     metrics: Sequence[str | Metric] | None = None,
     replicates: int = REPLICATES,
     level: float = 0.95,
@@ -307,12 +265,13 @@ def evaluate_predictions(
     by: Sequence[str] = (),
 ) -> Evaluation:
     """Score one set of predictions; arguments as for :func:`evaluate`."""
-    if replicates < 0 or replicates == 1:
-        raise UserError(f"replicates must be 0 (no intervals) or at least 2; given {replicates}.")
+    check_replicates(replicates)
+    check_level(level)
     if isinstance(metrics, str):
         raise UserError(f"metrics must be a list of names, such as [{metrics!r}]; given {metrics!r}.")
     names = STANDARD if metrics is None else metrics
     requested = tuple(metric_named(item) if isinstance(item, str) else item for item in names)
+    predictions = with_floor(predictions, floor)
     in_domain, several = in_domain_rows(predictions), predictions.target == "multilabel"
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
@@ -321,6 +280,7 @@ def evaluate_predictions(
         own_scores, own_reasons = _score_rows(rows, chosen, replicates, level, seed)
         scores |= own_scores
         reasons |= own_reasons
+    infinite = any(math.isinf(score.value) for score in scores.values())
     return Evaluation(
         scores={metric.name: scores[metric.name] for metric in requested if metric.name in scores},
         reasons=reasons,
@@ -333,6 +293,8 @@ def evaluate_predictions(
         target=predictions.target,
         empty_decision=predictions.empty_decision if several else None,
         empty_rows=int((~labels_above_half(in_domain).any(axis=1)).sum()) if several else None,
+        floor=floor,
+        impossible=impossible_rows(predictions) if infinite else (),
         resampled="examples" if predictions.group is None else "groups",
         replicates=replicates,
         level=level,
@@ -396,4 +358,4 @@ def calibrate(
         UserError: When the input cannot be predictions, has no labels, or has a column that looks like groups.
     """
     roles = Roles(group=group, rows_are_independent=rows_are_independent)
-    return fit_recalibration(_as_predictions(validation, labels, values, target, roles=roles), method)
+    return fit_recalibration(as_predictions(validation, labels, values, target, roles=roles), method)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 FEW = 3
 """Up to this many systems every pair is printed; of more, those with the best one of each metric."""
 
+SHOWN = 10
+"""Rows of probability zero that a note names; .impossible and --json have all."""
+
 DETECTION = {
     "auroc": "AUROC ↑", "aupr_ood": "AUPR ood ↑", "aupr_id": "AUPR id ↑", "fpr95": "FPR95 ↓", "correlation": "corr.",
 }  # fmt: skip
@@ -76,6 +79,9 @@ class Evaluation:
         target: What is predicted.
         empty_decision: How multi-label rows without a label above one half are decided; None for other targets.
         empty_rows: The number of such in-distribution rows; None likewise.
+        floor: What probabilities were raised to; None where they were left as they are.
+        impossible: The in-distribution rows whose true class has probability zero, by id, else by number from 0; looked
+            for where a score is infinite.
         resampled: What the bootstrap draws: ``examples`` or ``groups``.
         replicates: Number of bootstrap replicates; 0 for no intervals.
         level: Confidence level of the intervals.
@@ -96,6 +102,8 @@ class Evaluation:
     target: Target
     empty_decision: EmptyDecision | None
     empty_rows: int | None
+    floor: float | None
+    impossible: tuple[str, ...]
     resampled: str
     replicates: int
     level: float
@@ -212,6 +220,9 @@ class SystemComparison:
         ]
         if first.unlabelled:
             notes.append(f"{first.unlabelled} unlabelled rows are left out of metrics that need labels.")
+        if first.floor is not None:
+            notes.append(f"Probabilities were raised to {first.floor:g} and renormalised (--floor).")
+        notes += [_infinite_sentence(name, own) for name, own in self.evaluations.items() if own.impossible]
         notes += [_empty_sentence(name, own) for name, own in self.evaluations.items() if own.empty_rows]
         if any(name.startswith(HALVED) for name in first.scores) and by_position(first.predictions):
             notes.append(BY_POSITION)
@@ -293,6 +304,17 @@ class SystemComparison:
 
     def __repr__(self) -> str:
         return "\n".join([*self.tables, *self.notes])
+
+
+def _infinite_sentence(name: str, own: Evaluation) -> str:
+    """Return which scores are infinite, because of which rows."""
+    infinite = ", ".join(metric for metric, score in own.scores.items() if math.isinf(score.value))
+    shown, more = ", ".join(own.impossible[:SHOWN]), len(own.impossible) - SHOWN
+    rows = f"{'rows' if own.predictions.ids is None else 'ids'} {shown}" + (f" and {more} more" if more > 0 else "")
+    return (
+        f"{name}: {infinite} infinite: the true class has probability zero in {len(own.impossible)} of {own.rows} rows "
+        f"({rows}). By these metrics it is not compared with other systems; --floor 1e-6 raises such probabilities."
+    )
 
 
 def _empty_sentence(name: str, own: Evaluation) -> str:

@@ -14,5 +14,7 @@ def text_table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def number_text(value: float) -> str:
-    """Return four decimals, or three digits of a small number."""
-    return "undefined" if math.isnan(value) else f"{value:.4f}" if abs(value) >= 0.01 or value == 0 else f"{value:.3g}"
+    """Return four decimals, or three digits of a small number; ∞ and "undefined" (NaN) are kept apart."""
+    if not math.isfinite(value):
+        return "undefined" if math.isnan(value) else "∞" if value > 0 else "−∞"
+    return f"{value:.4f}" if abs(value) >= 0.01 or value == 0 else f"{value:.3g}"

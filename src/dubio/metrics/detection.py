@@ -166,7 +166,8 @@ def id_aupr(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights
     return precision_area(_id_first(p, quantity), weights)
 
 
-@metric("ood_fpr95", better="lower", needs={"ood"})
+# Of few OOD rows the lowest one or two set the threshold, and the bootstrap of an extreme has no valid variance.
+@metric("ood_fpr95", better="lower", needs={"ood"}, least_units=40)
 def ood_fpr95(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights: Weights = ONCE) -> Values:
     """Share of in-distribution rows flagged at the threshold that flags at least 95 % of the OOD ones."""
     return false_positive_rate(_ood_first(p, quantity), weights)

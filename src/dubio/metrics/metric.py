@@ -94,6 +94,7 @@ class MetricFunction(Generic[P]):
     interval: Literal["percentile", "centred"] = "percentile"
     mean: bool = False
     rows: Callable[..., FloatArray] | None = None
+    least_units: int = 2
 
     def __post_init__(self) -> None:
         functools.update_wrapper(self, self.function)
@@ -129,6 +130,7 @@ class MetricFunction(Generic[P]):
             self.version,
             self.interval,
             compute if self._weighted or self.mean else None,
+            self.least_units,
         )
 
     def factory(self) -> Callable[..., Metric]:
@@ -193,6 +195,7 @@ def metric(
     interval: Literal["percentile", "centred"] = "percentile",
     mean: bool = False,
     rows: Callable[..., FloatArray] | None = None,
+    least_units: int = 2,
 ) -> Callable[[Callable[P, Any]], MetricFunction[P]]:
     """Register a function ``(predictions, *, …) -> value`` as a metric; the first line of its docstring describes it.
 
@@ -207,12 +210,15 @@ def metric(
         mean: Whether the function returns one contribution per row, of which the metric is the (weighted) mean.
         rows: For another metric: a function with the same arguments that returns one value per row, whose mean is the
             metric and the spread of which gives its variance; systems are compared by them.
+        least_units: With fewer examples or groups systems are not compared by it; see
+            :class:`dubio.core.types.Metric`.
     """
 
     def decorate(function: Callable[P, Any]) -> MetricFunction[P]:
         declared = MetricFunction(
-            function, name, better, frozenset(needs), frozenset(targets), why_not, version, interval, mean, rows
-        )
+            function, name, better, frozenset(needs), frozenset(targets), why_not, version, interval, mean, rows,
+            least_units,
+        )  # fmt: skip
         METRICS.register(name)(declared.factory())
         return declared
 
@@ -228,6 +234,16 @@ def metric_named(text: str) -> Metric:
         UnknownName: For an unknown metric or argument, with the nearest name.
         UserError: For a text of another form, or a value of another type.
     """
+    name, arguments = name_and_arguments(text)
+    return cast(Metric, METRICS.make(name, **arguments))
+
+
+def name_and_arguments(text: str) -> tuple[str, Arguments]:
+    """Return the name and the arguments in a text such as ``ece(bins=10)``.
+
+    Raises:
+        UserError: For a text of another form.
+    """
     match = _CALL.fullmatch(text)
     if match is None:
         raise UserError(f"metric {text!r} must be a name or name(argument=value, …).")
@@ -240,7 +256,7 @@ def metric_named(text: str) -> Metric:
             arguments[key] = json.loads(value)
         except json.JSONDecodeError:
             arguments[key] = value
-    return cast(Metric, METRICS.make(match[1], **arguments))
+    return match[1], arguments
 
 
 @dataclass(frozen=True)

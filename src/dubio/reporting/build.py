@@ -38,6 +38,7 @@ from dubio.reporting.score_table import Score, ScoreTable, TemperatureFits
 from dubio.reporting.section import SECTIONS, Block, Figure, InDomain, Part, Section, Visit
 from dubio.reporting.wording import counted
 from dubio.statistics.ensemble_equivalent import GrowthCurve, growth_curve
+from dubio.statistics.paired import units_of_smaller_side
 
 ORDERS = 10
 """Random orders in which the networks of a deep ensemble are added."""
@@ -237,9 +238,11 @@ class Scorer:
         if HEADLINE in before.uncertainties:
             sides = before.uncertainties[HEADLINE], item.uncertainties[HEADLINE]
             sizes = [len(side) for side in sides]
-            rows = placements(np.concatenate(sides), np.repeat([False, True], sizes))
+            ood = np.repeat([False, True], sizes)
+            rows = placements(np.concatenate(sides), ood)
             groups = join_names([before.group, group], sizes)
             name = detection_name("ood_auroc", HEADLINE)
-            item.report.scores.add_rows(item.task, item.split, item.run, {name: rows}, groups)
+            units = units_of_smaller_side(ood, groups)
+            item.report.scores.add_rows(item.task, item.split, item.run, {name: rows}, groups, units)
         if item.split.kind == "shift" and "accuracy" in before.values and "accuracy" in item.values:
             item.values[GAP] = before.values["accuracy"] - item.values["accuracy"]

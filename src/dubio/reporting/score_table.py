@@ -136,7 +136,7 @@ class ScoreTable:
         self.scores: list[Score] = []
         self.detection = DetectionVariances()
         self._rows: dict[Key, tuple[FloatArray, int]] = {}
-        self._groups: dict[tuple[str, str, str], StrArray | None] = {}
+        self._units: dict[tuple[str, str, str], tuple[StrArray | None, int | None]] = {}
         self._cells: dict[Key, Cell] | None = None
         self._scored: set[tuple[str, str, str]] = set()
         self._pairs: dict[tuple[str, tuple[str, ...], str], Pairs] = {}
@@ -154,11 +154,26 @@ class ScoreTable:
         self._cells, self._pairs = None, {}
 
     def add_rows(
-        self, task: TaskView, split: SplitView, run: MethodRun, values: Mapping[str, FloatArray], group: StrArray | None
+        self,
+        task: TaskView,
+        split: SplitView,
+        run: MethodRun,
+        values: Mapping[str, FloatArray],
+        group: StrArray | None,
+        units: int | None = None,
     ) -> None:
-        """Add the values per example of one run, which paired tests use; runs of a method are averaged."""
+        """Add the values per example of one run, which paired tests use; runs of a method are averaged.
+
+        Args:
+            task: The task.
+            split: The split.
+            run: The run of a method.
+            values: Metric → value of every example.
+            group: As of :class:`~dubio.statistics.verdicts.Rows`.
+            units: Likewise.
+        """
         for metric, rows in values.items():
-            self._groups[task.key, split.name, metric] = group
+            self._units[task.key, split.name, metric] = group, units
             key = task.key, split.name, run.method, metric
             total, runs = self._rows.get(key, (np.zeros(len(rows)), 0))
             self._rows[key] = total + rows, runs + 1
@@ -211,7 +226,7 @@ class ScoreTable:
             total = self._rows.get((task.key, names[0], method.name, metric))
             if total is not None:
                 rows[method.name] = total[0] / total[1]
-        sample = Rows(rows, self._groups.get((task.key, names[0], metric)))
+        sample = Rows(rows, *self._units.get((task.key, names[0], metric), (None, None)))
         return compare_means(self.row(task, names, metric), self.better[metric], sample, self.variance_groups)
 
     def verdicts(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Verdict]:

@@ -259,8 +259,14 @@ def guarded(metric: Metric) -> Metric:
 
 def check_level(level: float) -> None:
     """Refuse a confidence level outside (0, 1)."""
-    if not 0.0 < level < 1.0:
-        raise UserError(f"level must lie between 0 and 1; given {level}.")
+    if not isinstance(level, int | float) or not 0.0 < level < 1.0:
+        raise UserError(f"level must lie between 0 and 1; given {level!r}.")
+
+
+def check_replicates(replicates: int) -> None:
+    """Refuse a number of replicates that gives no interval."""
+    if not isinstance(replicates, int) or replicates < 0 or replicates == 1:
+        raise UserError(f"replicates must be 0 (no intervals) or at least 2; given {replicates!r}.")
 
 
 CELLS = 4_000_000

@@ -12,7 +12,7 @@ where they come in groups.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -21,7 +21,7 @@ from scipy import stats
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
-from dubio.core.types import FloatArray, Metric, StrArray
+from dubio.core.types import BoolArray, FloatArray, Metric, StrArray
 from dubio.metrics.decisions import correct
 from dubio.metrics.metric import score_each
 from dubio.metrics.requirements import labelled, lacking
@@ -98,7 +98,7 @@ def pair_tests(
     seed: int = 0,
     level: float = 0.95,
 ) -> dict[str, tuple[PairTest, ...]]:
-    """Test every pair of systems under every metric that may rank models and has a finite value for all of them.
+    """Test every pair of systems under every metric that may rank models, where both have a finite value.
 
     Args:
         systems: Name to predictions on the same examples; rows flagged ``ood`` serve detection alone.
@@ -123,11 +123,14 @@ def pair_tests(
     for ood, rows in ((False, in_domain), (True, aligned)):
         ranking = [metric for metric in metrics if metric.comparable and ("ood" in metric.needs) == ood]
         values = {name: score_each(system, ranking).values for name, system in rows.items()}
-        # Differences of infinities say nothing.
-        finite = [m for m in ranking if all(math.isfinite(own.get(m.name, math.nan)) for own in values.values())]
-        for metric, sample in zip(finite, _samples(finite, rows, count, seed), strict=True):
-            scores = {name: Runs((own[metric.name],)) for name, own in values.items()}
-            tests[metric.name] = compare_means(scores, metric.better, sample, alpha=1.0 - level).tests
+        # Differences of infinities say nothing; the systems that have a finite value are compared.
+        compared: dict[Metric, dict[str, Runs]] = {}
+        for metric in ranking:
+            scores = {name: own.get(metric.name, math.nan) for name, own in values.items()}
+            finite = {name: Runs((score,)) for name, score in scores.items() if math.isfinite(score)}
+            compared |= {metric: finite} if len(finite) > 1 else {}
+        for metric, sample in zip(compared, _samples(compared, rows, count, seed), strict=True):
+            tests[metric.name] = compare_means(compared[metric], metric.better, sample, alpha=1.0 - level).tests
     return {metric.name: tests[metric.name] for metric in metrics if metric.name in tests}
 
 
@@ -141,10 +144,17 @@ def in_domain_rows(predictions: Predictions) -> Predictions:
 
 
 def _samples(
-    metrics: Sequence[Metric], systems: Mapping[str, Predictions], replicates: int, seed: int
+    metrics: Mapping[Metric, Iterable[str]], systems: Mapping[str, Predictions], replicates: int, seed: int
 ) -> Iterator[Sample]:
-    """Yield the systems' values under each metric as a sample: per example, or on shared bootstrap replicates."""
-    rows = {metric.name: {name: basis(metric, system) for name, system in systems.items()} for metric in metrics}
+    """Yield the systems' values under each metric as a sample: per example, or on shared bootstrap replicates.
+
+    Args:
+        metrics: Metric to the names of the systems that are compared by it.
+        systems: Name to predictions.
+        replicates: Bootstrap replicates.
+        seed: Of the bootstrap.
+    """
+    rows = {metric.name: {name: basis(metric, systems[name]) for name in names} for metric, names in metrics.items()}
     draws: dict[tuple[str, str], FloatArray] = {}
     for labels in (True, False):  # metrics that need labels see the labelled examples alone
         undivided = [guarded(m) for m in metrics if m.per_example is None and ("labels" in m.needs) == labels]
@@ -153,11 +163,24 @@ def _samples(
             draws |= replicate(forms, _units(rows[undivided[0].name]), replicates=replicates, seed=seed)
     for metric in metrics:
         own = rows[metric.name]
+        first = next(iter(own.values()))
+        count = units_of_smaller_side(first.ood, first.group) if "ood" in metric.needs else units_of(first).count
+        count = count if count >= metric.least_units else 1  # one unit has no variance: not judged
         if metric.per_example is None:
-            yield Replicates({name: draws[metric.name, name] for name in own}, _units(own).count)
+            yield Replicates({name: draws[metric.name, name] for name in own}, count)
         else:
             values = {name: metric.per_example(system) for name, system in own.items()}
-            yield Rows(values, next(iter(own.values())).group)
+            yield Rows(values, first.group, count)
+
+
+def units_of_smaller_side(ood: BoolArray, group: StrArray | None) -> int:
+    """Return the number of examples (groups) that are out of distribution, or of those that are not, if fewer.
+
+    A detection score averages over both sides. With few OOD rows its variance is mostly theirs, and known from no more
+    than their number: with the degrees of freedom of all rows a difference by chance would be significant too often.
+    """
+    names = np.arange(len(ood)) if group is None else group
+    return min(len(np.unique(names[side])) for side in (ood, ~ood))
 
 
 def _units(systems: Mapping[str, Predictions]) -> Units:

@@ -79,10 +79,13 @@ class Rows:
     Attributes:
         values: System → ``[N]``.
         group: The unit each example belongs to; units are sampled as a whole.
+        units: The number of units that determine the variance, where it is not all of them: of OOD detection those of
+            the smaller side.
     """
 
     values: Mapping[str, FloatArray]
     group: StrArray | None = None
+    units: int | None = None
 
     @cached_property
     def _sums(self) -> dict[str, FloatArray]:
@@ -96,9 +99,11 @@ class Rows:
 
     def term(self, first: str, second: str) -> VarianceTerm | None:
         """Return the variance of the mean of the paired differences."""
-        if not {first, second} <= self.values.keys() or len(self._sums[first]) < 2:
+        if not {first, second} <= self.values.keys():
             return None
-        units = len(self._sums[first])
+        units = len(self._sums[first]) if self.units is None else self.units
+        if units < 2:
+            return None
         squares = float(np.sum(np.square(self._sums[first] - self._sums[second])))
         return units / (units - 1) * squares / len(self.values[first]) ** 2, units - 1
 
@@ -109,7 +114,7 @@ class Replicates:
 
     Attributes:
         values: System → ``[R]``, NaN where the metric is undefined.
-        units: The number of examples or groups that were resampled.
+        units: The number of examples or groups that were resampled; of OOD detection those of the smaller side.
     """
 
     values: Mapping[str, FloatArray]
