@@ -47,7 +47,7 @@ def test_fit_writes_a_policy_and_apply_a_decision_for_each_row(files):
     assert applied.exit_code == 0
     rows = list(csv.DictReader((files / "decisions.csv").open(encoding="utf-8")))
     assert [row["id"] for row in rows] == [f"p{k}" for k in range(50)]
-    assert list(rows[0]) == ["id", "decision", "predicted", "probability", "uncertainty", "reason"]
+    assert list(rows[0]) == ["id", "decision", "predicted", "probability", "uncertainty", "shift", "reason"]
     probs = np.load(files / "bare.npz")["probs"]
     for row, p in zip(rows, probs, strict=True):
         assert row["predicted"] == str(int(p > 0.5))
@@ -207,3 +207,57 @@ def test_unused_columns_are_named_in_notes_and_json(files):
     assert any("declared independent" in note for note in json.loads((files / "p.json").read_text())["notes"])
     with pytest.raises(UserError, match="'patient' looks like groups"):
         run("apply", files / "p.json", files / "cal.npz", "-o", files / "d.csv")
+
+
+def test_outcomes_and_shifts_set_the_exit_code_where_asked(files):
+    run("fit", files / "cal.npz", "--max-risk", 0.05, "-o", files / "policy.json")
+    probs, labels = drawn(300, 8)
+    np.savez(files / "bad.npz", probs=probs, labels=1 - labels)  # as certain as before, and nearly always wrong
+    apply = ("apply", files / "policy.json")
+    out = ("-o", files / "d.csv")
+    violated = run(*apply, files / "bad.npz", *out, "--fail-on", "violated,shift")
+    assert violated.exit_code == 3
+    assert "failed on: violated" in violated.stderr
+    assert "guaranteed below 0.05: violated" in violated.stdout
+    assert (files / "d.csv").exists()
+    assert run(*apply, files / "bad.npz", *out).exit_code == 0
+    assert run(*apply, files / "bad.npz", *out, "--fail-on", "shift").exit_code == 0
+    shifted = run(*apply, files / "far.npz", *out, "--fail-on", "shift", "--json")
+    assert shifted.exit_code == 3
+    assert json.loads(shifted.stdout)["shift"]["significant"]
+    assert run(*apply, files / "new.npz", *out, "--fail-on", "violated, shift").exit_code == 0
+    with pytest.raises(UserError, match=r"--fail-on 'violatd'.*Did you mean 'violated'"):
+        run(*apply, files / "new.npz", *out, "--fail-on", "violatd")
+    (files / "d.csv").unlink()
+    with pytest.raises(UserError, match="--fail-on violated needs labels"):
+        run(*apply, files / "bare.npz", *out, "--fail-on", "violated")
+    assert not (files / "d.csv").exists()
+
+
+def test_class_names_that_only_one_file_has_need_force(files):
+    probs, labels = drawn(100, 9)
+    np.savez(files / "named.npz", probs=probs, labels=labels, classes=np.array(["no", "yes"]))
+    run("fit", files / "cal.npz", "--capacity", 0.2, "-o", files / "p.json")
+    apply = ("apply", files / "p.json", files / "named.npz", "-o", files / "d.csv")
+    with pytest.raises(UserError, match=r"These predictions name the classes.*--force"):
+        run(*apply)
+    forced = run(*apply, "--force", "--json")
+    assert "order cannot be compared" in json.loads(forced.stdout)["warnings"][0]
+
+
+def test_subgroups_and_decisions_per_group(files):
+    probs, labels = drawn(400, 7)
+    columns = {"patient": np.arange(400) // 2, "site": np.array(["a", "b"] * 200)}
+    np.savez(files / "g.npz", probs=probs, labels=labels, **columns)
+    common = ("--group", "patient", "--by", "site")
+    fitted = run("fit", files / "g.npz", "--capacity", 0.2, *common, "-o", files / "p.json")
+    assert "decisions by site" in fitted.stdout
+    assert "nothing is guaranteed for a single subgroup" in fitted.stderr
+    apply = ("apply", files / "p.json", files / "g.npz", *common, "--per", "group", "-o", files / "d.csv")
+    assert "retained whole" in run(*apply).stdout
+    document = json.loads(run(*apply, "--json").stdout)
+    assert document["subgroups"]["site"]["a"]["rows"] == 200
+    assert document["groups"]["groups"] == 200
+    rows = list(csv.DictReader((files / "d.csv").open(encoding="utf-8")))
+    assert [row["group"] for row in rows] == [str(k // 2) for k in range(400)]
+    assert [row["site"] for row in rows[:3]] == ["a", "b", "a"]

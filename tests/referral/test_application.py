@@ -1,16 +1,20 @@
 """A policy applied to new predictions: decisions, the operating point, and the shift test against scipy's."""
 
+import csv
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import ks_2samp
+from scipy.stats import binomtest, ks_2samp
 
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.referral import (
     apply_policy,
     fit_capacity_policy,
+    fit_risk_policy,
+    fit_screening_policy,
     shift_test,
 )
 from dubio.referral.assessment import observe
@@ -53,9 +57,112 @@ def test_other_systems_are_refused():
         apply_policy(policy, easy(temperature=2.0))
     with pytest.raises(UserError, match="target is ordinal"):
         apply_policy(policy, easy(target="ordinal"))
-    twice = easy()
+    twice = easy(classes=("no", "yes"))
     twice = replace(twice, logits=np.concatenate([twice.logits, twice.logits]), member=None)
     assert "2 samples" in apply_policy(policy, twice).warnings[0]
+
+
+def test_class_names_of_one_alone_are_refused_unless_allowed():
+    named, bare = easy(classes=("no", "yes")), easy()
+    for calibration, new, first in ((named, bare, "The policy names"), (bare, named, "These predictions name")):
+        policy = fit_capacity_policy(calibration, capacity=0.2)
+        with pytest.raises(UserError, match=rf"{first} the classes \(no, yes\).*allow_unnamed=True \(--force\)"):
+            apply_policy(policy, new)
+        allowed = apply_policy(policy, new, allow_unnamed=True)
+        assert allowed.warnings[0].startswith(first)
+        assert set(allowed.predicted) == {"no", "yes"}
+    assert not apply_policy(fit_capacity_policy(named, capacity=0.2), named).warnings
+
+
+def labelled_world(rows, seed, error):
+    """Rows with doubts below 0.2, wrong with this probability whatever their doubt."""
+    rng = np.random.default_rng(seed)
+    return of_doubts(rng.random(rows) / 5, rng.random(rows) < error, truth=rng.integers(0, 2, rows))
+
+
+def test_a_bound_is_met_violated_or_undecided_by_its_whole_interval():
+    policy = fit_risk_policy(labelled_world(2000, 0, 0.02), max_risk=0.05)
+    outcomes = {}
+    for error, rows in ((0.02, 2000), (0.15, 2000), (0.05, 100), (0.0, 3)):
+        applied = apply_policy(policy, labelled_world(rows, 1, error))
+        (rate,) = applied.rates
+        exact = binomtest(round(rate.value * rate.units), rate.units).proportion_ci(0.95)
+        assert rate.interval == pytest.approx((exact.low, exact.high))
+        assert rate.value == pytest.approx(applied.retained_error)
+        assert rate.sentence() in str(applied)
+        assert applied.as_dict()["rates"][0]["outcome"] == rate.outcome == applied.outcome
+        outcomes[error, rows] = applied.outcome
+    assert outcomes == {(0.02, 2000): "met", (0.15, 2000): "violated", (0.05, 100): "undecided", (0.0, 3): "undecided"}
+    unlabelled = apply_policy(policy, without_labels(labelled_world(50, 1, 0.0)))
+    assert (unlabelled.rates, unlabelled.outcome) == ((), None)
+    doubtful = of_doubts([0.45] * 20, [False] * 20)
+    assert apply_policy(replace(policy, threshold=0.2), doubtful).outcome == "nothing retained"
+
+
+def test_a_capacity_is_judged_without_labels_by_the_share_that_the_policy_states():
+    policy = fit_capacity_policy(easy(2000), capacity=0.3)
+    calm = apply_policy(policy, without_labels(easy(4000, seed=3)))
+    assert [rate.name for rate in calm.rates] == ["referred"]
+    assert calm.rates[0].bound == policy.evidence["upper_referral"]
+    assert calm.rates[0].value == pytest.approx(1 - calm.retained.mean())
+    assert calm.outcome in ("met", "undecided")
+    doubtful = of_doubts(np.linspace(0.3, 0.49, 500), np.zeros(500))
+    assert apply_policy(policy, doubtful).outcome == "violated"
+
+
+def test_screening_reports_both_rates_and_the_positives_that_were_referred():
+    policy = fit_screening_policy(labelled_world(3000, 0, 0.03), sensitivity=0.9)
+    policy = replace(policy, threshold=0.15)
+    new = labelled_world(1000, 1, 0.03)
+    applied = apply_policy(policy, new)
+    right, positive = new.probs.argmax(1) == new.labels, new.labels == 1
+    values = {rate.name: rate for rate in applied.rates}
+    assert values["sensitivity"].value == pytest.approx(right[positive & applied.retained].mean())
+    assert values["specificity"].value == pytest.approx(right[~positive & applied.retained].mean())
+    assert values["sensitivity"].outcome == "met"
+    assert values["specificity"].outcome is None  # no goal was set for it
+    assert applied.positives == (positive.sum(), (positive & ~applied.retained).sum())
+    assert f"{applied.positives[1]} of {applied.positives[0]} positives were referred" in str(applied)
+    assert applied.as_dict()["positives"] == {"positives": applied.positives[0], "referred": applied.positives[1]}
+
+
+def test_decisions_carry_groups_subgroups_and_the_shift_and_a_decision_per_group():
+    group = np.repeat([f"P{k}" for k in range(100)], 3)
+    columns = {"site": np.array(["a", "b", "b"] * 100), "reason": np.full(300, "x")}
+    new = easy(300, seed=4, group=group, columns=columns)
+    policy = fit_capacity_policy(easy(600, seed=1, group=np.repeat(np.arange(200), 3).astype(str)), capacity=0.3)
+    applied = apply_policy(policy, new, by=["site", "reason"], per="group")
+    rows = list(csv.DictReader(io.StringIO(applied.to_csv())))
+    assert list(rows[0]) == [
+        "id", "group", "site", "column.reason", "decision", "group_decision", "predicted", "probability", "uncertainty",
+        "shift", "reason",
+    ]  # fmt: skip
+    for name in np.unique(group):
+        own = [row for row in rows if row["group"] == name]
+        whole = all(row["decision"] == "retain" for row in own)
+        assert {row["group_decision"] for row in own} == {"retain" if whole else "refer"}
+    assert {row["shift"] for row in rows} == {"no"}
+    counts = applied.as_dict()["groups"]
+    whole = {row["group"] for row in rows if row["group_decision"] == "retain"}
+    assert counts == {"groups": 100, "retained": len(whole), "referred": 100 - len(whole)}
+    assert any("not about groups that are retained whole" in warning for warning in applied.warnings)
+    site = applied.subgroups["site"]["b"]
+    chosen = columns["site"] == "b"
+    assert (site.rows, site.units, site.retained) == (200, 100, applied.retained[chosen].sum())
+    assert {rate.name for rate in site.rates} == {"referred", "error"}
+    assert all(rate.outcome is None for rate in site.rates)  # nothing is guaranteed for a subgroup
+    wrong = new.probs.argmax(1) != new.labels
+    kept = chosen & applied.retained
+    expected = np.mean([wrong[kept & (group == name)].mean() for name in np.unique(group[kept])])
+    assert {rate.name: rate.value for rate in site.rates}["error"] == pytest.approx(expected)
+    with pytest.raises(UserError, match=r"'sit'.*Did you mean 'site'"):
+        apply_policy(policy, new, by=["sit"])
+    with pytest.raises(UserError, match="needs groups"):
+        apply_policy(policy, easy(), per="group")
+    with pytest.raises(UserError, match="Did you mean 'group'"):
+        apply_policy(policy, new, per="groups")
+    shifted = apply_policy(policy, of_doubts(np.full(200, 0.45), np.zeros(200)))
+    assert ",yes," in shifted.to_csv().splitlines()[1]
 
 
 def test_shift_is_scipys_test_and_says_which_way():

@@ -1,4 +1,4 @@
-"""Assessing a policy on labelled data: by hand, by brute force over groups, against scipy's exact interval."""
+"""Assessing a policy on labelled data: by hand, against scipy's exact interval, and by simulated groups."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+from scipy.stats import binom, binomtest
 
 from dubio.core.predictions import Predictions
 from dubio.metrics.decisions import correct
 from dubio.referral import Policy, fit_capacity_policy
 from dubio.referral.assessment import (
     Observation,
-    ReferredShare,
-    exact_interval,
+    Rate,
     observe,
+    outcome_of,
     referred_share,
+    share_of_units,
 )
 from dubio.referral.units import rounded_uncertainty
-from dubio.statistics.bootstrap import units_of
 
 ENTROPY = "predictive_entropy"
 
@@ -53,46 +53,52 @@ def test_groups_count_alike_in_the_referred_share():
     )
     policy = policy_between(0.2)
     share = referred_share(policy, rows)
-    assert share.share == pytest.approx((1 / 3 + 1 + 0) / 3)
-    assert share.interval == pytest.approx((0.0, 1.0))  # the same patient three times: 1 of 27 each, above 2.5 %
+    assert share.value == pytest.approx((1 / 3 + 1 + 0) / 3)
+    assert share.units == 3
     observation = observe(policy, "test", rows)
     assert observation.retained == pytest.approx(4 / 6)
     assert observation.error == pytest.approx(1 / 4)
-    assert referred_share(policy, replace(rows, group=np.repeat("a", 6))).interval is None
     single = referred_share(policy, replace(rows, group=None))
     exact = binomtest(2, 6).proportion_ci(0.95)
-    assert single.share == pytest.approx(2 / 6)
+    assert single.value == pytest.approx(2 / 6)
     assert single.interval == pytest.approx((exact.low, exact.high))
+    alone = referred_share(policy, replace(rows, group=np.arange(6).astype(str)))  # groups of one row are rows
+    assert alone.interval == pytest.approx(single.interval)
 
 
-def test_intervals_resample_groups_whole():
+def test_error_is_the_mean_over_groups_that_retain_a_row():
     rows, policy = grouped_rows(0), policy_between(0.3)
     retained = rounded_uncertainty(rows, ENTROPY) <= policy.threshold
     wrong = ~correct(rows)
-    names = np.unique(rows.group)
-    referred_of = {name: (~retained)[rows.group == name].mean() for name in names}
-    retained_of = {name: int((retained & (rows.group == name)).sum()) for name in names}
-    shares, errors = [], []
-    for weights in units_of(rows).weights(1000, 0):
-        for drawn in weights.replicates():
-            shares.append(np.mean([referred_of[rows.group[row]] for row in drawn]))  # all have three rows
-            mine = drawn[retained[drawn]]
-            if len(mine):
-                errors.append(np.average(wrong[mine], weights=[1 / retained_of[g] for g in rows.group[mine]]))
-    share = referred_share(policy, rows)
-    assert share.share == pytest.approx(np.mean(list(referred_of.values())))
-    assert share.interval == pytest.approx(tuple(np.quantile(shares, [0.025, 0.975])), abs=1e-9)
-    observation = observe(policy, "test", rows)
-    error, interval = observation.error, observation.interval
     groups = np.unique(rows.group[retained])
-    assert error == pytest.approx(np.mean([wrong[retained & (rows.group == g)].mean() for g in groups]))
-    assert interval == pytest.approx(tuple(np.quantile(errors, [0.025, 0.975])), abs=0.01)
-    assert observe(policy, "test", replace(rows, group=np.repeat("one", len(rows)))).interval is None
+    observation = observe(policy, "test", rows)
+    assert observation.error == pytest.approx(np.mean([wrong[retained & (rows.group == g)].mean() for g in groups]))
+    low, high = observation.interval
+    assert 0 <= low < observation.error < high <= 1
+
+
+def test_an_interval_over_groups_covers_the_truth_also_of_few_groups_without_an_error():
+    """Patients whose rows are all right or all wrong, and of one to four rows: the mean over groups is the error."""
+    rng, missed = np.random.default_rng(0), {5: 0, 40: 0}
+    for count in missed:
+        for _ in range(300):
+            sizes = rng.integers(1, 5, count)
+            group = np.repeat(np.arange(count), sizes)
+            flags = (rng.random(count) < 0.1)[group]
+            rows = two_classes([0.1] * len(group), [False] * len(group), group.astype(str).tolist())
+            share = share_of_units(flags, np.ones(len(group), dtype=bool), rows)
+            missed[count] += not share.interval[0] <= 0.1 <= share.interval[1]
+    assert all(number <= binom.ppf(0.999, 300, 0.05) for number in missed.values())
+    nothing = share_of_units(
+        np.zeros(6, dtype=bool), np.ones(6, dtype=bool), two_classes([0.1] * 6, [False] * 6, list("aabbcc"))
+    )
+    assert nothing.interval[1] > 0.5  # three patients without an error show little; resampling them would give (0, 0)
 
 
 def test_an_interval_without_errors_starts_at_zero_and_with_errors_alone_ends_at_one():
-    assert exact_interval(0.0, 20) == pytest.approx((0.0, 1 - 0.025 ** (1 / 20)))
-    assert exact_interval(1.0, 20) == pytest.approx((0.025 ** (1 / 20), 1.0))
+    rows, counted = two_classes([0.1] * 20, [False] * 20), np.ones(20, dtype=bool)
+    assert share_of_units(~counted, counted, rows).interval == pytest.approx((0.0, 1 - 0.025 ** (1 / 20)))
+    assert share_of_units(counted, counted, rows).interval == pytest.approx((0.025 ** (1 / 20), 1.0))
 
 
 def test_rows_without_labels_have_no_error():
@@ -105,31 +111,24 @@ def test_rows_without_labels_have_no_error():
 
 
 @pytest.mark.parametrize(
-    ("error", "interval", "outcome"),
+    ("interval", "outcome"),
     [
-        (0.04, (0.02, 0.07), "met"),
-        (0.06, (0.03, 0.10), "undecided"),
-        (0.09, (0.06, 0.13), "violated"),
-        (0.09, None, "above"),
-        (None, None, "nothing retained"),
+        ((0.02, 0.045), "met"),
+        ((0.00, 0.70), "undecided"),  # no error in three rows shows nothing
+        ((0.03, 0.10), "undecided"),
+        ((0.06, 0.13), "violated"),
+        (None, "nothing retained"),
     ],
 )
-def test_the_outcome_of_a_risk_guarantee(error, interval, outcome):
+def test_an_outcome_is_that_of_the_whole_interval(interval, outcome):
+    assert outcome_of(interval, 0.05) == outcome
+    error = None if interval is None else sum(interval) / 2
     assert Observation("test", 0.5, error, interval, 0.5).outcome(0.05) == outcome
-
-
-@pytest.mark.parametrize(
-    ("share", "interval", "outcome"),
-    [
-        (0.3, (0.2, 0.4), "met"),
-        (0.35, (0.31, 0.42), "undecided"),
-        (0.5, (0.37, 0.6), "violated"),
-        (0.5, (0.35, 0.6), "undecided"),
-        (0.5, None, "above"),
-    ],
-)
-def test_a_capacity_is_violated_only_above_the_limit_that_the_policy_states(share, interval, outcome):
-    assert ReferredShare(share, interval).outcome(0.3, upper=0.36) == outcome
+    if interval is not None:
+        low, high = interval
+        assert Rate("error", error, interval, 50, False, 0.05).outcome == outcome
+        assert Rate("sensitivity", 1 - error, (1 - high, 1 - low), 50, False, 0.95).outcome == outcome
+        assert Rate("error", error, interval, 50, False, None).outcome is None
 
 
 def test_the_shift_test_warns_below_its_level():

@@ -88,7 +88,7 @@ def test_a_policy_prints_its_guarantee_and_decisions_are_a_data_frame():
     policy = fit_capacity_policy(easy(), capacity=0.3)
     assert policy.guarantee in str(policy)
     frame = apply_policy(policy, easy()).to_frame()
-    assert list(frame.columns) == ["id", "decision", "predicted", "probability", "uncertainty", "reason"]
+    assert list(frame.columns) == ["id", "decision", "predicted", "probability", "uncertainty", "shift", "reason"]
     assert (frame["decision"] == "refer").sum() == (frame["uncertainty"] > policy.threshold).sum()
 
 

@@ -1,6 +1,6 @@
 """The command ``dubio``: assembles the commands and turns errors into messages and exit codes.
 
-Exit codes: 0 success, 1 some runs failed, 2 a user error, 130 interrupted.
+Exit codes: 0 success, 1 some runs failed, 2 a user error, 3 a case of ``dubio refer apply --fail-on``, 130 interrupted.
 """
 
 from __future__ import annotations

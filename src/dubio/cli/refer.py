@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from dubio.cli.options import EmptyDecisionOption, JsonOption, ReadingOptions, with_reading_options
 from dubio.cli.output import print_result, say
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, one_of
 
 if TYPE_CHECKING:
     from dubio.core.predictions import Predictions
     from dubio.referral import Policy
+    from dubio.referral.assessment import Subgroups
+
+CASES = ("violated", "undecided", "shift")
+"""The cases in which applying a policy can be made to fail: outcomes of its guarantee, and a shift."""
+
+FAILED = 3
+"""The exit code then."""
+
+SUBGROUP_NOTE = "The guarantee is about all rows together: nothing is guaranteed for a single subgroup."
 
 app = typer.Typer(help="Decide which predictions to retain and which to refer to an expert.", no_args_is_help=True)
 
@@ -21,7 +31,7 @@ SeedOption = Annotated[int, typer.Option(min=0, help="Seed of random draws: part
 
 
 @app.command("fit")
-@with_reading_options("by")
+@with_reading_options()
 def fit(
     reading: ReadingOptions,
     predictions: Annotated[Path, typer.Argument(help="Predictions on a calibration split.")],
@@ -47,6 +57,7 @@ def fit(
     """Fit a referral policy: a bounded error of the retained, a capacity, or sensitivity and specificity."""
     from dubio import referral
     from dubio.core.files import write_file
+    from dubio.referral.assessment import plain_subgroups
 
     screening = specificity if sensitivity is None else sensitivity
     goals = {"--max-risk": max_risk, "--capacity": capacity, "--sensitivity/--specificity": screening}
@@ -65,10 +76,13 @@ def fit(
         policy = referral.fit_screening_policy(
             calibration, sensitivity=sensitivity, specificity=specificity, positive=positive, **common
         )
+    subgroups = referral.apply_policy(policy, calibration, by=reading.by).subgroups if reading.by else {}
     write_file(output, policy.to_json())
     shown = {name: value for name, value in policy.as_dict().items() if name != "seen"}
-    print_result(json, {**shown, "path": str(output)}, str(policy).splitlines())
-    for text in () if json else (*(f"note: {note}" for note in policy.notes), f"policy: {output}"):
+    document = {**shown, "rule": policy.rule, "subgroups": plain_subgroups(subgroups), "path": str(output)}
+    print_result(json, document, [*str(policy).splitlines(), *_subgroup_lines(subgroups)])
+    notes = [*policy.notes, *([SUBGROUP_NOTE] if reading.by else ())]
+    for text in () if json else (*(f"note: {note}" for note in notes), f"policy: {output}"):
         say(text)
 
 
@@ -80,26 +94,65 @@ def apply(
     predictions: Annotated[Path, typer.Argument(help="New predictions of the same system; labels are optional.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Write a decision for each row here, as CSV.")],
     shift_level: Annotated[float, typer.Option(help="Warn of shifted uncertainties below this p-value.")] = 0.01,
+    per: Annotated[
+        Literal["row", "group"], typer.Option(help="group: also decide per group, retained if all its rows are.")
+    ] = "row",
+    fail_on: Annotated[
+        str, typer.Option(help=f"Exit with code {FAILED} in these cases, separated by commas: {', '.join(CASES)}.")
+    ] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Accept that only one of policy and predictions names its classes.")
+    ] = False,
     seed: SeedOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Decide for each row of new predictions whether it is retained or referred, with the reason."""
+    """Decide for each row of new predictions whether it is retained or referred, with the reason.
+
+    Where the predictions have labels, it says whether the guarantee of the policy is met.
+    """
     from dubio.core.files import write_file
     from dubio.core.validate import read_json
     from dubio.referral import Policy, apply_policy
 
+    cases = [one_of("--fail-on", word.strip(), CASES) for word in fail_on.split(",") if word.strip()]
     rule = read_json(Policy, policy)
     # Arrays do not name their target or how empty rows are decided, the policy does; another target is refused.
     new = reading.read(predictions, labels=reading.labels, target=rule.target)
     new = new.with_checked(empty_decision=rule.empty_decision)
-    applied = apply_policy(rule, new, shift_level=shift_level, seed=seed)
+    applied = apply_policy(
+        rule, new, shift_level=shift_level, seed=seed, by=reading.by or (), per=per, allow_unnamed=force
+    )
+    if applied.outcome is None and {"violated", "undecided"} & set(cases):
+        raise UserError(f"--fail-on {fail_on} needs labels: without them the guarantee cannot be checked.")
     write_file(output, applied.to_csv())
     for warning in applied.warnings:
         say(f"warning: {warning}")
     goal = {"guarantee": rule.guarantee, "threshold": rule.threshold, "quantity": rule.quantity}
-    print_result(json, {**applied.as_dict(), **goal, "path": str(output)}, [str(applied)])
-    if not json:
-        say(f"decisions: {output}")
+    lines = [str(applied), *_subgroup_lines(applied.subgroups)]
+    print_result(json, {**applied.as_dict(), **goal, "path": str(output)}, lines)
+    notes = [*applied.notes, *([SUBGROUP_NOTE] if reading.by else ())]
+    for text in () if json else (*(f"note: {note}" for note in notes), f"decisions: {output}"):
+        say(text)
+    failures = [case for case in cases if case == applied.outcome or (case == "shift" and applied.shift.significant)]
+    if failures:
+        say(f"failed on: {', '.join(failures)}")
+        raise typer.Exit(FAILED)
+
+
+def _subgroup_lines(subgroups: Subgroups) -> Iterator[str]:
+    """Yield a table per column: rows, units, the share referred and the rates of each subgroup."""
+    from dubio.formats.text_tables import number_text, text_table
+
+    for column, values in subgroups.items():
+        names = dict.fromkeys(rate.name for own in values.values() for rate in own.rates if rate.name != "referred")
+        rows = [[column, "rows", "units", "referred", *names]]
+        for value, own in values.items():
+            observed = {rate.name: rate for rate in own.rates}
+            cells = [f"{number_text(r.value)} ({number_text(r.interval[0])}, {number_text(r.interval[1])})"
+                     if (r := observed.get(name)) else "–" for name in names]  # fmt: skip
+            title = (value or "(empty)") + (" (underpowered)" if own.underpowered else "")
+            rows.append([title, str(own.rows), str(own.units), f"{1 - own.retained / own.rows:.1%}", *cells])
+        yield from ("", f"decisions by {column}; in brackets 95 % intervals", "", *text_table(rows))
 
 
 def _risk_policy(calibration: Predictions, max_risk: float, common: dict[str, Any]) -> Policy:

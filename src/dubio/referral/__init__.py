@@ -1,11 +1,11 @@
 """Referral with a guarantee: choose which predictions to retain, and apply the policy to new predictions."""
 
 from dubio.referral.application import Applied as Applied
-from dubio.referral.application import Shift as Shift
 from dubio.referral.application import apply_policy as apply_policy
-from dubio.referral.application import shift_test as shift_test
 from dubio.referral.capacity import fit_capacity_policy as fit_capacity_policy
 from dubio.referral.policy import Policy as Policy
 from dubio.referral.risk import NoGuarantee as NoGuarantee
 from dubio.referral.risk import fit_risk_policy as fit_risk_policy
 from dubio.referral.screening import fit_screening_policy as fit_screening_policy
+from dubio.referral.shift import Shift as Shift
+from dubio.referral.shift import shift_test as shift_test

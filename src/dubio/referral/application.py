@@ -1,103 +1,53 @@
-"""Apply a policy to new predictions: a decision for each row with its reason, and a test of shift."""
+"""Apply a policy to new predictions: a decision and its reason for each row, its guarantee checked, a shift test."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.stats import ks_2samp
 
 from dubio.core.data_frame import data_frame
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, one_of
 from dubio.core.predictions import Predictions, check_predictions
-from dubio.core.types import BoolArray, FloatArray
+from dubio.core.types import BoolArray, FloatArray, StrArray
 from dubio.metrics.decisions import correct, predicted, predicted_labels
-from dubio.metrics.detection import share_below
 from dubio.metrics.quantities import confidence
+from dubio.referral.assessment import Outcome, Rate, Subgroups, has_labels, plain_subgroups, rates, subgroup_rates
 from dubio.referral.policy import Policy
-from dubio.referral.units import independent_uncertainties, rounded_uncertainty
+from dubio.referral.shift import SHIFT_LEVEL, Shift, check_same_system, shift_test, unnamed_classes
+from dubio.referral.threshold import answer_probability, least_probability, percentage, rounded_down, rule
+from dubio.referral.units import rounded_uncertainty
+from dubio.statistics.bootstrap import units_of
 
 if TYPE_CHECKING:
     import pandas
 
-EXACT = 1_000_000
-"""Up to this product of sizes the exact distribution of the statistic is used; it is conservative with ties."""
-
-
-@dataclass(frozen=True)
-class Shift:
-    """A two-sample Kolmogorov–Smirnov test of new uncertainties against those of the calibration set.
-
-    Attributes:
-        statistic: D, the largest distance between the two distribution functions.
-        p_value: The p-value of "both come from one distribution".
-        more_uncertain: The probability that a new row is more uncertain than a calibration row, ties counting one half;
-            0.5 where neither is.
-        level: Significance level.
-        rows: New rows compared (one per group where there are groups).
-        calibration_rows: Calibration rows compared.
-    """
-
-    statistic: float
-    p_value: float
-    more_uncertain: float
-    level: float
-    rows: int
-    calibration_rows: int
-
-    @property
-    def significant(self) -> bool:
-        """Whether the test rejects."""
-        return self.p_value < self.level
-
-    def sentence(self) -> str:
-        """Return the result as a sentence."""
-        direction = "more" if self.more_uncertain >= 0.5 else "less"
-        share = max(self.more_uncertain, 1.0 - self.more_uncertain)
-        figures = (
-            f"Kolmogorov–Smirnov D = {self.statistic:.3f}, p = {self.p_value:.2g}; a new row is {direction} uncertain "
-            f"than a calibration row with probability {share:.2f}"
-        )
-        if self.significant:
-            return f"The uncertainties have shifted since calibration, so the guarantee may not hold: {figures}."
-        return f"No significant shift of the uncertainties at level {self.level:g}: {figures}."
-
-
-def shift_test(policy: Policy, predictions: Predictions, *, level: float = 0.01, seed: int = 0) -> Shift:
-    """Compare the uncertainties of new predictions with those stored in a policy.
-
-    The test cannot detect a shift that leaves the uncertainties unchanged, nor a small one in few rows.
-
-    Args:
-        policy: The policy; its stored calibration uncertainties are the first sample.
-        predictions: New predictions; where they have groups, one row of each is used.
-        level: Reject below this p-value.
-        seed: Seed of the choice of one row per group.
-
-    Raises:
-        UserError: For a level outside (0, 1).
-    """
-    if not 0.0 < level < 1.0:
-        raise UserError(f"level (--shift-level) must lie between 0 and 1; given {level}.")
-    old = np.array(policy.seen)
-    new = independent_uncertainties(predictions, policy.quantity, seed=seed)
-    test = ks_2samp(new, old, method="exact" if len(new) * len(old) <= EXACT else "asymp")
-    more = float(share_below(old, new).mean())
-    return Shift(float(test.statistic), float(test.pvalue), more, level, len(new), len(old))
-
-
 UNCERTAINTY_NAMES = {"confidence": "1 − confidence"}
 """The displayed name of an uncertainty where it is not the quantity itself."""
+
+DECISIONS = ("refer", "retain")
+"""The two decisions, by whether a row is retained."""
+
+COLUMNS = ("id", "group", "decision", "group_decision", "predicted", "probability", "uncertainty", "shift", "reason")
+"""The columns of a table of decisions, beside those of subgroups."""
+
+PER = ("row", "group")
+"""What decisions may be about."""
+
+WHOLE_GROUPS = (
+    "A group is retained if all its rows are. The guarantee is about rows that are retained one by one, not about "
+    "groups that are retained whole."
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Applied:
-    """The decisions of a policy about new rows; every array and tuple is ``[N]``.
+    """The decisions of a policy about new rows; every array and tuple of strings is ``[N]``.
 
     Attributes:
         retained: True for retained rows, False for referred ones.
@@ -106,10 +56,19 @@ class Applied:
         uncertainty: The value that was compared with the threshold.
         reasons: The reason of each decision.
         ids: Names of the rows; their numbers where the predictions have none.
+        group: The group of each row, or None.
+        group_retained: Whether all rows of its group are retained; None unless decisions are per group.
+        columns: The subgroup of each row, by column.
+        rule: Which rows are retained, in words.
         shift: The test of the uncertainties against those of the calibration set.
         warnings: Sentences that a reader must know.
+        notes: Sentences about the source of the predictions.
         retained_error: Error among the retained rows with a label, or None where there is none.
         retained_labelled: Number of retained rows with a label.
+        rates: What the policy guarantees, as observed, with intervals and outcomes.
+        positives: Of a screening policy on labelled rows: the number of positives, and of those referred.
+        subgroups: Column to value to the decisions and rates there.
+        outcome: That of the guarantee: violated or undecided where one of its rates is; None where it is not known.
     """
 
     retained: BoolArray
@@ -118,39 +77,84 @@ class Applied:
     uncertainty: FloatArray
     reasons: tuple[str, ...]
     ids: tuple[str, ...]
+    group: StrArray | None
+    group_retained: BoolArray | None
+    columns: Mapping[str, StrArray]
+    rule: str
     shift: Shift
     warnings: tuple[str, ...]
+    notes: tuple[str, ...]
     retained_error: float | None
     retained_labelled: int
+    rates: tuple[Rate, ...]
+    positives: tuple[int, int] | None
+    subgroups: Subgroups
+    outcome: Outcome | None
+
+    @property
+    def group_counts(self) -> dict[str, int] | None:
+        """The number of groups, and of those retained whole; None unless decisions are per group."""
+        if self.group is None or self.group_retained is None:
+            return None
+        whole = len(np.unique(self.group[self.group_retained]))
+        count = len(np.unique(self.group))
+        return {"groups": count, "retained": whole, "referred": count - whole}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return counts, the observed error, the shift test and the warnings as plain values."""
+        """Return everything but what is per row, as plain values."""
         rows, retained = len(self.retained), int(self.retained.sum())
+        names = "positives", "referred"
         return {
             "rows": rows,
             "retained": retained,
             "referred": rows - retained,
+            "rule": self.rule,
             "retained_error": self.retained_error,
             "retained_labelled": self.retained_labelled,
+            "outcome": self.outcome,
+            "rates": [rate.as_dict() for rate in self.rates],
+            "positives": None if self.positives is None else dict(zip(names, self.positives, strict=True)),
+            "groups": self.group_counts,
+            "subgroups": plain_subgroups(self.subgroups),
             "shift": {**vars(self.shift), "significant": self.shift.significant},
             "warnings": list(self.warnings),
+            "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
         rows, retained = len(self.retained), int(self.retained.sum())
         share = (rows - retained) / rows
-        lines = [f"{rows} rows: {retained} retained, {rows - retained} referred ({share:.1%})"]
+        lines = [f"{rows} rows: {retained} retained, {rows - retained} referred ({share:.1%}); {self.rule}"]
+        if (groups := self.group_counts) is not None:
+            lines.append("{groups} groups: {retained} retained whole, {referred} referred".format(**groups))
         if (error := self.retained_error) is not None:
             lines.append(f"error of the {self.retained_labelled} retained rows with a label: {error:.4f}")
+        lines += [rate.sentence() for rate in self.rates if rate.bound is not None or rate.name != "error"]
+        if self.positives is not None:
+            count, referred = self.positives
+            lines.append(f"{referred} of {count} positives were referred: they are not counted as missed.")
         return "\n".join([*lines, self.shift.sentence()])
 
     def rows(self) -> Iterator[dict[str, str | float]]:
         """Yield the decision about each row, with its reason."""
-        decisions = ("retain" if retain else "refer" for retain in self.retained)
-        numbers = self.probability.tolist(), self.uncertainty.tolist()
-        columns = "id", "decision", "predicted", "probability", "uncertainty", "reason"
-        for values in zip(self.ids, decisions, self.predicted, *numbers, self.reasons, strict=True):
-            yield dict(zip(columns, values, strict=True))
+        columns: dict[str, Sequence[Any]] = {
+            "id": self.ids,
+            "group": () if self.group is None else self.group.tolist(),
+            **{f"column.{name}" if name in COLUMNS else name: c.tolist() for name, c in self.columns.items()},
+            "decision": [DECISIONS[retain] for retain in self.retained.tolist()],
+            "group_decision": [DECISIONS[retain] for retain in self._group_decisions()],
+            "predicted": self.predicted,
+            "probability": self.probability.tolist(),
+            "uncertainty": self.uncertainty.tolist(),
+            "shift": [("no", "yes")[self.shift.significant]] * len(self.ids),
+            "reason": self.reasons,
+        }
+        shown = {name: column for name, column in columns.items() if len(column)}
+        for values in zip(*shown.values(), strict=True):
+            yield dict(zip(shown, values, strict=True))
+
+    def _group_decisions(self) -> list[bool]:
+        return [] if self.group_retained is None else self.group_retained.tolist()
 
     def to_frame(self) -> pandas.DataFrame:
         """Return the decisions as a data frame, one row each."""
@@ -160,64 +164,105 @@ class Applied:
         """Return a table with the decision about each row and its reason."""
         sink = io.StringIO()
         writer = csv.writer(sink, lineterminator="\n")
-        writer.writerow(["id", "decision", "predicted", "probability", "uncertainty", "reason"])
-        for row in self.rows():
+        for number, row in enumerate(self.rows()):
+            if number == 0:
+                writer.writerow(row)
             writer.writerow(f"{value:.6g}" if isinstance(value, float) else value for value in row.values())
         return sink.getvalue()
 
 
-def apply_policy(policy: Policy, predictions: Predictions, *, shift_level: float = 0.01, seed: int = 0) -> Applied:
+def apply_policy(
+    policy: Policy,
+    predictions: Predictions,
+    *,
+    shift_level: float = SHIFT_LEVEL,
+    seed: int = 0,
+    by: Sequence[str] = (),
+    per: Literal["row", "group"] = "row",
+    allow_unnamed: bool = False,
+) -> Applied:
     """Decide for each row of new predictions whether it is retained or referred; labels are not needed.
 
     Args:
         policy: A fitted policy.
-        predictions: Predictions of the same system on new rows.
+        predictions: Predictions of the same system on new rows. Where they have labels, the guarantee is checked.
         shift_level: Warn of a shift below this p-value.
         seed: Seed of the choice of one row per group in the shift test.
+        by: Columns of the predictions whose values are subgroups, each with decisions and rates of its own.
+        per: ``"group"`` adds a decision per group: it is retained if all its rows are.
+        allow_unnamed: Accept that only one of policy and predictions names its classes; a warning records it.
 
     Raises:
         UserError: When the predictions cannot be of the same system: other classes, another target, temperature, or no
-            such uncertainty.
+            such uncertainty; or for groups or subgroups that they do not have.
     """
     check_predictions(predictions, "predictions")
-    check_same_system(policy, predictions)
+    check_same_system(policy, predictions, allow_unnamed=allow_unnamed)
+    one_of("per (--per)", per, PER)
     uncertainties = rounded_uncertainty(predictions, policy.quantity)
     retained = uncertainties <= policy.threshold
     shift = shift_test(policy, predictions, level=shift_level, seed=seed)
-    names, reasons = _class_names(policy, predictions), _reasons(policy, uncertainties, retained)
-    warnings, observed = _warnings(policy, predictions, shift), _observed(predictions, retained)
-    ids = tuple(map(str, range(len(predictions)) if predictions.ids is None else predictions.ids.tolist()))
-    return Applied(retained, names, confidence(predictions), uncertainties, reasons, ids, shift, warnings, *observed)
+    error, count = _observed(predictions, retained)
+    observed = rates(policy, predictions, retained)
+    return Applied(
+        retained=retained,
+        predicted=_class_names(policy, predictions),
+        probability=confidence(predictions),
+        uncertainty=uncertainties,
+        reasons=_reasons(policy, uncertainties, retained),
+        ids=tuple(map(str, range(len(predictions)) if predictions.ids is None else predictions.ids.tolist())),
+        group=predictions.group,
+        group_retained=_whole_groups(predictions, retained) if per == "group" else None,
+        rule=rule(policy, uncertainties.tolist()),
+        shift=shift,
+        warnings=(*_warnings(policy, predictions, shift), *([WHOLE_GROUPS] if per == "group" else ())),
+        notes=predictions.notes,
+        retained_error=error,
+        retained_labelled=count,
+        rates=observed,
+        positives=_positives(policy, predictions, retained),
+        subgroups=subgroup_rates(policy, predictions, retained, by),
+        columns={name: predictions.columns[name] for name in by},
+        outcome=_outcome(observed, has_labels(predictions) and not retained.any()),
+    )
 
 
-def check_same_system(policy: Policy, predictions: Predictions) -> None:
-    """Check that predictions can be of the system a policy was fitted for.
+def _outcome(observed: Sequence[Rate], empty: bool) -> Outcome | None:
+    """Return the worst outcome of the rates; where labelled rows are all referred, that nothing is retained."""
+    outcomes = {rate.outcome for rate in observed}
+    order: tuple[Outcome, ...] = ("violated", "undecided", "met")
+    worst = next((outcome for outcome in order if outcome in outcomes), None)
+    return "nothing retained" if worst is None and empty else worst
 
-    Raises:
-        UserError: Naming the difference.
-    """
-    facts: list[tuple[str, object, object]] = [
-        ("target", policy.target, predictions.target),
-        ("number of classes", policy.class_count, predictions.class_count),
-        ("temperature", policy.temperature, float(predictions.temperature)),
-        ("empty_decision", policy.empty_decision, predictions.empty_decision),
-    ]
-    names = zip(policy.classes or (), predictions.classes or (), strict=False)
-    facts += [(f"class {index}", repr(expected), repr(actual)) for index, (expected, actual) in enumerate(names)]
-    for name, expected, actual in facts:
-        if expected != actual:
-            raise UserError(f"these predictions cannot be of the system the policy was fitted for: their {name} is "
-                            f"{actual}, the policy's is {expected}.")  # fmt: skip
+
+def _whole_groups(predictions: Predictions, retained: BoolArray) -> BoolArray:
+    if predictions.group is None:
+        raise UserError("per='group' (--per group) needs groups: name their column with group (--group).")
+    units = units_of(predictions)
+    referred = np.bincount(units.index, ~retained, minlength=units.count) > 0
+    return ~referred[units.index]
+
+
+def _positives(policy: Policy, predictions: Predictions, retained: BoolArray) -> tuple[int, int] | None:
+    if policy.positive is None or not has_labels(predictions):
+        return None
+    positive = predictions.labels == policy.positive
+    return int(positive.sum()), int((positive & ~retained).sum())
 
 
 def _warnings(policy: Policy, predictions: Predictions, shift: Shift) -> tuple[str, ...]:
     warnings = [shift.sentence()] if shift.significant else []
+    if unnamed := unnamed_classes(policy, predictions):
+        warnings.append(unnamed)
     if predictions.samples != policy.samples:
         warnings.append(f"These predictions have {predictions.samples} samples per row, the calibration set had "
                         f"{policy.samples}: the guarantee is for the system it was fitted on.")  # fmt: skip
     if policy.grouped and predictions.group is None:
-        warnings.append("The policy was fitted on groups and these rows have none: the shift test treats them as "
-                        "independent.")  # fmt: skip
+        warnings.append("The policy was fitted on groups and these rows have none: intervals and the shift test treat "
+                        "them as independent.")  # fmt: skip
+    if predictions.group is not None and not policy.grouped:
+        warnings.append("The policy was fitted on rows without groups and these have some: its guarantee is about "
+                        "rows, the rates here are means over groups.")  # fmt: skip
     if policy.void:
         warnings.append(policy.guarantee)
     return tuple(warnings)
@@ -236,12 +281,20 @@ def _reasons(policy: Policy, uncertainties: FloatArray, retained: BoolArray) -> 
     if policy.threshold == inf:
         return (f"the policy retains every row, whatever its {name}",) * len(retained)
     ranks = np.searchsorted(np.array(policy.seen), uncertainties, side="left") / len(policy.seen)
-    limit = f"the threshold {policy.threshold:.6g}"
-    return tuple(
-        f"{name} {value:.6g} is at most {limit}" if retain
-        else f"{name} {value:.6g} is above {limit}; {int(100 * rank)} % of calibration rows are more certain"
-        for value, retain, rank in zip(uncertainties.tolist(), retained.tolist(), ranks.tolist(), strict=True)
-    )  # fmt: skip
+    limit, least = f"the threshold {policy.threshold:.6g}", least_probability(policy, uncertainties.tolist())
+
+    def reason(value: float, retain: bool, rank: float) -> str:
+        text = f"{name} {value:.6g} is {'at most' if retain else 'above'} {limit}"
+        answer = answer_probability(policy, value)
+        if least is not None and answer is not None:
+            shown = percentage(answer, least[1])
+            if not retain and shown == percentage(*least):  # below it, and equal if rounded up
+                shown = percentage(rounded_down(answer, least[1]), least[1])
+            text = f"the answer has {shown}, {'at least' if retain else 'below'} {percentage(*least)} ({text})"
+        return text if retain else f"{text}; {int(100 * rank)} % of calibration rows are more certain"
+
+    rows = zip(uncertainties.tolist(), retained.tolist(), ranks.tolist(), strict=True)
+    return tuple(reason(*row) for row in rows)
 
 
 def _observed(predictions: Predictions, retained: BoolArray) -> tuple[float | None, int]:

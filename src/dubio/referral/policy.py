@@ -25,6 +25,7 @@ from dubio.core.validate import (
     strictly_between,
     to_json,
 )
+from dubio.referral.threshold import rule
 
 PolicyKind = Literal["risk", "capacity", "screening"]
 
@@ -95,16 +96,19 @@ class Policy:
         if self.positive is not None and self.positive >= self.class_count:
             raise UserError(f"field 'positive' must be the index of one of {self.class_count} classes.")
 
+    @property
+    def rule(self) -> str:
+        """Which rows it retains, in words: where possible by the probability of the answer."""
+        return rule(self)
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON; a threshold of null retains everything."""
         return dict(encode(self))
 
     def __str__(self) -> str:
         """Return the guarantee, the threshold and the evidence, as the command prints them."""
-        up_to = f"retained up to {self.threshold:.6g}"
-        limit = "everything is retained" if self.threshold == float("inf") else up_to
         evidence = (f"  {name.replace('_', ' ')}: {value:.4g}" for name, value in self.evidence.items())
-        return "\n".join([self.guarantee, f"{self.quantity}: {limit} (uncertainty; higher is less certain)", *evidence])
+        return "\n".join([self.guarantee, f"{self.quantity}: {self.rule}", *evidence])
 
     def to_json(self) -> str:
         """Return the policy as one JSON document."""

@@ -20,6 +20,7 @@ from dubio.core.types import BoolArray, FloatArray, IntArray
 from dubio.metrics.quantities import uncertainty
 
 BITS = 16
+"""Binary digits to which uncertainties are rounded."""
 
 
 def rounded_uncertainty(predictions: Predictions, quantity: str) -> FloatArray:

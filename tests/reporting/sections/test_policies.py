@@ -11,7 +11,7 @@ from scipy.stats import beta, binomtest, ks_2samp
 
 from dubio.metrics.quantities import predictive_entropy
 from dubio.referral import NoGuarantee, fit_risk_policy
-from dubio.referral.assessment import Observation, ReferredShare
+from dubio.referral.assessment import Observation, Share, outcome_of
 from dubio.referral.sample_size import SampleSize, units_needed
 from dubio.referral.units import independent_uncertainties, rounded_uncertainty
 from dubio.reporting.build import Report, build_report
@@ -177,8 +177,8 @@ def test_the_threshold_of_a_capacity_is_the_order_statistic_of_one_example_per_p
 def test_the_table_and_the_sentence_of_a_capacity_on_a_split(eyes_report: Report) -> None:
     run, task = eyes_report.run, eyes_report.run.tasks[0]
     policy = policies_of(eyes_report).capacity["eyes"]["deterministic"]
-    referred, observation = ReferredShare(0.62, (0.55, 0.7)), Observation("poor", 0.4, 0.11, (0.06, 0.19), 1e-5)
-    result = CapacityResult(referred, observation, referred.outcome(CAPACITY, policy.upper))
+    referred, observation = Share(0.62, (0.55, 0.7), 100), Observation("poor", 0.4, 0.11, (0.06, 0.19), 1e-5)
+    result = CapacityResult(referred, observation, outcome_of(referred.interval, policy.upper))
     policies = {"deterministic": replace(policy, results={"poor": result})}
     table = capacity_table(run, task, policies, "poor")
     assert [cell.plain for cell in table.rows[0].cells] == [

@@ -22,11 +22,12 @@ import numpy as np
 from dubio.core.errors import DubioError, UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
-from dubio.referral.assessment import SHIFT_LEVEL, Observation, ReferredShare, has_labels, observe, referred_share
+from dubio.referral.assessment import Observation, Share, has_labels, observe, outcome_of, referred_share
 from dubio.referral.capacity import fit_capacity_policy
 from dubio.referral.policy import Policy
 from dubio.referral.risk import NoGuarantee, fit_risk_policy
 from dubio.referral.sample_size import SampleSize, fewest_units, units_needed
+from dubio.referral.shift import SHIFT_LEVEL
 from dubio.reporting.canvas import label_panels, note_panel, small_multiples, styled
 from dubio.reporting.manifest_view import MethodRun, SplitView, TaskView
 from dubio.reporting.measures import REFERRED_BY, retained_accuracy
@@ -65,20 +66,20 @@ CAPTION = (
     "its error. A guarantee with 90 % confidence may fail one time in ten."
 )
 
-OUTCOMES = "met: below the target; undecided: above, but the interval reaches below; violated: the whole interval above"
+OUTCOMES = "met: the whole interval is below the target; violated: above it; undecided: the interval contains it"
 NEEDED = "rough calibration set size for the target, if further examples are like the in-domain test set"
 SHIFTED = "error among the retained, share retained, p of the Kolmogorov–Smirnov test of shift; nothing is guaranteed"
-REFERRED = "share of examples referred, each group counting alike; exact interval, or groups resampled"
-WITHIN = (
-    "met: within the capacity; undecided: above, but the interval reaches below the upper limit; violated: above it"
-)
+REFERRED = "share of examples referred, each group counting alike; exact interval (over groups: Hoeffding–Bentkus)"
+WITHIN = "of the upper limit: met: the whole interval is below it; violated: above; undecided: the interval contains it"
 SAME = "whether the uncertainties are those of the calibration set (Kolmogorov–Smirnov)"
 
 RISK_COLUMNS = {
     ".threshold": Column("Threshold", "predictive entropy", "", "retained if at most this uncertain"),
     ".calibration": Column("Retained", "of calibration", "↑", "share of the calibration set that is retained"),
     ".retained": Column("Retained", "of the test set", "↑", "share of the in-domain test set that is retained"),
-    ".error": Column("Selective risk", "test set, 95 % interval", "↓", "exact interval, or groups resampled"),
+    ".error": Column(
+        "Selective risk", "test set, 95 % interval", "↓", "exact interval (over groups: Hoeffding–Bentkus)"
+    ),
     ".outcome": Column("Guarantee", "on the test set", "", OUTCOMES),
     ".needed": Column("Would need", "at least, for calibration", "↓", NEEDED),
 }
@@ -143,7 +144,7 @@ class RiskPolicy:
 class CapacityResult:
     """The share that a capacity policy refers on a labelled split, its selective risk, and the capacity's outcome."""
 
-    referred: ReferredShare
+    referred: Share
     observation: Observation
     outcome: str
 
@@ -241,7 +242,7 @@ class Policies(Section):
 
 
 def _capacity_result(result: CapacityResult) -> dict[str, Any]:
-    share = {"referred": result.referred.share, "referred_interval": result.referred.interval}
+    share = {"referred": result.referred.value, "referred_interval": result.referred.interval}
     return asdict(result.observation) | share | {"outcome": result.outcome, "warned": result.observation.warned}
 
 
@@ -301,7 +302,7 @@ def fit_capacity(run: MethodRun, calibration: Predictions, tests: Mapping[str, P
     for name, predictions in tests.items():
         if has_labels(predictions):
             referred = referred_share(policy, predictions)
-            outcome = referred.outcome(CAPACITY, policy.evidence["upper_referral"])
+            outcome = outcome_of(referred.interval, policy.evidence["upper_referral"])
             results[name] = CapacityResult(referred, observe(policy, name, predictions), outcome)
     return CapacityPolicy(run, policy, results)
 
@@ -526,7 +527,7 @@ def capacity_cells(result: CapacityResult) -> dict[str, TableCell]:
     referred, observation = result.referred, result.observation
     hint, warning = f"of all examples {1.0 - observation.retained:.1%}", "warns" if observation.warned else "no warning"
     return {
-        "share": value_cell(referred.share, ".1%", bounds(referred.interval, ".0%"), hint=hint),
+        "share": value_cell(referred.value, ".1%", bounds(referred.interval, ".0%"), hint=hint),
         "outcome": TableCell(result.outcome),
         "shift": TableCell(warning, _p_value(observation), f"{observation.shift:.9g}"),
         "error": _error(observation),
@@ -536,7 +537,7 @@ def capacity_cells(result: CapacityResult) -> dict[str, TableCell]:
 def capacity_sentence(policies: Mapping[str, CapacityPolicy], split: str) -> str:
     """Return how much is referred on a split, whether capacities are met, and how often the shift test warns."""
     results = [policy.results[split] for policy in policies.values() if split in policy.results]
-    shares = [result.referred.share for result in results]
+    shares = [result.referred.value for result in results]
     low, high = f"{min(shares):.0%}", f"{max(shares):.0%}"
     share = f"{low} are referred" if low == high else f"between {low} and {high} are referred, depending on the method"
     outcomes = tally([result.outcome for result in results])
