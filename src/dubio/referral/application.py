@@ -96,9 +96,8 @@ class Applied:
         """The number of groups, and of those retained whole; None unless decisions are per group."""
         if self.group is None or self.group_retained is None:
             return None
-        whole = len(np.unique(self.group[self.group_retained]))
-        count = len(np.unique(self.group))
-        return {"groups": count, "retained": whole, "referred": count - whole}
+        count, retained = len(np.unique(self.group)), len(np.unique(self.group[self.group_retained]))
+        return {"groups": count, "retained": retained, "referred": count - retained}
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything but what is per row, as plain values."""

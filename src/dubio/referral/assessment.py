@@ -190,8 +190,8 @@ def rates(policy: Policy, predictions: Predictions, retained: BoolArray) -> tupl
         everything = np.ones(len(predictions), dtype=bool)
         counts.append(("referred", predictions, ~retained, everything, policy.evidence.get("upper_referral")))
     if has_labels(predictions):
-        known = _labelled(predictions)
-        rows, retained = predictions.take(known), retained[known]
+        labelled = _labelled(predictions)
+        rows, retained = predictions.take(labelled), retained[labelled]
         right = correct(rows)
         if policy.positive is None:
             counts.append(("error", rows, ~right, retained, policy.goals.get("max_risk")))
