@@ -107,7 +107,9 @@ def commands(run: RunView) -> str:
     own = next((str(task.arguments["data"]) for task in manifest.tasks if task.is_own), "")
     preset = str(manifest.benchmark.get("preset") or "")
     runs = [manifest.command or _old_command(manifest.name, preset, own)]
-    runs = [merged.command or _old_command(merged.benchmark, merged.preset, merged.data) for merged in manifest.parts] or runs
+    runs = [
+        merged.command or _old_command(merged.benchmark, merged.preset, merged.data) for merged in manifest.parts
+    ] or runs
     names = " ".join(f"--run {shlex.quote(merged.name)}" for merged in manifest.parts) or shlex.quote(manifest.name)
     options = [f"--{option}" for option in sorted(run.options)]
     options += [f"--margin {run.margin}"] if run.margin != MARGIN else []
