@@ -2,8 +2,80 @@
 
 from __future__ import annotations
 
-from dubio.reporting.leaderboard import verdict_phrase
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from dubio.reporting.build import Report, build_report
+from dubio.reporting.leaderboard import in_domain_leaderboard, leader, not_ranked_sentences, verdict_phrase
+from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.sections.advice import advice
+from dubio.reporting.terminal import terminal_table
 from dubio.statistics.verdicts import Verdict
+from tests.reporting.helpers import blocks, texts
+from tests.reporting.stored_runs import make_world
+
+SINGLES = ("deterministic", "mc-dropout")
+
+
+def screening(nothing_learned: tuple[str, ...]) -> Report:
+    """One task, whose labels some methods' predictions know nothing of."""
+    store, manifest = make_world()
+    manifest["tasks"] = [task for task in manifest["tasks"] if task["name"] == "screening"]
+    manifest["failures"] = []
+    names = ("deterministic", "mc-dropout", "deep-ensemble")
+    manifest["methods"] = [method for method in manifest["methods"] if method["name"] in names]
+    own = {method["name"] for method in manifest["methods"]}
+    manifest["runs"] = [run for run in manifest["runs"] if run["task"] == "screening" and run["method"] in own]
+    rng = np.random.default_rng(0)
+    for run in manifest["runs"]:
+        if run["method"] in nothing_learned:
+            rows = store.predictions[run["id"], "test"]
+            logits = rows.logits[:, rng.permutation(len(rows))]
+            store.predictions[run["id"], "test"] = replace(rows, logits=logits)
+    return build_report(store, manifest)
+
+
+def printed(report: Report) -> str:
+    console = Console(width=200)
+    with console.capture() as capture:
+        console.print(terminal_table(report))
+    return " ".join(capture.get().split())
+
+
+def test_methods_that_learned_nothing_are_not_ranked() -> None:
+    report = screening(SINGLES)
+    run, (task,) = report.run, report.run.tasks
+    sentence = "Not ranked, no evidence of learning (no significant gain in likelihood over the class frequencies): "
+    assert not_ranked_sentences(run, task) == [f"{sentence}Deterministic and MC dropout."]
+    board = in_domain_leaderboard(run, task, RANKED_BY)
+    assert board is not None
+    assert board.order == ("deep-ensemble",)
+    assert leader(run, task) == "deep-ensemble"
+    assert run.scores.verdicts(task, "test", "accuracy").keys() == {"deep-ensemble"}
+    assert any(sentence in text for text in texts(blocks(report, "in-domain", task)))
+    assert sentence in printed(report)
+    rows: list[dict[str, Any]] = report.document()["learning"]
+    assert {row["method"]: row["learned"] for row in rows} == {
+        "deterministic": "no evidence", "mc-dropout": "no evidence", "deep-ensemble": "learned",
+    }  # fmt: skip
+    assert {row["method"] for row in report.document()["standing"]} == {"deep-ensemble"}
+    assert "Deterministic" not in " ".join(item.conclusion for item in advice(run))
+
+
+def test_without_any_method_that_learned_nobody_leads() -> None:
+    report = screening((*SINGLES, "deep-ensemble"))
+    run, (task,) = report.run, report.run.tasks
+    assert leader(run, task) is None
+    assert in_domain_leaderboard(run, task, RANKED_BY) is None
+    assert advice(run) == ()
+    assert "lowest calibrated NLL" not in printed(report)
+    assert "no evidence of learning" in printed(report)
+    assert all(row["gain"] < row["margin"] == pytest.approx(0.03 * np.log(2), rel=0.05)
+               for row in report.document()["learning"])  # fmt: skip
 
 
 def test_a_difference_and_what_would_be_resolved_are_not_the_same_number() -> None:

@@ -43,7 +43,7 @@ class VectorScaling:
     @classmethod
     def fit(cls, rows: Predictions) -> VectorScaling:
         """Fit to labelled predictions by maximum likelihood."""
-        features, classes = _features(rows), rows.class_count
+        features, classes = recalibration_features(rows), rows.class_count
         loss = _sigmoid_loss if rows.target == "multilabel" else _softmax_loss
         start = np.concatenate([np.ones(classes), np.zeros(classes)])
         bounds = [WEIGHT_RANGE] * classes + [BIAS_RANGE] * classes
@@ -55,10 +55,32 @@ class VectorScaling:
 
     def apply(self, predictions: Predictions) -> Predictions:
         """Return recalibrated predictions of the same classes."""
-        return _pooled_as(predictions, np.array(self.weights) * _features(predictions) + np.array(self.biases))
+        return _pooled_as(
+            predictions, np.array(self.weights) * recalibration_features(predictions) + np.array(self.biases)
+        )
 
 
-def _features(predictions: Predictions) -> FloatArray:
+def fit_intercepts(features: FloatArray, labels: IntArray) -> tuple[float, FloatArray]:
+    """Fit one b = 1/T and an intercept per class by maximum likelihood: vector scaling whose weights are equal.
+
+    Args:
+        features: As of :func:`recalibration_features`.
+        labels: Class index ``[N]``, or 0 or 1 for each label ``[N, K]``.
+    """
+    classes = features.shape[1]
+
+    def loss(parameters: FloatArray) -> tuple[float, FloatArray]:
+        vector = np.concatenate([np.full(classes, parameters[0]), parameters[1:]])
+        value, gradient = (_softmax_loss if labels.ndim == 1 else _sigmoid_loss)(vector, features, labels)
+        return value, np.concatenate([[gradient[:classes].sum()], gradient[classes:]])
+
+    start, bounds = np.zeros(1 + classes), [(0.0, WEIGHT_RANGE[1])] + [BIAS_RANGE] * classes
+    optimum = optimize.minimize(loss, start, method="L-BFGS-B", jac=True, bounds=bounds, options={"maxiter": 200})
+    return float(optimum.x[0]), np.asarray(optimum.x[1:])
+
+
+def recalibration_features(predictions: Predictions) -> FloatArray:
+    """Return log p̄, or the log-odds of several labels, ``[N, K]``, floored as above."""
     if predictions.target == "multilabel":
         return np.clip(predictions.log_probs - predictions.log_complements, -LARGEST_ODDS, LARGEST_ODDS)
     return np.maximum(predictions.log_probs, LOG_FLOOR)

@@ -38,6 +38,7 @@ from dubio.reporting.score_table import Score, ScoreTable, TemperatureFits
 from dubio.reporting.section import SECTIONS, Block, Figure, InDomain, Part, Section, Visit
 from dubio.reporting.wording import counted
 from dubio.statistics.ensemble_equivalent import GrowthCurve, growth_curve
+from dubio.statistics.learning import enough_exchanges, gain_of
 from dubio.statistics.paired import units_of_smaller_side
 
 ORDERS = 10
@@ -216,6 +217,10 @@ class Scorer:
             rows = values_per_example(metrics, item.predictions, item.values)
             group = item.predictions.labelled.group if rows else None
             item.report.scores.add_rows(item.task, item.split, item.run, rows, group)
+            if item.is_in_domain_test and RANKED_BY in rows:
+                exchanges = enough_exchanges(len(item.report.methods))
+                gain = gain_of(item.predictions, rows[RANKED_BY], exchanges=exchanges)
+                item.report.scores.add_gain(item.task, item.run, gain, group)
         if item.split.kind == "id":
             self._score_in_domain(item)
         else:

@@ -185,7 +185,7 @@ def detection_on(run: RunView, task: TaskView, splits: Sequence[str]) -> Detecti
     scores, estimates = run.scores, dict[tuple[str, str], Estimate]()
     for quantity in DETECTED_BY:
         name = detection_name("ood_auroc", quantity)
-        cells = {method: cell for method, cell in scores.row(task, splits, name).items() if cell.n}
+        cells = {method: cell for method, cell in scores.ranked_row(task, splits, name).items() if cell.n}
         trainings = training_terms(run, cells)
         for method, cell in cells.items():
             examples = scores.detection.term(task.key, splits, method, quantity)

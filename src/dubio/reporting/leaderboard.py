@@ -11,7 +11,8 @@ from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Cell, cell_text, decimals
-from dubio.reporting.wording import enough_digits, term
+from dubio.reporting.wording import enough_digits, listed, term
+from dubio.statistics.learning import Learned
 from dubio.statistics.limits import excess_limits
 from dubio.statistics.verdicts import Pairs, Verdict
 
@@ -82,7 +83,9 @@ def leaderboard(
     if not scores.ranks(metric):
         return None
     pairs = scores.pairs(task, splits, metric)
-    finite = {name: cell for name, cell in scores.row(task, splits, metric).items() if cell.n and isfinite(cell.mean)}
+    finite = {
+        name: cell for name, cell in scores.ranked_row(task, splits, metric).items() if cell.n and isfinite(cell.mean)
+    }
     shown = {name: cell for name, cell in finite.items() if not among or name in among}
     if not shown:
         return None
@@ -99,9 +102,27 @@ def in_domain_leaderboard(run: RunView, task: TaskView, metric: str, among: Sequ
 
 
 def leader(run: RunView, task: TaskView) -> str | None:
-    """Return the method with the lowest calibrated NLL."""
-    cells = {name: c for name, c in run.scores.row(task, task.in_domain.name, RANKED_BY).items() if c.n}
+    """Return the method with the lowest calibrated NLL among those that may be ranked."""
+    cells = {name: c for name, c in run.scores.ranked_row(task, task.in_domain.name, RANKED_BY).items() if c.n}
     return min(cells, key=lambda name: cells[name].mean) if cells else None
+
+
+NOT_RANKED: dict[Learned, str] = {
+    "no evidence": "no evidence of learning (no significant gain in likelihood over the class frequencies)",
+    "hardly": "hardly better than class frequencies (upper limit of the gain in likelihood below {margin:.2g})",
+}
+
+
+def not_ranked_sentences(run: RunView, task: TaskView) -> list[str]:
+    """Return which methods are not ranked, because they are hardly better than the class frequencies or not at all."""
+    learning = run.scores.learning(task)
+    sentences = []
+    for learned, why in NOT_RANKED.items():
+        names = [run.title(name) for name, evidence in learning.items() if evidence.learned == learned]
+        if names:
+            margin = max(evidence.margin for evidence in learning.values())
+            sentences.append(f"Not ranked, {why.format(margin=margin)}: {listed(names)}.")
+    return sentences
 
 
 def shifted_leaderboards(run: RunView, kind: str, metric: str) -> list[Leaderboard]:

@@ -13,6 +13,7 @@ import numpy as np
 from dubio.core.types import Direction, FloatArray, StrArray
 from dubio.reporting.detectors import DetectionVariances
 from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
+from dubio.statistics.learning import Gain, Learning, judge_learning
 from dubio.statistics.verdicts import Pairs, Rows, Runs, Verdict, compare_means
 
 
@@ -140,6 +141,9 @@ class ScoreTable:
         self._cells: dict[Key, Cell] | None = None
         self._scored: set[tuple[str, str, str]] = set()
         self._pairs: dict[tuple[str, tuple[str, ...], str], Pairs] = {}
+        self._gains: dict[str, dict[str, list[Gain]]] = {}
+        self._gain_groups: dict[str, StrArray | None] = {}
+        self._learning: dict[str, dict[str, Learning]] = {}
 
     def add(self, task: TaskView, split: SplitView, run: MethodRun, values: Mapping[str, float]) -> None:
         """Add the values of one run on one split."""
@@ -178,6 +182,20 @@ class ScoreTable:
             total, runs = self._rows.get(key, (np.zeros(len(rows)), 0))
             self._rows[key] = total + rows, runs + 1
 
+    def add_gain(self, task: TaskView, run: MethodRun, gain: Gain, group: StrArray | None) -> None:
+        """Add the gain of one run over the class frequencies on the in-domain test set."""
+        self._gains.setdefault(task.key, {}).setdefault(run.method, []).append(gain)
+        self._gain_groups[task.key] = group
+
+    def learning(self, task: TaskView) -> Mapping[str, Learning]:
+        """Return method → what it gains over the class frequencies; nothing where no run could be compared with them.
+
+        Called once all runs of the task are added.
+        """
+        if task.key not in self._learning:
+            self._learning[task.key] = judge_learning(self._gains.get(task.key, {}), self._gain_groups.get(task.key))
+        return self._learning[task.key]
+
     @property
     def cells(self) -> Mapping[Key, Cell]:
         """(task, split, method, metric) → the values of its runs."""
@@ -208,6 +226,11 @@ class ScoreTable:
         }
         return {name: cell for name, cell in cells.items() if cell is not None}
 
+    def ranked_row(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Cell]:
+        """Return the same for the methods that may be ranked: not those that hardly differ from class frequencies."""
+        unranked = {name for name, evidence in self.learning(task).items() if evidence.learned != "learned"}
+        return {name: cell for name, cell in self.row(task, splits, metric).items() if name not in unranked}
+
     def ranks(self, metric: str) -> bool:
         """Whether a metric may rank methods."""
         return metric in self.better and metric not in self.not_ranked
@@ -220,14 +243,14 @@ class ScoreTable:
         return self._pairs[task.key, names, metric]
 
     def _compared(self, task: TaskView, names: tuple[str, ...], metric: str) -> Pairs:
-        """Test every pair of methods; several splits averaged have no values per example."""
+        """Test every pair of methods that may be ranked; several splits averaged have no values per example."""
         rows = {}
         for method in self.methods_of(task) if len(names) == 1 else ():
             total = self._rows.get((task.key, names[0], method.name, metric))
             if total is not None:
                 rows[method.name] = total[0] / total[1]
         sample = Rows(rows, *self._units.get((task.key, names[0], metric), (None, None)))
-        return compare_means(self.row(task, names, metric), self.better[metric], sample, self.variance_groups)
+        return compare_means(self.ranked_row(task, names, metric), self.better[metric], sample, self.variance_groups)
 
     def verdicts(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Verdict]:
         """Return method → its verdict against the best; empty for a metric that must not rank."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dubio.reporting.detectors import detection_on
-from dubio.reporting.leaderboard import in_domain_leaderboard, leader, leaderboard
+from dubio.reporting.leaderboard import in_domain_leaderboard, leader, leaderboard, not_ranked_sentences
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name, referral_name
 from dubio.reporting.run_view import RunView
@@ -51,7 +51,8 @@ class Findings(Section):
 
 def task_findings(run: RunView, task: TaskView) -> tuple[str, ...]:
     """Return the sentences about one task, the most important first."""
-    texts = (best_method(run, task), referral_gain(run, task), detection(run, task), corruption(run, task))
+    best = " ".join([best_method(run, task), *not_ranked_sentences(run, task)]).strip()
+    texts = (best, referral_gain(run, task), detection(run, task), corruption(run, task))
     return tuple(text for text in texts if text) or ("No run of this task was completed.",)
 
 
@@ -84,7 +85,9 @@ def best_method(run: RunView, task: TaskView) -> str:
         )
     value = cell_text(cells[order[0]], decimals(cells.values()))
     start = f"{run.title(order[0])} has the lowest calibrated NLL, {value}"
-    return f"{start}; it is the only method." if len(order) == 1 else f"{start}. {differences(run, order, verdicts)}"
+    if len(order) == 1:
+        return f"{start}; it is the only method{' that is ranked' if len(cells) > 1 else ''}."
+    return f"{start}. {differences(run, order, verdicts)}"
 
 
 def differences(run: RunView, order: list[str], verdicts: dict[str, Verdict]) -> str:

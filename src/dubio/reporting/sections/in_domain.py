@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from dubio.reporting.canvas import (
     small_multiples,
     styled,
 )
+from dubio.reporting.leaderboard import not_ranked_sentences
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import GAP, IN_DOMAIN_COLUMNS, RANKED_BY, plugin_metrics
 from dubio.reporting.run_view import RunView
@@ -65,11 +67,21 @@ class InDomainScores(Section):
             if by_position(item.predictions):
                 self.by_position.add(item.task.key)
 
+    def document(self, run: RunView) -> dict[str, Any]:
+        """Return what every method gains over the class frequencies."""
+        learning = {task.key: run.scores.learning(task) for task in run.tasks}
+        rows = [
+            {"task": key, "method": name, **vars(own)} for key, every in learning.items() for name, own in every.items()
+        ]
+        return {"learning": rows}
+
     def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield the table of scores and the figures of one task."""
         yield in_domain_table(run, task)
         remark = (BY_POSITION,) if task.key in self.by_position else ()
         yield Text((KEY, *not_ranked_reasons(run), *remark), "small")
+        if sentences := not_ranked_sentences(run, task):
+            yield Text(tuple(sentences), "warning")
         if warning := temperature_warning(run, task):
             yield Text(warning, "warning")
         yield from ranking(run, task)
@@ -91,13 +103,40 @@ def in_domain_table(run: RunView, task: TaskView) -> Table:
         arrow = "" if metric == "diversity" else ARROWS[scores.better[metric]]
         head = Column(term(metric).title, "not ranked" if unranked else "", arrow, term(metric).note, unranked)
         cells, verdicts = scores.row(task, split.name, metric), scores.verdicts(task, split.name, metric)
-        columns.append(score_column(head, cells, verdicts))
+        columns.append(unmarked(run, task, score_column(head, cells, verdicts)))
+    columns.append(gain_column(run, task))
     runs = scores.row(task, split.name, "accuracy")
     counts = {name: value_cell(cell.n, "d", place="unranked") for name, cell in runs.items()}
     note = "one per seed and member for single fits, one per seed for ensembles"
     columns.append(FilledColumn(Column("Runs", note=note, unranked=True), counts))
     caption = f"{split.examples:,} examples of the split “{split.name}”; mean ± standard deviation over runs"
     return method_table(run.methods_of(task), columns, run.styles, caption=caption, terminal=task.key)
+
+
+GAIN = Column(
+    "Gain",
+    "over class frequencies",
+    "↑",
+    "mean gain in log-likelihood over the class frequencies, both recalibrated with an intercept per class on the "
+    "other half of the test set; in brackets its upper limit",
+    unranked=True,
+)
+
+
+def gain_column(run: RunView, task: TaskView) -> FilledColumn:
+    """Return what every method gains over the class frequencies."""
+    rows = run.scores.learning(task).items()
+    return FilledColumn(
+        GAIN, {name: value_cell(row.gain, ".3f", f"(≤ {row.high:.3f})", "unranked") for name, row in rows}
+    )
+
+
+def unmarked(run: RunView, task: TaskView, column: FilledColumn) -> FilledColumn:
+    """Return the column with the cells of methods that are not ranked set apart."""
+    learning = run.scores.learning(task)
+    flagged = {name for name, evidence in learning.items() if evidence.learned != "learned"} & column.cells.keys()
+    apart = {name: replace(column.cells[name], place="unranked", hint="this method is not ranked") for name in flagged}
+    return FilledColumn(column.column, {**column.cells, **apart})
 
 
 def not_ranked_reasons(run: RunView) -> list[str]:

@@ -1,0 +1,183 @@
+"""Evidence of learning: the exchange test against enumeration, its level and power with the defaults, and the gain."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from dubio.calibration.class_maps import fit_intercepts
+from dubio.calibration.cross_validation import calibrated_nll
+from dubio.core.predictions import Predictions
+from dubio.statistics.learning import MARGIN, Gain, Learning, enough_exchanges, gain_of, judge_learning
+
+
+def predictions(logits: np.ndarray, labels: np.ndarray, group: np.ndarray | None = None) -> Predictions:
+    target = "multilabel" if labels.ndim == 2 else "multiclass"
+    return Predictions(logits[None].astype(np.float32), labels.astype(np.int64), target, group=group)
+
+
+def gain(logits: np.ndarray, labels: np.ndarray, group: np.ndarray | None = None, **options: int) -> Gain:
+    rows = predictions(logits, labels, group)
+    per_example = calibrated_nll.metric().per_example
+    assert per_example is not None
+    return gain_of(rows, per_example(rows), **options)
+
+
+def judged(logits: np.ndarray, labels: np.ndarray, group: np.ndarray | None = None, **options: int) -> Learning:
+    return judge_learning({"m": [gain(logits, labels, group, **options)]}, group)["m"]
+
+
+def two_classes(rng: np.random.Generator, rows: int, separation: float) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, and log-odds that differ by so many deviations between the classes."""
+    labels = rng.integers(0, 2, rows)
+    odds = separation * (rng.normal(size=rows) + separation * labels)
+    return np.stack([np.zeros(rows), odds], axis=1), labels
+
+
+def test_the_p_value_is_that_of_all_exchanges() -> None:
+    rng = np.random.default_rng(3)
+    logits, labels = rng.normal(size=(6, 3)), np.array([0, 1, 2, 0, 1, 2])
+    logits[np.arange(6), labels] += 0.8
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    every = [logs[np.arange(6), labels[list(order)]].sum() for order in permutations(range(6))]
+    exact = np.mean(np.array(every) >= logs[np.arange(6), labels].sum() - 1e-9)
+    assert judged(logits, labels, exchanges=20_000).p == pytest.approx(exact, abs=0.01)
+
+
+def test_the_statistic_is_the_score_of_b_at_the_class_frequencies() -> None:
+    """d/db Σ_i log softmax(b z_i + c)(y_i) at b = 0, c = log frequencies, by finite differences."""
+    rng = np.random.default_rng(0)
+    logits, labels = rng.normal(size=(50, 4)), rng.integers(0, 4, 50)
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    start = np.log(np.bincount(labels, minlength=4) / 50)
+
+    def likelihood(b: float) -> float:
+        scaled = b * logs + start
+        scaled -= np.log(np.exp(scaled).sum(axis=1, keepdims=True))
+        return float(scaled[np.arange(50), labels].sum())
+
+    slope = (likelihood(1e-5) - likelihood(-1e-5)) / 2e-5
+    assert gain(logits, labels, exchanges=1).score[0] == pytest.approx(slope, abs=1e-4)
+
+
+def test_one_slope_and_intercepts_are_a_logistic_regression() -> None:
+    """Two classes: σ(b·odds + c) by maximum likelihood, against the normal equations of its score."""
+    logits, labels = two_classes(np.random.default_rng(1), 400, 1.2)
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    b, intercepts = fit_intercepts(logs, labels)
+    odds = b * (logs[:, 1] - logs[:, 0]) + intercepts[1] - intercepts[0]
+    residual = labels - 1 / (1 + np.exp(-odds))
+    assert abs(residual.mean()) < 1e-3
+    assert abs((residual * (logs[:, 1] - logs[:, 0])).mean()) < 1e-3
+
+
+def test_the_same_prediction_for_every_example_is_no_evidence() -> None:
+    labels = np.random.default_rng(0).integers(0, 3, 120)
+    constant = judged(np.tile([0.3, 0.2, -1.0], (120, 1)), labels)
+    assert (constant.learned, constant.p) == ("no evidence", 1.0)
+    assert constant.gain == pytest.approx(0.0, abs=2 / 60)  # K − 1 frequencies of 60 rows cost about (K − 1)/60
+
+
+def test_shifted_and_scaled_log_odds_hide_no_learning() -> None:
+    """Class-weighted training: far too many of one class, far too sure, yet the order is good."""
+    logits, labels = two_classes(np.random.default_rng(2), 300, 1.5)
+    found = judged(3 * logits + np.array([0.0, 12.0]), labels)
+    assert found.learned == "learned"
+    assert found.gain == pytest.approx(judged(logits, labels).gain, abs=0.01)
+
+
+def test_a_significant_but_small_gain_is_hardly_one() -> None:
+    """An area under the ROC curve of 0.57 on 800 photographs, as of networks that learned next to nothing."""
+    logits, labels = two_classes(np.random.default_rng(5), 800, 0.25)
+    found = judged(logits, labels)
+    assert found.p <= 0.05
+    assert found.learned == "hardly"
+    assert found.gain < found.high < found.margin == pytest.approx(MARGIN * np.log(2), rel=0.02)
+
+
+def test_several_labels() -> None:
+    rng = np.random.default_rng(0)
+    labels = (rng.random((150, 8)) < 0.2).astype(np.int64)
+    noise = rng.normal(size=(150, 8))
+    assert judged(noise, labels).learned == "no evidence"
+    assert judged(noise + 1.5 * labels, labels).learned == "learned"
+
+
+def test_a_good_method_of_many_classes_is_recognised_with_two_rows_of_each() -> None:
+    rng = np.random.default_rng(0)
+    labels, logits = np.arange(300) % 150, rng.normal(size=(300, 150))
+    logits[np.arange(300), labels] += 2.0
+    assert judged(2 * logits, labels).learned == "learned"
+
+
+def test_a_good_method_is_recognised_on_forty_rows() -> None:
+    rng = np.random.default_rng(0)
+    found = [judged(*two_classes(rng, 40, 1.3)).learned for _ in range(40)]
+    assert found.count("learned") >= 34
+
+
+def flagged(rng: np.random.Generator, rows: int, share: float, repetitions: int, runs: int = 1) -> float:
+    """Return how often a method that learned nothing is not ranked; heavy tails, as of overconfident networks."""
+    count = 0
+    for _ in range(repetitions):
+        labels = (rng.random(rows) < share).astype(np.int64)
+        gains = [gain(3 * rng.standard_t(2, size=(rows, 2)), labels) for _ in range(runs)]
+        count += judge_learning({"m": gains})["m"].learned != "learned"
+    return count / repetitions
+
+
+def test_a_method_that_learned_nothing_is_not_ranked() -> None:
+    """19 of 20, less two Monte-Carlo errors."""
+    assert flagged(np.random.default_rng(0), 40, 0.3, 120) >= 0.95 - 2 * np.sqrt(0.05 * 0.95 / 120)
+
+
+def grouped(rng: np.random.Generator, groups: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Groups of one to eight rows whose labels, and predictions, are alike; the two are independent."""
+    unit = np.repeat(np.arange(groups), rng.integers(1, 9, groups))
+    labels = (2 * rng.normal(size=groups)[unit] + rng.normal(size=len(unit)) > 0).astype(np.int64)
+    odds = 2 * rng.normal(size=groups)[unit] + rng.normal(size=len(unit))
+    return np.stack([np.zeros(len(unit)), odds], axis=1), labels, unit.astype(str)
+
+
+def test_groups_are_the_units() -> None:
+    rng = np.random.default_rng(0)
+    data = [grouped(rng, 20) for _ in range(100)]
+    kept = np.mean([judged(*one, exchanges=199).learned != "learned" for one in data])
+    as_rows = np.mean([judged(*one[:2], exchanges=199).learned != "learned" for one in data])
+    assert kept >= 0.95 - 2 * np.sqrt(0.05 * 0.95 / 100)
+    assert as_rows < 0.9
+
+
+def test_exchanges_suffice_for_all_methods_together() -> None:
+    for methods in (1, 34, 200):
+        assert methods / (1 + enough_exchanges(methods)) <= 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("share", [0.5, 0.1])
+@pytest.mark.parametrize("rows", [20, 40, 200, 1000])
+def test_the_level_holds_for_sizes_shares_and_runs(rows: int, share: float, runs: int) -> None:
+    repetitions = 400
+    found = flagged(np.random.default_rng([rows, runs]), rows, share, repetitions, runs)
+    assert found >= 0.95 - 2.5 * np.sqrt(0.05 * 0.95 / repetitions)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("groups", [10, 20, 50])
+def test_the_level_holds_for_groups(groups: int) -> None:
+    rng = np.random.default_rng(groups)
+    found = np.mean([judged(*grouped(rng, groups)).learned != "learned" for _ in range(400)])
+    assert found >= 0.95 - 2.5 * np.sqrt(0.05 * 0.95 / 400)
+
+
+@pytest.mark.slow
+def test_no_method_of_ten_that_learned_nothing_leads() -> None:
+    rng, ranked = np.random.default_rng(0), 0
+    for _ in range(300):
+        labels = rng.integers(0, 2, 60)
+        gains = {str(k): [gain(rng.normal(size=(60, 2)), labels)] for k in range(10)}
+        ranked += any(found.learned == "learned" for found in judge_learning(gains).values())
+    assert ranked / 300 <= 0.05 + 2.5 * np.sqrt(0.05 * 0.95 / 300)
