@@ -65,7 +65,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class Learning:
-    """What a method gains over the class frequencies.
+    """The gain of a method over the class frequencies.
 
     Attributes:
         learned: ``no evidence`` where the gain is not significant, ``hardly`` where its upper limit is below the
@@ -187,10 +187,11 @@ def _exchanged_scores(
     unit, code, centred = unit[order], code.reshape(-1)[order], centred[order]
     sizes = np.bincount(unit)
     starts = np.cumsum(sizes) - sizes
-    rows, place = np.arange(len(code)), np.arange(len(code)) - starts[unit]
+    rows = np.arange(len(code))
+    offset = rows - starts[unit]
     rng = np.random.default_rng(np.random.SeedSequence([seed, len(code)]))
     scores = [centred[rows, code].sum()]
     for _ in range(exchanges):
         source = rng.permutation(len(sizes))[unit]
-        scores.append(centred[rows, code[starts[source] + place % sizes[source]]].sum())
+        scores.append(centred[rows, code[starts[source] + offset % sizes[source]]].sum())
     return np.array(scores)
