@@ -103,3 +103,26 @@ def test_patients_are_named_and_unused_columns_too(files):
     assert np.load(files / "out.npz")["group"].tolist() == [str(k // 4) for k in range(200)]
     document = json.loads(run("calibrate", *fit, "-o", files / "t.json", "--rows-are-independent", "--json").stdout)
     assert document["notes"][0] == "Columns that are not used: subject, site."
+
+
+def test_subgroups_have_their_own_likelihood_and_their_column_is_written(files):
+    arrays = dict(np.load(files / "val.npz"))
+    site = np.array(["a", "b", "b", "b"] * 50)
+    np.savez(files / "c.npz", **arrays, site=site, **{"score.own": np.arange(200.0)})
+    fit = ("calibrate", "fit", files / "c.npz", "--by", "site", "-o", files / "t.json")
+    document = json.loads(run(*fit, "--json").stdout)
+    temperature = document["parameters"]["temperature"]
+    for value, own in document["subgroups"]["site"].items():
+        chosen = site == value
+        powers = arrays["probs"][chosen] ** (1 / temperature)
+        after = (powers / powers.sum(1, keepdims=True))[np.arange(chosen.sum()), arrays["labels"][chosen]]
+        before = arrays["probs"][chosen][np.arange(chosen.sum()), arrays["labels"][chosen]]
+        assert own["rows"] == chosen.sum()
+        assert own["nll_before"] == pytest.approx(-np.log(before).mean(), rel=1e-5)
+        assert own["nll_after"] == pytest.approx(-np.log(after).mean(), rel=1e-4)
+    assert "site b, 150 rows: nll" in run(*fit).stdout
+    for output in ("out.npz", "out.safetensors"):
+        run("calibrate", "apply", files / "t.json", files / "c.npz", "--by", "site", "-o", files / output)
+        written = read_predictions(files / output)
+        assert written.columns["site"].tolist() == site.tolist()
+        assert written.scores["own"].tolist() == list(range(200))

@@ -97,3 +97,13 @@ def test_deep_ensemble_equivalents_of_a_stored_run(stored_run: StoredRun) -> Non
         run_command(dee, "--store", stored_run.path, "--ensemble", "x.npz")
     with pytest.raises(UserError, match="or --store"):
         run_command(dee)
+
+
+def test_patients_are_named_and_unused_columns_too(files):
+    arrays = dict(np.load(files / "weak.npz"))
+    np.savez(files / "grouped.npz", **arrays, patient=np.arange(150) // 3, site=np.zeros(150, dtype=int))
+    np.savez(files / "of.npz", **dict(np.load(files / "de.npz")), patient=np.arange(150) // 3)
+    common = ("dee", files / "grouped.npz", "--ensemble", files / "of.npz", "--orders", 1)
+    with pytest.raises(UserError, match=r"'patient' looks like groups.*--group patient"):
+        run(*common)
+    assert "note: Columns that are not used: site." in run(*common, "--group", "patient").stderr

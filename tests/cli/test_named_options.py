@@ -24,7 +24,6 @@ READING = ("evaluate", "calibrate fit", "calibrate apply", "refer fit", "refer a
 
 NOT_THERE = {
     ("refer apply", "--target"): "the policy says it",
-    ("calibrate fit", "--by"): "a recalibration is one for all rows",
     ("dee", "--by"): "an equivalent is of all rows",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,11 +11,15 @@ from dubio.cli.options import EmptyDecisionOption, JsonOption, ReadingOptions, w
 from dubio.cli.output import print_json, say
 from dubio.core.errors import UserError
 
+if TYPE_CHECKING:
+    from dubio.calibration.recalibration import Recalibration
+    from dubio.core.predictions import Predictions
+
 app = typer.Typer(help="Fit a recalibration on validation predictions; apply it to new ones.", no_args_is_help=True)
 
 
 @app.command("fit")
-@with_reading_options("by")
+@with_reading_options()
 def fit(
     reading: ReadingOptions,
     validation: Annotated[Path, typer.Argument(help="Labelled predictions that are not used for scoring.")],
@@ -32,20 +36,37 @@ def fit(
 
     rows = reading.read(validation, labels=reading.labels)
     fitted = fit_recalibration(rows, method)
+    subgroups = {column: _subgroups(fitted, rows, column) for column in reading.by or ()}
     write_recalibration(output, fitted)
     if json:
-        print_json({**recalibration_to_json(fitted), "notes": rows.notes})
+        print_json({**recalibration_to_json(fitted), "notes": rows.notes, "subgroups": subgroups})
         return
     temperature, source = getattr(fitted.parameters, "temperature", None), fitted.fitted_on
     name = method if temperature is None else f"temperature {temperature:.4g}"
     change = f"nll {source.nll_before:.4f} → {source.nll_after:.4f}"
     typer.echo(f"{name}, fitted on {source.rows} rows: {change} on those rows")
+    for column, values in subgroups.items():
+        for value, own in values.items():
+            typer.echo("  {}, {rows} rows: nll {nll_before:.4f} → {nll_after:.4f}".format(f"{column} {value}", **own))
     if temperature is not None and not LOWEST < temperature < HIGHEST:
         say(f"caution: the temperature lies at an end of the allowed range ({LOWEST:g} to {HIGHEST:g}); "
             "these rows have no optimum inside it.")  # fmt: skip
     for note in rows.notes:
         say(f"note: {note}")
     say(f"written: {output}")
+
+
+def _subgroups(fitted: Recalibration, predictions: Predictions, column: str) -> dict[str, dict[str, float]]:
+    """Return the values of a column with the likelihood of their labelled rows before and after a recalibration."""
+    from dubio.metrics.scoring import nll
+    from dubio.statistics.subgroups import parts_of
+
+    rows = predictions.labelled
+    parts = {value: rows.take(chosen) for value, chosen in parts_of(rows.columns[column]).items()}
+    return {
+        value: {"rows": len(own), "nll_before": nll(own), "nll_after": nll(fitted.parameters.apply(own))}
+        for value, own in parts.items()
+    }
 
 
 @app.command("apply")

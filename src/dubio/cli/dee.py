@@ -51,8 +51,12 @@ def dee(
     else:
         read = partial(reading.read, labels=reading.labels)
         systems = {name: read(path) for name, path in named_files(methods or ()).items()}
-        curves = (curves_of_systems(read(str(ensemble)), systems, orders=orders, seed=seed),)
-        document = curves[0].to_json(metric)
+        reference = read(str(ensemble))
+        curves = (curves_of_systems(reference, systems, orders=orders, seed=seed),)
+        notes = list(dict.fromkeys(note for own in (reference, *systems.values()) for note in own.notes))
+        document = {**curves[0].to_json(metric), "notes": notes}
+        for note in notes:
+            say(f"note: {note}")
         for note in curves[0].notes:
             say(f"--ensemble: {note}")
         if figure is not None:

@@ -71,6 +71,8 @@ def write_predictions(path: Path, predictions: Predictions) -> None:
 def _write_npz(path: Path, predictions: Predictions) -> None:
     """Write the pooled probabilities and the other columns of the rows."""
     columns = {name: getattr(predictions, name) for name in ("ids", "group", "ood")}
+    columns |= {COLUMN + name: column for name, column in predictions.columns.items()}
+    columns |= {SCORE + name: score for name, score in predictions.scores.items()}
     if predictions.target == "multilabel" or (predictions.labels >= 0).any():
         columns["labels"] = predictions.labels
     if predictions.classes is not None:
