@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dubio.reporting.wording import TERMS, enough_digits, file_name, named
+from dubio.reporting.wording import TERMS, budget_note, enough_digits, file_name, named
+from dubio.store.records import ManifestBudget
 
 
 @pytest.mark.parametrize(
@@ -33,3 +34,15 @@ def test_metrics_with_digits_in_their_name_are_called_by_their_titles() -> None:
 def _title(metric: str) -> str:
     title = TERMS[metric].title
     return title if title.isupper() else title[:1].lower() + title[1:]
+
+
+def test_a_method_with_another_budget_is_named_with_both() -> None:
+    budgets = dict.fromkeys(("a", "b", "c"), ManifestBudget(30, 5))
+    titles = {"a": "A", "b": "B", "c": "C", "d": "D", "e": "E"}
+    assert budget_note(budgets, titles) == ""
+    assert budget_note({**budgets, "d": ManifestBudget(60, 0), "e": ManifestBudget(30, 5, 3)}, titles) == (
+        "Not the same budget: D trained for 60 epochs without early stopping; E trained for 30 epochs stopping after 5 "
+        "without improvement, tuned in three trials; the others trained for 30 epochs stopping after 5 without "
+        "improvement."
+    )
+    assert "whose epochs are not known" in budget_note({**budgets, "d": ManifestBudget()}, titles)

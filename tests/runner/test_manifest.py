@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dubio.runner import benchmark_run as running
@@ -69,3 +71,20 @@ def test_mc_dropout_without_a_tuned_rate_is_cautioned_against(fake_world, benchm
     assert benchmark_warnings(replace(plain, tune={"mc-fixed": {"p": (0.1, 0.2)}})) == ()
     assert benchmark_warnings(replace(plain, method_arguments={"mc-fixed": {"p": 0.1}})) == ()
     assert benchmark_warnings(benchmark("plain", "mc-fixed", p=0.1)) == ()
+
+
+def test_budgets_are_those_of_the_resolved_recipes_with_what_a_fit_starts_from(fake_world, benchmark):
+    wanted = replace(
+        benchmark("plain", "drop", "plain-ensemble", "child", "opaque", seeds=(0,), epochs=6),
+        method_arguments={"drop": {"epochs": 9}},
+        tune={"plain": {"lr": (0.1, 0.2)}},
+    )
+    manifest = fake_world.run(wanted).manifest
+    budgets = manifest["tasks"][0]["budgets"]
+    assert {name: (budget["epochs"], budget["trials"]) for name, budget in budgets.items()} == {
+        "plain": (6, 2),
+        "drop": (9, 0),
+        "plain-ensemble": (6, 0),
+        "child": (12, 0),
+        "opaque": (None, 0),
+    }

@@ -77,6 +77,8 @@ def _tasks(manifests: Mapping[str, Raw]) -> list[Raw]:
                         f"runs {first!r} and {run!r} both have the task {task['name']!r} with network "
                         f"{task['network']!r}, but their {field.replace('_', ' ')} differ; report them apart."
                     )
+            budgets = {**task.get("budgets", {}), **other.get("budgets", {})}
+            tasks[task["name"], task["network"]] = first, {**other, "budgets": budgets}
     return [task for _, task in tasks.values()]
 
 

@@ -15,6 +15,7 @@ from dubio.reporting.manifest_view import Failure, Manifest, MethodRun, MethodVi
 from dubio.reporting.score_table import Cell, Score, ScoreTable
 from dubio.reporting.style import Style, styles_of
 from dubio.reporting.tables import Column, FilledColumn, Table, TableCell, method_table
+from dubio.reporting.wording import budget_note
 from dubio.statistics.ensemble_equivalent import GrowthCurve
 
 Record = Mapping[str, Any]
@@ -158,6 +159,11 @@ class RunView:
     def methods_of(self, task: TaskView) -> tuple[MethodView, ...]:
         """Return the methods with at least one scored run on a task, in the benchmark's order."""
         return tuple(method for method in self.scores.methods_of(task) if method.name in self.titles)
+
+    def budget_note(self, task: TaskView) -> str:
+        """Return which methods of a task had another budget than the others, in one sentence; empty if none had."""
+        present = {method.name for method in self.methods_of(task)}
+        return budget_note({name: b for name, b in task.budgets.items() if name in present}, self.titles)
 
     @cached_property
     def records(self) -> dict[str, Record]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dubio.reporting.manifest_view import MethodView
+from dubio.store.records import ManifestBudget
 
 RANDOM = "random-referral"
 """The control's name in the long table."""
@@ -129,6 +131,31 @@ def listed(items: list[str]) -> str:
 def named_few(names: list[str]) -> str:
     """Return names as a sentence lists them, those beyond three counted: ``a, b and five others``."""
     return listed(names if len(names) <= 3 else [*names[:2], f"{number(len(names) - 2)} others"])
+
+
+def budget_note(budgets: Mapping[str, ManifestBudget], titles: Mapping[str, str]) -> str:
+    """Return which methods were not trained with the budget of the most methods, in one sentence; empty if all were.
+
+    Args:
+        budgets: Method → its budget, of the methods that are compared on one network.
+        titles: Method → its title.
+    """
+    groups: dict[ManifestBudget, list[str]] = {}
+    for method, budget in budgets.items():
+        groups.setdefault(budget, []).append(titles.get(method, method))
+    if len(groups) < 2:
+        return ""
+    usual, *others = sorted(groups, key=lambda budget: -len(groups[budget]))
+    phrases = [f"{listed(groups[budget])} {_budget(budget)}" for budget in others]
+    return f"Not the same budget: {'; '.join(phrases)}; the others {_budget(usual)}."
+
+
+def _budget(budget: ManifestBudget) -> str:
+    if budget.epochs is None:
+        return "trained by a method of its own, whose epochs are not known"
+    stopping = f"stopping after {budget.patience} without improvement" if budget.patience else "without early stopping"
+    tuning = f", tuned in {counted(budget.trials, 'trial')}" if budget.trials else ""
+    return f"trained for {counted(budget.epochs, 'epoch')} {stopping}{tuning}"
 
 
 ROLES = {

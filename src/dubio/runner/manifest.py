@@ -15,7 +15,7 @@ import numpy as np
 
 from dubio.core.errors import CorruptFile
 from dubio.core.registry import METHODS
-from dubio.core.specs import describe, identity
+from dubio.core.specs import describe, identity, restore
 from dubio.core.types import Task
 from dubio.runner.benchmark_file import Benchmark, TaskEntry
 from dubio.runner.execute import Outcome
@@ -63,16 +63,17 @@ def make_manifest(
         command: The command that makes the same run, where there is one.
     """
     lacking = outcome.failures.keys() | outcome.blocked
+    tuning = [choice.to_json() for choice in choices]
     return {
         "schema": SCHEMA,
         "name": benchmark.name,
         "benchmark": benchmark.to_json(),
-        "tasks": [_task(task, benchmark) for task in tasks],
+        "tasks": [_task(task, benchmark) | _budgets(task, benchmark, plan, tuning) for task in tasks],
         "methods": method_rows(benchmark, tasks, plan),
         "runs": [
             {**vars(run), "fits": list(run.fits), "spec": dict(run.spec)} for run in plan.runs if run.id not in lacking
         ],
-        "tuning": [choice.to_json() for choice in choices],
+        "tuning": tuning,
         "failures": list(outcome.failures.values()),
         "skipped": [item.to_json() for item in skipped],
         "advice": list(warnings),
@@ -108,6 +109,45 @@ def _task(prepared: PreparedTask, benchmark: Benchmark) -> dict[str, Any]:
         ],
         **subgroup_columns(task),
     }
+
+
+def _budgets(
+    task: PreparedTask, benchmark: Benchmark, plan: Plan, tuning: Iterable[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the budget of every method that trains the task's network: epochs, patience, and trials of its tuning.
+
+    Epochs and patience are those of the recipe as it was resolved, with all trainings that a fit starts from; None
+    where a method that is not a recipe has no such argument, so that its budget is not known.
+    """
+    trials = {
+        choice["method"]: len(choice["trials"])
+        for choice in tuning
+        if (choice["task"], choice["network"]) == (task.name, task.entry.network)
+    }
+    budgets: dict[str, Any] = {}
+    for run in plan.runs:
+        if (run.task, run.network) != (task.name, task.entry.network) or run.method in budgets:
+            continue
+        if METHODS.entry(benchmark.base(run.method)).facts.get("role") == "baseline":
+            continue  # it trains no network
+        effort = _effort(plan, run.fits[0]) if run.fits else _stated_effort(task.method_arguments[run.method])
+        budgets[run.method] = {**effort, "trials": trials.get(run.method, 0)}
+    return {"budgets": budgets}
+
+
+def _effort(plan: Plan, fit_id: str) -> dict[str, int | None]:
+    """Return the epochs of a fit with those it starts from, and the largest patience among them."""
+    spec = plan.nodes[fit_id].spec
+    own = _stated_effort(vars(getattr(restore(spec["recipe"]), "objective", restore(spec["recipe"]))))
+    if spec["start"] is None:
+        return own
+    first = _effort(plan, spec["start"])
+    pairs = {key: (own[key] or 0, first[key] or 0) for key in own}
+    return {"epochs": sum(pairs["epochs"]), "patience": max(pairs["patience"])}
+
+
+def _stated_effort(arguments: Mapping[str, Any]) -> dict[str, int | None]:
+    return {key: arguments.get(key) for key in ("epochs", "patience")}
 
 
 def subgroup_columns(task: Task) -> dict[str, Any]:

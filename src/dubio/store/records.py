@@ -187,6 +187,21 @@ class ManifestColumn:
 
 
 @dataclass(frozen=True)
+class ManifestBudget:
+    """The budget of a method on a task; None where it is not known.
+
+    Attributes:
+        epochs: Epochs at most, of all trainings of one fit.
+        patience: Epochs without improvement that end a training; 0 for never.
+        trials: Trials of its tuning.
+    """
+
+    epochs: int | None = None
+    patience: int | None = None
+    trials: int = 0
+
+
+@dataclass(frozen=True)
 class ManifestTask:
     """A task of a run: its data, and the network that was trained on it.
 
@@ -207,6 +222,7 @@ class ManifestTask:
         facts: Split → name of a column → the column.
         rows: Number of rows read, where it is known.
         left_out: Reason → rows that were read and are in no split.
+        budgets: Method → its budget to train the network.
     """
 
     name: str
@@ -225,6 +241,7 @@ class ManifestTask:
     facts: Mapping[str, Mapping[str, ManifestColumn]] = field(default_factory=dict)
     rows: NonNegative | None = None
     left_out: Mapping[str, NonNegative] = field(default_factory=dict)
+    budgets: Mapping[str, ManifestBudget] = field(default_factory=dict)
     others: Table = field(default_factory=dict, metadata=EXTRA)
 
 

@@ -79,7 +79,7 @@ class InDomainScores(Section):
         """Yield the table of scores and the figures of one task."""
         yield in_domain_table(run, task)
         remark = (BY_POSITION,) if task.key in self.by_position else ()
-        yield Text((KEY, *not_ranked_reasons(run), *remark), "small")
+        yield Text((KEY, *not_ranked_reasons(run), *remark, *filter(None, [run.budget_note(task)])), "small")
         if sentences := not_ranked_sentences(run, task):
             yield Text(tuple(sentences), "warning")
         if warning := temperature_warning(run, task):

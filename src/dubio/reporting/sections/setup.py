@@ -44,8 +44,14 @@ class Setup(Section):
         yield Definitions(tuple(metric_rows(run)))
 
     def document(self, run: RunView) -> dict[str, Any]:
-        """Return where the rows of each task are, for those that know how many were read."""
-        return {"rows": row_accounts(run.tasks)}
+        """Return where the rows of each task are, and the budget of every method."""
+        budgets = [
+            {"task": task.key, "note": run.budget_note(task)}
+            | {"methods": {name: vars(budget) for name, budget in task.budgets.items()}}
+            for task in run.tasks
+            if task.budgets
+        ]
+        return {"rows": row_accounts(run.tasks), "budgets": budgets}
 
 
 def row_accounts(tasks: Iterable[TaskView]) -> list[dict[str, Any]]:
