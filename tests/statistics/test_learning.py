@@ -73,10 +73,10 @@ def test_one_slope_and_intercepts_are_a_logistic_regression() -> None:
     assert abs((residual * (logs[:, 1] - logs[:, 0])).mean()) < 1e-3
 
 
-def test_the_same_prediction_for_every_example_is_no_evidence() -> None:
+def test_the_same_prediction_for_every_example_is_named_as_such() -> None:
     labels = np.random.default_rng(0).integers(0, 3, 120)
     constant = judged(np.tile([0.3, 0.2, -1.0], (120, 1)), labels)
-    assert (constant.learned, constant.p) == ("no evidence", 1.0)
+    assert (constant.learned, constant.p) == ("constant", 1.0)
     assert constant.gain == pytest.approx(0.0, abs=2 / 60)  # K − 1 frequencies of 60 rows cost about (K − 1)/60
 
 

@@ -109,6 +109,7 @@ def leader(run: RunView, task: TaskView) -> str | None:
 
 NOT_RANKED: dict[Learned, str] = {
     "no evidence": "no evidence of learning (no significant gain in likelihood over the class frequencies)",
+    "constant": "the same prediction for every example",
     "hardly": "hardly better than class frequencies (upper limit of the gain in likelihood below {margin:.2g})",
 }
 

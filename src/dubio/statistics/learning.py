@@ -42,10 +42,13 @@ MARGIN = 0.03
 CLEAR = 0.5
 """Share of the NLL of the class frequencies: where the temperature alone gains more, intercepts are not fitted."""
 
+ROUNDING = 1e-6
+"""Spread of the score per example that rounded, equal predictions may have."""
+
 EXCHANGES = 999
 """Random exchanges of labels, at least."""
 
-Learned = Literal["learned", "hardly", "no evidence"]
+Learned = Literal["learned", "hardly", "no evidence", "constant"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +71,8 @@ class Learning:
     """The gain of a method over the class frequencies.
 
     Attributes:
-        learned: ``no evidence`` where the gain is not significant, ``hardly`` where its upper limit is below the
-            margin.
+        learned: ``constant`` where every example has the same prediction, ``no evidence`` where the gain is not
+            significant, ``hardly`` where its upper limit is below the margin.
         gain: The mean gain in log-likelihood per example, cross-validated.
         high: Its one-sided upper limit at the level 1 − α.
         margin: The margin, in the same unit.
@@ -135,6 +138,8 @@ def _judged(runs: Sequence[Gain], group: StrArray | None, p: float) -> Learning:
     high = means.mean + smallest_difference(terms, level=2 * ALPHA)
     margin = MARGIN * float(np.mean([run.reference for run in runs]))
     learned: Learned = "no evidence" if p > ALPHA else "hardly" if high < margin else "learned"
+    if all(np.ptp(run.score) <= ROUNDING * len(rows) for run in runs):  # class frequencies, say
+        learned = "constant"
     return Learning(learned, means.mean, high, margin, p)
 
 
