@@ -179,7 +179,7 @@ def test_patients_that_are_not_named_are_refused_and_named_ones_keep_the_guarant
         violated_by_rows += has_policy(read_predictions(path, rows_are_independent=True))
     assert refused == 150
     assert violated <= binom.ppf(0.999, 150, 0.05)  # any policy is a violation: the true risk is the bound
-    assert violated_by_rows > 40  # what the refusal prevents
+    assert violated_by_rows > 30  # what the refusal prevents: 7.5 would be allowed
     fit = ("fit", path, "--max-risk", 0.3, "-o", tmp_path / "p.json")
     with pytest.raises(UserError, match=r"'patient_id' looks like groups.*--group patient_id") as refusal:
         run(*fit)
