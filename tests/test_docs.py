@@ -50,7 +50,7 @@ def test_python_page_runs(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("pandas")
     examples = blocks("python", "python.md")
-    assert len(examples) == 4
+    assert len(examples) == 5
     outputs = []
     for example in examples:
         process = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
@@ -58,6 +58,9 @@ def test_python_page_runs(tmp_path: Path) -> None:
         outputs.append(process.stdout)
     before, after = map(float, outputs[2].split())
     assert after < before
+    resampled, accuracy = outputs[3].split()
+    assert resampled == "groups"
+    assert 0.5 < float(accuracy) < 1
     assert "not significantly different" in outputs[3]
     assert (tmp_path / "report" / "report.html").is_file()
 
