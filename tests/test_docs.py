@@ -61,7 +61,7 @@ def test_python_page_runs(tmp_path: Path) -> None:
     resampled, accuracy = outputs[3].split()
     assert resampled == "groups"
     assert 0.5 < float(accuracy) < 1
-    assert "not significantly different" in outputs[3]
+    assert "not significantly different" in outputs[4]
     assert (tmp_path / "report" / "report.html").is_file()
 
 
