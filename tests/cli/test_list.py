@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,12 @@ def test_lists_everything_registered_with_a_summary(sort: str) -> None:
 
 
 def test_lists_the_benchmarks_that_come_with_dubio() -> None:
-    found = {item["name"]: item["summary"] for item in listed("benchmarks")}
-    assert found["quick"]
+    found = {item["name"]: item for item in listed("benchmarks")}
+    assert found["quick"]["summary"]
+    for item in found.values():  # a first run, and whether it runs at all, for every benchmark; each says what it costs
+        for name in ("start", "smoke"):
+            assert re.search("minute|hour", item["presets"][name])
+    assert found["text"]["default_preset"] == "start"
 
 
 def test_lists_the_eighteen_set_ups() -> None:

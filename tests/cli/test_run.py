@@ -132,7 +132,7 @@ def test_one_training_is_spoken_of_as_one(folder, monkeypatch):
         (("run", "quick", "--data-dir", "nowhere"), "no such folder"),
         (("run", "quick", "--data-dir", "."), "no task of benchmark 'quick'"),
         ((*SMALL, "--preset", "paper"), "--preset.*--data"),
-        (("run", "text", "--task", "aapd", "--network", "textcnn", "--data-dir", "."), "does not hold .* 'aapd'"),
+        (("run", "text", "--preset", "small", "--task", "aapd", "--network", "textcnn", "--data-dir", "."), "does not hold .* 'aapd'"),
         ((*SMALL, "--store", "my points.csv"), "cannot write"),
         ((*SMALL, "--plugin", "none.py"), "no such file"),
         ((*SMALL, "--out", "my points.csv"), "--out"),

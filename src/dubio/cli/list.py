@@ -65,7 +65,7 @@ def _type_name(annotation: Any) -> str:
 
 
 def _benchmarks() -> list[dict[str, Any]]:
-    """Return name, file and description of the benchmarks that come with dubio."""
+    """Return name, file, description and presets of the benchmarks that come with dubio."""
     import tomllib
 
     from dubio.runner.benchmark_file import benchmark_files
@@ -73,6 +73,8 @@ def _benchmarks() -> list[dict[str, Any]]:
     files = {name: (file, tomllib.loads(file.read_text("utf-8"))) for name, file in benchmark_files().items()}
     return [
         {"name": name, "origin": str(file), "summary": str(table.get("description", ""))}
+        | {"default_preset": table.get("default_preset", "")}
+        | {"presets": {key: preset.get("description", "") for key, preset in table.get("preset", {}).items()}}
         for name, (file, table) in files.items()
     ]
 
@@ -87,5 +89,8 @@ def _lines(items: list[dict[str, Any]]) -> Iterator[str]:
             for argument in item.get("arguments", ())
         )
         yield " " * width + f"  {item['origin']}" + (f"({arguments})" if arguments else "")
+        for name, description in item.get("presets", {}).items():
+            default = " (default)" if name == item["default_preset"] else ""
+            yield " " * width + f"  --preset {name}{default}: {description}"
         if not item.get("comparable", True):
             yield " " * width + f"  does not rank models: {item['why_not']}"

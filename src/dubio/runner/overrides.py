@@ -167,7 +167,8 @@ def _with_methods(benchmark: Benchmark, tasks: Entries, names: Iterable[str]) ->
 def _selected(benchmark: Benchmark, names: Iterable[str]) -> Entries:
     selected = set(names)
     labels = {label for task in benchmark.tasks for label in task.labels}
-    check_names(f"task of benchmark {benchmark.name}", sorted(selected), labels)
+    with_preset = f" with preset {benchmark.preset}" if benchmark.preset else ""
+    check_names(f"task of benchmark {benchmark.name}{with_preset}", sorted(selected), labels)
     return tuple(task for task in benchmark.tasks if not selected or selected & {*task.labels})
 
 

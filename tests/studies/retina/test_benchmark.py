@@ -43,7 +43,7 @@ def eyes(tmp_path_factory) -> str:
     return arrays(tmp_path_factory.mktemp("eyes") / "eyes.npz")
 
 
-@pytest.mark.parametrize("preset", [*PAPER, "small", "tempered"])
+@pytest.mark.parametrize("preset", [*PAPER, "small", "start", "smoke", "tempered"])
 def test_every_name_is_registered_and_every_argument_known(preset):
     benchmark = load_benchmark("retina", preset)
     for entry in benchmark.tasks:

@@ -45,7 +45,7 @@ def test_the_penalties_of_the_papers_code_are_a_preset():
 
 
 def test_presets_are_the_papers_and_a_smaller_one():
-    paper, small = load_benchmark("text", "paper"), load_benchmark("text")
+    paper, small = load_benchmark("text", "paper"), load_benchmark("text", "small")
     assert (paper.members, paper.samples, small.preset, small.members) == (5, 10, "small", 3)
     words = [entry for entry in paper.tasks if entry.network == "textcnn"]
     assert {(entry.training["epochs"], entry.training["patience"]) for entry in words} == {(45, 15)}
@@ -109,3 +109,20 @@ def test_sngp_shares_the_fits_of_s_15_with_its_ensembles(tiny_corpora, preset, f
     assert rows["sngp-s5"]["title"] == "SNGP, spectral = 5"
     only = Overrides(networks=["textcnn-v2"], tasks=["clinc"], methods=["sngp"]).apply(load_benchmark("text", preset))
     assert only.all_methods == ("sngp-s1", "sngp-s2", "sngp-s5", "sngp-s10", "sngp-s15")
+
+
+def test_the_default_is_a_short_list_of_methods_on_one_task_of_each_setting():
+    """It was all corpora and set-ups: half a day and more."""
+    start, smoke = load_benchmark("text"), load_benchmark("text", "smoke")
+    assert start.preset == "start"
+    assert {(entry.name, entry.network) for entry in start.tasks} == {
+        (name, "textcnn") for name in ("20news", "clinc", "reuters", "amazon")
+    }
+    assert [len(start.methods_of(entry)) for entry in start.tasks] == [4] * 4
+    (entry,) = smoke.tasks
+    assert (entry.name, entry.training["epochs"], smoke.methods_of(entry)) == (
+        "amazon", 2, ("deterministic", "mc-dropout"),
+    )  # fmt: skip
+    for benchmark in (start, smoke):
+        for chosen in benchmark.tasks:
+            assert method_arguments(benchmark, chosen).keys() == set(benchmark.methods_of(chosen))
