@@ -107,10 +107,23 @@ def test_store_scores_are_compared(tmp_path, monkeypatch):
     store = SimpleNamespace(manifests=lambda: ("quick-1",), manifest=lambda name: {"name": name})
     monkeypatch.setattr("dubio.store.Store.open", lambda path, create: store)
     report = SimpleNamespace(run=SimpleNamespace(scores=scored))
-    monkeypatch.setattr("dubio.reporting.stored_run.build_report", lambda opened, manifest: report)
+    monkeypatch.setattr("dubio.reporting.stored_run.build_report", lambda opened, manifest, **_: report)
     found = json.loads(run("--store", tmp_path, "--kind", "shift", "--metric", "brier", "--json").stdout)
     assert found["datasets"] == ["A", "B"]
     assert found["win_draw_loss"] == {"x": [2, 0, 0], "y": [0, 0, 2]}
     assert "'accuracy'" in str(run("--store", tmp_path, "--kind", "shift").exception)
     assert "no scores" in str(run("--store", tmp_path, "--kind", "ood").exception)
     assert "unknown value of --kind 'odd'" in str(run("--store", tmp_path, "--kind", "odd").exception)
+
+
+def test_files_of_one_data_set_each_are_compared(tmp_path):
+    for name, step in (("A", 0.1), ("B", 0.2), ("C", 0.3)):
+        rows = "".join(f"{method},{0.5 + step * j},{j}\n" for j, method in enumerate("xyz"))
+        (tmp_path / f"{name}.csv").write_text("model,AUROC,FPR95\n" + rows)
+    files = [tmp_path / f"{name}.csv" for name in "ABC"]
+    for arguments in (files, [part for file in files for part in ("--results", file)]):
+        result = run(*arguments, "--json")
+        found = json.loads(result.stdout)
+        assert found["datasets"] == ["A", "B", "C"]
+        assert found["metrics"] == {"AUROC": "higher", "FPR95": "lower"}
+        assert "read with one column per metric: AUROC, FPR95" in result.stderr

@@ -3,7 +3,7 @@
 import pytest
 
 from dubio.core.errors import UserError
-from dubio.statistics.choose_metrics import choose, known_metric, parse_direction
+from dubio.statistics.choose_metrics import choose, direction_of, known_metric, parse_direction
 
 
 def test_guard_knows_names_whatever_their_case():
@@ -23,3 +23,19 @@ def test_guard_refuses_to_rank_by_itself_what_must_not_rank():
     asked = choose(["ECE", "brier"], ["ECE"], {})
     assert asked.metrics == {"ECE": "lower"}
     assert "biased" in asked.cautions["ECE"] or "bias" in asked.cautions["ECE"]
+
+
+@pytest.mark.parametrize(
+    ("direction", "names"),
+    [
+        ("higher", "AUROC AUC auc-roc ROC_AUC AUPR AP mAP Accuracy acc F1 macro-F1 test_acc OOD-AUROC Top-1_Acc R2 "
+                   "neg_log_loss log-likelihood kappa mine↑"),
+        ("lower", "FPR95 fpr@95 FPR-95-TPR ECE NLL Brier RMSE error Error_Rate AURC E-AURC AUGRC test_loss MAE "
+                  "negative_log_likelihood cross-entropy perplexity mine↓"),
+        (None, "mine accuracy_std accuracy_loss standard_error lower_ci"),
+    ],
+)  # fmt: skip
+def test_directions_of_common_names(direction, names):
+    assert {name: direction_of(name) for name in names.split()} == dict.fromkeys(names.split(), direction)
+    assert direction_of("Accuracy (%) ↑") == "higher"
+    assert direction_of("Brier score") == "lower"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.statistics.ranks import compare
-from dubio.statistics.result_table import Columns, exact, grid, read_results, rounded, table_of
+from dubio.statistics.result_files import read_results
+from dubio.statistics.result_table import Columns, exact, grid, rounded, table_of
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
 needs_reference = pytest.mark.skipif(not REFERENCE.is_dir(), reason="the published tables are not here")
@@ -74,7 +75,7 @@ def test_reading_with_other_columns(tmp_path):
 def test_bad_files(tmp_path):
     header = "dataset,method,metric,value\n"
     cases = {
-        "dataset,methods,metric,value\nA,x,m,1\n": r"'method'.*Did you mean 'methods'.*--method-col",
+        "dataset,who,metric,value\nA,x,m,1\n": r"no column names the method.*--method-col.*columns are dataset, who",
         header + "A,x,m,1\nA,y,m,good\n": r"row 3: value 'good'",
         header + "A,x,m,nan\n": r"row 2: value 'nan'",
         header + "A,x\n": r"row 2 has 2 columns",

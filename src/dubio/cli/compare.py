@@ -13,11 +13,18 @@ from dubio.core.errors import UserError
 
 
 def compare(
-    run: Annotated[
-        str | None, typer.Argument(help="With --store: name of the run; may be omitted if the store has one.")
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Tables of results; with --store the name of the run, which may be omitted if the store has one."
+        ),
     ] = None,
     results: Annotated[
-        Path | None, typer.Option(help="A long table, CSV or TSV: one row per dataset, method, metric and value.")
+        list[Path] | None,
+        typer.Option(
+            help="A table (CSV, TSV, Markdown, LaTeX) with one row per value, or one column per metric or method; may "
+            "be repeated, one table per data set."
+        ),
     ] = None,
     store: Annotated[Path | None, typer.Option(help="A dubio store, instead of a table.")] = None,
     metric: Annotated[
@@ -52,10 +59,11 @@ def compare(
     from dubio.statistics.choose_metrics import parse_direction
     from dubio.statistics.result_table import Columns
 
-    if (results is None) == (store is None) or (run is not None and store is None):
-        raise UserError("give either --results TABLE or --store DIR [RUN].")
+    tables = [*(results or ()), *(map(Path, names or ()) if store is None else ())]
+    if bool(tables) == (store is not None) or (store is not None and len(names or ()) > 1):
+        raise UserError("give either --results TABLE (one or several) or --store DIR [RUN].")
     ranks = rank_methods(
-        results if store is None else open_run(*filter(None, [run]), store=store),  # type: ignore[arg-type]
+        tables if store is None else open_run(*(names or ()), store=store),
         metrics=metric or (),
         better=dict(parse_direction(text) for text in better or ()),
         digits=round_to,
@@ -63,6 +71,8 @@ def compare(
         kind=kind,  # type: ignore[arg-type]
         columns=Columns(dataset_col, method_col, metric_col, value_col, seed_col),
     )
+    for note in ranks.notes:
+        say(note)
     for name, reason in ranks.chosen.cautions.items():
         say(f"caution: {name} is ranked as requested, but should not rank models. {reason}")
     if diagram is not None:

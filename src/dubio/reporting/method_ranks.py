@@ -15,7 +15,8 @@ from dubio.reporting.stored_run import Run
 from dubio.reporting.wording import RANDOM
 from dubio.statistics.choose_metrics import Chosen, choose
 from dubio.statistics.ranks import Comparison, compare
-from dubio.statistics.result_table import Columns, ResultTable, read_results, table_of
+from dubio.statistics.result_files import read_results
+from dubio.statistics.result_table import Columns, ResultTable, table_of
 
 if TYPE_CHECKING:
     import pandas
@@ -33,10 +34,12 @@ class MethodRanks:
     Attributes:
         comparison: Ranks, Friedman's test, Nemenyi's critical difference, wins, draws and losses.
         chosen: The metrics that were ranked, and why others were not.
+        notes: How the table was read, and what of it was not.
     """
 
     comparison: Comparison
     chosen: Chosen
+    notes: tuple[str, ...] = ()
 
     def to_frame(self) -> pandas.DataFrame:
         """Return one row per method: rank, wins, draws, losses.
@@ -53,6 +56,7 @@ class MethodRanks:
             "by_metric": {name: _document(single) for name, single in self.comparison.by_metric.items()},
             "cautions": self.chosen.cautions,
             "not_ranked": self.chosen.left_out,
+            "notes": list(self.notes),
         }
 
     def diagram(self, path: str | Path) -> Path:
@@ -98,7 +102,7 @@ class MethodRanks:
 
 
 def rank_methods(
-    results: Run | ResultTable | str | Path,
+    results: Run | ResultTable | str | Path | pandas.DataFrame | Sequence[Any] | Mapping[str, Any],
     *,
     metrics: Sequence[str] = (),
     better: Mapping[str, Direction] | None = None,
@@ -110,15 +114,15 @@ def rank_methods(
     """Rank methods over datasets: average ranks, Friedman, Nemenyi, wins, draws and losses.
 
     Args:
-        results: A run, or a long table of results: a CSV or TSV file with one row per dataset, method, metric and
-            value.
+        results: A run, or a table of results: a file (CSV, TSV, Markdown or LaTeX) or a data frame, long or wide
+            (:mod:`dubio.statistics.result_files`); several of these, one per data set; or data set → one of these.
         metrics: Metrics to rank by. If omitted: of a table all that may rank models, of a run the calibrated NLL
             (shift: accuracy, ood: OOD AUROC).
         better: Metric → ``"lower"`` or ``"higher"``, for metrics that dubio does not know.
         digits: Decimals to round averages to before ranking, half to even; None for no rounding.
         alpha: Level of the tests.
         kind: The test splits of a run: ``"id"``, ``"shift"`` or ``"ood"``.
-        columns: Names of the columns of a file.
+        columns: Names of the columns of a table.
 
     Raises:
         UserError: For an unknown metric, a gap in the table, or less than two methods or datasets.
@@ -130,9 +134,10 @@ def rank_methods(
         directions = {name: of_run[name] for name in table.metrics if name in of_run} | directions
         metrics = metrics or (RUN_METRIC[kind],)
     else:
-        table = results if isinstance(results, ResultTable) else read_results(Path(results), columns)
+        alone = metrics[0] if len(metrics) == 1 else None
+        table = results if isinstance(results, ResultTable) else read_results(results, columns, metric=alone)
     chosen = choose(table.metrics, metrics, directions, refused)
-    return MethodRanks(compare(table, chosen.metrics, digits=digits, alpha=alpha), chosen)
+    return MethodRanks(compare(table, chosen.metrics, digits=digits, alpha=alpha), chosen, table.notes)
 
 
 def _run_table(run: Run, kind: Kind) -> tuple[ResultTable, Mapping[str, str], Mapping[str, Direction]]:

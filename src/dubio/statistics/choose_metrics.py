@@ -7,6 +7,7 @@ should not be.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +16,26 @@ from dubio.core.registry import METRICS
 from dubio.core.types import Direction, Metric
 from dubio.metrics.metric import metric_named
 
-SPELLINGS = {"acc": "accuracy", "err": "error", "log_loss": "nll", "brier_score": "brier"}
+SPELLINGS = {
+    "acc": "accuracy", "err": "error", "log_loss": "nll", "logloss": "nll", "cross_entropy": "nll",
+    "negative_log_likelihood": "nll", "brier_score": "brier",
+}  # fmt: skip
 """What tables often call a registered metric."""
+
+HIGHER = frozenset({
+    "auroc", "auc", "aucroc", "rocauc", "aupr", "auprc", "ap", "map", "f1", "precision", "recall", "sensitivity",
+    "specificity", "accuracy", "acc", "kappa", "mcc", "r2", "iou", "miou", "dice", "bleu", "rouge", "ndcg", "mrr",
+    "likelihood", "ll", "top1", "top5", "em",
+})  # fmt: skip
+LOWER = frozenset({
+    "error", "err", "fpr", "fpr95", "fnr", "ece", "mce", "ace", "sce", "tace", "nll", "brier", "rmse", "mse", "mae",
+    "mape", "loss", "logloss", "entropy", "perplexity", "ppl", "crps", "rps", "aurc", "eaurc", "augrc", "wer",
+    "cer", "eer",
+})  # fmt: skip
+"""Words in names of metrics that state which way is better."""
+
+NO_SCORE = frozenset({"std", "sd", "se", "sem", "var", "ci", "low", "high", "lower", "upper", "n", "rank", "standard"})
+"""Words in names of columns beside a score, such as its standard deviation."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +56,29 @@ class Chosen:
 def known_metric(name: str) -> Metric | None:
     """Return the registered metric that a name in a table refers to, or None."""
     head, bracket, arguments = name.strip().partition("(")
-    plain = head.strip().lower().replace("-", "_").replace(" ", "_")
+    plain = re.sub(r"[\s-]+", "_", re.sub(r"[↑↓.%]", "", head).strip().lower())
     plain = SPELLINGS.get(plain, plain)
-    return metric_named(plain + bracket + arguments) if plain in METRICS.names() else None
+    call = bracket + arguments if "=" in arguments else ""  # "accuracy (%)" states a unit
+    return metric_named(plain + call) if plain in METRICS.names() else None
+
+
+def direction_of(name: str) -> Direction | None:
+    """Return which way a metric of anyone's table is better, by its registered name, an arrow or its parts; else None.
+
+    ``Test Acc. ↑``, ``FPR@95``, ``roc-auc`` and ``macro_F1`` are understood; a name whose parts disagree is not.
+    """
+    if (metric := known_metric(name)) is not None:
+        return metric.better
+    if "↑" in name or "↓" in name:
+        return "higher" if "↑" in name else "lower"
+    parts = re.findall(r"[a-z]+\d*", name.lower())
+    ways: set[Direction] = {"higher" for word in parts if word in HIGHER}
+    ways |= {"lower" for word in parts if word in LOWER}
+    if len(ways) != 1 or NO_SCORE.intersection(parts):
+        return None
+    (way,) = ways
+    negated = parts[0] in ("neg", "negative")
+    return way if not negated else "lower" if way == "higher" else "higher"
 
 
 def choose(
@@ -68,7 +107,7 @@ def choose(
         name: metric.why_not for name, metric in registered.items() if metric is not None and not metric.comparable
     }
     reasons |= {name: reason for name, reason in (refused or {}).items() if name in registered}
-    better: dict[str, Direction] = {name: metric.better for name, metric in registered.items() if metric is not None}
+    better = {name: direction for name in names if (direction := direction_of(name)) is not None}
     better |= {name: direction for name, direction in directions.items() if name in registered}
     aimless = [name for name in names if name not in better]
     if requested:

@@ -1,4 +1,4 @@
-"""The long table of results: dataset, method, metric, value, seed; from a file of anyone's, or from our own scores.
+"""The long table of results: dataset, method, metric, value, seed, exact and averaged over seeds.
 
 Values are kept as exact fractions of the decimal text they were written in: averages and roundings of printed results
 then come out as they would on paper, where binary floats can flip a tie.
@@ -6,15 +6,13 @@ then come out as they would on paper, where binary floats can flip a tie.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
-from dubio.core.errors import BadFile, UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError
 from dubio.core.types import Direction
 
 MAX_EXPONENT = 400
@@ -42,16 +40,12 @@ class Columns:
     value: str = "value"
     seed: str | None = None
 
-    def needed(self) -> dict[str, str]:
-        """Return column → its name in the file, of the required columns."""
-        return {column: name for column, name in vars(self).items() if name is not None}
-
-
 @dataclass(frozen=True)
 class ResultTable:
-    """Results in the long form."""
+    """Results in the long form; ``notes`` say how they were read, and what was not."""
 
     results: tuple[Result, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -139,55 +133,9 @@ def grid(table: ResultTable, metric: str, better: Direction, *, digits: int | No
 
 def table_of(rows: Iterable[Mapping[str, Any]]) -> ResultTable:
     """Return a table of scores computed by dubio: mappings with dataset, method, metric, value and optionally seed."""
-    return ResultTable(tuple(_result(row, exact(row["value"])) for row in rows))
+    return ResultTable(tuple(map(_result, rows)))
 
 
-def _result(row: Mapping[str, Any], value: Fraction) -> Result:
+def _result(row: Mapping[str, Any]) -> Result:
     dataset, method, metric = (str(row[column]).strip() for column in ("dataset", "method", "metric"))
-    return Result(dataset, method, metric, value, None if row.get("seed") is None else str(row["seed"]))
-
-
-def read_results(path: Path, columns: Columns | None = None) -> ResultTable:
-    """Read a long table from CSV, or TSV where the name ends in ``.tsv``.
-
-    Args:
-        path: The file, UTF-8, with a header.
-        columns: What its columns are called.
-
-    Raises:
-        BadFile: For a missing or unreadable file, a missing column, a row that is too short, a value that is no number.
-    """
-    names = Columns() if columns is None else columns
-    if not path.is_file():
-        raise BadFile(f"--results {str(path)!r}: no such file.")
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.reader(stream, delimiter="\t" if path.suffix.lower() == ".tsv" else ",", strict=True))
-    except (UnicodeDecodeError, csv.Error) as fault:
-        raise BadFile(f"{path}: not a CSV table in UTF-8: {fault}") from fault
-    if not rows:
-        raise BadFile(f"{path}: empty; a header and rows are needed.")
-    indices = _indices(path, rows[0], names)
-    results = tuple(_read(path, number, row, indices) for number, row in enumerate(rows[1:], start=2) if row)
-    if not results:
-        raise BadFile(f"{path}: a header but no rows.")
-    return ResultTable(results)
-
-
-def _indices(path: Path, header: Sequence[str], columns: Columns) -> dict[str, int]:
-    for column, name in columns.needed().items():
-        if header.count(name) > 1:
-            raise BadFile(f"{path}: column {name!r} occurs {header.count(name)} times.")
-        if name not in header:
-            raise BadFile(f"{path}: {UnknownName('column', name, header)} Name it with --{column}-col.")
-    return {column: header.index(name) for column, name in columns.needed().items()}
-
-
-def _read(path: Path, number: int, row: Sequence[str], indices: Mapping[str, int]) -> Result:
-    if len(row) <= max(indices.values()):
-        raise BadFile(f"{path}: row {number} has {len(row)} columns; {max(indices.values()) + 1} are needed.")
-    cells = {column: row[index] for column, index in indices.items()}
-    try:
-        return _result(cells, exact(cells["value"]))
-    except ValueError:
-        raise BadFile(f"{path}: row {number}: value {cells['value']!r} is not a finite number.") from None
+    return Result(dataset, method, metric, exact(row["value"]), None if row.get("seed") is None else str(row["seed"]))

@@ -1,0 +1,251 @@
+"""Tables of results as people keep them: long or wide, one file or one per data set, CSV, Markdown or LaTeX.
+
+Which layout a table has follows from its columns. One that names the method, the metric and the value is *long*. Else
+the other columns hold the values: of methods where a column names the data set and none the method, of metrics where
+one names the method, of data sets where it names the method and no column is a metric that is known. A file without a
+column of data sets is one data set, called like the file.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dubio.core.errors import BadFile, UnknownName, UserError, listing
+from dubio.statistics.choose_metrics import direction_of
+from dubio.statistics.result_table import Columns, Result, ResultTable, exact
+
+SYNONYMS = {
+    "dataset": ("dataset", "datasets", "data_set", "data", "task", "corpus", "benchmark"),
+    "method": ("method", "methods", "model", "algorithm", "system", "classifier", "approach", "estimator"),
+    "metric": ("metric", "metrics", "measure"),
+    "value": ("value", "values", "score", "result"),
+    "seed": ("seed", "run", "fold", "repeat", "trial"),
+}
+"""What a column may be called, whatever its case, unless its name is given."""
+
+EXAMPLES = (
+    "Columns that are read: dataset,method,metric,value (one row per value); dataset,method,accuracy,nll (one column "
+    "per metric); dataset,forest,network (one column per method, the metric named by --metric); one file per data set "
+    "needs no column dataset."
+)
+
+MISSING = ("", "-", "–", "—", "na", "n/a", "nan", "none")
+"""Cells without a value, whatever their case."""
+
+_NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*%?\s*(?:(?:±|\+/-|\().*)?[*†‡]*")
+_COMMAND = re.compile(r"\\(?:textbf|mathbf|boldsymbol|bm|underline|emph|textit|text|mathrm)\s*\{([^{}]*)\}")
+_RULE = re.compile(r"\\(?:top|mid|bottom)rule|\\hline|\\c(?:mid)?(?:rule|line)(?:\([^)]*\))?\{[^}]*\}")
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A table as text: what to call it, the names of its columns, and rows with the line or number of each."""
+
+    name: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[int, tuple[str, ...]], ...]
+
+
+def read_results(sources: Any, columns: Columns | None = None, *, metric: str | None = None) -> ResultTable:
+    """Read tables of results.
+
+    Args:
+        sources: A file (CSV, TSV, Markdown or LaTeX), a data frame, several of these, or data set → one of these.
+        columns: What the columns are called; by default :data:`SYNONYMS`.
+        metric: The metric of values whose table does not name one.
+
+    Raises:
+        BadFile: For a file that cannot be read, a table of no known layout, a value that is no number.
+    """
+    if isinstance(sources, Mapping):
+        tables = [replace(_cells(source), name=str(name)) for name, source in sources.items()]
+    else:
+        several = isinstance(sources, Sequence) and not isinstance(sources, str)
+        tables = [_cells(source) for source in (sources if several else (sources,))]
+    if not tables:
+        raise UserError("results: no table is given.")
+    parts = [_long(table, columns or Columns(), metric, len(tables) > 1) for table in tables]
+    results = tuple(result for own, _ in parts for result in own)
+    return ResultTable(results, tuple(note for _, notes in parts for note in notes))
+
+
+# --- text to cells ----------------------------------------------------------------------------------------------------
+
+
+def _cells(source: Any) -> Cells:
+    """Return the cells of a file or data frame."""
+    if hasattr(source, "itertuples"):
+        frame = source if type(source.index).__name__ == "RangeIndex" else source.reset_index()
+        rows = [["" if value != value else str(value) for value in row] for row in frame.itertuples(index=False)]
+        return _checked("the data frame", [list(map(str, frame.columns)), *rows], 0)
+    if not isinstance(source, str | Path):
+        raise UserError("results must be a run, a table (the path of a file, a data frame, several of these, or data "
+                        f"set → table); given {type(source).__name__}.")  # fmt: skip
+    path = Path(source)
+    if not path.is_file():
+        raise BadFile(f"--results {str(path)!r}: no such file.")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        rows = list(_READERS.get(path.suffix.lower(), _delimited)(text))
+    except (UnicodeDecodeError, csv.Error) as fault:
+        raise BadFile(f"{path}: not a CSV table in UTF-8: {fault}") from fault
+    if not rows:
+        raise BadFile(f"{path}: empty; a header and rows are needed. {EXAMPLES}")
+    return replace(_checked(str(path), rows, 1), name=str(path))
+
+
+def _checked(name: str, rows: Sequence[Sequence[str]], first: int) -> Cells:
+    header = tuple(cell.strip() for cell in rows[0])
+    numbered = tuple((n, tuple(cell.strip() for cell in row)) for n, row in enumerate(rows[1:], first + 1) if any(row))
+    if not numbered:
+        raise BadFile(f"{name}: a header but no rows.")
+    for number, row in numbered:
+        if len(row) != len(header):
+            raise BadFile(f"{name}: row {number} has {len(row)} columns; the header has {len(header)}.")
+    for column in header:
+        if header.count(column) > 1:
+            raise BadFile(f"{name}: column {column!r} occurs {header.count(column)} times.")
+    return Cells(name, header, numbered)
+
+
+def _delimited(text: str) -> Iterator[list[str]]:
+    """Yield the rows of a table with tabs, semicolons (and then decimal commas) or commas, as its header shows."""
+    head = text.partition("\n")[0]
+    separator = "\t" if "\t" in head else ";" if ";" in head and "," not in head else ","
+    for row in csv.reader(text.splitlines(), delimiter=separator, strict=True):
+        yield [re.sub(r"^([+-]?\d+),(\d+)$", r"\1.\2", cell) for cell in row] if separator == ";" else row
+
+
+def _markdown(text: str) -> Iterator[list[str]]:
+    """Yield the rows of the first table with pipes."""
+    lines = [line.strip() for line in text.splitlines()]
+    start = next((n for n, line in enumerate(lines) if line.startswith("|")), len(lines))
+    for line in lines[start:]:
+        if not line.startswith("|"):
+            return
+        cells = [re.sub(r"\*\*|__|`|^\*|\*$", "", cell).strip() for cell in line.strip("|").split("|")]
+        if not all(re.fullmatch(r":?-+:?", cell) for cell in cells):
+            yield cells
+
+
+def _latex(text: str) -> Iterator[list[str]]:
+    """Yield the rows of the first tabular; of commands those of fonts, rules and ± are understood."""
+    body = re.search(r"\\begin\{(tabular[x*]?)\}(?:\{[^{}]*\})*(.*?)\\end\{\1\}", text, re.DOTALL)
+    plain = re.sub(r"(?<!\\)%.*", "", body[2] if body else "")
+    for line in re.split(r"\\\\(?:\[[^\]]*\])?", _RULE.sub("", plain)):
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)&", line)]
+        if any(cells):
+            yield [_plain(cell) for cell in cells]
+
+
+def _plain(cell: str) -> str:
+    while (inner := _COMMAND.sub(r"\1", cell)) != cell:
+        cell = inner
+    replaced = cell.replace(r"\pm", "±").replace(r"\uparrow", "↑").replace(r"\downarrow", "↓").replace("~", " ")
+    cell = re.sub(r"\\([%&_#$])", r"\1", replaced.replace("$", ""))
+    return cell.strip("{} ")
+
+
+_READERS = {".md": _markdown, ".markdown": _markdown, ".tex": _latex}
+
+
+# --- cells to results -------------------------------------------------------------------------------------------------
+
+
+def _long(table: Cells, columns: Columns, metric: str | None, several: bool) -> tuple[list[Result], list[str]]:
+    """Return the results of a table, and notes about what was read and what was not."""
+    places = _places(table, columns)
+    others = [name for index, name in enumerate(table.header) if index not in places.values()]
+    varies, filled = "", [table.header[places["value"]]] if "value" in places else []
+    if not filled:
+        filled = [name for name in others if _has_numbers(table, name)]
+        varies, others = _varying(table, places, filled, several), [name for name in others if name not in filled]
+    defaults = {"dataset": Path(table.name).stem, "metric": metric}
+    if "method" not in places and varies != "method":
+        usual = ", ".join(SYNONYMS["method"])
+        raise _unreadable(table, f"no column names the method ({usual}; or name it with --method-col)")
+    if metric is None and "metric" not in places and varies != "metric":
+        raise _unreadable(table, f"no column names the metric of {listing(filled)}; name it with --metric")
+    results = []
+    for number, row in table.rows:
+        facts = defaults | {column: row[index] for column, index in places.items()}
+        for name in filled:
+            value = row[table.header.index(name)]
+            if varies and value.lower() in MISSING:
+                continue
+            cell = facts | ({varies: name} if varies else {})
+            dataset, method, named = (str(cell[column]) for column in ("dataset", "method", "metric"))
+            results.append(Result(dataset, method, named, _number(table, number, name, value), cell.get("seed")))
+    notes = [f"{table.name}: read with one column per {varies}: {listing(filled)}."] if varies else []
+    return results, notes + ([f"{table.name}: columns that are not used: {listing(others)}."] if others else [])
+
+
+def _places(table: Cells, columns: Columns) -> dict[str, int]:
+    """Return column → where it is, of the columns that the header has.
+
+    Raises:
+        BadFile: For a column that was named and is not there, or two that may be meant.
+    """
+    places = {}
+    folded = [re.sub(r"[\s-]+", "_", name.lower()) for name in table.header]
+    for column, name in vars(columns).items():
+        if name in table.header:
+            places[column] = table.header.index(name)
+        elif name not in (None, column):
+            raise BadFile(f"{table.name}: {UnknownName('column', name, table.header)} Name it with --{column}-col.")
+        else:
+            like = [index for index, own in enumerate(folded) if own in SYNONYMS[column]]
+            if len(like) > 1:
+                names = listing(table.header[index] for index in like)
+                raise BadFile(f"{table.name}: columns {names} may all be the {column}; name it with --{column}-col.")
+            places |= {column: like[0]} if like else {}
+    return places
+
+
+def _varying(table: Cells, places: Mapping[str, int], filled: Sequence[str], several: bool) -> str:
+    """Return what the columns with values are of: metrics, methods or data sets.
+
+    Raises:
+        BadFile: When the columns do not say it.
+    """
+    metrics = [name for name in filled if direction_of(name) is not None]
+    if not filled:
+        raise _unreadable(table, "no column has numbers")
+    if "method" in places:
+        if "metric" in places:
+            return "dataset"
+        if "dataset" in places or several:
+            return "metric"
+        if metrics:
+            raise _unreadable(table, f"the columns {listing(metrics)} are metrics, and no column names the data set; "
+                                     "ranks need at least two")  # fmt: skip
+        return "dataset"
+    if ("dataset" in places or several) and not metrics:
+        return "method"
+    if metrics:
+        raise _unreadable(table, f"the columns {listing(metrics)} are metrics, and no column names the method")
+    raise _unreadable(table, "no column names the data set or the method")
+
+
+def _has_numbers(table: Cells, name: str) -> bool:
+    index = table.header.index(name)
+    return any(_NUMBER.fullmatch(row[index].replace("−", "-")) for _, row in table.rows)
+
+
+def _number(table: Cells, number: int, column: str, text: str) -> Fraction:
+    """Return the number in a cell; what stands behind ± or in brackets is its spread."""
+    match = _NUMBER.fullmatch(text.replace("−", "-"))
+    try:
+        return exact(match[1] if match else text)
+    except ValueError:
+        raise BadFile(f"{table.name}: row {number}: {column} {text!r} is not a finite number.") from None
+
+
+def _unreadable(table: Cells, problem: str) -> BadFile:
+    return BadFile(f"{table.name}: {problem}. Its columns are {listing(table.header)}. {EXAMPLES}")

@@ -1,0 +1,97 @@
+"""Tables of results as people keep them: every layout gives the same ranks, and what is missing is named."""
+
+from fractions import Fraction
+
+import pandas as pd
+import pytest
+
+import dubio
+from dubio.core.errors import BadFile, UserError
+from dubio.statistics.result_files import read_results
+
+VALUES = {"cifar": {"forest": 0.81, "network": 0.93}, "svhn": {"forest": 0.7, "network": 0.88}}
+LONG = "dataset,method,metric,value\n" + "".join(
+    f"{d},{m},accuracy,{v}\n" for d, own in VALUES.items() for m, v in own.items()
+)
+
+
+def means(table, metric="accuracy"):
+    return {dataset: {m: float(v) for (d, m), v in table.means(metric).items() if d == dataset} for dataset in VALUES}
+
+
+def write(folder, **texts):
+    for name, text in texts.items():
+        (folder / name.replace("__", ".")).write_text(text, encoding="utf-8")
+    return [folder / name.replace("__", ".") for name in texts]
+
+
+LAYOUTS = {
+    "long.csv": (LONG, None),
+    "semicolons.csv": (LONG.replace(".", ",").replace("dataset,method,metric,value", "Data set,Model,Metric,Score")
+                       .replace(",", ";").replace("0;", "0,"), None),
+    "methods.csv": ("Dataset,forest,network\ncifar,0.81,0.93\nsvhn,0.70,0.88\n", "accuracy"),
+    "metrics.tsv": ("task\tmodel\taccuracy\tnotes\ncifar\tforest\t0.81\told\ncifar\tnetwork\t0.93 ± 0.01\t\n"
+                    "svhn\tforest\t0.7\t\nsvhn\tnetwork\t0.88\t\n", None),
+    "datasets.csv": ("method,cifar,svhn\nforest,0.81,0.7\nnetwork,0.93,0.88\n", "accuracy"),
+    "paper.md": ("# Results\n\n| Method | cifar | svhn |\n|:--|--:|--:|\n| forest | 0.81 | 0.70 |\n"
+                 "| network | **0.93** | 0.88 (0.02) |\n\nText.\n", "accuracy"),
+    "paper.tex": ("\\begin{tabular}{l|cc}\n\\toprule\nMethod & cifar & svhn \\\\ \\midrule\n% comment\n"
+                  "forest & 0.81 & 0.70 \\\\\n\\textbf{network} & $\\mathbf{0.93} \\pm 0.01$ & 0.88 \\\\\n"
+                  "\\bottomrule\n\\end{tabular}\n", "accuracy"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_every_layout_holds_the_same_values(tmp_path, name):
+    text, metric = LAYOUTS[name]
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert means(read_results(tmp_path / name, metric=metric)) == VALUES
+
+
+def test_one_file_per_data_set_and_data_frames(tmp_path):
+    texts = {f"{d}__csv": "Model,Accuracy,NLL\n" + "".join(f"{m},{v},1\n" for m, v in own.items())
+             for d, own in VALUES.items()}  # fmt: skip
+    files = write(tmp_path, **texts)
+    table = read_results(files)
+    assert means(table, "Accuracy") == VALUES
+    assert table.metrics == ("Accuracy", "NLL")
+    assert "read with one column per metric: Accuracy, NLL" in table.notes[0]
+    frames = {d: pd.DataFrame({"accuracy": own}).rename_axis("method") for d, own in VALUES.items()}
+    assert means(read_results(frames)) == VALUES
+    wide = pd.DataFrame(VALUES).T.rename_axis("dataset").reset_index()
+    ranks = dubio.rank_methods(wide, metrics=["accuracy"])
+    assert list(ranks.comparison.average_ranks) == ["network", "forest"]
+    assert ranks.to_json()["notes"] == list(ranks.notes)
+    with pytest.raises(UserError, match="given int"):
+        dubio.rank_methods(3)
+
+
+def test_seeds_are_averaged_and_unused_columns_named(tmp_path):
+    text = "dataset,method,seed,brier,comment\nA,x,0,0.1,first\nA,x,1,0.3,\n"
+    table = read_results(*write(tmp_path, t__csv=text))
+    assert table.means("brier") == {("A", "x"): Fraction(1, 5)}
+    assert [result.seed for result in table.results] == ["0", "1"]
+    assert "columns that are not used: comment" in table.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("method,accuracy,nll\na,1,2\n", "columns accuracy, nll are metrics, and no column names the data set"),
+        ("dataset,accuracy,nll\nA,1,2\n", "are metrics, and no column names the method"),
+        ("dataset,forest,network\nA,1,2\n", "name it with --metric"),
+        ("a,b\n1,2\n", "no column names the data set or the method.*Its columns are a, b.*dataset,method,metric,value"),
+        ("dataset,method\nA,x\n", "no column has numbers"),
+        ("dataset,model,algorithm,brier\nA,x,y,1\n", "model, algorithm may all be the method; name it with --method"),
+        ("dataset,method,brier\nA,x,1\nA,y,low\n", "row 3: brier 'low' is not a finite number"),
+    ],
+)
+def test_a_table_that_is_not_understood_says_what_is_missing(tmp_path, text, message):
+    with pytest.raises(BadFile, match=message):
+        read_results(*write(tmp_path, t__csv=text))
+
+
+def test_a_gap_of_a_wide_table_is_named(tmp_path):
+    files = write(tmp_path, t__csv="dataset,x,y\nA,0.1,0.2\nB,0.3,-\n")
+    with pytest.raises(UserError, match="method 'y' has no brier on dataset 'B'"):
+        dubio.rank_methods(files, metrics=["brier"])
