@@ -20,6 +20,7 @@ WORDS = {
     "digits": "decimals of a number",
     "ensembles": "several fits that are pooled",
     "own": "the user's own data, or a local variable",
+    "prior": "the class prior, or a distribution before any data",
     "quick": "an adjective",
     "text": "a modality, and any string",
 }

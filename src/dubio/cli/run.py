@@ -54,7 +54,12 @@ def run(
         _change(help="Only this task of the benchmark; may be repeated."),
     ] = None,
     preset: Annotated[str | None, _change(help="A preset of the benchmark, such as paper or small.")] = None,
-    method: Annotated[list[str] | None, _change(help="This method instead; may be repeated.")] = None,
+    method: Annotated[
+        list[str] | None, _change(help="This method instead, beside the baselines; may be repeated.")
+    ] = None,
+    baselines: Annotated[
+        bool, _change("--baselines/--no-baselines", help="Plain baselines in the first rows of every table.")
+    ] = True,
     network: Annotated[
         list[str] | None,
         _change(help="Only the tasks with this network; if none has it, this network for every task. May be repeated."),
@@ -107,7 +112,9 @@ def run(
     check_margin(margin)
     try:
         options = data_arguments({"data": data, **data_options, "shift": shift, "shift_data": shift_data})
-        overrides = Overrides(task or (), method or (), network or (), seeds or (), set or (), options, data_dir)
+        overrides = Overrides(
+            task or (), method or (), network or (), seeds or (), set or (), options, data_dir, baselines
+        )
         count, names = workers_of(jobs, devices)
         with sealed() if dry_run else nullcontext():
             prepared = prepare_run(benchmark, overrides, preset=preset, plugins=plugin or (), verify=verify)

@@ -230,7 +230,8 @@ def method(
     colour: int | None = None,
     samples_from: SamplesFrom | None = None,
     role: Role | None = None,
-    deterministic_training: bool | None = None,
+    inputs: tuple[str, ...] | None = None,
+    trainings_vary: bool | None = None,
     ensemble: Ensemble | bool = False,
 ) -> Callable[[Factory], Factory]:
     """Register a function ``(*, …) -> Method``, most often a Recipe, and perhaps the ensemble of it.
@@ -242,15 +243,16 @@ def method(
         samples_from: Where the samples of one fit lie.
         role: ``reference`` for the single network in which others are measured; ``baseline`` for a plain method that
             joins every comparison, in its first rows.
-        deterministic_training: True if the training data alone determines the fit: it is trained once whatever the
-            seeds, and its variance over trainings is 0, not unknown. Manifests and reports read it among the facts.
+        inputs: The modalities that it applies to; all where omitted.
+        trainings_vary: False if the training data alone determines the fit: it is trained once whatever the seeds,
+            and its variance over trainings is 0, not unknown. Manifests and reports read it among the facts.
         ensemble: True, or an :class:`Ensemble`, to register the ensemble of independent fits too, with the further
             argument ``members``.
     """
-    facts = {"family": family, "colour": colour, "samples_from": samples_from}
+    facts = {"family": family, "colour": colour, "samples_from": samples_from, "inputs": inputs}
 
     def decorate(function: Factory) -> Factory:
-        METHODS.register(name, **facts, role=role, deterministic_training=deterministic_training)(function)
+        METHODS.register(name, **facts, role=role, trainings_vary=trainings_vary)(function)
         if ensemble:
             own = ensemble if isinstance(ensemble, Ensemble) else Ensemble()
             factory = _ensemble_of(function, name, own)

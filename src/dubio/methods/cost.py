@@ -17,7 +17,8 @@ from dubio.core.types import Split, Task
 from dubio.encoders import Encoder, Encoding, fit_encoder
 from dubio.inference.batches import LabelledRows
 from dubio.inference.engine import one_thread
-from dubio.methods.specification import build_model, encoding_of, recipe_of, training_splits
+from dubio.methods.estimator import MOST_ROWS
+from dubio.methods.specification import build_model, encoding_of, estimator_of, recipe_of, training_splits
 from dubio.networks.network import Model
 from dubio.training.collectors import Last
 from dubio.training.loop import LoopContext, Slots, train
@@ -37,6 +38,9 @@ GROWTH = 8
 
 SAMPLE_ROWS = 1000
 """Training examples, evenly spread, that an encoder is fitted on and that are measured."""
+
+ESTIMATOR_PASS = 1e-4
+"""Seconds in which an estimator predicts one example, approximately."""
 
 PASS_SHARE = 1 / 3
 """Cost of a forward pass as a fraction of a training step; validation and prediction need forward passes only."""
@@ -58,6 +62,9 @@ def estimate(
         stored weights, the ``pace``, and ``pass``: the seconds that predicting one example with one sample takes.
     """
     train_split, val_split = training_splits(task)
+    if (estimator := estimator_of(spec)) is not None:
+        seconds = estimator.rate * min(len(train_split), MOST_ROWS) * len(task.classes)
+        return {"seconds": seconds, "bytes": 1e6, "pace": 0.0, "pass": ESTIMATOR_PASS}
     recipe = recipe_of(spec)
     encoder = _encoder(encoding_of(spec), train_split)
     model = _model(spec, encoder.shape, again=pace is None)

@@ -19,9 +19,18 @@ from dubio.inference.batches import LabelledRows
 from dubio.inference.posterior import Mixture, Posterior
 from dubio.inference.samples import WeightSamples
 from dubio.methods.encoding_cache import encode, encoder_of, encoder_shape, fitted_encoder
+from dubio.methods.estimator import fit_estimator
 from dubio.methods.prediction import as_tensors
 from dubio.methods.recipe import Recipe
-from dubio.methods.specification import NetworkSpec, build_model, encoding_of, fit_spec, recipe_of, training_splits
+from dubio.methods.specification import (
+    NetworkSpec,
+    build_model,
+    encoding_of,
+    estimator_of,
+    fit_spec,
+    recipe_of,
+    training_splits,
+)  # fmt: skip
 from dubio.networks.network import Model
 from dubio.training.checkpoints import Checkpoint
 from dubio.training.collectors import BestOnValidation, Collector, FinishContext, Last
@@ -78,6 +87,8 @@ def check(spec: Mapping[str, Any], task: Task) -> None:
     Raises:
         UserError: With the reason.
     """
+    if estimator_of(spec) is not None:
+        return
     recipe = recipe_of(spec)
     if type(recipe.collect).check is Collector.check:
         return  # accepts every model: none needs to be built
@@ -99,6 +110,9 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> FitResult:
         raise UserError(f"task {task.name}: its data are not those this fit was planned for; has a file changed?")
     started = time.monotonic()
     encoder = fitted_encoder(encoding_of(spec), train_split)
+    if (estimator := estimator_of(spec)) is not None:
+        arrays, record = fit_estimator(estimator, encoder, task, train_split, val_split, context.progress)
+        return FitResult(arrays, json.loads(encoder), {**record, "seconds": time.monotonic() - started})
     recipe = recipe_of(spec)
     model = build_model(spec, encoder_of(encoder).shape)
     if recipe.start is not None and context.start is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from dubio.encoders import Encoded
 from dubio.inference.batches import EVALUATION_BATCH, collate, prediction_rows, to_device
 from dubio.inference.posterior import Drawn, Posterior, chunks_of
 from dubio.methods.encoding_cache import encode, encoder_of
-from dubio.methods.specification import build_model, recipe_of
+from dubio.methods.estimator import Estimator, Stored, estimator_logits
+from dubio.methods.specification import build_model, estimator_of, recipe_of
 from dubio.training.seeds import number
 
 
@@ -39,14 +40,16 @@ def predictor(
         encoder: The fit's stored encoder.
         device: The device to predict on.
     """
-    text = canonical(encoder)
+    text, task = canonical(encoder), spec["task"]
+    if (estimator := estimator_of(spec)) is not None:
+        return lambda split: _estimated(estimator, tensors, encode(text, split), split, task)
     model = build_model(spec, encoder_of(text).shape).to(torch.device(device))
     collect = recipe_of(spec).collect
     posterior = collect.form.restore(as_tensors(tensors), model, prediction["samples"], restore(prediction["views"]))
     if "latest" in prediction:
         posterior = posterior.limit(prediction["latest"])
     draws = posterior.draw(number(prediction["seed"], prediction["member"], "prediction"))
-    return lambda split: _predictions(draws, encode(text, split), split, spec["task"], device)
+    return lambda split: _predictions(draws, encode(text, split), split, task, device)
 
 
 def predict_with(
@@ -67,13 +70,27 @@ def predict_with(
 
 def _predictions(draws: Drawn, examples: Encoded, split: Split, task: Mapping[str, Any], device: str) -> Predictions:
     """Return the predictions of a drawn posterior on an encoded split."""
-    scores = sample_scores(draws, examples, len(task["classes"]), device)
+    return _of_split(split, task, sample_scores(draws, examples, len(task["classes"]), device), draws.member)
+
+
+def _estimated(
+    estimator: Estimator, arrays: Stored, examples: Encoded, split: Split, task: Mapping[str, Any]
+) -> Predictions:
+    """Return the predictions of an estimator on an encoded split."""
+    logits = estimator_logits(estimator, arrays, examples, task["target"])
+    return _of_split(split, task, {"logits": logits[None].astype(np.float32)})
+
+
+def _of_split(
+    split: Split, task: Mapping[str, Any], scores: Mapping[str, NDArray[np.float32]], member: Sequence[int] = (0,)
+) -> Predictions:
+    """Return scores by name, ``logits [S, N, K]`` and perhaps variances, as predictions about the rows of a split."""
     return Predictions(
         scores["logits"],
         split.data.labels,
         target=task["target"],
         ood=np.full(len(split), split.kind in ("shift", "ood")),
-        member=np.array(draws.member, dtype=np.int64),
+        member=np.array(member, dtype=np.int64),
         data_variance=scores.get("data_variance"),
         model_variance=scores.get("model_variance"),
         ids=split.data.ids,

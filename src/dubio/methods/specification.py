@@ -19,6 +19,7 @@ from dubio.core.types import Modality, Split, Target, Task
 from dubio.encoders import Encoding
 from dubio.encoders import encoding_of as network_encoding
 from dubio.encoders.pretrained import resolve_arguments
+from dubio.methods.estimator import Estimator, EstimatorRecipe
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model, Network
 from dubio.training.seeds import number
@@ -61,7 +62,7 @@ class NetworkSpec:
 
 
 def fit_spec(
-    recipe: Recipe,
+    recipe: Recipe | EstimatorRecipe,
     task: Task,
     encoding: Encoding,
     network: NetworkSpec,
@@ -82,8 +83,19 @@ def fit_spec(
         start_id: The fit it continues from.
     """
     train_split, val_split = training_splits(task)
-    if val_split is None and (choice := recipe.collect.chooses):
-        raise UserError(f"{recipe.name}: {choice}, and task {task.name} has no validation split (val = 0).")
+    if isinstance(recipe, EstimatorRecipe):
+        parts = recipe.spec_parts(task.inputs)
+    else:
+        if val_split is None and (choice := recipe.collect.chooses):
+            raise UserError(f"{recipe.name}: {choice}, and task {task.name} has no validation split (val = 0).")
+        parts = {
+            "encoding": describe(encoding),
+            "network": network.describe(task.inputs),
+            "recipe": _fit_part(recipe, task.inputs, task.target),
+            "start": start_id,
+            "seed": seed,
+            "member": member,
+        }
     return {
         "schema": SCHEMA,
         "kind": "fit",
@@ -95,12 +107,7 @@ def fit_spec(
             "train": train_split.fingerprint,
             "val": None if val_split is None else val_split.fingerprint,
         },
-        "encoding": describe(encoding),
-        "network": network.describe(task.inputs),
-        "recipe": _fit_part(recipe, task.inputs, task.target),
-        "start": start_id,
-        "seed": seed,
-        "member": member,
+        **parts,
     }
 
 
@@ -110,9 +117,10 @@ def _fit_part(recipe: Recipe, inputs: Modality, target: Target) -> Any:
     return describe(recipe.for_task(inputs, target).fit_part())
 
 
-def pred_spec(recipe: Recipe, fit_id: str, *, seed: int, member: int) -> dict[str, Any]:
+def pred_spec(recipe: Recipe | EstimatorRecipe, fit_id: str, *, seed: int, member: int) -> dict[str, Any]:
     """Return everything that determines the predictions of one fit; its hash is their identity."""
     limit = {"latest": recipe.most} if recipe.most else {}
+    fixed = isinstance(recipe, EstimatorRecipe)  # nothing is drawn: its predictions have no seed
     return {
         **limit,
         "schema": SCHEMA,
@@ -121,14 +129,20 @@ def pred_spec(recipe: Recipe, fit_id: str, *, seed: int, member: int) -> dict[st
         "fit": fit_id,
         "samples": recipe.samples,
         "views": describe(recipe.views),
-        "seed": seed,
-        "member": member,
+        "seed": 0 if fixed else seed,
+        "member": 0 if fixed else member,
     }
 
 
 def recipe_of(spec: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of a fit specification."""
+    """Return the recipe of a network's fit specification."""
     return cast(Recipe, restore(spec["recipe"]))
+
+
+def estimator_of(spec: Mapping[str, Any]) -> Estimator | None:
+    """Return the estimator of a fit specification; None where a network is trained."""
+    recipe = restore(spec["recipe"])
+    return recipe.estimator if isinstance(recipe, EstimatorRecipe) else None
 
 
 def encoding_of(spec: Mapping[str, Any]) -> Encoding:

@@ -185,7 +185,7 @@ class MethodView(ManifestMethod):
     @property
     def trainings_vary(self) -> bool:
         """Whether another seed gives another fit; where not, one run suffices and its variance over trainings is 0."""
-        return not self.facts.get("deterministic_training")
+        return bool(self.facts.get("trainings_vary", True))
 
     @property
     def views(self) -> int:

@@ -235,6 +235,7 @@ def run(
     data_dir: str | Path | None = None,
     plugins: Sequence[str | Path] = (),
     verify: bool = False,
+    baselines: bool = True,
     store: str | Path = "dubio-store",
     jobs: int | None = None,
     devices: str | Sequence[str] | None = None,
@@ -258,6 +259,7 @@ def run(
         data_dir: A folder with the data of the benchmark's tasks.
         plugins: Python files that register tasks, networks, methods or metrics.
         verify: Whether tasks read every file again instead of trusting their cache.
+        baselines: Whether the plain baselines (``dubio list methods`` marks them) join the comparison.
         store: Folder of the store; it is created if necessary.
         jobs: Processes at a time; one per core (or per device) if omitted.
         devices: Where trainings run, such as ``"cuda:0,cuda:1"``; the CPU if omitted.
@@ -277,7 +279,8 @@ def run(
     for argument, names in (("tasks", tasks), ("methods", methods), ("networks", networks), ("settings", settings)):
         if isinstance(names, str):
             raise UserError(f"{argument} must be a list of texts, such as [{names!r}]; given {names!r}.")
-    overrides = Overrides(tasks, methods, networks, () if seeds is None else seeds, settings, options, data_dir)
+    chosen_seeds = () if seeds is None else seeds
+    overrides = Overrides(tasks, methods, networks, chosen_seeds, settings, options, data_dir, baselines)
     prepared = prepare_run(benchmark, overrides, preset=preset, plugins=plugins, verify=verify)
     count, device_names = workers_of(jobs, devices)
     with Store.open(store) as opened:

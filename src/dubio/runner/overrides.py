@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dubio.core.errors import UserError
-from dubio.core.registry import NETWORKS, TASKS
+from dubio.core.registry import METHODS, NETWORKS, TASKS
 from dubio.core.specs import canonical, describe
 from dubio.core.types import Task
 from dubio.runner.benchmark_file import (
@@ -72,6 +72,7 @@ class Overrides:
             ``<method>.key=value``, with values as in TOML; or the same as a mapping.
         data_options: Arguments of the tasks that have an argument ``data``.
         data_dir: Folder with the data, for every task that takes one.
+        baselines: Whether the registered baselines join, before the other methods, on the tasks they apply to.
     """
 
     tasks: Sequence[str] = ()
@@ -81,6 +82,7 @@ class Overrides:
     settings: Sequence[str] | Mapping[str, Any] = ()
     data_options: Mapping[str, Any] = field(default_factory=dict)
     data_dir: str | Path | None = None
+    baselines: bool = False
 
     def apply(self, benchmark: Benchmark) -> Benchmark:
         """Return the changed benchmark.
@@ -93,7 +95,7 @@ class Overrides:
             tasks = tuple(entry for network in self.networks for entry in _with_network(tasks, network))
         methods, tasks = _with_methods(benchmark, tasks, self.methods) if self.methods else (benchmark.methods, tasks)
         changed = narrowed(benchmark, tasks, methods, seeds=parse_seeds(self.seeds) or benchmark.seeds)
-        changed = with_data_options(changed, self.data_options)
+        changed = with_data_options(with_baselines(changed) if self.baselines else changed, self.data_options)
         if isinstance(self.settings, Mapping):
             settings = [(*_prefix_and_key(name), value) for name, value in self.settings.items()]
         else:
@@ -162,6 +164,26 @@ def _with_methods(benchmark: Benchmark, tasks: Entries, names: Iterable[str]) ->
             entries.append(task if task.methods is None else replace(task, methods=methods))
     shared = tuple(name for name in requested if name in benchmark.methods or name in new)
     return shared or tuple(requested), tuple(entries)
+
+
+def with_baselines(benchmark: Benchmark) -> Benchmark:
+    """Return the benchmark with the registered baselines before its other methods, on the tasks they apply to."""
+    entries = [entry for entry in METHODS.entries() if entry.facts.get("role") == "baseline"]
+    entries.sort(key=lambda entry: (entry.facts.get("colour") is None, entry.facts.get("colour")))
+    names = {entry.name for entry in entries}
+    lists = []
+    for task in benchmark.tasks:
+        inputs = NETWORKS.entry(task.network).facts["inputs"]
+        own = [entry.name for entry in entries if inputs in entry.facts.get("inputs", (inputs,))]
+        lists.append((*own, *(name for name in benchmark.methods_of(task) if name not in names)))
+    used = {name for methods in lists for name in methods}
+    others = (name for name in benchmark.methods if name not in names)
+    shared = (*(entry.name for entry in entries if entry.name in used), *others)
+    tasks = [
+        replace(task, methods=None if task.methods is None and methods == shared else methods)
+        for task, methods in zip(benchmark.tasks, lists, strict=True)
+    ]
+    return replace(benchmark, tasks=tuple(tasks), methods=shared)
 
 
 def _selected(benchmark: Benchmark, names: Iterable[str]) -> Entries:

@@ -7,11 +7,11 @@ Monte Carlo sampling on or off is two predictions from one fit, and an ensemble 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from dubio.core.errors import UserError
-from dubio.core.registry import METHODS
+from dubio.core.registry import METHODS, Entry
 from dubio.core.specs import describe, identity
 from dubio.runner.benchmark_file import Benchmark
 from dubio.runner.prepare import PreparedTask, make_method
@@ -143,9 +143,16 @@ def make_plan(
             for name in task.methods
             if name not in benchmark.tune or (task.index, name) in chosen
         }
+        once = {name for name in methods if not _entry(benchmark, name).facts.get("trainings_vary", True)}
         for seed in benchmark.seeds:
-            SeedPlanner(plan, task, trainer, seed, benchmark).add_all(methods)
+            planned = methods if seed == benchmark.seeds[0] else {n: m for n, m in methods.items() if n not in once}
+            SeedPlanner(plan, task, trainer, seed, benchmark).add_all(planned)
     return plan
+
+
+def _entry(benchmark: Benchmark, name: str) -> Entry[Any]:
+    """Return the registered method behind a name of a benchmark."""
+    return METHODS.entry(benchmark.base(name))
 
 
 def method_rows(benchmark: Benchmark, tasks: Iterable[PreparedTask], plan: Plan) -> list[dict[str, Any]]:
@@ -164,7 +171,7 @@ def method_rows(benchmark: Benchmark, tasks: Iterable[PreparedTask], plan: Plan)
     for name in (name for name in benchmark.all_methods if name in first_arguments):
         method = make_method(benchmark, name, first_arguments[name], {})
         members = first_runs[name].spec.get("members", ()) if name in first_runs else ()
-        entry = METHODS.entry(benchmark.base(name))
+        entry = _entry(benchmark, name)
         rows.append(
             {
                 "name": name,
@@ -276,8 +283,9 @@ class SeedPlanner:
 
 
 def _limited(method: Any, most: int | None) -> Any:
-    """Return a recipe that predicts with at most that number of samples; other methods are returned unchanged."""
-    return replace(method, most=most) if most and is_recipe(method) else method
+    """Return a recipe that predicts with at most that number of samples; methods that cannot sample are unchanged."""
+    limits = is_recipe(method) and "most" in {field.name for field in fields(method)}
+    return replace(method, most=most) if most and limits else method
 
 
 def _trainings(method: Any) -> int:
