@@ -68,8 +68,14 @@ def test_own_data_from_a_file_to_a_report(folder, done):
     assert name.startswith("my-points-")
     assert [task["name"] for task in manifest["tasks"]] == ["my-points"]
     assert {split["kind"] for split in manifest["tasks"][0]["splits"]} == {"train", "val", "cal", "id", "ood"}
-    assert len(store.ids("fits")) == 2  # without dropout and with
-    assert len(manifest["runs"]) == 2
+    assert len(store.ids("fits")) == 5  # three baselines; without dropout and with
+    methods = [run["method"] for run in manifest["runs"]]
+    assert methods == ["prior", "linear", "boosting", "deterministic", "mc-dropout"]
+    assert [row["name"] for row in manifest["methods"]] == methods
+    titles = ("Class frequencies", "Linear", "Boosted trees", "Deterministic", "MC dropout")
+    lines = done.stdout.splitlines()
+    rows = [next(row for row, line in enumerate(lines) if line.startswith(title)) for title in titles]
+    assert rows == sorted(rows)  # baselines are the first rows
 
 
 def test_a_damaged_data_file_is_named_and_no_task_is_left_out_for_it(tmp_path):
@@ -95,15 +101,15 @@ def test_a_dry_run_counts_and_changes_nothing(folder, done):
     ahead = dubio(folder, *OWN, "--seeds", "0,1", "--dry-run", "--json", "--store", "elsewhere")
     assert ahead.returncode == 0, ahead.stderr
     plan = json.loads(ahead.stdout)
-    # three families of three members in two seeds, where 5 + 3 × 3 were asked for
-    assert (plan["trainings"], plan["asked"], plan["shared"], plan["trainings_left"]) == (18, 28, 10, 18)
+    # three families of three members in two seeds, where 5 + 3 × 3 were asked for, and three baselines once
+    assert (plan["trainings"], plan["asked"], plan["shared"], plan["trainings_left"]) == (21, 31, 10, 21)
     assert plan["bytes"] > 0
     assert not (folder / "elsewhere").exists()
 
 
 def test_one_training_is_spoken_of_as_one(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    one = (*OWN, "--seeds", "1", "--method", "deterministic", "--dry-run", "--store", "elsewhere")
+    one = (*OWN, "--seeds", "1", "--method", "deterministic", "--no-baselines", "--dry-run", "--store", "elsewhere")
     said = CliRunner().invoke(app, list(one), catch_exceptions=False).stdout
     assert "to be made    1 training, 1 prediction\n" in said
 

@@ -83,7 +83,8 @@ def _lines(items: list[dict[str, Any]]) -> Iterator[str]:
     """Yield a line with name and summary and a line with origin and arguments: readable at any width."""
     width = max((len(item["name"]) for item in items), default=0)
     for item in items:
-        yield f"{item['name']:<{width}}  {item['summary']}"
+        role = f" [{item['role']}]" if "role" in item else ""
+        yield f"{item['name']:<{width}}  {item['summary']}{role}"
         arguments = ", ".join(
             argument["name"] if argument["required"] else f"{argument['name']}={argument['default']!r}"
             for argument in item.get("arguments", ())

@@ -304,3 +304,15 @@ class Metric:
     interval: Literal["percentile", "centred"] = "percentile"
     weighted: Callable[[Predictions, Weights], Values] | None = None
     least_units: int = 2
+
+
+def class_frequencies(labels: IntArray, classes: int) -> FloatArray:
+    """Return the smoothed frequency of every class ``[K]``, or of every label of multi-hot labels ``[N, K]``.
+
+    Jeffreys' prior adds half an example to every class, (n_k + ½) / (n + K/2), and to either side of a label,
+    (n_k + ½) / (n + 1): a class that training lacks keeps a probability above 0, and likelihoods stay finite.
+    """
+    if labels.ndim == 2:
+        return np.asarray((labels.sum(axis=0) + 0.5) / (len(labels) + 1))
+    counts = np.bincount(labels[labels >= 0], minlength=classes) + 0.5
+    return np.asarray(counts / counts.sum())

@@ -11,7 +11,7 @@ import numpy as np
 
 from dubio.core.errors import UserError, listing
 from dubio.core.predictions import Predictions
-from dubio.core.types import BoolArray, Split, Task
+from dubio.core.types import BoolArray, Split, Task, class_frequencies
 from dubio.estimators.adapters import GIVEN, predictions_on
 from dubio.formats.values import as_logits
 from dubio.store import Store
@@ -22,17 +22,12 @@ RANDOM = "random referral"
 
 @dataclass(frozen=True)
 class ClassPrior:
-    """Predict the share of every class (label) among the training examples, whatever the input."""
+    """Predict the smoothed share of every class (label) among the training examples, whatever the input."""
 
     def predict(self, task: Task, split: Split) -> Predictions:
         """Return the same probabilities for every row."""
         labels = np.concatenate([train.data.labels for train in task.of_kind("train")])
-        if task.target == "multilabel":
-            shares = labels.mean(axis=0)
-        else:
-            counts = np.bincount(labels[labels >= 0], minlength=len(task.classes))
-            shares = counts / counts.sum()
-        rows = np.tile(shares, (len(split), 1))
+        rows = np.tile(class_frequencies(labels, len(task.classes)), (len(split), 1))
         return predictions_on(split, task, as_logits(rows, "probs", task.target, name=PRIOR))
 
 

@@ -21,7 +21,7 @@ from scipy.special import log_softmax, logit, logsumexp
 
 from dubio.core.errors import UserError
 from dubio.core.specs import describe, part
-from dubio.core.types import FloatArray, IntArray, Modality, Split, Target, Task
+from dubio.core.types import FloatArray, IntArray, Modality, Split, Target, Task, class_frequencies
 from dubio.encoders import Encoded, Encoding, TextEncoding, encoding_for
 from dubio.methods.encoding_cache import encode
 
@@ -156,7 +156,7 @@ def fit_estimator(
     val_rows = (rows.take(none), labels[none]) if val is None else (encode(encoder, val), val.data.labels)
     chosen = np.unique(np.linspace(0, len(train) - 1, min(len(train), MOST_ROWS)).astype(np.int64))
     fitted = _fitted_classes(labels[chosen], count) & estimator.fits_classes
-    arrays: Arrays = {FREQUENCIES: log_frequencies(labels, count), FITTED: fitted}
+    arrays: Arrays = {FREQUENCIES: _log_frequencies(labels, count), FITTED: fitted}
     record: dict[str, Any] = {"parameters": count}
     if fitted.any():
         data = _labelled(rows.take(chosen), labels[chosen], fitted)
@@ -186,17 +186,9 @@ def estimator_logits(estimator: Estimator, arrays: Stored, rows: Encoded, target
     return logits
 
 
-def log_frequencies(labels: IntArray, classes: int) -> FloatArray:
-    """Return smoothed log frequencies ``[K]``; of multi-hot labels the log odds.
-
-    Jeffreys' prior adds half an example to every class, (n_k + ½) / (n + K/2), and half a one to either side of a
-    label, (n_k + ½) / (n + 1): a class that training lacks keeps a probability above 0, and likelihoods stay finite.
-    """
-    if labels.ndim == 2:
-        odds: FloatArray = logit((labels.sum(axis=0) + 0.5) / (len(labels) + 1))
-        return odds
-    counts = np.bincount(labels[labels >= 0], minlength=classes) + 0.5
-    return np.asarray(np.log(counts / counts.sum()))
+def _log_frequencies(labels: IntArray, classes: int) -> FloatArray:
+    frequencies = class_frequencies(labels, classes)
+    return np.asarray(logit(frequencies) if labels.ndim == 2 else np.log(frequencies))
 
 
 def _fitted_classes(labels: IntArray, classes: int) -> NDArray[np.bool_]:

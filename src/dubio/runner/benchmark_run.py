@@ -85,7 +85,7 @@ class PreparedBenchmark:
     @property
     def notes(self) -> tuple[str, ...]:
         """Sentences to show before the run: skipped tasks, notes on the data, warnings."""
-        notes = [f"{t.name}: {note}" for t in self.tasks for note in (*filter(None, [t.task.account]), *t.task.notes)]
+        notes = [f"{t.name}: {note}" for t in self.tasks for note in (*filter(None, [t.task.account]), *t.notes)]
         skipped = skipped_sentences(item.to_json() for item in self.skipped)
         return (*skipped, *dict.fromkeys(notes), *(f"caution: {warning}" for warning in self.warnings))
 

@@ -103,7 +103,7 @@ def _task(prepared: PreparedTask, benchmark: Benchmark) -> dict[str, Any]:
         "encoding": describe(prepared.encoding),
         "training": describe(entry.training),
         "card": asdict(task.card),
-        "notes": list(task.notes),
+        "notes": list(prepared.notes),
         "splits": [
             {key: getattr(split, key) for key in SPLIT_FACTS} | {"examples": len(split)} for split in task.splits
         ],

@@ -66,6 +66,16 @@ class PreparedTask:
         """The splits that are predicted: all but the training split."""
         return tuple(split for split in self.task.splits if split.kind != "train")
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on the data, and which baselines do not apply to it where others run."""
+        inputs, baselines = self.task.inputs, [e for e in METHODS.entries() if e.facts.get("role") == "baseline"]
+        others = [e for e in baselines if inputs not in e.facts.get("inputs", (inputs,))]
+        present = any(entry.name in self.methods for entry in baselines)
+        reasons = {entry.name: " and ".join(entry.facts["inputs"]) for entry in others if present}
+        left_out = (f"The baseline {name} is for {kind} inputs and is left out." for name, kind in reasons.items())
+        return (*self.task.notes, *left_out)
+
     def network_of(self, method: str) -> Mapping[str, Any]:
         """Return the network's arguments for a method."""
         return self.method_networks.get(method, self.network_arguments)

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from dubio.core.registry import METHODS, Entry
 from dubio.core.specs import describe, restore
-from dubio.core.types import Modality, Task
+from dubio.core.types import Modality, Split, Task
 from dubio.encoders import Encoded, TextEncoding, encoding_for
 from dubio.inference.batches import collate
 from dubio.inference.engine import one_thread
-from dubio.methods import FitContext, encode_split
+from dubio.methods import FitContext, encode_split, fit, fit_spec, pred_spec, predictor
+from dubio.methods.estimator import EstimatorRecipe
 from dubio.methods.recipe import Recipe
 from dubio.methods.specification import NetworkSpec
 from dubio.testing.rules import (
@@ -83,7 +84,8 @@ def examine_method(
 ) -> list[Outcome]:
     """Check a method: :func:`examine_method` returns the outcome of every rule, :func:`check_method` the problems.
 
-    It is fitted three times on a toy task of 120 training examples, with a small built-in network.
+    It is fitted three times on a toy task of 120 training examples, with a small built-in network; an estimator twice,
+    without one.
 
     Args:
         method: A registered name or entry.
@@ -94,8 +96,9 @@ def examine_method(
     with one_thread():
         outcomes = apply_rules(RULES, case)
         if all(outcome.state != "failed" for outcome in outcomes if outcome.what == MAKES):
+            fitted = ESTIMATED if isinstance(case.subject, EstimatorRecipe) else FITTED
             for modality in inputs:
-                rules = [replace(rule, what=f"{rule.what} ({modality})") for rule in FITTED]
+                rules = [replace(rule, what=f"{rule.what} ({modality})") for rule in fitted]
                 outcomes += apply_rules(rules, replace(case, inputs=modality))
     return outcomes
 
@@ -117,7 +120,7 @@ def _encoded(inputs: Modality) -> Encoded:
 def _makes(case: MethodCase) -> Iterator[Problem]:
     succeeded = yield from case.made()
     method = case.subject
-    if not succeeded or isinstance(method, Recipe):
+    if not succeeded or isinstance(method, RECIPES):
         return
     if not isinstance(getattr(method, "name", None), str) or not callable(getattr(method, "fit", None)):
         problem = f"The function returned {type(method).__name__}, which is not a method."
@@ -232,12 +235,53 @@ def _learns(case: MethodCase) -> Iterator[Problem]:
         yield Problem(problem, "Check its loss, its learning rate and its epochs.")
 
 
+# Estimators: stored arrays take the place of the posterior.
+
+
+def _estimator_fit(case: MethodCase) -> tuple[Mapping[str, NDArray[Any]], NDArray[np.float32], NDArray[np.float32]]:
+    """Return the arrays of a fit, and the logits ``[N, K]`` of all test rows, together and one by one."""
+    spec = fit_spec(case.subject, case.task, _encoding(case.inputs), NetworkSpec(""), seed=0, member=0)
+    result = fit(spec, case.task, FitContext())
+    predict = predictor(spec, pred_spec(case.subject, "", seed=0, member=0), result.tensors, result.encoder)
+    split = case.task.of_kind("id")[0]
+    rows = [Split.of(split.name, split.kind, split.data.take(np.array([row]))) for row in range(len(split))]
+    return result.tensors, predict(split).logits[0], np.concatenate([predict(row).logits[0] for row in rows])
+
+
+def _estimates(case: MethodCase) -> Iterator[Problem]:
+    try:
+        case.posterior = _estimator_fit(case)
+    except Exception as fault:
+        yield Problem(f"Fitting 120 toy examples raised {one_line(fault)}", "Make it fit a small and easy task.")
+        return
+    _, logits, one_by_one = case.posterior
+    if logits.shape != (len(case.rows), len(CLASSES)) or not np.isfinite(logits).all():
+        problem = f"The logits have shape {logits.shape}, or are not finite."
+        yield Problem(problem, f"scores gives finite float64 [examples, {len(CLASSES)} classes].")
+    elif not np.allclose(logits, one_by_one, rtol=1e-4, atol=1e-4):
+        yield Problem("Predicted one by one, the logits differ.", "scores must treat every row by itself.")
+
+
+def _same_arrays(case: MethodCase) -> Iterator[Problem]:
+    (first, _, _), (again, _, _) = case.posterior, _estimator_fit(case)
+    if first.keys() != again.keys() or not all(np.array_equal(first[name], again[name]) for name in first):
+        yield Problem("Fitted twice, the arrays differ.", "Draw from generators with a fixed seed.")
+
+
+def _estimator_learns(case: MethodCase) -> Iterator[Problem]:
+    accuracy = float((case.posterior[1].argmax(axis=1) == case.task.of_kind("id")[0].data.labels).mean())
+    if accuracy < ENOUGH:
+        yield Problem(f"On three well-separated classes its accuracy is {accuracy:.0%}.", "Check fit and scores.")
+
+
+RECIPES = (Recipe, EstimatorRecipe)
+
 MAKES = "it makes a Recipe, or an object with name and fit"
 
 RULES: tuple[Rule[MethodCase], ...] = (
     SIGNATURE,
     Rule(MAKES, _makes, ends=True),
-    Rule("restored from its JSON form, it is the same", _restores, applies=lambda c: isinstance(c.subject, Recipe)),
+    Rule("restored from its JSON form, it is the same", _restores, applies=lambda c: isinstance(c.subject, RECIPES)),
 )
 
 FITTED: tuple[Rule[MethodCase], ...] = (
@@ -249,4 +293,11 @@ FITTED: tuple[Rule[MethodCase], ...] = (
     Rule("another seed gives other weights", _other_seed),
     Rule("predictions do not depend on how examples are batched", _batches),
     Rule("it learns more than chance", _learns),
+)
+
+ESTIMATED: tuple[Rule[MethodCase], ...] = (
+    Rule("it fits a small task and predicts row by row", _estimates, ends=True),
+    Rule("it does not change the task", _leaves_task, ends=True),
+    Rule("the same data gives the same bits", _same_arrays),
+    Rule("it learns more than chance", _estimator_learns, applies=lambda case: case.subject.estimator.fits_classes),
 )

@@ -18,6 +18,7 @@ from dubio.core.registry import METHODS
 from dubio.core.types import TARGETS, Target, empty_decision_for
 from dubio.inference.batches import LabelledRows, collate
 from dubio.inference.posterior import Restored
+from dubio.methods.estimator import EstimatorRecipe
 from dubio.methods.fitting import FitContext, check_device, fit_model, no_progress, start_from
 from dubio.methods.recipe import Recipe
 from dubio.networks.network import Model
@@ -190,6 +191,8 @@ def unsupported(method: Any) -> str | None:
 
     The recipe is tried on a small module with dense layers and dropout.
     """
+    if isinstance(method, EstimatorRecipe):
+        return "it is an estimator with features of its own, and has no network"
     if not isinstance(method, Recipe):
         return "it is not a recipe, and fits in its own way"
     for recipe in method.chain():
