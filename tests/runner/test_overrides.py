@@ -171,6 +171,7 @@ def test_seeds():
         Overrides(
             networks=["mlp"],
             seeds="0-1",
+            baselines=True,
             settings=["training.lr=0.01", "deep-ensemble.members=2"],
             data_options={"data": "my points.csv", "features": ["x"], "label": "class", "novel": ["d, e"]},
         ),
@@ -199,8 +200,9 @@ def test_the_command_of_a_run_plans_the_same_ids(tmp_path, monkeypatch, override
 
 
 def test_the_command_of_a_benchmark_has_every_option():
-    overrides = Overrides(["amazon"], ["deterministic"], ["textcnn"], 2, ["epochs=1"], {}, "a folder")
+    overrides = Overrides(["amazon"], ["deterministic"], ["textcnn"], 2, ["epochs=1"], {}, "a folder", baselines=True)
     assert overrides.command("text", "small", ["my plugin.py"]) == (
         "dubio run text --preset small --task amazon --method deterministic --network textcnn --seeds 2 --set epochs=1 "
         "--data-dir 'a folder' --plugin 'my plugin.py'"
     )
+    assert Overrides(seeds=1).command("quick", "", []) == "dubio run quick --seeds 1 --no-baselines"

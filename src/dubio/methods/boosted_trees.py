@@ -34,6 +34,7 @@ class BoostedTrees(Estimator):
     """
 
     inputs: ClassVar[tuple[Modality, ...]] = ("table",)
+    rate: ClassVar[float] = 1e-4
 
     rounds: Positive = 100
 

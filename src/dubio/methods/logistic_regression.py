@@ -13,7 +13,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,8 @@ class LogisticRegression(Estimator):
     tables and images with at most :data:`FEW` training rows on folds of them, since a small validation split would
     often choose hardly any penalty; otherwise on validation.
     """
+
+    rate: ClassVar[float] = 2e-5
 
     def fit(self, train: Labelled, val: Labelled, report: Report) -> tuple[Arrays, dict[str, Any]]:
         """Return weights and intercepts, and the terms of texts."""

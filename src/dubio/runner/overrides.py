@@ -121,7 +121,7 @@ class Overrides:
         pairs += [("data-dir", self.data_dir), *(("plugin", path) for path in plugins)]
         for option, value in pairs:
             written += [f"--{option}", str(value)] if value not in (None, "") else []
-        return shlex.join(written)
+        return shlex.join(written if self.baselines else [*written, "--no-baselines"])
 
     def _written_data(self) -> Iterator[tuple[str, str]]:
         """Yield the data options as (option, text); what an option cannot say is an argument of the task."""
