@@ -1,13 +1,8 @@
-"""Read tables: columns of cells from CSV, TSV and Parquet, and long tables of results.
-
-A table of results has the columns dataset, method, metric, value and any others (seed, …). Its values are read as the
-text they were written in, so that exact arithmetic on printed results stays possible.
-"""
+"""Read tables: columns of cells from CSV, TSV and Parquet."""
 
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -83,42 +78,3 @@ def read_parquet(path: Path) -> Frame:
         raise BadFile(f"{str(path)!r} has no rows.")
     names = _names(path, list(table.column_names))
     return {name: table.column(index).to_pylist() for index, name in enumerate(names)}
-
-
-COLUMNS = ("dataset", "method", "metric", "value")
-
-
-def read_results(path: str | Path) -> list[dict[str, str]]:
-    """Return the rows of a table of results, every cell as text; from .csv, .tsv, or .json (a list of objects).
-
-    Raises:
-        BadFile: When it cannot be read, or lacks one of the columns dataset, method, metric, value.
-    """
-    path = Path(path)
-    suffix = path.suffix.lower()
-    if suffix in SEPARATORS:
-        frame = read_delimited(path, SEPARATORS[suffix])
-        rows = [dict(zip(frame, cells, strict=True)) for cells in zip(*frame.values(), strict=True)]
-    elif suffix == ".json":
-        rows = _read_json(path)
-    else:
-        raise BadFile(f"{str(path)!r}: results are read from files ending in .csv, .tsv or .json.")
-    for index, row in enumerate(rows):
-        for column in COLUMNS:
-            if column not in row:
-                where = f"{str(path)!r}: row {index} (from 0)"
-                raise BadFile(f"{where} has no {column!r}; needed are {', '.join(COLUMNS)}.")
-    return rows
-
-
-def _read_json(path: Path) -> list[dict[str, str]]:
-    try:
-        with reading(path):  # numbers stay as they were written
-            rows = json.loads(path.read_text("utf-8"), parse_float=str, parse_int=str, parse_constant=str)
-    except BadFile:
-        raise
-    except (ValueError, RecursionError) as fault:
-        raise BadFile(f"{str(path)!r} is not JSON: {fault}.") from fault
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise BadFile(f"{str(path)!r} must be a JSON list of objects.")
-    return [{str(name): "" if cell is None else str(cell) for name, cell in row.items()} for row in rows]
