@@ -359,7 +359,7 @@ def test_columns_that_look_like_groups_times_or_domains_are_named_with_their_opt
     notes = " ".join(own(data=path, text="body", label="topic").notes)
     assert "Column 'patient' is not used; rows of one group stay together with --group patient." in notes
     assert "--time day" in notes
-    assert "--domain site with --train-domain" in notes
+    assert "--domain site and --train-domain" in notes
     assert "width" not in notes
     used = own(data=path, text="body", label="topic", group="patient", time="day", domain="site", train_domain="north")
     assert not any(note.startswith("Column") for note in used.notes)

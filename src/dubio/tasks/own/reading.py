@@ -98,7 +98,7 @@ def unused_notes(table: Table, options: DataOptions) -> tuple[str, ...]:
         role = column_role(column)
         if role is not None and column not in named and getattr(options, role) is None:
             use = "used as a feature" if ALL in options.features else "not used"
-            further = f" with --train-{role}" if role == "domain" else ""
+            further = f" and --train-{role}" if role == "domain" else ""
             notes.append(f"Column {column!r} is {use}; {ROLES[role].use} with --{role} {shlex.quote(column)}{further}.")
     return tuple(notes)
 
