@@ -1,4 +1,8 @@
-"""The same systems on the same test set get the same p and verdict from every entrance: command, Python and report."""
+"""The same systems on the same test set get the same p and verdict from every entrance: command, Python and report.
+
+A report asks about methods. Where training involves no chance, a system is all there is to its method, and the report
+says what the others say; where it does, one training of each gives no verdict about methods.
+"""
 
 import json
 
@@ -20,8 +24,8 @@ command = typer.Typer(pretty_exceptions_enable=False)
 command.command()(evaluate)
 
 
-def report_of(task, systems):
-    """Return the built report of a run in which every system is a method that ran once."""
+def report_of(task, systems, facts):
+    """Return the built report of a run in which every system is a method with these facts that ran once."""
     splits = [split for split in task.splits if split.kind in ("id", "ood")]
     manifest = {
         "schema": 1,
@@ -44,7 +48,8 @@ def report_of(task, systems):
             }
         ],
         "methods": [
-            {"name": name, "title": name, "members": 1, "samples": 0, "family": name} for name in systems
+            {"name": name, "title": name, "members": 1, "samples": 0, "family": name, "facts": facts}
+            for name in systems
         ],
         "runs": [
             {
@@ -123,17 +128,21 @@ def test_every_entrance_gives_the_same_p_and_verdict(tmp_path, grouped):
     for metric in (*METRICS, "ood_auroc"):
         arguments += ["--metric", metric]
     answer = CliRunner().invoke(command, arguments, catch_exceptions=False)
+    assert json.loads(answer.stdout)["pairs"]["question"] == "systems"
     printed = json.loads(answer.stdout)["pairs"]["metrics"]
     for metric, pairs in expected.items():
         assert_same(by_pair(printed[metric]), pairs)
 
-    scores = report_of(task, systems).run.scores
+    scores = report_of(task, systems, {"deterministic_training": True}).run.scores
+    by_chance = report_of(task, systems, {"family": "dropout"}).run.scores
     (shown,) = scores.manifest.tasks
     for split, written, metric in (
         *(("test", metric, metric) for metric in METRICS), ("far", detection_name("ood_auroc", HEADLINE), "ood_auroc"),
     ):  # fmt: skip
         assert_same(by_pair(scores.pairs(shown, split, written).tests), expected[metric])
         verdicts = scores.verdicts(shown, split, written)
+        places = {verdict.place for verdict in by_chance.verdicts(shown, split, written).values()}
+        assert (by_chance.pairs(shown, split, written).question, places) == ("methods", {"best", "unjudged"})
         best = next(name for name, verdict in verdicts.items() if verdict.place == "best")
         for name, verdict in verdicts.items():
             if name != best:

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from dubio.statistics.limits import excess_limits, intervals
-from dubio.statistics.verdicts import Pairs, PairTest, Rows, Runs, compare_means, judge_differences
+from dubio.statistics.verdicts import Pairs, PairTest, Rows, Runs, compare_methods, judge_differences
 
 
 def pairs_of(errors: dict[tuple[str, str], float], means: dict[str, float], freedom: int = 9) -> Pairs:
@@ -20,14 +20,14 @@ def pairs_of(errors: dict[tuple[str, str], float], means: dict[str, float], free
         for (one, two), error in errors.items()
     }
     scores = {name: Runs((mean,)) for name, mean in means.items()}
-    return Pairs(scores, "lower", judge_differences(estimates, "lower"))
+    return Pairs(scores, "lower", judge_differences(estimates, "lower"), "methods")
 
 
 def test_the_limit_of_two_systems_is_the_one_sided_t_limit() -> None:
     pairs = pairs_of({("a", "b"): 0.02}, {"a": 0.5, "b": 0.53})
     half = stats.t.ppf(0.95, 9) * 0.02
     assert excess_limits(pairs) == pytest.approx({"a": max(0.0, -0.03 + half), "b": 0.03 + half})
-    flipped = Pairs(pairs.scores, "higher", pairs.tests)
+    flipped = Pairs(pairs.scores, "higher", pairs.tests, "methods")
     assert excess_limits(flipped) == pytest.approx({"a": 0.03 + half, "b": max(0.0, -0.03 + half)})
 
 
@@ -68,7 +68,7 @@ def coverage(systems: int, replicates: int, seed: int, *, repeats: int = 3, equa
         trained = means[:, None] + rng.normal(0, 0.04, (systems, repeats))
         scores = {name: Runs(tuple(trained[k] + (difficulty + own[k]).mean())) for k, name in enumerate(names)}
         rows = {name: difficulty + own[k] + trained[k].mean() for k, name in enumerate(names)}
-        limits = excess_limits(compare_means(scores, "lower", Rows(rows), dict.fromkeys(names, "single")))
+        limits = excess_limits(compare_methods(scores, "lower", Rows(rows), None, dict.fromkeys(names, "single")))
         hits += all(limits[name] >= means[k] - 1e-12 for k, name in enumerate(names))
     return hits / replicates
 

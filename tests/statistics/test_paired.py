@@ -11,7 +11,7 @@ from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions, join
 from dubio.metrics.metric import metric_named
 from dubio.statistics.paired import mcnemar, mcnemar_tests, pair_tests
-from dubio.statistics.verdicts import Rows, Runs, compare_means, holm
+from dubio.statistics.verdicts import Rows, Runs, compare_systems, holm
 
 
 def made(seed, labels, strength=1.0, **more):
@@ -63,7 +63,7 @@ def test_false_alarms_stay_at_their_rate():
     alarms = 0
     for gaps in rng.normal(size=(200, 80)):
         rows = Rows({"a": gaps, "b": np.zeros(80)})
-        (test,) = compare_means({"a": Runs((gaps.mean(),)), "b": Runs((0.0,))}, "lower", rows).tests
+        (test,) = compare_systems({"a": Runs((gaps.mean(),)), "b": Runs((0.0,))}, "lower", rows).tests
         alarms += test.p <= 0.1
     assert stats.binomtest(alarms, 200, 0.1).pvalue > 0.001
 

@@ -12,7 +12,8 @@ from statsmodels.stats.multitest import multipletests
 from dubio.core.errors import UserError
 from dubio.core.types import Direction
 from dubio.reporting.score_table import Cell
-from dubio.statistics.verdicts import Replicates, Rows, Verdict, compare_means, holm, holm_levels
+from dubio.statistics.trainings import NO_CHANCE
+from dubio.statistics.verdicts import Replicates, Rows, Verdict, compare_methods, compare_systems, holm, holm_levels
 
 
 def cell(*values: float) -> Cell:
@@ -22,13 +23,17 @@ def cell(*values: float) -> Cell:
 def against_best(
     cells: dict[str, Cell], better: Direction, *more: Any, among: Any = (), **named: Any
 ) -> dict[str, Verdict]:
-    return compare_means(cells, better, *more, **named).against_best(among)
+    return compare_methods(cells, better, *more, **named).against_best(among)
+
+
+def systems_against_best(cells: dict[str, Cell], rows: Rows) -> dict[str, Verdict]:
+    return compare_systems(cells, "lower", rows).against_best()
 
 
 def test_without_examples_it_is_welchs_test() -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):
-        a, b = rng.normal(0, 1, 5), rng.normal(1.5, 0.4, 4)
+        a, b = rng.normal(0, 1, 5), rng.normal(1.5, 0.4, 6)
         verdicts = against_best({"a": cell(*a), "b": cell(*b)}, "lower")
         significant = "behind" in {verdict.place for verdict in verdicts.values()}
         assert significant == (stats.ttest_ind(a, b, equal_var=False).pvalue < 0.05)
@@ -40,7 +45,7 @@ def test_with_one_run_each_it_is_the_paired_test_over_examples() -> None:
         a = rng.normal(1, 0.3, 60)
         b = a + rng.normal(shift, 0.8, 60)
         losses = Rows({"a": a, "b": b})
-        verdicts = against_best({"a": cell(a.mean()), "b": cell(b.mean())}, "lower", losses)
+        verdicts = systems_against_best({"a": cell(a.mean()), "b": cell(b.mean())}, losses)
         significant = "behind" in {verdict.place for verdict in verdicts.values()}
         assert significant == (stats.ttest_rel(a, b).pvalue < 0.05)
 
@@ -55,30 +60,21 @@ def test_groups_are_the_units_of_the_paired_variance() -> None:
     assert variance == pytest.approx(by_group.var(ddof=1) / 20)
 
 
-def test_with_one_variance_group_it_is_students_test_with_the_pooled_variance() -> None:
-    rng = np.random.default_rng(5)
-    for _ in range(50):
-        a, b = rng.normal(0, 1, 3), rng.normal(1.5, 1, 6)
-        verdicts = against_best({"a": cell(*a), "b": cell(*b)}, "lower", variance_groups={"a": 1, "b": 1})
-        significant = "behind" in {verdict.place for verdict in verdicts.values()}
-        assert significant == (stats.ttest_ind(a, b, equal_var=True).pvalue < 0.05)
-
-
-def test_a_variance_group_is_an_analysis_of_variance_corrected_after_holm() -> None:
+def test_pairs_are_welchs_tests_corrected_after_holm() -> None:
     rng = np.random.default_rng(6)
-    groups = {name: rng.normal(centre, 0.3, 4) for name, centre in zip("abcd", (0.0, 0.3, 0.6, 1.2), strict=True)}
-    within = sum(((values - values.mean()) ** 2).sum() for values in groups.values()) / 12
-    error = np.sqrt(within * 2 / 4)
+    groups = {name: rng.normal(centre, 0.3, 6) for name, centre in zip("abcd", (0.0, 0.3, 0.6, 1.6), strict=True)}
     cells = {name: cell(*values) for name, values in groups.items()}
-    tests = compare_means(cells, "lower", variance_groups=dict.fromkeys(cells, 0)).tests
-    p = [2 * stats.t.sf(abs(groups[t.first].mean() - groups[t.second].mean()) / error, 12) for t in tests]
+    tests = compare_methods(cells, "lower", variance_groups=dict.fromkeys(cells, 0)).tests
+    welch = [stats.ttest_ind(groups[t.first], groups[t.second], equal_var=False) for t in tests]
+    p = [float(result.pvalue) for result in welch]
     assert [test.p for test in tests] == pytest.approx(p)
     assert [test.adjusted_p for test in tests] == pytest.approx(multipletests(p, method="holm")[1])
-    for test, level in zip(tests, holm_levels(p, 0.05), strict=True):
-        assert test.resolves == pytest.approx(stats.t.ppf(1 - level / 2, 12) * error)
+    for test, result, level in zip(tests, welch, holm_levels(p, 0.05), strict=True):
+        error = abs(test.difference / result.statistic)
+        assert (test.error, test.freedom) == pytest.approx((error, result.df))
+        assert test.resolves == pytest.approx(stats.t.ppf(1 - level / 2, result.df) * error)
         assert (test.better is not None) == (abs(test.difference) > test.resolves)
-        half = stats.t.ppf(0.975, 12) * error
-        assert (test.error, test.high - test.difference) == pytest.approx((error, half))
+        assert (test.low, test.high) == pytest.approx(result.confidence_interval(0.95))
     assert len({test.better for test in tests}) > 1
 
 
@@ -86,8 +82,8 @@ def test_holm_finds_every_difference_that_bonferroni_finds_and_more() -> None:
     rng = np.random.default_rng(8)
     more = 0
     for _ in range(40):
-        cells = {str(k): cell(*rng.normal(0.25 * k, 0.2, 4)) for k in range(4)}
-        tests = compare_means(cells, "lower", variance_groups=dict.fromkeys(cells, "alike")).tests
+        cells = {str(k): cell(*rng.normal(0.25 * k, 0.1, 5)) for k in range(4)}
+        tests = compare_methods(cells, "lower", variance_groups=dict.fromkeys(cells, "alike")).tests
         by_holm = {test for test in tests if test.better is not None}
         by_bonferroni = {test for test in tests if test.p <= 0.05 / 6}
         assert by_bonferroni <= by_holm
@@ -111,14 +107,32 @@ def test_one_run_and_no_examples_is_not_judged() -> None:
     assert against_best({"a": cell(0.1), "b": cell(0.9)}, "lower")["b"].place == "unjudged"
 
 
-def test_one_run_with_examples_is_judged_by_them() -> None:
+def test_a_single_training_is_judged_as_a_system_and_not_as_a_method() -> None:
     rng = np.random.default_rng(3)
     good = rng.gamma(1, 0.2, 400)
     bad = good + rng.gamma(1, 0.2, 400)
     losses = Rows({"a": good, "b": bad})
-    verdict = against_best({"a": cell(good.mean()), "b": cell(bad.mean())}, "lower", losses)["b"]
-    assert verdict.place == "behind"
-    assert verdict.difference == pytest.approx(bad.mean() - good.mean())
+    cells = {"a": cell(good.mean()), "b": cell(bad.mean())}
+    systems, methods = compare_systems(cells, "lower", losses), compare_methods(cells, "lower", losses)
+    assert (systems.question, methods.question) == ("systems", "methods")
+    assert systems.against_best()["b"].place == "behind"
+    assert systems.against_best()["b"].difference == pytest.approx(bad.mean() - good.mean())
+    assert methods.against_best()["b"].place == "unjudged"
+
+
+def test_a_training_without_chance_needs_one_run() -> None:
+    rng = np.random.default_rng(3)
+    rows = Rows({name: rng.normal(shift, 1, 90) for name, shift in (("a", 0.0), ("b", 0.6), ("c", 0.1))})
+    cells = {name: cell(float(values.mean())) for name, values in rows.values.items()}
+    methods = compare_methods(cells, "lower", rows, dict.fromkeys(cells, NO_CHANCE))
+    assert methods.tests == compare_systems(cells, "lower", rows).tests
+
+
+def test_pairs_that_are_not_judged_do_not_make_the_others_stricter() -> None:
+    cells = {"a": cell(0.1, 0.12, 0.11, 0.1, 0.13), "b": cell(0.15, 0.17, 0.16, 0.14, 0.15)}
+    alone, among = (compare_methods(own, "lower") for own in (cells, {**cells, "once": cell(0.12)}))
+    assert among.verdict("b", "a") == alone.verdict("b", "a")
+    assert among.verdict("once", "a").place == among.verdict("b", "once").place == "unjudged"
 
 
 def test_more_methods_ask_for_a_larger_difference() -> None:
@@ -132,7 +146,7 @@ def test_a_part_of_the_methods_is_judged_as_strictly_as_all_of_them() -> None:
     groups = dict.fromkeys(cells, "alike")
     part = against_best(cells, "lower", variance_groups=groups, among=("b", "c"))
     assert (part["b"].place, set(part)) == ("best", {"b", "c"})
-    assert part["c"] == compare_means(cells, "lower", variance_groups=groups).verdict("c", "b")
+    assert part["c"] == compare_methods(cells, "lower", variance_groups=groups).verdict("c", "b")
     alone = against_best({name: cells[name] for name in "bc"}, "lower", variance_groups=groups)
     assert part["c"].resolves != alone["c"].resolves
 
@@ -168,7 +182,7 @@ def test_a_difference_of_replicates_has_their_variance_and_no_more_freedom_than_
 def test_two_methods_are_compared_as_strictly_as_with_the_best() -> None:
     rng = np.random.default_rng(0)
     rows = Rows({name: rng.normal(shift, 1, 80) for name, shift in (("a", 0.0), ("b", 0.3), ("c", 0.9))})
-    pairs = compare_means({name: cell(float(values.mean())) for name, values in rows.values.items()}, "lower", rows)
+    pairs = compare_systems({name: cell(float(values.mean())) for name, values in rows.values.items()}, "lower", rows)
     verdicts = pairs.against_best()
     for name in "bc":
         assert pairs.verdict(name, "a") == verdicts[name]
@@ -176,15 +190,14 @@ def test_two_methods_are_compared_as_strictly_as_with_the_best() -> None:
         assert (turned.difference, turned.p) == (-verdicts[name].difference, verdicts[name].p)
 
 
-def test_a_known_spread_counts_even_where_the_other_is_not_known() -> None:
+def test_methods_are_not_judged_where_the_spread_of_one_is_not_known() -> None:
     rng = np.random.default_rng(1)
     a = rng.normal(0, 0.05, 200)
     rows = Rows({"a": a, "b": a + 0.02 + rng.normal(0, 0.01, 200)})
     once = {name: cell(float(values.mean())) for name, values in rows.values.items()}
-    varied = {**once, "b": cell(once["b"].mean - 0.3, once["b"].mean + 0.3)}
-    groups = {"a": 1, "b": 2}
-    assert against_best(once, "lower", rows, groups)["b"].place == "behind"
-    assert against_best(varied, "lower", rows, groups)["b"].place == "tied"
+    varied = {**once, "b": cell(once["b"].mean - 0.003, once["b"].mean + 0.003)}
+    for cells in (once, varied):
+        assert against_best(cells, "lower", rows)["b"].place == "unjudged"
 
 
 @settings(max_examples=25)

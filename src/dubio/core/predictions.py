@@ -333,6 +333,11 @@ class Predictions:
 
         return DeferredLogits((self.samples, len(rows), self.class_count), lambda: self.logits[:, rows], summary)
 
+    def take_samples(self, samples: IntArray | BoolArray) -> Predictions:
+        """Return the predictions of some samples alone, without the system's own scores, which are of all."""
+        columns = {name: _at(vars(self)[name], samples) for name in _BY_SAMPLE}
+        return self.with_checked(logits=self.logits[samples], member=self.member[samples], scores={}, **columns)
+
     def as_ood(self) -> Predictions:
         """Return the same with every row flagged as out of distribution."""
         return self.with_checked(ood=np.ones(len(self), dtype=bool))

@@ -16,6 +16,7 @@ import numpy as np
 from dubio.calibration.cross_validation import cross_validate
 from dubio.core.errors import DubioError, UserError
 from dubio.core.predictions import Predictions, join_names, pool_members
+from dubio.core.types import FloatArray
 from dubio.metrics.detection import placements
 from dubio.reporting.manifest_view import Failure, Manifest, MethodRun, Source, TaskView, read_manifest
 from dubio.reporting.measures import (
@@ -31,6 +32,7 @@ from dubio.reporting.measures import (
     in_domain_metrics,
     measure,
     metrics_for,
+    uncertainties,
     values_per_example,
 )
 from dubio.reporting.run_view import RunView
@@ -40,9 +42,14 @@ from dubio.reporting.wording import counted
 from dubio.statistics.ensemble_equivalent import GrowthCurve, growth_curve
 from dubio.statistics.learning import enough_exchanges, gain_of
 from dubio.statistics.paired import units_of_smaller_side
+from dubio.statistics.trainings import ENOUGH
+from dubio.statistics.trainings import Key as Fits
 
 ORDERS = 10
 """Random orders in which the networks of a deep ensemble are added."""
+
+MOST_PARTS = 10
+"""An ensemble of more fits is cut into this number of parts, of which one is left out at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +192,20 @@ def _visit_run(
                 networks.append(predictions)
 
 
+def parts_left_out(predictions: Predictions, fits: Fits) -> Iterator[tuple[Fits, Predictions]]:
+    """Yield the fits left out, one or a part of them at a time, and an ensemble's predictions without them.
+
+    Nothing where the samples are not of several fits: snapshots, draws and heads of one training do not say how
+    trainings vary.
+    """
+    members = np.unique(predictions.member)
+    if len(members) < 2 or not len(members) == len(fits) == len(set(fits)):
+        return
+    for indices in np.array_split(np.arange(len(members)), min(len(members), MOST_PARTS)):
+        others = ~np.isin(predictions.member, members[indices])
+        yield tuple(fits[index] for index in indices), predictions.take_samples(others)
+
+
 def growth_of(networks: Sequence[Predictions]) -> GrowthCurve | None:
     """Return the curve of deep ensembles of 1, 2, … of these networks, over all seeds; None of fewer than two."""
     if len(networks) < 2:
@@ -208,6 +229,7 @@ class Scorer:
     def __init__(self) -> None:
         """Make the metrics once."""
         self.metrics, self.shifted = in_domain_metrics(), metrics_for(SHIFTED)
+        self._inside: dict[tuple[str, Fits], dict[str, FloatArray]] = {}
 
     def score(self, item: Visit) -> None:
         """Add the scores of a visit to its values, and its values per example to the table."""
@@ -225,6 +247,24 @@ class Scorer:
             self._score_in_domain(item)
         else:
             self._score_shifted(item)
+        self._score_parts(item)
+
+    def _score_parts(self, item: Visit) -> None:
+        """Add the scores of an ensemble without some of its fits, where its runs alone do not say how trainings vary.
+
+        They are computed for the metrics that rank; detection compares both sides without the same fits.
+        """
+        repeats = len(item.report.manifest.runs_of(item.task.key, item.run.method)) - 1
+        if repeats >= ENOUGH or not (item.split.kind != "id" or item.is_in_domain_test):
+            return
+        metrics = tuple(m for m in (self.metrics if item.is_in_domain_test else self.shifted) if m.comparable)
+        for fits, predictions in parts_left_out(item.predictions, item.run.fits):
+            values = measure(metrics, predictions)
+            if item.is_in_domain_test:
+                self._inside[item.run.id, fits] = uncertainties(predictions)
+            else:
+                values |= detection(self._inside.get((item.run.id, fits), {}), uncertainties(predictions))
+            item.report.scores.add_left_out(item.task, item.split, item.run, fits, values)
 
     def _score_in_domain(self, item: Visit) -> None:
         item.values |= at_thresholds(item.report.source, item.task, item.run, item.predictions)

@@ -9,8 +9,7 @@ counts four further examples, two placed at the top and two at the bottom (after
 
     v = v_DeLong + 2 (θ² + (1 − θ)²) (1/n² + 1/m²),
 
-for an area θ of n OOD and m in-domain units. Where trainings vary, a method that was trained once has no interval;
-where no method was repeated, intervals are about these trained systems.
+for an area θ of n OOD and m in-domain units. Where trainings vary, a method that was trained once has no interval.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ from dubio.reporting.measures import DETECTED_BY, HEADLINE, detection_name
 from dubio.reporting.wording import listed
 from dubio.statistics.bootstrap import Interval
 from dubio.statistics.limits import intervals
-from dubio.statistics.verdicts import Estimate, Pairs, Rows, VarianceTerm, judge_differences, shared_variances
+from dubio.statistics.trainings import VarianceTerm, own_terms, pair_terms
+from dubio.statistics.verdicts import Estimate, Pairs, Rows, judge_differences
 
 if TYPE_CHECKING:
     from dubio.reporting.run_view import RunView
-    from dubio.reporting.score_table import Cell
 
 CHANCE = 0.5
 
@@ -186,28 +185,13 @@ def detection_on(run: RunView, task: TaskView, splits: Sequence[str]) -> Detecti
     for quantity in DETECTED_BY:
         name = detection_name("ood_auroc", quantity)
         cells = {method: cell for method, cell in scores.ranked_row(task, splits, name).items() if cell.n}
-        trainings = training_terms(run, cells)
+        trainings = own_terms(scores.trainings(task, splits, name), scores.variance_groups)
         for method, cell in cells.items():
-            examples = scores.detection.term(task.key, splits, method, quantity)
-            terms = [] if examples is None or method not in trainings else [examples, *trainings[method]]
+            examples, own = scores.detection.term(task.key, splits, method, quantity), trainings.get(method)
+            terms = [] if examples is None or own is None else [examples, (own.variance, own.freedom)]
             estimates[method, quantity] = cell.mean, terms
     limits = intervals(estimates)
     return Detection(tuple(Detector(*key, value, limits.get(key)) for key, (value, _) in estimates.items()))
-
-
-def training_terms(run: RunView, cells: Mapping[str, Cell]) -> dict[str, list[VarianceTerm]]:
-    """Return method → the variance of its mean over trainings; a method is left out where that is not known.
-
-    Nothing is added where no method was repeated, and to a method whose training has no randomness.
-    """
-    groups = {name: run.scores.variance_groups[name] for name in cells}
-    fixed = {method.name for method in run.methods if not method.trainings_vary}
-    shared = shared_variances(cells, groups)
-    if not shared:
-        return {name: [] for name in cells}
-    variances = {name: shared[groups[name]] for name in cells if groups[name] in shared}
-    terms = {name: [(variance / cells[name].n, freedom)] for name, (variance, freedom) in variances.items()}
-    return terms | {name: [] for name in cells if name in fixed}
 
 
 def quantity_pairs(
@@ -216,18 +200,18 @@ def quantity_pairs(
     """Test every two quantities of one method, by the words for them, on the same examples and the same trainings."""
     names = {quantity: detection_name("ood_auroc", quantity) for quantity in quantities}
     cells = {quantity: run.scores.row(task, splits, name)[method] for quantity, name in names.items()}
+    every = {quantity: run.scores.trainings(task, splits, name).get(method) for quantity, name in names.items()}
+    trainings = {quantity: own for quantity, own in every.items() if own is not None}
+    variances = own_terms(trainings, {quantity: quantity for quantity in quantities})
     differences = dict[tuple[str, str], Estimate]()
     for one, two in combinations(quantities, 2):
-        runs = np.subtract(cells[one].values, cells[two].values)
         examples = run.scores.detection.term(task.key, splits, method, one, two)
-        terms = [] if examples is None else [examples]
-        if len(runs) > 1:
-            terms.append((float(runs.var(ddof=1)) / len(runs), len(runs) - 1))
-        elif training_terms(run, run.scores.row(task, splits, names[one]))[method]:
-            terms = []  # one training says nothing about the next
-        differences[_words(one), _words(two)] = float(runs.mean()), terms
+        terms = []
+        if examples is not None and {one, two} <= trainings.keys():
+            terms = [examples, *pair_terms(one, two, trainings, variances)]
+        differences[_words(one), _words(two)] = cells[one].mean - cells[two].mean, terms
     scores = {_words(quantity): cell for quantity, cell in cells.items()}
-    return Pairs(scores, "higher", judge_differences(differences, "higher"))
+    return Pairs(scores, "higher", judge_differences(differences, "higher"), "methods")
 
 
 def _words(quantity: str) -> str:

@@ -149,7 +149,7 @@ def metric_phrase(metric: str) -> str:
 def verdict_phrase(verdict: Verdict) -> str:
     """Return whether two methods differ significantly, with the numbers behind it."""
     if verdict.resolves is None:
-        return f"difference {abs(verdict.difference):.2g}; not judged, because there is no spread over runs"
+        return f"difference {abs(verdict.difference):.2g}; not judged, because one of the two was trained only once"
     difference, smallest = enough_digits(abs(verdict.difference), verdict.resolves)
     significance = "not significantly different" if verdict.place == "tied" else "significantly different"
     return f"{significance}: difference {difference}, smallest detectable difference {smallest}"

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from dubio.core.predictions import join_names
 from dubio.core.types import Direction, FloatArray, StrArray
 from dubio.reporting.detectors import DetectionVariances
 from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
 from dubio.statistics.learning import Gain, Learning, judge_learning
-from dubio.statistics.verdicts import Pairs, Rows, Runs, Verdict, compare_means
+from dubio.statistics.trainings import ENOUGH, NO_CHANCE, Trainings, over_members, over_runs
+from dubio.statistics.trainings import Key as Fits
+from dubio.statistics.verdicts import Pairs, Rows, Runs, Verdict, compare_methods
 
 
 @dataclass(frozen=True)
@@ -35,14 +38,19 @@ class Score:
     value: float
 
 
+RunKey = tuple[int, int | None]
+"""Seed and member of a run."""
+
+
 @dataclass(frozen=True)
 class Cell(Runs):
     """The values of one method for one metric on one split, and the number of runs where it is undefined.
 
-    A single-fit method has one for every (seed, member), an ensemble one for every seed.
+    A single-fit method has one for every (seed, member), an ensemble one for every seed; ``keys`` names them.
     """
 
     undefined: int = 0
+    keys: tuple[RunKey, ...] = field(default=(), compare=False, repr=False)
 
 
 Key = tuple[str, str, str, str]
@@ -51,11 +59,16 @@ Key = tuple[str, str, str, str]
 
 def aggregate(scores: Iterable[Score]) -> dict[Key, Cell]:
     """Group scores by (task, split, method, metric); undefined values are counted, never averaged."""
-    values: dict[Key, list[float]] = {}
+    values: dict[Key, list[tuple[RunKey, float]]] = {}
     for score in scores:
-        values.setdefault((score.task, score.split, score.method, score.metric), []).append(score.value)
-    defined = {key: tuple(value for value in every if not math.isnan(value)) for key, every in values.items()}
-    return {key: Cell(numbers, len(values[key]) - len(numbers)) for key, numbers in defined.items()}
+        run = (score.seed, score.member), score.value
+        values.setdefault((score.task, score.split, score.method, score.metric), []).append(run)
+    cells = {}
+    for key, runs in values.items():
+        defined = [(run, value) for run, value in runs if not math.isnan(value)]
+        keys, numbers = zip(*defined, strict=True) if defined else ((), ())
+        cells[key] = Cell(numbers, len(runs) - len(defined), keys)
+    return cells
 
 
 def average_over(cells: Sequence[Cell | None]) -> Cell | None:
@@ -64,9 +77,25 @@ def average_over(cells: Sequence[Cell | None]) -> Cell | None:
     None where a split has no cell, a value is undefined, or the runs of the splits do not correspond.
     """
     complete = [cell for cell in cells if cell is not None and not cell.undefined]
-    if not complete or len(complete) < len(cells) or len({cell.n for cell in complete}) > 1:
+    if not complete or len(complete) < len(cells) or len({(cell.n, cell.keys) for cell in complete}) > 1:
         return None
-    return Cell(tuple(np.mean([cell.values for cell in complete], axis=0).tolist()))
+    return Cell(tuple(np.mean([cell.values for cell in complete], axis=0).tolist()), keys=complete[0].keys)
+
+
+def average_rows(splits: Sequence[FloatArray], groups: Sequence[StrArray | None]) -> tuple[FloatArray, StrArray | None]:
+    """Return values per example whose mean is the mean of several splits' means, and the units they belong to.
+
+    Splits of one size are taken to hold the same examples in the same order, as severities of a corruption do (were
+    they others, the variance would be right all the same). Otherwise rows stand one after another, each moved to the
+    common mean, so that a unit counts once however many splits it is in.
+    """
+    sizes, first = [len(rows) for rows in splits], groups[0]
+    same = [g is first or (g is not None and first is not None and np.array_equal(g, first)) for g in groups]
+    if len(set(sizes)) == 1 and all(same):
+        return np.mean(splits, axis=0), first
+    mean, share = np.mean([rows.mean() for rows in splits]), sum(sizes) / len(splits)
+    moved = [mean + (rows - rows.mean()) * share / len(rows) for rows in splits]
+    return np.concatenate(moved), join_names(groups, sizes)
 
 
 def results_csv(scores: Iterable[Score]) -> str:
@@ -136,6 +165,8 @@ class ScoreTable:
         self.temperatures: dict[tuple[str, str], TemperatureFits] = {}
         self.scores: list[Score] = []
         self.detection = DetectionVariances()
+        self._fits = {(run.task, run.method, run.seed, run.member): run.fits for run in manifest.runs}
+        self._left_out: dict[Key, dict[RunKey, dict[Fits, float]]] = {}
         self._rows: dict[Key, tuple[FloatArray, int]] = {}
         self._units: dict[tuple[str, str, str], tuple[StrArray | None, int | None]] = {}
         self._cells: dict[Key, Cell] | None = None
@@ -196,6 +227,14 @@ class ScoreTable:
             self._learning[task.key] = judge_learning(self._gains.get(task.key, {}), self._gain_groups.get(task.key))
         return self._learning[task.key]
 
+    def add_left_out(
+        self, task: TaskView, split: SplitView, run: MethodRun, fits: Fits, values: Mapping[str, float]
+    ) -> None:
+        """Add the values of one run of an ensemble without some of its fits, which the variance over fits needs."""
+        for metric, value in values.items():
+            runs = self._left_out.setdefault((task.key, split.name, run.method, metric), {})
+            runs.setdefault((run.seed, run.member), {})[fits] = value
+
     @property
     def cells(self) -> Mapping[Key, Cell]:
         """(task, split, method, metric) → the values of its runs."""
@@ -235,6 +274,10 @@ class ScoreTable:
         """Whether a metric may rank methods."""
         return metric in self.better and metric not in self.not_ranked
 
+    def has_rows(self, task: TaskView, split: str, metric: str) -> bool:
+        """Whether a metric has values per example on a split."""
+        return (task.key, split, metric) in self._units
+
     def pairs(self, task: TaskView, splits: str | Sequence[str], metric: str) -> Pairs:
         """Return the tests of every pair of methods on a split, or on several averaged; they are computed once."""
         names = (splits,) if isinstance(splits, str) else tuple(splits)
@@ -243,14 +286,45 @@ class ScoreTable:
         return self._pairs[task.key, names, metric]
 
     def _compared(self, task: TaskView, names: tuple[str, ...], metric: str) -> Pairs:
-        """Test every pair of methods that may be ranked; several splits averaged have no values per example."""
-        rows = {}
-        for method in self.methods_of(task) if len(names) == 1 else ():
-            total = self._rows.get((task.key, names[0], method.name, metric))
-            if total is not None:
-                rows[method.name] = total[0] / total[1]
-        sample = Rows(rows, *self._units.get((task.key, names[0], metric), (None, None)))
-        return compare_means(self.ranked_row(task, names, metric), self.better[metric], sample, self.variance_groups)
+        """Test every pair of methods that may be ranked, where a metric has no values per example on this test set as it is."""
+        cells = self.ranked_row(task, names, metric)
+        units = [self._units.get((task.key, split, metric), (None, None)) for split in names]
+        groups, counts = [group for group, _ in units], [count for _, count in units if count is not None]
+        rows, group = {}, groups[0]
+        for name in cells:
+            sums = [self._rows.get((task.key, split, name, metric)) for split in names]
+            means = [own[0] / own[1] for own in sums if own is not None]
+            if len(means) == len(names):
+                rows[name], group = average_rows(means, groups)
+        trainings = self.trainings(task, names, metric)
+        sample = Rows(rows, group, min(counts, default=None)) if rows else None
+        return compare_methods(cells, self.better[metric], sample, trainings, self.variance_groups)
+
+    def trainings(self, task: TaskView, splits: Sequence[str], metric: str) -> dict[str, Trainings]:
+        """Return method → the trainings behind its score; methods of which there is a single one are left out."""
+        views, cells = {method.name: method for method in self.manifest.methods}, self.ranked_row(task, splits, metric)
+        every = {name: self._trainings(task, splits, views[name], metric, cell) for name, cell in cells.items()}
+        return {name: own for name, own in every.items() if own is not None}
+
+    def _trainings(
+        self, task: TaskView, splits: Sequence[str], method: MethodView, metric: str, cell: Cell
+    ) -> Trainings | None:
+        """Return the trainings behind a cell: its runs or, where those are few, the fits of its ensembles."""
+        if not method.trainings_vary:
+            return NO_CHANCE
+        values: dict[Fits, list[float]] = {}
+        for key, value in zip(cell.keys, cell.values, strict=True):
+            fits = self._fits.get((task.key, method.name, *key)) or ((method.name, *key),)
+            values.setdefault(fits, []).append(value)
+        runs = over_runs({fits: float(np.mean(own)) for fits, own in values.items()})
+        if runs is not None and runs.freedom >= ENOUGH:
+            return runs
+        parts = [[self._without(task, split, method, metric, key) for split in splits] for key in cell.keys]
+        members = over_members([{f: float(np.mean([own[f] for own in run])) for f in run[0]} for run in parts])
+        return runs if members is None else members
+
+    def _without(self, task: TaskView, split: str, method: MethodView, metric: str, run: RunKey) -> dict[Fits, float]:
+        return self._left_out.get((task.key, split, method.name, metric), {}).get(run, {})
 
     def verdicts(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Verdict]:
         """Return method → its verdict against the best; empty for a metric that must not rank."""

@@ -16,10 +16,16 @@ ARROWS = {"higher": "↑", "lower": "↓"}
 
 SPOKEN_PLACE: dict[Place, str] = {
     "best": "best mean",
-    "tied": "not distinguishable from the best",
-    "behind": "behind the best",
-    "unjudged": "one run: not judged",
+    "tied": "not significantly different from the best",
+    "behind": "significantly worse than the best",
+    "unjudged": "not judged",
 }
+
+NOT_JUDGED = (
+    "not judged, because this method or the best one was trained only once and another training might reverse the "
+    "order; run it again with --seeds 5, and only what is missing is trained"
+)
+"""Why a method has no verdict, and what gives one."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class FilledColumn:
 
 
 UNDECIDED = {"best": "leading", "tied": ""}
-"""Marks in a column without significant differences."""
+"""Marks in a column in which no method is significantly worse than the best."""
 
 EMPTY = TableCell("–", place="unranked")
 
@@ -124,6 +130,7 @@ def score_cell(cell: Cell, places: int, verdict: Verdict | None, column: Column)
     if math.isinf(cell.mean):
         return TableCell("∞", f"({cell.n} runs)", f"{cell.mean}", "unranked" if column.unranked else "behind")
     spread = "(1 run)" if cell.std is None else f"± {cell.std:.{places}f}"
+    spread += " †" if verdict is not None and verdict.place == "unjudged" and not column.unranked else ""
     hints = [f"mean {cell.mean:.6g} over {cell.n} run{'s' if cell.n > 1 else ''}"]
     if cell.undefined:
         hints.append(f"not defined in {cell.undefined} more")
@@ -159,6 +166,8 @@ def method_table(
     def cells(name: str) -> tuple[TableCell, ...]:
         return tuple(column.cells.get(name, EMPTY) for column in filled)
 
+    marks = {cell.place for column in filled for cell in column.cells.values()}
+    caption += f"; †: {NOT_JUDGED}" if "unjudged" in marks else ""
     rows = [Row(method.title, cells(method.name), styles[method.name]) for method in methods]
     rows += [Row(title, cells(name), control=True) for name, title in (controls or {}).items()]
     return Table(tuple(column.column for column in filled), tuple(rows), caption, terminal=terminal)

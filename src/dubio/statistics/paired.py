@@ -26,7 +26,7 @@ from dubio.metrics.decisions import correct
 from dubio.metrics.metric import score_each
 from dubio.metrics.requirements import labelled, lacking
 from dubio.statistics.bootstrap import Units, basis, check_level, guarded, metric_statistic, replicate, units_of
-from dubio.statistics.verdicts import PairTest, Replicates, Rows, Runs, Sample, compare_means
+from dubio.statistics.verdicts import PairTest, Replicates, Rows, Runs, Sample, compare_systems
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def pair_tests(
             finite = {name: Runs((score,)) for name, score in scores.items() if math.isfinite(score)}
             compared |= {metric: finite} if len(finite) > 1 else {}
         for metric, sample in zip(compared, _samples(compared, rows, count, seed), strict=True):
-            tests[metric.name] = compare_means(compared[metric], metric.better, sample, alpha=1.0 - level).tests
+            tests[metric.name] = compare_systems(compared[metric], metric.better, sample, alpha=1.0 - level).tests
     return {metric.name: tests[metric.name] for metric in metrics if metric.name in tests}
 
 

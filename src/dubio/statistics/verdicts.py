@@ -1,22 +1,22 @@
 """The one comparison: every pair of systems under one metric, their differences tested together.
 
-Commands, ``dubio.compare``, ``dubio.benchmark`` and reports all call :func:`compare_means`, so that two systems on the
-same test set get one verdict. A and B differ by D = mean(A) − mean(B), each a mean over its runs. The variance of D has
-terms: the test set is a sample (paired, over examples or groups), and so are the trainings behind the n_A and n_B runs:
+Every comparison names its *question*. Commands, ``dubio.compare`` and ``dubio.benchmark`` ask whether these trained
+*systems* differ (:func:`compare_systems`): the test set is a sample, the trainings are what they are, and one run of
+each suffices. Reports ask whether the *methods* behind them differ (:func:`compare_methods`), given training set and
+split: the trainings are a sample too. A and B differ by D = mean(A) − mean(B), each a mean over its runs, with variance
 
-    v = v_examples + s_A²/n_A + s_B²/n_B,    v_examples = G/(G−1) · Σ_g (Σ_{i∈g} (d_i − d̄))² / N²,
+    v = v_examples [+ v_trainings],    v_examples = G/(G−1) · Σ_g (Σ_{i∈g} (d_i − d̄))² / N²,
 
 where d_i is the difference of the two systems' values on example i, each averaged over its runs (:class:`Rows`). For a
-metric without values per example, v_examples is the variance of D over bootstrap replicates (:class:`Replicates`). A
-few seeds say little about a variance, so methods of one *variance group* (single fits; ensembles of the same size)
-share theirs, as in an analysis of variance: s² = Σ (n_m − 1) s_m² / Σ (n_m − 1). Fits that two methods share make the
-terms correlate positively, which errs on the side of "not significantly different".
+metric without values per example, v_examples is the variance of D over bootstrap replicates (:class:`Replicates`).
+v_trainings is that of :mod:`dubio.statistics.trainings`; where it is not known of one of the two methods, the pair is
+not judged.
 
 p is two-sided, of t = D/√v with Satterthwaite's degrees of freedom, and the interval of D is D ± t·√v at the same
-level, uncorrected. All pairs of a metric are corrected together after Holm: with p₍₁₎ ≤ … ≤ p₍ₘ₎ the adjusted values
-are max_{j ≤ i} min(1, (m − j + 1) p₍ⱼ₎). The best is chosen after the fact, so any pair could have been the one
-compared. The procedure tests p₍ᵢ₎ at α/(m − i + 1), and stops at the first that is not significant, so that all later
-ones are tested at that level; the smallest significant difference of a pair is t·√v at its level.
+level, uncorrected. All pairs of a metric that can be judged are corrected together after Holm: with p₍₁₎ ≤ … ≤ p₍ₘ₎ the
+adjusted values are max_{j ≤ i} min(1, (m − j + 1) p₍ⱼ₎). The best is chosen after the fact, so any pair could have been
+the one compared. The procedure tests p₍ᵢ₎ at α/(m − i + 1), and stops at the first that is not significant, so that all
+later ones are tested at that level; the smallest significant difference of a pair is t·√v at its level.
 """
 
 from __future__ import annotations
@@ -33,18 +33,16 @@ from scipy import special
 
 from dubio.core.errors import UserError
 from dubio.core.types import Direction, FloatArray, StrArray
+from dubio.statistics.trainings import Trainings, VarianceTerm, own_terms, pair_terms, trainings_of_runs
 
 ALPHA = 0.05
 
 Place = Literal["best", "tied", "behind", "unjudged"]
-"""``tied``: not significantly different from the best. ``unjudged``: no spread, over runs or examples, to judge by."""
+"""``tied``: not significantly different from the best. ``unjudged``: a variance is not known; no verdict."""
 
 Question = Literal["systems", "methods"]
 """What a comparison asks: ``systems``, whether these trained systems differ, of which only the test units are a sample;
 ``methods``, whether the methods behind them do, of which the trainings are a sample too."""
-
-VarianceTerm = tuple[float, int]
-"""A term of a variance, and its degrees of freedom."""
 
 Estimate = tuple[float, Sequence[VarianceTerm]]
 """A difference and the terms of its variance; none where that is not known."""
@@ -176,7 +174,7 @@ class Verdict:
     """How a method compares with the best one, or with another.
 
     Attributes:
-        place: Best (better), tied with it, behind it, or not judged.
+        place: Best (better), tied with it, behind it, or not judged because a variance is not known.
         difference: How much worse than the other; negative where it is better.
         resolves: The smallest significant difference; None where it is unknown.
         p: Two-sided p-value after Holm's correction; None for the best, and where it is unknown.
@@ -202,7 +200,7 @@ class Pairs:
     scores: Mapping[str, Runs]
     better: Direction
     tests: tuple[PairTest, ...]
-    question: Question = "systems"
+    question: Question
 
     @cached_property
     def _by_names(self) -> dict[frozenset[str], PairTest]:
@@ -235,84 +233,89 @@ class Pairs:
         return verdicts
 
 
-def compare_means(
-    scores: Mapping[str, Runs],
-    better: Direction,
-    sample: Sample | None = None,
-    variance_groups: Mapping[str, Hashable] | None = None,
-    *,
-    alpha: float = ALPHA,
-) -> Pairs:
-    """Test every pair of systems under one metric.
+def compare_systems(scores: Mapping[str, Runs], better: Direction, sample: Sample, *, alpha: float = ALPHA) -> Pairs:
+    """Test every pair of trained systems under one metric: of these, only the test units are a sample.
 
     Args:
         scores: System → its runs.
         better: Which way is better.
-        sample: The systems' values on the test set as a sample, where they are known.
-        variance_groups: System → its variance group; by default every system is its own.
+        sample: The systems' values on the test set as a sample.
         alpha: Error rate of all pairs together.
     """
-    finite = {name: runs for name, runs in scores.items() if runs.n and math.isfinite(runs.mean)}
-    groups = {name: name if variance_groups is None else variance_groups[name] for name in finite}
-    shared = shared_variances(finite, groups)
-    differences = {}
-    for one, two in combinations(finite, 2):
-        terms = _terms({one: finite[one], two: finite[two]}, groups, shared, sample)
-        differences[one, two] = finite[one].mean - finite[two].mean, terms
-    return Pairs(scores, better, judge_differences(differences, better, alpha=alpha))
+    terms = {pair: _listed(sample.term(*pair)) for pair in combinations(_finite(scores), 2)}
+    return _judged(scores, better, terms, "systems", alpha)
 
 
-def _terms(
-    pair: Mapping[str, Runs],
-    groups: Mapping[str, Hashable],
-    shared: Mapping[Hashable, VarianceTerm],
-    sample: Sample | None,
-) -> list[VarianceTerm]:
-    """Return the terms of the variance of a difference; none where it is not known.
+def compare_methods(
+    scores: Mapping[str, Runs],
+    better: Direction,
+    sample: Sample | None = None,
+    trainings: Mapping[str, Trainings] | None = None,
+    variance_groups: Mapping[str, Hashable] | None = None,
+    *,
+    alpha: float = ALPHA,
+) -> Pairs:
+    """Test every pair of methods under one metric: their trainings are a sample, and so is the test set.
 
-    Two systems of one variance group make one term over runs, since they share their estimate of s². Where the spread
-    of one system is not known, that of the other still counts beside that of the examples; without examples nothing is
-    known.
+    Args:
+        scores: Method → its runs.
+        better: Which way is better.
+        sample: The methods' values on the test set as a sample; without it, they are compared on this test set as it
+            is.
+        trainings: Method → its trainings, of methods with several; by default every run is a training.
+        variance_groups: Method → its variance group; by default every method is its own.
+        alpha: Error rate of all pairs together.
     """
-    examples = None if sample is None else sample.term(*pair)
-    shares: dict[Hashable, float] = {}
-    for name, runs in pair.items():
-        shares[groups[name]] = shares.get(groups[name], 0.0) + 1 / runs.n
-    if examples is None and not shares.keys() <= shared.keys():
-        return []
-    runs_terms = [(shared[name][0] * share, shared[name][1]) for name, share in shares.items() if name in shared]
-    return runs_terms if examples is None else [*runs_terms, examples]
+    finite = _finite(scores)
+    if trainings is None:
+        trainings = trainings_of_runs({name: runs.values for name, runs in finite.items()})
+    repeated = {name: own for name, own in trainings.items() if name in finite}
+    variances = own_terms(repeated, variance_groups or {name: name for name in repeated})
+    terms = {}
+    for pair in combinations(finite, 2):
+        over_trainings = pair_terms(*pair, repeated, variances) if {*pair} <= repeated.keys() else []
+        over_examples = [] if sample is None else _listed(sample.term(*pair))
+        complete = bool(over_trainings) and (sample is None or bool(over_examples))
+        terms[pair] = [*over_trainings, *over_examples] if complete else []
+    return _judged(scores, better, terms, "methods", alpha)
 
 
-def shared_variances(scores: Mapping[str, Runs], groups: Mapping[str, Hashable]) -> dict[Hashable, VarianceTerm]:
-    """Return variance group → the variance over runs that its systems share; none where no run repeats."""
-    terms: dict[Hashable, list[VarianceTerm]] = {}
-    for name, runs in scores.items():
-        if runs.std is not None:
-            terms.setdefault(groups[name], []).append((runs.std**2, runs.n - 1))
-    return {
-        name: (sum(variance * freedom for variance, freedom in own) / total, total)
-        for name, own in terms.items()
-        for total in [sum(freedom for _, freedom in own)]
-    }
+def _finite(scores: Mapping[str, Runs]) -> dict[str, Runs]:
+    return {name: runs for name, runs in scores.items() if runs.n and math.isfinite(runs.mean)}
+
+
+def _listed(term: VarianceTerm | None) -> list[VarianceTerm]:
+    return [] if term is None else [term]
+
+
+def _judged(
+    scores: Mapping[str, Runs],
+    better: Direction,
+    terms: Mapping[tuple[str, str], Sequence[VarianceTerm]],
+    question: Question,
+    alpha: float,
+) -> Pairs:
+    differences = {pair: (scores[pair[0]].mean - scores[pair[1]].mean, own) for pair, own in terms.items()}
+    return Pairs(scores, better, judge_differences(differences, better, alpha=alpha), question)
 
 
 def judge_differences(
     differences: Mapping[tuple[str, str], Estimate], better: Direction, *, alpha: float = ALPHA
 ) -> tuple[PairTest, ...]:
-    """Test differences against zero, corrected together after Holm.
+    """Test differences against zero, those with a known variance corrected together after Holm.
 
     Args:
         differences: Pair → its difference, first less second.
         better: Which way is better.
         alpha: Error rate of all together.
     """
-    p_values = [two_sided_p(difference, terms) if terms else 1.0 for difference, terms in differences.values()]
-    tests = []
+    p_values = [two_sided_p(difference, terms) for difference, terms in differences.values() if terms]
     corrected = zip(p_values, holm(p_values), holm_levels(p_values, alpha), strict=True)
-    for ((one, two), (value, terms)), (p, adjusted, level) in zip(differences.items(), corrected, strict=True):
-        error, freedom, half, resolves = math.nan, math.nan, math.nan, math.inf
+    tests = []
+    for (one, two), (value, terms) in differences.items():
+        p, adjusted, error, freedom, half, resolves = 1.0, 1.0, math.nan, math.nan, math.nan, math.inf
         if terms:
+            p, adjusted, level = next(corrected)
             variance, freedom = _total(terms)
             error = math.sqrt(variance)
             half, resolves = (smallest_difference(terms, level=share) for share in (alpha, level))

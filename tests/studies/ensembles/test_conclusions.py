@@ -100,11 +100,13 @@ def test_gains_are_paired_by_seed_and_member_and_share_their_variance() -> None:
     example = study(one[0], shuffled, *other)
     gains = gains_of(example, [one[0], other[0]])
     assert gains["swag"].mean == pytest.approx(0.02)
-    pooled = (np.var([0.01, 0.03], ddof=1) + 2 * np.var([0.05, 0.02, 0.05], ddof=1)) / 3
-    assert gains["swag"].variance == pytest.approx((pooled / 2, 3))
-    assert gains["fge"].variance == pytest.approx((pooled / 3, 3))
+    spreads = np.array([np.var([0.01, 0.03], ddof=1), np.var([0.05, 0.02, 0.05], ddof=1)])
+    freedom = (spreads @ [1, 2]) ** 2 / (spreads**2 @ [1, 2])
+    assert gains["swag"].variance == pytest.approx((4 * (spreads @ [1, 2]) / 3 / 2, freedom))
+    assert gains["fge"].variance == pytest.approx((2.5 * (spreads @ [1, 2]) / 3 / 3, freedom))
     difference = margin(gains["swag"], NO_GAIN, 4)
-    assert difference.smallest == pytest.approx(stats.t.ppf(1 - 0.05 / 8, 3) * math.sqrt(pooled / 2))
+    error = math.sqrt(gains["swag"].variance[0])  # type: ignore[index]
+    assert difference.smallest == pytest.approx(stats.t.ppf(1 - 0.05 / 8, freedom) * error)
     network = augmented_pair("deterministic", 1.9, [0.1, 0.12], role="network")
     lone = gains_of(study(*network), network[:1])["deterministic"]
     assert lone.scaled(LITTLE).variance == pytest.approx((LITTLE**2 * np.var([0.1, 0.12], ddof=1) / 2, 1))

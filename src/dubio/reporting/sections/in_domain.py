@@ -32,7 +32,7 @@ from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Collected, Figure, Section, Text, Visit, section
 from dubio.reporting.style import INK, INSIDE, MUTED, NOISE, OUTSIDE, PAPER, Style
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, method_table, score_column, value_cell
-from dubio.reporting.wording import named, term
+from dubio.reporting.wording import listed, named, term
 from dubio.statistics.verdicts import Place
 
 if TYPE_CHECKING:
@@ -42,8 +42,9 @@ BINS = 15
 """Bins of the reliability diagram, as of the expected calibration error."""
 
 KEY = (
-    "Shaded: the best mean (bold) and every method that is not significantly different from it. "
-    "No shading: no significant differences between methods."
+    "The question is whether methods differ, not only these trained systems: trainings vary as well as test examples, "
+    "the training set and the split are as they are. Shaded: the best mean (bold) and every method that is not "
+    "significantly different from it. No shading: no method that was judged is significantly worse than the best mean."
 )
 
 
@@ -79,7 +80,8 @@ class InDomainScores(Section):
         """Yield the table of scores and the figures of one task."""
         yield in_domain_table(run, task)
         remark = (BY_POSITION,) if task.key in self.by_position else ()
-        yield Text((KEY, *not_ranked_reasons(run), *remark, *filter(None, [run.budget_note(task)])), "small")
+        notes = (*as_it_is(run, task), *not_ranked_reasons(run), *remark, *filter(None, [run.budget_note(task)]))
+        yield Text((KEY, *notes), "small")
         if sentences := not_ranked_sentences(run, task):
             yield Text(tuple(sentences), "warning")
         if warning := temperature_warning(run, task):
@@ -137,6 +139,16 @@ def unmarked(run: RunView, task: TaskView, column: FilledColumn) -> FilledColumn
     flagged = {name for name, evidence in learning.items() if evidence.learned != "learned"} & column.cells.keys()
     apart = {name: replace(column.cells[name], place="unranked", hint="this method is not ranked") for name in flagged}
     return FilledColumn(column.column, {**column.cells, **apart})
+
+
+def as_it_is(run: RunView, task: TaskView) -> list[str]:
+    """Return which metrics compare methods on this test set alone, because they have no values per example."""
+    scores, split = run.scores, task.in_domain.name
+    ranking = [metric for metric in IN_DOMAIN_COLUMNS if scores.ranks(metric) and scores.row(task, split, metric)]
+    titles = [term(metric).title for metric in ranking if not scores.has_rows(task, split, metric)]
+    verb = "has" if len(titles) == 1 else "have"
+    reason = f"{verb} no values per example: trainings vary in these comparisons, and the test set is as it is."
+    return [f"{listed(titles)} {reason}"] if titles else []
 
 
 def not_ranked_reasons(run: RunView) -> list[str]:

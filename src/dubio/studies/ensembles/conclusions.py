@@ -19,7 +19,7 @@ k networks, of which orders of the same L networks show the share 1 − k/L).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
 
@@ -31,7 +31,8 @@ from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.score_table import Cell, cell_text, decimals
 from dubio.reporting.wording import signed
 from dubio.statistics.ensemble_equivalent import equivalent_range
-from dubio.statistics.verdicts import ALPHA, VarianceTerm, compare_means, shared_variances, smallest_difference
+from dubio.statistics.trainings import OwnTerm, VarianceTerm, own_terms, trainings_of_runs
+from dubio.statistics.verdicts import ALPHA, compare_methods, smallest_difference
 from dubio.studies.ensembles.equivalents import equivalent_phrase, slope_of
 from dubio.studies.ensembles.rank_agreement import tau_phrase, temperature_agreement
 from dubio.studies.ensembles.score_correlations import correlation_change, score_pairs
@@ -128,17 +129,20 @@ def gains_of(study: Study, curves: Sequence[SampleCurve]) -> dict[str, Gain]:
     pairs = [(curve, augmented) for curve in curves if (augmented := study.with_augmentation(curve)) is not None]
     paired = [(*pair, cell) for pair in pairs if (cell := _decreases(study, *pair)).n]
     over_runs = {curve.name: cell for curve, _, cell in paired if curve.role == "method"}
-    shared, gains = shared_variances(over_runs, study.variance_groups), {}
+    terms, gains = _variances(study, over_runs), {}
     for curve, augmented, cell in paired:
-        term, variance = shared.get(curve.method.members), None
+        term = terms.get(curve.name)
+        variance = None if term is None else (term.variance, term.freedom)
         if curve.role == "deep_ensemble":
             variance = _order_variance(cell, study.compared_samples, min(curve.samples, augmented.samples))
-        elif curve.role == "method" and term is not None:
-            variance = term[0] / cell.n, term[1]
         elif curve.role != "method" and cell.std is not None:
             variance = cell.std**2 / cell.n, cell.n - 1
         gains[curve.name] = Gain(cell.mean, variance)
     return gains
+
+
+def _variances(study: Study, cells: Mapping[str, Cell]) -> dict[str, OwnTerm]:
+    return own_terms(trainings_of_runs({name: cell.values for name, cell in cells.items()}), study.variance_groups)
 
 
 def _decreases(study: Study, *pair: SampleCurve) -> Cell:
@@ -171,10 +175,10 @@ def against_networks(study: Study) -> Iterable[Evidence]:
     """
     size, curves = study.compared_samples, study.select("network", "method", augmented=False)
     cells = study.cells(curves)
-    shared = shared_variances(cells, study.variance_groups)
+    terms = _variances(study, cells)
     for curve in (curve for curve in curves if curve.samples > 1 and curve.name in cells):
-        cell, term = cells[curve.name], shared.get(curve.method.members)
-        error = None if term is None else smallest_difference([(term[0] / cell.n, term[1])])
+        cell, term = cells[curve.name], terms.get(curve.name)
+        error = None if term is None else smallest_difference([(term.variance, term.freedom)])
         outcome: Outcome = "undecided"
         if error is not None:
             most, least = (equivalent_range(study.growth, "nll", cell.mean + shift) for shift in (-error, error))
@@ -298,7 +302,7 @@ def _pair(study: Study, better: SampleCurve, worse: SampleCurve) -> Iterable[Evi
     """Compare two methods among all of one training that are augmented, or not, as they are."""
     cells = study.cells(study.select("network", "method", augmented=better.augmented))
     if better.name in cells and worse.name in cells:
-        pairs = compare_means(cells, "lower", variance_groups=study.variance_groups)
+        pairs = compare_methods(cells, "lower", variance_groups=study.variance_groups)
         verdict = pairs.verdict(better.name, worse.name)
         places = decimals(cells.values())
         values = " against ".join(f"{cell_text(cells[x.name], places)} ({x.method.title})" for x in (better, worse))

@@ -30,7 +30,7 @@ from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Section, Visit
 from dubio.statistics.ensemble_equivalent import EquivalentRange, GrowthCurve, Score, equivalent_range, random_orders
 from dubio.statistics.sample_curves import MEASURES, SIZES, latest_first, sample_scores, sizes_up_to
-from dubio.statistics.verdicts import compare_means
+from dubio.statistics.verdicts import compare_methods
 
 Role = Literal["network", "deep_ensemble", "method", "ensemble"]
 """One network; a deep ensemble of independent networks; a method of one training; an ensemble of such methods."""
@@ -174,7 +174,7 @@ class Study:
         """Return whether two methods differ significantly; False for a method that is not among the cells."""
         if not set(pair) <= cells.keys():
             return False
-        pairs = compare_means(cells, "lower", variance_groups=self.variance_groups)
+        pairs = compare_methods(cells, "lower", variance_groups=self.variance_groups)
         return pairs.verdict(*pair).place in ("best", "behind")
 
 

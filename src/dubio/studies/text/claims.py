@@ -17,7 +17,7 @@ from dubio.reporting.leaderboard import (
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
-from dubio.statistics.verdicts import compare_means
+from dubio.statistics.verdicts import compare_methods
 from dubio.studies.published_numbers import claims_of
 
 RANDOM_RANGE = (0.50, 0.54)
@@ -94,7 +94,7 @@ def _networks(run: RunView, boards: Boards, claim: Mapping[str, Any]) -> Iterato
                 continue
             for method in (name for name in textcnn.order if name in bert.cells):
                 cells = {"textcnn": textcnn.cells[method], "bert": bert.cells[method]}
-                verdict = compare_means(cells, run.scores.better[metric]).verdict("textcnn", "bert")
+                verdict = compare_methods(cells, run.scores.better[metric]).verdict("textcnn", "bert")
                 numbers = f"{textcnn.value(method)} (TextCNN) against {bert.value(method)} (BERT)"
                 text = f"{one.name} → {split.name}, {run.title(method)}: {numbers}; {verdict_phrase(verdict)}."
                 yield Evidence(outcome_of(verdict), text)
