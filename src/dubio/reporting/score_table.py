@@ -286,7 +286,7 @@ class ScoreTable:
         return self._pairs[task.key, names, metric]
 
     def _compared(self, task: TaskView, names: tuple[str, ...], metric: str) -> Pairs:
-        """Test every pair of methods that may be ranked, where a metric has no values per example on this test set as it is."""
+        """Test every pair of methods that may be ranked; without values per example, on this test set as it is."""
         cells = self.ranked_row(task, names, metric)
         units = [self._units.get((task.key, split, metric), (None, None)) for split in names]
         groups, counts = [group for group, _ in units], [count for _, count in units if count is not None]

@@ -49,7 +49,7 @@ def test_a_cheaper_method_is_taken_where_its_limit_is_within_the_margin() -> Non
     cells = {"deterministic": (0.501, 0.503, 0.502), "deep-ensemble": (0.499, 0.500, 0.501)}
     run = run_with([task_view("a", 2)], {("a", "test", RANKED_BY): cells})
     found = about(advice(run), "Few classes").conclusion
-    half = stats.t.ppf(0.95, 4) * np.sqrt(2 * 0.001**2 / 3)  # each is its own variance group of two degrees of freedom
+    half = stats.t.ppf(0.95, 4) * np.sqrt(2 * 2.5 * 0.001**2 / 3)  # alone in its group, with two degrees of freedom
     assert found.startswith("Take Deterministic (10 s of training and 200 s to predict 100,000 examples)")
     assert (
         f"it is at most {0.002 + half:.2g} worse than the best on this test set (Deep ensemble), and cheaper." in found
@@ -152,7 +152,10 @@ def test_classes_labels_and_places_decide_the_circumstance() -> None:
 def test_the_uncertainty_to_look_at_is_counted_over_test_sets(names: tuple[str, ...], share: str) -> None:
     tasks = [task_view(name, 5, away=(("novel", "ood"),)) for name in names]
     values = {
-        (name, "novel", metric): {"deterministic": (low, low + 0.01), "deep-ensemble": (low + 0.1, low + 0.11)}
+        (name, "novel", metric): {
+            "deterministic": tuple(low + 0.002 * k for k in range(5)),
+            "deep-ensemble": tuple(low + 0.1 + 0.002 * k for k in range(5)),
+        }
         for name in names
         for metric, low in ((AUROC, 0.6), (ENTROPY, 0.7))
     }

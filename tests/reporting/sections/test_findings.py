@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dubio.reporting.build import build_report
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import TemperatureFits
-from dubio.reporting.sections.findings import how_to_read, leader, task_findings
-from tests.reporting.helpers import with_scores
+from dubio.reporting.sections.findings import best_method, how_to_read, leader, task_findings
+from dubio.reporting.tables import Table
+from tests.reporting.helpers import blocks, with_scores
+from tests.reporting.stored_runs import make_world
 
 
 def test_no_method_leads_where_no_temperature_has_an_optimum(run: RunView) -> None:
@@ -28,3 +31,23 @@ def test_nothing_spreads_over_one_seed(run: RunView) -> None:
     once = how_to_read(replace(run, manifest=replace(run.manifest, runs=runs)))
     assert "over one seed" not in once
     assert "with one seed an ensemble has no spread" in once
+
+
+def test_methods_trained_once_are_not_judged_and_never_called_alike() -> None:
+    store, manifest = make_world((0,))
+    kept = [run for run in manifest["runs"] if run["method"] != "mc-dropout" or run["member"] == 0]
+    report = build_report(store, {**manifest, "runs": kept})
+    (task, *_) = report.run.tasks
+    verdicts = report.run.scores.verdicts(task, "test", "calibrated_nll")
+    places = {name: verdict.place for name, verdict in verdicts.items()}
+    assert "unjudged" not in {places["deep-ensemble"], places["mc-dropout-ensemble"], places["deterministic"]}
+    assert places["mc-dropout"] == "unjudged"
+    sentence = best_method(report.run, task)
+    assert "no significant differences" not in sentence
+    assert "Not judged: MC dropout (" in sentence
+    assert "--seeds 5" in sentence
+    assert {row["question"] for row in report.document()["standing"]} == {"methods"}
+    table = next(block for block in blocks(report, "in-domain", task) if isinstance(block, Table))
+    row = next(row for row in table.rows if row.title == "MC dropout")
+    assert (row.cells[0].spread, row.cells[0].place) == ("(1 run) †", "unjudged")
+    assert "†: not judged" in table.caption

@@ -41,7 +41,7 @@ class Findings(Section):
         rows = [
             {"task": task.key, "metric": RANKED_BY, "method": method, "place": verdict.place,
              "difference": verdict.difference, "resolves": verdict.resolves, "p": verdict.p,
-             "limit": board.limits.get(method)}
+             "limit": board.limits.get(method), "question": board.pairs.question}
             for task in run.tasks
             if (board := in_domain_leaderboard(run, task, RANKED_BY)) is not None
             for method, verdict in board.pairs.against_best().items()
@@ -63,10 +63,11 @@ def how_to_read(run: RunView) -> str:
     if seeds == 1:
         repeated = "the members trained; with one seed an ensemble has no spread"
     return (
-        "Two methods are significantly different if a t-test at 5 %, corrected over all pairs (Holm), says so. Its "
-        "variance includes the spread over runs and, for metrics with values per example, over test examples; single "
-        "fits share one variance over runs, ensembles of one size another. “Not significantly different” does not mean "
-        f"equal: these data do not decide. Spreads are standard deviations over {repeated}."
+        "The question is whether methods differ, given training set and split. Two methods are significantly different "
+        "if a t-test at 5 %, corrected over all pairs (Holm), says so. Its variance includes that over trainings "
+        "(repeated runs, or the members of an ensemble left out one at a time) and, for metrics with values per "
+        "example, over test examples. A method that was trained once is not judged. “Not significantly different” does "
+        f"not mean equal: these data do not decide. Spreads are standard deviations over {repeated}."
     )
 
 
@@ -92,18 +93,25 @@ def best_method(run: RunView, task: TaskView) -> str:
 
 def differences(run: RunView, order: list[str], verdicts: dict[str, Verdict]) -> str:
     """Return which methods differ significantly from the best one."""
-    if any(verdict.place == "unjudged" for verdict in verdicts.values()):
-        return "With one run per method there is no spread to judge the differences by."
-    tied = [name for name in order[1:] if verdicts[name].place == "tied"]
-    second, verdict = run.title(order[1]), verdicts[order[1]]
+    unjudged = [name for name in order[1:] if verdicts[name].place == "unjudged"]
+    reason = "where a method was trained once, another training might reverse the order; --seeds 5 adds trainings"
+    if len(unjudged) == len(order) - 1:
+        return f"The differences are not judged: {reason}."
+    others = [name for name in order[1:] if name not in unjudged]
+    remark = f" Not judged: {listed([run.title(name) for name in unjudged])} ({reason})." if unjudged else ""
+    tied = [name for name in others if verdicts[name].place == "tied"]
+    second, verdict = run.title(others[0]), verdicts[others[0]]
     difference, smallest = enough_digits(verdict.difference, verdict.resolves or 0.0)
     gap = f"the next, {second}, is {difference} worse (smallest detectable difference {smallest})"
+    among = " that was judged" if unjudged else ""
     if not tied:
-        return f"Every other method is significantly worse: {gap}."
-    if len(tied) == len(order) - 1:
-        return f"There are no significant differences between methods: {gap}."
-    names, worse = listed([run.title(name) for name in tied]), number(len(order) - 1 - len(tied))
-    return f"Not significantly different: {names}. Significantly worse: the other {worse}."
+        return f"Every other method{among} is significantly worse: {gap}.{remark}"
+    if len(tied) == len(others):
+        alike = f"No other method{among} is significantly different from it"
+        return f"{alike if unjudged else 'There are no significant differences between methods'}: {gap}.{remark}"
+    names, worse = listed([run.title(name) for name in tied]), number(len(others) - len(tied))
+    which = f"the other {worse}{' that were judged' if unjudged else ''}"
+    return f"Not significantly different: {names}. Significantly worse: {which}.{remark}"
 
 
 def referral_gain(run: RunView, task: TaskView) -> str:
@@ -167,4 +175,6 @@ def across_finding(run: RunView) -> str:
     always = [run.title(name) for name in verdicts[0] if all(name in names for names in best)]
     subject = f"{listed(always)} {'is' if len(always) == 1 else 'are'}" if always else "No method is"
     few = "" if len(scored) >= 5 else f"; {counted(len(scored), 'task')} are too few to rank methods in general"
+    unjudged = any(verdict.place == "unjudged" for row in verdicts for verdict in row.values())
+    few += "; methods that were not judged do not count" if unjudged else ""
     return f"{subject} best, or not significantly different from the best, on every task{few}."
