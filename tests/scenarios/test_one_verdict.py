@@ -133,7 +133,7 @@ def test_every_entrance_gives_the_same_p_and_verdict(tmp_path, grouped):
     for metric, pairs in expected.items():
         assert_same(by_pair(printed[metric]), pairs)
 
-    scores = report_of(task, systems, {"deterministic_training": True}).run.scores
+    scores = report_of(task, systems, {"trainings_vary": False}).run.scores
     by_chance = report_of(task, systems, {"family": "dropout"}).run.scores
     (shown,) = scores.manifest.tasks
     for split, written, metric in (
