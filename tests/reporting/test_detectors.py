@@ -200,3 +200,13 @@ def test_a_method_trained_once_has_no_limits_beside_methods_whose_trainings_vary
     assert found["mc-dropout"].outcome == "unjudged"
     assert found["deep-ensemble"].outcome != "unjudged"  # one run, but of two trainings
     assert found["deterministic"].outcome == "detects"
+
+
+def test_where_no_training_was_repeated_the_limits_are_of_these_trained_systems() -> None:
+    store, manifest = changed_world(40.0)
+    kept = [r for r in manifest["runs"] if (r["seed"], r["member"]) == (0, 0)]
+    run = build_report(store, {**manifest, "runs": kept}).run
+    detection = detection_on(run, run.tasks[0], ("novel",))
+    assert detection.question == "systems"
+    assert {one.outcome for one in detection.detectors if one.quantity == "confidence"} == {"inverted"}
+    assert detection.sentences(run)[-1].endswith("this is about these trained systems.")

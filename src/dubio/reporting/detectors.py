@@ -9,7 +9,8 @@ counts four further examples, two placed at the top and two at the bottom (after
 
     v = v_DeLong + 2 (θ² + (1 − θ)²) (1/n² + 1/m²),
 
-for an area θ of n OOD and m in-domain units. Where trainings vary, a method that was trained once has no interval.
+for an area θ of n OOD and m in-domain units. A method that was trained once has no interval beside
+methods whose trainings vary; where none was repeated, intervals are about these trained systems.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ from dubio.reporting.wording import listed
 from dubio.statistics.bootstrap import Interval
 from dubio.statistics.limits import intervals
 from dubio.statistics.trainings import VarianceTerm, own_terms, pair_terms
-from dubio.statistics.verdicts import Estimate, Pairs, Rows, judge_differences
+from dubio.statistics.verdicts import Estimate, Pairs, Question, Rows, judge_differences
 
 if TYPE_CHECKING:
     from dubio.reporting.run_view import RunView
 
 CHANCE = 0.5
+
+ONCE = "No method was trained more than once: this is about these trained systems."
 
 Outcome = Literal["detects", "inverted", "undecided", "unjudged"]
 """Whether the AUROC is above chance, below, or neither; ``unjudged``: there is no interval."""
@@ -137,6 +140,7 @@ class Detection:
     """All detectors of one test set."""
 
     detectors: tuple[Detector, ...]
+    question: Question
 
     def methods(self, outcome: Outcome, quantity: str = HEADLINE) -> list[str]:
         """Return the methods with this outcome by a quantity."""
@@ -156,7 +160,7 @@ class Detection:
                     f"The order by {by} is inverted for {names}: more certain on these than on in-domain examples "
                     f"(AUROC at most {highest:.3f})."
                 )
-        return texts
+        return [*texts, ONCE] if texts and self.question == "systems" else texts
 
     def _caution(self, run: RunView) -> str:
         """Return that no method detects the examples by confidence, and which other quantity does, if any."""
@@ -182,16 +186,20 @@ def _high(detector: Detector) -> float:
 def detection_on(run: RunView, task: TaskView, splits: Sequence[str]) -> Detection:
     """Return every method × quantity with an AUROC on a split, or on several averaged; all intervals hold together."""
     scores, estimates = run.scores, dict[tuple[str, str], Estimate]()
+    repeated = scores.trainings(task, splits, detection_name("ood_auroc", HEADLINE)).values()
+    question: Question = "methods" if any(own.shares for own in repeated) else "systems"
     for quantity in DETECTED_BY:
         name = detection_name("ood_auroc", quantity)
         cells = {method: cell for method, cell in scores.ranked_row(task, splits, name).items() if cell.n}
         trainings = own_terms(scores.trainings(task, splits, name), scores.variance_groups)
         for method, cell in cells.items():
             examples, own = scores.detection.term(task.key, splits, method, quantity), trainings.get(method)
-            terms = [] if examples is None or own is None else [examples, (own.variance, own.freedom)]
-            estimates[method, quantity] = cell.mean, terms
+            over_trainings = [] if own is None else [(own.variance, own.freedom)]
+            terms = [] if examples is None else [examples, *over_trainings]
+            estimates[method, quantity] = cell.mean, terms if over_trainings or question == "systems" else []
     limits = intervals(estimates)
-    return Detection(tuple(Detector(*key, value, limits.get(key)) for key, (value, _) in estimates.items()))
+    detectors = (Detector(*key, value, limits.get(key)) for key, (value, _) in estimates.items())
+    return Detection(tuple(detectors), question)
 
 
 def quantity_pairs(

@@ -72,10 +72,12 @@ class Shift(Section):
             "detection": [
                 {"task": task.key, "test_set": shifted.title, "method": one.method, "quantity": one.quantity,
                  "auroc": one.auroc, "low": one.interval and one.interval.low,
-                 "high": one.interval and one.interval.high, "outcome": one.outcome}
+                 "high": one.interval and one.interval.high, "outcome": one.outcome,
+                 "question": every.question}
                 for task in run.tasks
                 for shifted in task.test_sets
-                for one in detection_on(run, task, shifted.splits).detectors
+                for every in [detection_on(run, task, shifted.splits)]
+                for one in every.detectors
             ]
         }  # fmt: skip
 
