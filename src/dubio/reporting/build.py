@@ -257,6 +257,8 @@ class Scorer:
         repeats = len(item.report.manifest.runs_of(item.task.key, item.run.method)) - 1
         if repeats >= ENOUGH or not (item.split.kind != "id" or item.is_in_domain_test):
             return
+        if item.is_in_domain_test:  # the first split of a run: those of the run before are no longer needed
+            self._inside = {}
         metrics = tuple(m for m in (self.metrics if item.is_in_domain_test else self.shifted) if m.comparable)
         for fits, predictions in parts_left_out(item.predictions, item.run.fits):
             values = measure(metrics, predictions)
