@@ -62,8 +62,10 @@ def test_from_arrays_to_a_report(dubio, folder):
     assert name.startswith("retina-")
     manifest = store.manifest(name)
     assert manifest["tasks"][0]["arguments"] == {"data": "eyes.npz", "size": 64, "shift": "quality"}
-    assert len(store.ids("fits")) == 3  # one a value of l2; both methods are made of the best of them
-    assert len({tuple(run["fits"]) for run in manifest["runs"]}) == 1
+    assert len(store.ids("fits")) == 5  # two baselines; one a value of l2: both methods are made of the best of them
+    baselines = {row["name"] for row in manifest["methods"] if row["facts"].get("role") == "baseline"}
+    assert baselines == {"prior", "linear"}
+    assert len({tuple(run["fits"]) for run in manifest["runs"] if run["method"] not in baselines}) == 1
 
 
 def test_without_data_the_named_folders_are_searched(dubio, folder, monkeypatch):
@@ -84,7 +86,7 @@ def test_another_data_set_is_the_shift(dubio):
     words = ("--data", "eyes.npz", "--shift-data", "elsewhere.npz", "--preset", "64", "--verify", "--dry-run", "--json")
     ahead = json.loads(dubio(*words, *TINY, *TWO))
     assert [task["task"] for task in ahead["tasks"]] == ["retina-elsewhere"]
-    assert (ahead["preset"], ahead["trials"], ahead["trainings"]) == ("64", 6, 1)
+    assert (ahead["preset"], ahead["trials"], ahead["trainings"]) == ("64", 6, 3)  # two of the trainings are baselines
 
 
 @pytest.mark.parametrize(

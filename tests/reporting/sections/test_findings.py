@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dubio.reporting.build import build_report
+from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import TemperatureFits
 from dubio.reporting.sections.findings import best_method, how_to_read, leader, task_findings
@@ -51,3 +52,18 @@ def test_methods_trained_once_are_not_judged_and_never_called_alike() -> None:
     row = next(row for row in table.rows if row.title == "MC dropout")
     assert (row.cells[0].spread, row.cells[0].place) == ("(1 run) †", "unjudged")
     assert "†: not judged" in table.caption
+
+
+def test_a_baseline_that_no_network_beats_is_the_first_sentence(run: RunView) -> None:
+    task = run.tasks[0]
+    best, verdicts = leader(run, task), run.scores.verdicts(task, task.in_domain.name, RANKED_BY)
+    assert "a plain baseline" not in " ".join(task_findings(run, task))
+    marked = tuple(replace(m, facts={"role": "baseline"} if m.name == best else m.facts) for m in run.manifest.methods)
+    first = task_findings(replace(run, manifest=replace(run.manifest, methods=marked)), task)[0]
+    places = [verdict.place for name, verdict in verdicts.items() if name != best]
+    assert (f"a plain baseline, beats every network on {task.key}" in first) == (set(places) == {"behind"})
+    assert f"{run.title(str(best))}, a plain baseline," in first
+    last = max(verdicts, key=lambda name: run.scores.row(task, task.in_domain.name, RANKED_BY)[name].mean)
+    marked = tuple(replace(m, facts={"role": "baseline"} if m.name == last else m.facts) for m in run.manifest.methods)
+    behind = task_findings(replace(run, manifest=replace(run.manifest, methods=marked)), task)
+    assert "a plain baseline" not in " ".join(behind)

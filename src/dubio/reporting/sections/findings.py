@@ -52,7 +52,7 @@ class Findings(Section):
 def task_findings(run: RunView, task: TaskView) -> tuple[str, ...]:
     """Return the sentences about one task, the most important first."""
     best = " ".join([best_method(run, task), *not_ranked_sentences(run, task)]).strip()
-    texts = (best, referral_gain(run, task), detection(run, task), corruption(run, task))
+    texts = (baseline_ahead(run, task), best, referral_gain(run, task), detection(run, task), corruption(run, task))
     return tuple(text for text in texts if text) or ("No run of this task was completed.",)
 
 
@@ -69,6 +69,25 @@ def how_to_read(run: RunView) -> str:
         "example, over test examples. A method that was trained once is not judged. “Not significantly different” does "
         f"not mean equal: these data do not decide. Spreads are standard deviations over {repeated}."
     )
+
+
+def baseline_ahead(run: RunView, task: TaskView) -> str:
+    """Return that a plain baseline has the best calibrated NLL, and whether it beats every other method."""
+    split = task.in_domain.name
+    cells, verdicts = run.scores.row(task, split, RANKED_BY), run.scores.verdicts(task, split, RANKED_BY)
+    baselines = {method.name for method in run.methods if method.baseline}
+    others = [name for name in verdicts if name not in baselines]
+    first = min(verdicts, key=lambda name: cells[name].mean, default=None)
+    if first not in baselines or not others:
+        return ""
+    beaten = sum(verdicts[name].place == "behind" for name in others)
+    who = f"{run.title(first)}, a plain baseline,"
+    if beaten == len(others):
+        return f"{who} beats every network on {task.key}."
+    if any(verdicts[name].place == "unjudged" for name in others):
+        return f"{who} has the lowest mean on {task.key}, below every network's."
+    some = f"; {number(beaten)} of {number(len(others))} are significantly worse" if beaten else ""
+    return f"No network beats {run.title(first)}, a plain baseline, on {task.key}{some}."
 
 
 def best_method(run: RunView, task: TaskView) -> str:
