@@ -20,7 +20,9 @@ from dubio.methods.boosted_trees import BoostedTrees
 from dubio.methods.estimator import Labelled
 from dubio.methods.logistic_regression import features_of, fit_terms, linear_scores, solve, tfidf
 from dubio.store import Store
+from dubio.testing import check_method
 from dubio.testing.tasks import small_task
+from dubio.torch_module.fitting import choose_recipe
 
 BASELINES = ("prior", "linear", "boosting")
 TEXTS = (
@@ -230,3 +232,10 @@ def test_many_rows_are_thinned_and_the_record_says_so(monkeypatch):
     _, _, result = fitted("linear", task)
     assert result.record["rows"] == 30
     np.testing.assert_allclose(np.exp(result.tensors["log_frequencies"]), 1 / 3, rtol=1e-12)  # of all rows
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_baselines_conform_and_are_refused_on_a_users_own_module(name):
+    assert check_method(name) == []
+    with pytest.raises(UserError, match=rf"'{name}' cannot be used on your own module: it is an estimator"):
+        choose_recipe(name, {}, None)
