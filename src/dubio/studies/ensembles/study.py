@@ -217,6 +217,8 @@ class StudyCollector(Section):
         if not self._studied[task.key] or not item.is_in_domain_test:
             return
         method = next(method for method in manifest.methods if method.name == run.method)
+        if method.baseline:
+            return  # no way to an ensemble
         _, role = role_of(manifest, method)
         if run in manifest.single_networks(task):
             self._networks.setdefault("", []).append(_first_samples([item.predictions]))
