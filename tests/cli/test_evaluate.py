@@ -270,6 +270,28 @@ def test_a_floor_makes_the_likelihood_finite_and_is_recorded(impossible):
         run(impossible[0], "--floor", 0.5)
 
 
+def test_a_floor_changes_likelihoods_alone(tmp_path):
+    rng = np.random.default_rng(0)
+    doubt = 10.0 ** rng.uniform(-9, -3, 300)  # most rows are surer than 1 - floor, and would be tied by it
+    probs = np.stack([1 - doubt, doubt], axis=1)
+    arrays = {"probs": probs, "labels": (rng.random(300) < 0.1).astype(int), "ood": doubt > 1e-5}
+    arrays["site"] = np.where(rng.random(300) < 0.5, "north", "south")
+    np.savez(tmp_path / "sure.npz", **arrays)
+    np.savez(tmp_path / "swapped.npz", **arrays | {"probs": probs[:, ::-1]})
+    options = (tmp_path / "sure.npz", tmp_path / "swapped.npz", "--by", "site", "--replicates", 50, "--json")
+    plain, floored = json.loads(run(*options).stdout), json.loads(run(*options, "--floor", 1e-4).stdout)
+    before, after = plain["systems"]["sure"], floored["systems"]["sure"]
+    assert before["scores"]["ood_auroc"]["value"] == 1.0
+    differing = {name for name, score in before["scores"].items() if after["scores"][name] != score}
+    assert differing == {"nll", "calibrated_nll"}
+    assert before["detection"] == after["detection"]
+    assert {name for name, test in plain["pairs"]["metrics"].items() if floored["pairs"]["metrics"][name] != test} == {
+        "calibrated_nll"
+    }
+    assert list(plain["pairs"]["metrics"]) == list(floored["pairs"]["metrics"])
+    assert {part["floor"] for part in after["subgroups"]["site"].values()} == {1e-4}
+
+
 def test_an_evaluation_without_labels_says_what_is_missing(tmp_path):
     np.savez(tmp_path / "bare.npz", probs=np.full((20, 2), 0.5))
     with pytest.raises(UserError, match=r"labels: no row has one.*--labels FILE"):

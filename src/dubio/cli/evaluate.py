@@ -31,7 +31,7 @@ def evaluate(
     empty_decision: EmptyDecisionOption = None,
     floor: Annotated[
         float | None,
-        typer.Option(help="Raise probabilities to this one, such as 1e-6, so that no likelihood is zero."),
+        typer.Option(help="For likelihoods, raise probabilities to this one, such as 1e-6, so that none is zero."),
     ] = None,
     metric: Annotated[
         list[str] | None, typer.Option(help="A metric, such as nll or 'ece(bins=10)'; may be repeated.")

@@ -22,6 +22,7 @@ from dubio.core.types import EmptyDecision, Metric, Target
 from dubio.evaluation.preparation import (
     as_predictions,
     impossible_rows,
+    is_floored,
     recalibrated,
     threshold_metrics,
     with_empty_decision,
@@ -36,6 +37,7 @@ from dubio.metrics.metric import metric_named, score_each
 from dubio.statistics.bootstrap import bootstrap, check_level, check_replicates, guarded
 from dubio.statistics.paired import align, in_domain_rows, mcnemar_tests, pair_tests
 from dubio.statistics.subgroups import parts_of
+from dubio.statistics.verdicts import PairTest
 
 STANDARD = (
     "accuracy", "micro_f1", "macro_f1", "quadratic_kappa", "rps", "class_auroc", "nll", "brier", "calibrated_nll",
@@ -83,7 +85,8 @@ def evaluate(
         empty_decision: How multi-label rows without a label above its threshold are decided: ``"argmax"``, their most
             probable label, where every row of the training data has a label, or ``"empty"``, none. By default as the
             predictions say, else ``"empty"``.
-        floor: Raise probabilities to this one and renormalise, so that no likelihood is zero; None leaves them.
+        floor: For the scores of the likelihood (``nll``, ``calibrated_nll``, …) raise probabilities to this one and
+            renormalise, so that none is zero; other scores use them as they are. None leaves them.
         metrics: Names such as ``"ece(bins=10)"``, or metrics; :data:`STANDARD` by default.
         ids: ``[N]`` names of the examples; of a file or a mapping also the name of the column that has them.
         group: ``[N]`` the unit each example belongs to (a patient, a document), or likewise the name of a column; units
@@ -245,7 +248,13 @@ def _with_tests(compared: SystemComparison) -> SystemComparison:
     first = next(iter(evaluations.values()))
     metrics = [metric for metric in first.metrics if not metric.name.endswith(TUNED)]
     systems = {name: own.predictions for name, own in evaluations.items()}
-    tests = pair_tests(systems, metrics, replicates=first.replicates, seed=first.seed, level=first.level)
+    floored = {name: with_floor(own, first.floor) for name, own in systems.items()}
+    tests: dict[str, tuple[PairTest, ...]] = {}
+    for rows, likelihood in ((systems, False), (floored, True)):
+        chosen = [metric for metric in metrics if is_floored(metric, first.floor) == likelihood]
+        if chosen:
+            tests |= pair_tests(rows, chosen, replicates=first.replicates, seed=first.seed, level=first.level)
+    tests = {metric.name: tests[metric.name] for metric in metrics if metric.name in tests}
     return replace(compared, tests=tests, mcnemar=mcnemar_tests(systems))
 
 
@@ -271,12 +280,14 @@ def evaluate_predictions(
         raise UserError(f"metrics must be a list of names, such as [{metrics!r}]; given {metrics!r}.")
     names = STANDARD if metrics is None else metrics
     requested = tuple(metric_named(item) if isinstance(item, str) else item for item in names)
-    predictions = with_floor(predictions, floor)
+    floored = with_floor(predictions, floor)
     in_domain, several = in_domain_rows(predictions), predictions.target == "multilabel"
     scores: dict[str, Score] = {}
     reasons: dict[str, str] = {}
-    for ood, rows in ((False, in_domain), (True, predictions)):
-        chosen = [metric for metric in requested if ("ood" in metric.needs) == ood]
+    parts: dict[bool | None, list[Metric]] = {False: [], None: [], True: []}
+    for metric in requested:
+        parts[None if is_floored(metric, floor) else "ood" in metric.needs].append(metric)
+    for rows, chosen in zip((in_domain, in_domain_rows(floored), predictions), parts.values(), strict=True):
         own_scores, own_reasons = _score_rows(rows, chosen, replicates, level, seed)
         scores |= own_scores
         reasons |= own_reasons
@@ -294,7 +305,7 @@ def evaluate_predictions(
         empty_decision=predictions.empty_decision if several else None,
         empty_rows=int((~labels_above_half(in_domain).any(axis=1)).sum()) if several else None,
         floor=floor,
-        impossible=impossible_rows(predictions) if infinite else (),
+        impossible=impossible_rows(floored) if infinite else (),
         resampled="examples" if predictions.group is None else "groups",
         replicates=replicates,
         level=level,
@@ -304,7 +315,12 @@ def evaluate_predictions(
         subgroups={
             column: {
                 value: evaluate_predictions(
-                    in_domain.take(rows), metrics=metrics or IN_SUBGROUPS, replicates=replicates, level=level, seed=seed
+                    in_domain.take(rows),
+                    floor=floor,
+                    metrics=metrics or IN_SUBGROUPS,
+                    replicates=replicates,
+                    level=level,
+                    seed=seed,
                 )
                 for value, rows in parts_of(in_domain.columns[column]).items()
             }

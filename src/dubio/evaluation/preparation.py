@@ -86,11 +86,18 @@ def with_ood(predictions: Predictions, ood: Predictions) -> Predictions:
     return join([predictions, ood.as_ood()])
 
 
+def is_floored(metric: Metric, floor: float | None) -> bool:
+    """Return whether a metric is computed with the floor: the likelihoods, ``nll`` and those named after it."""
+    return floor is not None and "nll" in metric.name
+
+
 def with_floor(predictions: Predictions, floor: float | None) -> Predictions:
     """Return predictions whose probabilities are at least nearly a floor ε, so that no likelihood is zero.
 
     Every sample's probabilities are raised to ε and divided by their sum, p'_k = max(p_k, ε) / Σ_j max(p_j, ε); those
-    of labels that do not exclude each other are clipped to [ε, 1 − ε]. None leaves the predictions as they are.
+    of labels that do not exclude each other are clipped to [ε, 1 − ε]. None leaves the predictions as they are. Only
+    likelihoods are scored so: rows that are surer than 1 − ε would be tied, and referral and detection depend on their
+    order.
 
     Args:
         predictions: Any predictions.

@@ -79,7 +79,7 @@ class Evaluation:
         target: What is predicted.
         empty_decision: How multi-label rows without a label above one half are decided; None for other targets.
         empty_rows: The number of such in-distribution rows; None likewise.
-        floor: What probabilities were raised to; None where they were left as they are.
+        floor: What probabilities were raised to for the likelihood; None where they were left as they are.
         impossible: The in-distribution rows whose true class has probability zero, by id, else by number from 0; looked
             for where a score is infinite.
         resampled: What the bootstrap draws: ``examples`` or ``groups``.
@@ -221,7 +221,8 @@ class SystemComparison:
         if first.unlabelled:
             notes.append(f"{first.unlabelled} unlabelled rows are left out of metrics that need labels.")
         if first.floor is not None:
-            notes.append(f"Probabilities were raised to {first.floor:g} and renormalised (--floor).")
+            notes.append(f"For likelihoods (nll and the like) probabilities were raised to {first.floor:g} and renormalised "
+                         "(--floor); other metrics use them as they are.")  # fmt: skip
         notes += [_infinite_sentence(name, own) for name, own in self.evaluations.items() if own.impossible]
         notes += [_empty_sentence(name, own) for name, own in self.evaluations.items() if own.empty_rows]
         if any(name.startswith(HALVED) for name in first.scores) and by_position(first.predictions):
