@@ -233,3 +233,12 @@ def test_ids_name_the_rows_of_probability_zero_and_a_floor_clips_labels_too():
 def test_arguments_of_another_type_are_refused_by_name(arguments):
     with pytest.raises(UserError, match=next(iter(arguments))):
         evaluate(*probs(0), values="probs", **arguments)
+
+
+def test_one_unit_gives_no_interval_and_names_the_metrics_that_need_two():
+    own, labels = probs(1)
+    result = evaluate(own, labels, values="probs", group=np.full(80, "only"), metrics=["accuracy", "calibrated_nll"])
+    assert np.isnan(result.scores["accuracy"].low)
+    assert "No intervals: they need at least two groups." in str(result)
+    assert "In brackets" not in str(result)
+    assert result.reasons["calibrated_nll"].startswith("calibrated_nll does not apply: ")

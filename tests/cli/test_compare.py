@@ -127,3 +127,14 @@ def test_files_of_one_data_set_each_are_compared(tmp_path):
         assert found["datasets"] == ["A", "B", "C"]
         assert found["metrics"] == {"AUROC": "higher", "FPR95": "lower"}
         assert "read with one column per metric: AUROC, FPR95" in result.stderr
+
+
+def test_a_metric_of_no_known_direction_is_named_with_the_nearest_and_the_option(tmp_path):
+    rows = [f"{data},{method},{metric},0.{n}" for n, method in enumerate("abc") for data in ("one", "two")
+            for metric in ("accuracy", "acuracy")]  # fmt: skip
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(["dataset,method,metric,value", *rows]))
+    output = run("--results", path).output
+    assert "the nearest metric dubio knows is 'accuracy'); give --better acuracy=higher" in output
+    assert "F = ∞, the methods have the same order on every dataset" in output  # an F test with p = 0 of two data sets
+    assert "p = 0\n" not in output

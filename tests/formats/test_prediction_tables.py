@@ -134,6 +134,9 @@ def test_domains(tmp_path):
         ("p0,p1\n0.5,0.5\n0.5,0.4\n", "row 1 sums to 0.9"),
         ("p0,p1,label\n1,0,2\n", "column 'label' must lie between 0 and 1; given 2"),
         ("p0,p1,label\n1,0,a\n", "must be the number of a class; given 'a'"),
+        ("p0,p1,label\n1,0,0.5\n", "must be the number of a class; given '0.5'"),
+        ("p0,p1,lable\n1,0,1\n", "column 'lable' is not known; did you mean 'label'"),
+        ("p0,p1\n0.9,0.9\n", "sums to 1.8 .rows count from 0.. For several labels per row say .*--target multilabel"),
         ("p0,p1,id\n1,0,a\n1,0,a\n", "ids must be unique"),
         ("p0,p1,id\n1,0,\n", "column 'id' is empty"),
         ("p0,p1,logit0,logit1\n1,0,1,0\n", "logits and probs; say which"),
@@ -151,3 +154,14 @@ def test_a_table_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "a.csv").write_bytes("p0,p1,id\n1,0,é\n".encode("latin-1"))
     with pytest.raises(BadFile, match="not a readable UTF-8 table"):
         read_predictions(tmp_path / "a.csv")
+
+
+def test_labels_may_be_written_as_decimals(tmp_path):
+    path = table(tmp_path / "a.csv", "p0,p1,label\n1,0,1.0\n1,0,\n1,0,0.0\n")  # as pandas writes a column with gaps
+    assert read_predictions(path).labels.tolist() == [1, -1, 0]
+
+
+def test_a_column_of_numbers_that_is_no_class_is_named(tmp_path):
+    path = table(tmp_path / "a.csv", "well,sick,age\n0.9,0.1,61\n0.2,0.8,54\n")
+    with pytest.raises(UserError, match=r"Read as classes: well, sick, age; call a column that is none 'column.NAME'"):
+        read_predictions(path, values="probs")

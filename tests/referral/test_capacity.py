@@ -1,9 +1,12 @@
 """A policy for a capacity, without labels and with ties."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy.stats import beta
 
+from dubio.core.errors import UserError
 from dubio.referral import fit_capacity_policy
 from tests.referral.helpers import ALPHA, at_most, draw, easy, flat, of_doubts, without_labels
 
@@ -35,3 +38,9 @@ def test_capacity_keeps_its_expectation_and_its_bounds():
     assert above > 0.05 * runs
     # "at most the capacity in every run" would be wrong about half of the time
     assert np.mean(np.array(shares) > 0.2) > 0.3
+
+
+def test_too_few_groups_are_counted_as_groups():
+    one = dataclasses.replace(easy(), group=np.full(len(easy()), "a"))
+    with pytest.raises(UserError, match=r"needs at least 3 independent calibration groups; given 1"):
+        fit_capacity_policy(one, capacity=0.3)

@@ -50,3 +50,11 @@ def naive_screening(predictions, goals):
                for side, bound in zip(sides, bounds, strict=True) if side.any()):  # fmt: skip
             return True
     return False
+
+
+def test_the_guarantee_names_the_positive_class():
+    truth = np.arange(600) % 2
+    unnamed = of_doubts(np.linspace(0.01, 0.2, 600), np.zeros(600), truth=truth)
+    named = replace(unnamed, classes=("well", "sick"))
+    assert fit_screening_policy(named, sensitivity=0.8, positive="well").guarantee.endswith("; positive is well.")
+    assert fit_screening_policy(unnamed, sensitivity=0.8).guarantee.endswith("; positive is class 1.")

@@ -95,3 +95,11 @@ def test_a_gap_of_a_wide_table_is_named(tmp_path):
     files = write(tmp_path, t__csv="dataset,x,y\nA,0.1,0.2\nB,0.3,-\n")
     with pytest.raises(UserError, match="method 'y' has no brier on dataset 'B'"):
         dubio.rank_methods(files, metrics=["brier"])
+
+
+def test_rows_that_repeat_a_cell_are_named(tmp_path):
+    (path,) = write(tmp_path, twice__csv=LONG + "cifar,forest,accuracy,0.83\n")
+    table = read_results(path)
+    assert means(table)["cifar"]["forest"] == pytest.approx(0.82)
+    assert "Several rows give the accuracy of forest on cifar (0 more such cells) and are averaged" in table.notes[-1]
+    assert read_results(write(tmp_path, once__csv=LONG)[0]).notes == ()

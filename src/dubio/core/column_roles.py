@@ -90,9 +90,12 @@ def names_units(name: str) -> bool:
 
 def _is_noun(word: str, noun: str) -> bool:
     """Return whether a word is a noun, its plural, or a misspelling of a long one that begins alike."""
-    if word.removesuffix("s") == noun:
-        return True
-    if len(noun) < LONG or word[0] != noun[0]:
+    return word.removesuffix("s") == noun or is_misspelt(word, noun)
+
+
+def is_misspelt(word: str, noun: str) -> bool:
+    """Return whether a word has nearly the letters of a noun of at least five that begins alike."""
+    if len(noun) < LONG or word[:1] != noun[0]:
         return False
     return sorted(word) == sorted(noun) or difflib.SequenceMatcher(None, word, noun).ratio() >= ALIKE
 

@@ -34,7 +34,7 @@ from dubio.formats.columns import Roles
 from dubio.formats.values import TOLERANCE, Values
 from dubio.metrics.decisions import labels_above_half
 from dubio.metrics.metric import metric_named, score_each
-from dubio.statistics.bootstrap import bootstrap, check_level, check_replicates, guarded
+from dubio.statistics.bootstrap import bootstrap, check_level, check_replicates, guarded, units_of
 from dubio.statistics.paired import align, in_domain_rows, mcnemar_tests, pair_tests
 from dubio.statistics.subgroups import parts_of
 from dubio.statistics.verdicts import PairTest
@@ -336,7 +336,7 @@ def _score_rows(
     chosen = {name: guarded(values.metrics[name]) for name in values.values}
     nan = float("nan")
     ends = dict.fromkeys(chosen, (nan, nan))
-    if replicates and chosen:
+    if replicates and chosen and units_of(predictions).count > 1:
         intervals = bootstrap(chosen, predictions, replicates=replicates, seed=seed, level=level)
         ends = {name: (interval.low, interval.high) for name, interval in intervals.items()}
     scores = {

@@ -96,8 +96,8 @@ def with_floor(predictions: Predictions, floor: float | None) -> Predictions:
 
     Every sample's probabilities are raised to ε and divided by their sum, p'_k = max(p_k, ε) / Σ_j max(p_j, ε); those
     of labels that do not exclude each other are clipped to [ε, 1 − ε]. None leaves the predictions as they are. Only
-    likelihoods are scored so: rows that are surer than 1 − ε would be tied, and referral and detection depend on their
-    order.
+    likelihoods are scored so: rows with a confidence above 1 − ε would be tied, and referral and detection depend on
+    their order.
 
     Args:
         predictions: Any predictions.

@@ -221,13 +221,15 @@ class SystemComparison:
         if first.unlabelled:
             notes.append(f"{first.unlabelled} unlabelled rows are left out of metrics that need labels.")
         if first.floor is not None:
-            notes.append(f"For likelihoods (nll and the like) probabilities were raised to {first.floor:g} and renormalised "
-                         "(--floor); other metrics use them as they are.")  # fmt: skip
+            notes.append(f"For likelihoods (nll and the like) probabilities were raised to {first.floor:g} and "
+                         "renormalised (--floor); other metrics use them as they are.")  # fmt: skip
         notes += [_infinite_sentence(name, own) for name, own in self.evaluations.items() if own.impossible]
         notes += [_empty_sentence(name, own) for name, own in self.evaluations.items() if own.empty_rows]
         if any(name.startswith(HALVED) for name in first.scores) and by_position(first.predictions):
             notes.append(BY_POSITION)
-        if first.replicates:
+        if first.replicates and first.units < 2:
+            notes.append(f"No intervals: they need at least two {first.resampled}.")
+        elif first.replicates:
             notes.append(f"In brackets: {first.level:.0%} bootstrap intervals, {first.replicates} replicates over "
                          f"{first.resampled}, seed {first.seed}.")  # fmt: skip
         if any(subgroup.units < UNDERPOWERED for values in first.subgroups.values() for subgroup in values.values()):
@@ -312,8 +314,9 @@ def _infinite_sentence(name: str, own: Evaluation) -> str:
     infinite = ", ".join(metric for metric, score in own.scores.items() if math.isinf(score.value))
     shown, more = ", ".join(own.impossible[:SHOWN]), len(own.impossible) - SHOWN
     rows = f"{'rows' if own.predictions.ids is None else 'ids'} {shown}" + (f" and {more} more" if more > 0 else "")
+    truth = "labels of the row have" if own.target == "multilabel" else "true class has"
     return (
-        f"{name}: {infinite} infinite: the true class has probability zero in {len(own.impossible)} of {own.rows} rows "
+        f"{name}: {infinite} infinite: the {truth} probability zero in {len(own.impossible)} of {own.rows} rows "
         f"({rows}). By these metrics it is not compared with other systems; --floor 1e-6 raises such probabilities."
     )
 

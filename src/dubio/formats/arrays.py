@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from dubio.core.column_roles import is_misspelt
 from dubio.core.errors import UserError, nearest, one_of
 from dubio.core.predictions import Logits, Predictions
 from dubio.core.types import TARGETS, UNLABELLED, BoolArray, EmptyDecision, FloatArray, IntArray, Kind, StrArray, Target
@@ -157,7 +158,7 @@ def refuse_near_misses(names: Iterable[str], roles: Roles) -> None:
         close = nearest(name, NAMES)
         if close == "group" and roles.rows_are_independent:
             continue
-        if close is not None and close not in present and _alike(name, close):
+        if close is not None and close not in present and (_alike(name, close) or is_misspelt(name, close)):
             raise UserError(f"array {name!r} is not known; did you mean {close!r}? Known: {', '.join(NAMES)}.")
 
 

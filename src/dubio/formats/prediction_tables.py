@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.core.column_roles import looks_like_units
-from dubio.core.errors import UserError
+from dubio.core.column_roles import is_misspelt, looks_like_units
+from dubio.core.errors import UserError, listing
 from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, Target
-from dubio.formats.arrays import SCORE, is_known, nearest_hint, predictions_from_arrays
+from dubio.formats.arrays import SCORE, is_known, nearest_hint, with_logits
 from dubio.formats.columns import COLUMN, Roles, without_role
 from dubio.formats.tables import Frame
-from dubio.formats.values import VALUES, Values
+from dubio.formats.values import VALUES, Values, as_logits
 
 RESERVED = ("label", "id", "group", "domain", "ood", "sample", "member")
 _NUMBERED = re.compile(r"(p|logp|logit)(\d*)")
@@ -78,8 +78,13 @@ def predictions_from_columns(
         arrays["ood"] = flags[first]
     notes = roles.notes_on(_others(frame, columns, first), grouped="group" in frame)
     silent = Roles(rows_are_independent=True)
-    return predictions_from_arrays(
-        arrays, labels=labels, target=target, tolerance=tolerance, roles=silent
+    try:
+        logits = as_logits(arrays.pop(meaning), meaning, target, tolerance=tolerance)
+    except UserError as refusal:
+        classes_read = f" Read as classes: {listing(names)}; call a column that is none 'column.NAME'." if names else ""
+        raise UserError(f"{refusal}{classes_read}") from None
+    return with_logits(
+        logits, arrays, labels=labels, target=target, temperature=1.0, kind=None, roles=silent
     ).with_checked(notes=notes)
 
 
@@ -96,6 +101,7 @@ def _value_columns(frame: Frame, values: Values | None, roles: Roles) -> tuple[l
         close = name.lower().rstrip("s")
         if close == "group" and roles.rows_are_independent:
             continue
+        close = close if close in RESERVED or not is_misspelt(close, "label") else "label"
         if name not in RESERVED and close in RESERVED and close not in frame:
             raise UserError(f"column {name!r} is not known; did you mean {close!r}? Known: {', '.join(RESERVED)}.")
     numbered = {name: match for name in frame if (match := _NUMBERED.fullmatch(name))}
@@ -232,10 +238,10 @@ def _class(cell: Any, row: int, classes: int, names: list[str] | None) -> int:
         hint = nearest_hint(str(cell), names)
         raise UserError(f"row {row} (from 0), column 'label' is {cell!r}, which is not a class{hint}.")
     try:
-        index = int(str(cell)) if not isinstance(cell, float) else int(cell)
-        if isinstance(cell, float) and index != cell:
+        index = int(float(cell))  # "2.0" too: a column with missing labels is often written so
+        if index != float(cell):
             raise ValueError
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         raise UserError(f"row {row} (from 0), column 'label' must be the number of a class; given {cell!r}.") from None
     if not UNLABELLED <= index < classes:
         raise UserError(f"row {row} (from 0), column 'label' must lie between 0 and {classes - 1}; given {index}.")

@@ -133,7 +133,8 @@ class _BlockErrors:
         bad = np.argwhere(~(np.abs(sums - 1.0) <= tolerance))
         if len(bad):
             where = f"{self._row(block, *bad[0])} sums to {sums[tuple(bad[0])]:.6g} (rows count from 0)"
-            raise UserError(f"{self.name}: every row must sum to one within {tolerance:g}; {where}.")
+            raise UserError(f"{self.name}: every row must sum to one within {tolerance:g}; {where}. For several labels "
+                            "per row say target='multilabel' (--target multilabel).")  # fmt: skip
 
     def _row(self, block: FloatArray, sample: int, row: int) -> str:
         return f"sample {sample}, row {self.start + row}" if len(block) > 1 else f"row {self.start + row}"

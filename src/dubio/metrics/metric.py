@@ -302,5 +302,5 @@ def score_each(predictions: Predictions, metrics: Iterable[Metric | str] | None 
         except UnknownName:
             raise
         except UserError as refusal:
-            reasons[metric.name] = str(refusal)
+            reasons[metric.name] = f"{metric.name} does not apply: {refusal}"
     return Scores({metric.name: metric for metric in requested}, values, reasons)

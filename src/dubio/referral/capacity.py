@@ -56,8 +56,9 @@ def fit_capacity_policy(
     count = len(values)
     rank = ceil((count + 1) * (1.0 - capacity) - SLACK)
     if rank > count:
+        unit = "rows" if source.predictions.group is None else "groups"
         raise UserError(f"a capacity (--capacity) of {capacity:g} needs at least {ceil(1 / capacity - SLACK) - 1} "
-                        f"independent calibration rows; given {count}.")  # fmt: skip
+                        f"independent calibration {unit}; given {count}.")  # fmt: skip
     above = count + 1 - rank
     expected, upper = above / (count + 1), float(beta.ppf(confidence, above, rank))
     batch = int(betabinom.ppf(confidence, BATCH, above, rank))

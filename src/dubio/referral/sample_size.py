@@ -117,6 +117,8 @@ def sample_size_sentence(calibration: Predictions, *, max_risk: float, confidenc
     if needed is None:
         fewest = fewest_units(max_risk, confidence, single=units.single)
         least = "" if fewest is None else f" Even without any error, {max_risk:.4g} needs {fewest:,} {unit}."
+        if fewest is not None and units.count < fewest:
+            return f"{least.strip()} Too few are here to estimate how many would be enough."
         most = max(MOST, 2 * units.count)
         return (f"Even {most:,} {unit} like these are unlikely to be enough: the retained are wrong too often at every "
                 f"coverage.{least}")  # fmt: skip

@@ -72,7 +72,9 @@ def fit_screening_policy(
         **{name: 1.0 - estimate.mean for name, estimate in estimates.items()},
         **{f"{name}_units": float(estimate.units) for name, estimate in estimates.items()},
     }
-    guarantee = f"With {confidence:.4g} confidence the retained have {limits}, for new data like the calibration data."
+    name = rows.classes[index] if rows.classes else f"class {index}"
+    guarantee = (f"With {confidence:.4g} confidence the retained have {limits}, for new data like the calibration "
+                 f"data; positive is {name}.")  # fmt: skip
     return source.policy(threshold, guarantee, evidence, positive=index)
 
 

@@ -90,6 +90,8 @@ class MethodRanks:
             counts = f"{row['wins']:>5}  {row['draws']:>5}  {row['losses']:>6}"
             yield f"{row['method']:<{width}}  {row['rank']:>6.2f}  {counts}"
         f_test = f"Iman–Davenport F = {test.iman_davenport:.3f}, p = {test.iman_davenport_p:.3g}"
+        if math.isinf(test.iman_davenport):  # its p of 0 is no probability: two datasets suffice for it
+            f_test = "Iman–Davenport F = ∞, the methods have the same order on every dataset"
         yield f"\nFriedman χ² = {test.chi2:.3f}, p = {test.p:.3g}; {f_test}"
         yield (
             f"Nemenyi critical difference at α = {comparison.alpha:g}: {comparison.critical_difference:.3f} "

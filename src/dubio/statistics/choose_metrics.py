@@ -112,9 +112,9 @@ def choose(
     aimless = [name for name in names if name not in better]
     if requested:
         if aimless:
-            raise UserError(_unknown_direction(aimless[0]))
+            raise UserError(f"metric {aimless[0]!r}: {_unknown_direction(aimless[0])}")
         return Chosen({name: better[name] for name in names}, reasons, {})
-    left_out = dict.fromkeys(aimless, "Its direction is not known; give it with --better.") | reasons
+    left_out = {name: _unknown_direction(name) for name in aimless} | reasons
     metrics = {name: better[name] for name in names if name not in left_out}
     if not metrics:
         sentences = " ".join(f"{name}: {reason}" for name, reason in left_out.items())
@@ -138,4 +138,4 @@ def parse_direction(text: str) -> tuple[str, Direction]:
 def _unknown_direction(name: str) -> str:
     like = nearest(name, METRICS.names())
     hint = f" (the nearest metric dubio knows is {like!r})" if like else ""
-    return f"metric {name!r}: its direction is not known{hint}; give --better {name}=higher or {name}=lower."
+    return f"its direction is not known{hint}; give --better {name}=higher or {name}=lower."

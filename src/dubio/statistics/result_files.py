@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -72,7 +73,13 @@ def read_results(sources: Any, columns: Columns | None = None, *, metric: str | 
         raise UserError("results: no table is given.")
     parts = [_long(table, columns or Columns(), metric, len(tables) > 1) for table in tables]
     results = tuple(result for own, _ in parts for result in own)
-    return ResultTable(results, tuple(note for _, notes in parts for note in notes))
+    notes = [note for _, notes in parts for note in notes]
+    same = Counter((result.dataset, result.method, result.metric, result.seed) for result in results)
+    if repeated := [name for name, count in same.items() if count > 1]:
+        dataset, method, named, _ = repeated[0]
+        notes.append(f"Several rows give the {named} of {method} on {dataset} ({len(repeated) - 1} more such cells) "
+                     "and are averaged; a column seed would tell them apart.")  # fmt: skip
+    return ResultTable(results, tuple(notes))
 
 
 # --- text to cells ----------------------------------------------------------------------------------------------------
