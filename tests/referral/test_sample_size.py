@@ -137,4 +137,4 @@ def test_the_search_for_a_size_goes_beyond_what_there_is() -> None:
 def test_few_rows_without_error_are_not_said_to_be_wrong_too_often() -> None:
     few = Predictions(np.log([[[0.9, 0.1], [0.8, 0.2], [0.7, 0.3]]]).astype(np.float32), np.zeros(3, dtype=np.int64))
     sentence = sample_size_sentence(few, max_risk=0.05, confidence=0.95, quantity="confidence")
-    assert sentence.startswith("Even without any error, 0.05 needs 61 rows. Too few are here to estimate")
+    assert sentence.startswith("These rows are too few to estimate how many would be enough. Even without any error")

@@ -11,6 +11,7 @@ needed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, inf
 
@@ -23,7 +24,7 @@ from dubio.referral.bounds import BINOMIAL, HOEFFDING_BENTKUS, SLACK, Bound
 from dubio.referral.calibration_set import usable_rows
 from dubio.referral.fixed_sequence import GUARD_SHARE
 from dubio.referral.group_search import DESIGN_SHARE
-from dubio.referral.units import Claim, units_of
+from dubio.referral.units import Claim, ClaimEstimate, Units, units_of
 
 STEPS = 10
 """Number of coverages that are tried."""
@@ -84,14 +85,10 @@ def units_needed(
         None where the retained are wrong too often at every coverage, so that more units alone would not help.
     """
     rows = labelled(like, "the number of units needed")
-    wrong = 1.0 - correct(rows)
     units = units_of(rows, quantity)
     plan = _Plan.of(confidence, single=units.single)
-    claim = Claim("error", np.ones(len(wrong), dtype=bool), wrong, max_risk)
-    tenths = np.quantile(units.uncertainty, np.arange(1, STEPS) / STEPS, method="inverted_cdf")
     best, limit = None, max(MOST, 2 * refused)
-    for threshold in [*np.unique(tenths).tolist(), inf]:
-        estimate = units.estimate(claim, threshold, np.ones(units.count, dtype=bool))
+    for estimate in _estimates(rows, units, max_risk):
         share = estimate.units / units.count
         error = (estimate.mean * estimate.units + 0.5) / (estimate.units + 1.0)
         most = limit if best is None else best.units
@@ -99,6 +96,15 @@ def units_needed(
         if count is not None and (best is None or plan.total(count, share) < best.units):
             best = SampleSize(plan.total(count, share), share, error)
     return best and replace(best, units=max(best.units, refused + 1))
+
+
+def _estimates(rows: Predictions, units: Units, max_risk: float) -> Iterator[ClaimEstimate]:
+    """Yield the error among the retained over a grid of coverages."""
+    wrong = 1.0 - correct(rows)
+    claim = Claim("error", np.ones(len(wrong), dtype=bool), wrong, max_risk)
+    tenths = np.quantile(units.uncertainty, np.arange(1, STEPS) / STEPS, method="inverted_cdf")
+    for threshold in [*np.unique(tenths).tolist(), inf]:
+        yield units.estimate(claim, threshold, np.ones(units.count, dtype=bool))
 
 
 def sample_size_sentence(calibration: Predictions, *, max_risk: float, confidence: float, quantity: str) -> str:
@@ -117,8 +123,8 @@ def sample_size_sentence(calibration: Predictions, *, max_risk: float, confidenc
     if needed is None:
         fewest = fewest_units(max_risk, confidence, single=units.single)
         least = "" if fewest is None else f" Even without any error, {max_risk:.4g} needs {fewest:,} {unit}."
-        if fewest is not None and units.count < fewest:
-            return f"{least.strip()} Too few are here to estimate how many would be enough."
+        if min(estimate.mean for estimate in _estimates(rows, units, max_risk)) < max_risk:
+            return f"These {unit} are too few to estimate how many would be enough.{least}"
         most = max(MOST, 2 * units.count)
         return (f"Even {most:,} {unit} like these are unlikely to be enough: the retained are wrong too often at every "
                 f"coverage.{least}")  # fmt: skip
