@@ -206,6 +206,8 @@ def test_a_column_of_groups_is_named_in_python_too():
     other = {**arrays, "site": np.array(["a", "b"] * 40)}
     by_site = dubio.evaluate(other, group="patient", by=["site"], metrics=["brier"], replicates=0)
     assert [part.rows for part in by_site.subgroups["site"].values()] == [40, 40]
+    one_name = dubio.evaluate(other, group="patient", by="site", metrics=["brier"], replicates=0)
+    assert one_name.subgroups["site"].keys() == by_site.subgroups["site"].keys()
     with_columns = by_site.predictions.with_checked(group=None)
     assert dubio.evaluate(with_columns, group="site", replicates=0).resampled == "groups"
     with pytest.raises(UserError, match=r"column for --group 'sites'.*Did you mean 'site'"):

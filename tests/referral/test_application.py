@@ -126,6 +126,19 @@ def test_screening_reports_both_rates_and_the_positives_that_were_referred():
     assert applied.as_dict()["positives"] == {"positives": applied.positives[0], "referred": applied.positives[1]}
 
 
+def test_screening_without_a_retained_positive_is_undecided_and_nothing_retained_is_said():
+    policy = fit_screening_policy(labelled_world(3000, 0, 0.03), sensitivity=0.9, specificity=0.9)
+    new = labelled_world(1000, 1, 0.03)
+    applied = apply_policy(policy, new.take(np.flatnonzero(new.labels == 0)))
+    assert [(rate.name, rate.outcome) for rate in applied.rates] == [("specificity", "met")]
+    assert applied.outcome == "undecided"
+    assert applied.as_dict()["unchecked"] == ["sensitivity"]
+    assert "Sensitivity among the retained: no labelled row of its class is retained; undecided." in str(applied)
+    nothing = apply_policy(replace(policy, threshold=-1.0), new)
+    assert nothing.outcome == "nothing retained"
+    assert "No row is retained: the guarantee cannot be checked." in str(nothing)
+
+
 def test_decisions_carry_groups_subgroups_and_the_shift_and_a_decision_per_group():
     group = np.repeat([f"P{k}" for k in range(100)], 3)
     columns = {"site": np.array(["a", "b", "b"] * 100), "reason": np.full(300, "x")}

@@ -104,13 +104,13 @@ def evaluate(
         UserError: When the input cannot be predictions, or a requested metric is unknown.
     """
     columns = {"ids": ids, "group": group, "member": member}
-    roles = Roles(_name(group), _name(ids), tuple(by), rows_are_independent)
+    roles = Roles(_name(group), _name(ids), (by,) if isinstance(by, str) else tuple(by), rows_are_independent)
     with passes.threads(threads):
         own = as_predictions(predictions, labels, values, target, tolerance, columns, roles)
         if ood is not None:
             own = with_ood(own, as_predictions(ood, None, values, target, tolerance, {"member": member}, roles))
         own = with_empty_decision(own, empty_decision)
-        options: Any = {"metrics": metrics, "replicates": replicates, "level": level, "seed": seed, "by": by}
+        options: Any = {"metrics": metrics, "replicates": replicates, "level": level, "seed": seed, "by": roles.by}
         evaluation = evaluate_predictions(own, floor=floor, **options)
         _check_scored(SystemComparison({"value": evaluation}, {}, {}, level))
         return evaluation
@@ -163,12 +163,12 @@ def compare(
         raise UserError(f"a comparison needs at least two systems; given {len(systems)}.")
     if ood is not None and ood.keys() != systems.keys():
         raise UserError(f"ood must name the same systems: {', '.join(systems)}; given {', '.join(ood)}.")
-    roles = Roles(_name(group), _name(ids), tuple(by), rows_are_independent)
+    roles = Roles(_name(group), _name(ids), (by,) if isinstance(by, str) else tuple(by), rows_are_independent)
     options: Any = {"values": values, "target": target, "roles": roles}
     columns = {"ids": ids, "group": group}
     read = {name: as_predictions(systems[name], labels, columns=columns, **options) for name in systems}
     further = [] if ood is None else [{name: as_predictions(ood[name], None, **options) for name in systems}]
-    options = {"metrics": metrics, "replicates": replicates, "level": level, "seed": seed, "by": by}
+    options = {"metrics": metrics, "replicates": replicates, "level": level, "seed": seed, "by": roles.by}
     return evaluate_systems(read, ood=further, empty_decision=empty_decision, floor=floor, **options)
 
 

@@ -69,6 +69,7 @@ class Applied:
         positives: Of a screening policy on labelled rows: the number of positives, and of those referred.
         subgroups: Column to value to the decisions and rates there.
         outcome: That of the guarantee: violated or undecided where one of its rates is; None where it is not known.
+        unchecked: Guaranteed rates of screening that no retained row with a label is about.
     """
 
     retained: BoolArray
@@ -90,6 +91,7 @@ class Applied:
     positives: tuple[int, int] | None
     subgroups: Subgroups
     outcome: Outcome | None
+    unchecked: tuple[str, ...] = ()
 
     @property
     def group_counts(self) -> dict[str, int] | None:
@@ -112,6 +114,7 @@ class Applied:
             "retained_labelled": self.retained_labelled,
             "outcome": self.outcome,
             "rates": [rate.as_dict() for rate in self.rates],
+            "unchecked": list(self.unchecked),
             "positives": None if self.positives is None else dict(zip(names, self.positives, strict=True)),
             "groups": self.group_counts,
             "subgroups": plain_subgroups(self.subgroups),
@@ -129,6 +132,10 @@ class Applied:
         if (error := self.retained_error) is not None:
             lines.append(f"error of the {self.retained_labelled} retained rows with a label: {error:.4f}")
         lines += [rate.sentence() for rate in self.rates if rate.bound is not None or rate.name != "error"]
+        lines += [f"{name.capitalize()} among the retained: no labelled row of its class is retained; undecided."
+                  for name in self.unchecked]  # fmt: skip
+        if self.outcome == "nothing retained":
+            lines.append("No row is retained: the guarantee cannot be checked.")
         if self.positives is not None:
             count, referred = self.positives
             lines.append(f"{referred} of {count} positives were referred: they are not counted as missed.")
@@ -203,6 +210,8 @@ def apply_policy(
     shift = shift_test(policy, predictions, level=shift_level, seed=seed)
     error, count = _observed(predictions, retained)
     observed = rates(policy, predictions, retained)
+    goals = policy.goals if policy.positive is not None and observed else {}
+    unchecked = tuple(name for name in goals if name not in {rate.name for rate in observed})
     return Applied(
         retained=retained,
         predicted=_class_names(policy, predictions),
@@ -222,13 +231,17 @@ def apply_policy(
         positives=_positives(policy, predictions, retained),
         subgroups=subgroup_rates(policy, predictions, retained, by),
         columns={name: predictions.columns[name] for name in by},
-        outcome=_outcome(observed, has_labels(predictions) and not retained.any()),
+        outcome=_outcome(observed, unchecked, has_labels(predictions) and not retained.any()),
+        unchecked=unchecked,
     )
 
 
-def _outcome(observed: Sequence[Rate], empty: bool) -> Outcome | None:
-    """Return the worst outcome of the rates; where labelled rows are all referred, that nothing is retained."""
-    outcomes = {rate.outcome for rate in observed}
+def _outcome(observed: Sequence[Rate], unchecked: Sequence[str], empty: bool) -> Outcome | None:
+    """Return the worst outcome of the rates; where labelled rows are all referred, that nothing is retained.
+
+    A guaranteed rate that has no rows to be measured on leaves the guarantee undecided, unless another violates it.
+    """
+    outcomes = {rate.outcome for rate in observed} | ({"undecided"} if unchecked else set())
     order: tuple[Outcome, ...] = ("violated", "undecided", "met")
     worst = next((outcome for outcome in order if outcome in outcomes), None)
     return "nothing retained" if worst is None and empty else worst
