@@ -126,3 +126,13 @@ def test_subgroups_have_their_own_likelihood_and_their_column_is_written(files):
         written = read_predictions(files / output)
         assert written.columns["site"].tolist() == site.tolist()
         assert written.scores["own"].tolist() == list(range(200))
+
+
+def test_a_likelihood_that_stays_infinite_is_explained(tmp_path):
+    probs = np.tile([0.7, 0.3, 0.0], (40, 1))
+    np.savez(tmp_path / "zero.npz", probs=probs, labels=np.arange(40) % 3)
+    printed = run("calibrate", "fit", tmp_path / "zero.npz", "-o", tmp_path / "t.json")
+    assert "nll ∞ → ∞" in printed.output
+    assert "the true class has probability zero in some rows" in printed.output
+    document = json.loads(run("calibrate", "fit", tmp_path / "zero.npz", "-o", tmp_path / "t.json", "--json").stdout)
+    assert "stays infinite" in document["notes"][-1]

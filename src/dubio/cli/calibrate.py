@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -33,17 +34,22 @@ def fit(
     """Fit a recalibration on validation predictions and write it as JSON."""
     from dubio.calibration.recalibration import fit_recalibration, recalibration_to_json, write_recalibration
     from dubio.calibration.temperature import HIGHEST, LOWEST
+    from dubio.formats.text_tables import number_text
 
     rows = reading.read(validation, labels=reading.labels)
     fitted = fit_recalibration(rows, method)
     subgroups = {column: _subgroups(fitted, rows, column) for column in reading.by or ()}
     write_recalibration(output, fitted)
-    if json:
-        print_json({**recalibration_to_json(fitted), "notes": rows.notes, "subgroups": subgroups})
-        return
     temperature, source = getattr(fitted.parameters, "temperature", None), fitted.fitted_on
+    notes = list(rows.notes)
+    if isinf(source.nll_after):
+        notes.append("The likelihood stays infinite: the true class has probability zero in some rows, and this "
+                     "recalibration leaves it at zero.")  # fmt: skip
+    if json:
+        print_json({**recalibration_to_json(fitted), "notes": notes, "subgroups": subgroups})
+        return
     name = method if temperature is None else f"temperature {temperature:.4g}"
-    change = f"nll {source.nll_before:.4f} → {source.nll_after:.4f}"
+    change = f"nll {number_text(source.nll_before)} → {number_text(source.nll_after)}"
     typer.echo(f"{name}, fitted on {source.rows} rows: {change} on those rows")
     for column, values in subgroups.items():
         for value, own in values.items():
@@ -51,7 +57,7 @@ def fit(
     if temperature is not None and not LOWEST < temperature < HIGHEST:
         say(f"caution: the temperature lies at an end of the allowed range ({LOWEST:g} to {HIGHEST:g}); "
             "these rows have no optimum inside it.")  # fmt: skip
-    for note in rows.notes:
+    for note in notes:
         say(f"note: {note}")
     say(f"written: {output}")
 
