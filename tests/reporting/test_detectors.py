@@ -210,3 +210,18 @@ def test_where_no_training_was_repeated_the_limits_are_of_these_trained_systems(
     assert detection.question == "systems"
     assert {one.outcome for one in detection.detectors if one.quantity == "confidence"} == {"inverted"}
     assert detection.sentences(run)[-1].endswith("this is about these trained systems.")
+
+
+def test_without_a_ranked_method_nothing_is_said_of_trainings() -> None:
+    store, manifest = make_world()
+    rng = np.random.default_rng(0)
+    for run in manifest["runs"]:
+        if run["task"] == "digits":
+            rows = store.predictions[run["id"], "test"]
+            shuffled = replace(rows, logits=rows.logits[:, rng.permutation(len(rows))])
+            store.predictions[run["id"], "test"] = shuffled
+    report = build_report(store, manifest)
+    task = next(task for task in report.run.tasks if task.name == "digits")
+    assert detection_on(report.run, task, ("novel",)).sentences(report.run) == [
+        "Detection is not judged, because no method is ranked on this task: do not rely on it."
+    ]

@@ -13,6 +13,7 @@ from dubio.reporting.build import Report, build_report
 from dubio.reporting.leaderboard import in_domain_leaderboard, leader, not_ranked_sentences, verdict_phrase
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.sections.advice import advice
+from dubio.reporting.tables import Table
 from dubio.reporting.terminal import terminal_table
 from dubio.statistics.verdicts import Verdict
 from tests.reporting.helpers import blocks, texts
@@ -84,3 +85,46 @@ def test_a_difference_and_what_would_be_resolved_are_not_the_same_number() -> No
     assert verdict_phrase(tied).endswith("0.00374")
     assert verdict_phrase(worse).startswith("significantly different: difference 0.00374")
     assert verdict_phrase(worse).endswith("0.00368")
+
+
+def with_test_predictions(chosen: dict[str, str]) -> Report:
+    """Two classes; ``sharp`` methods make one error with much confidence, ``constant`` ones see nothing."""
+    store, manifest = make_world()
+    manifest["tasks"] = [task for task in manifest["tasks"] if task["name"] == "screening"]
+    manifest["runs"] = [run for run in manifest["runs"] if run["task"] == "screening"]
+    manifest["failures"] = []
+    for run in manifest["runs"]:
+        rows = store.predictions[run["id"], "test"]
+        sides = np.where(rows.labels == 1, 2.0, -2.0)
+        sides[0] *= -1
+        logits = np.stack([np.zeros(len(rows)), sides if chosen.get(run["method"]) == "sharp" else sides * 0 + 3.0], -1)
+        if run["method"] in chosen:
+            changed = replace(rows, logits=np.broadcast_to(logits, rows.logits.shape).astype(np.float32))
+            store.predictions[run["id"], "test"] = changed
+    return build_report(store, manifest)
+
+
+def test_no_method_leads_where_one_error_decides_the_temperature_of_an_accurate_one() -> None:
+    report = with_test_predictions({"deterministic": "sharp"})
+    run, (task,) = report.run, report.run.tasks
+    cells = run.scores.row(task, "test", RANKED_BY)
+    assert run.scores.row(task, "test", "accuracy")["deterministic"].mean > 0.99
+    assert cells["deterministic"].mean == max(cell.mean for cell in cells.values())  # although it is the best method
+    assert run.scores.without_temperature(task) == ["deterministic"]
+    assert leader(run, task) is None
+    assert "no temperature is optimal for Deterministic, because" in printed(report)
+    assert "lowest calibrated NLL" not in printed(report)
+    assert not any("calibrated NLL" in item.conclusion for item in advice(run))
+    assert report.document()["standing"] == []
+    table = next(block for block in blocks(report, "in-domain", task) if isinstance(block, Table))
+    assert not {row.cells[0].place for row in table.rows} & {"best", "leading", "tied", "behind"}
+
+
+def test_predictions_that_say_nothing_have_no_gain_and_are_not_called_correct() -> None:
+    report = with_test_predictions({"deterministic": "constant"})
+    run, (task,) = report.run, report.run.tasks
+    assert run.scores.temperatures[task.key, "deterministic"].at_bound == 0
+    assert not any("have no optimum" in text for text in texts(blocks(report, "in-domain", task)))
+    table = next(block for block in blocks(report, "in-domain", task) if isinstance(block, Table))
+    gain = next(index for index, column in enumerate(table.columns) if column.title == "Gain")
+    assert {row.title: row.cells[gain].text for row in table.rows}["Deterministic"] == "–"

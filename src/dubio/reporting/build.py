@@ -14,6 +14,7 @@ from typing import Any, get_args
 import numpy as np
 
 from dubio.calibration.cross_validation import cross_validate
+from dubio.calibration.temperature import HIGHEST
 from dubio.core.errors import DubioError, UserError
 from dubio.core.predictions import Predictions, join_names, pool_members
 from dubio.core.types import FloatArray
@@ -32,6 +33,7 @@ from dubio.reporting.measures import (
     in_domain_metrics,
     measure,
     metrics_for,
+    referral_values,
     uncertainties,
     values_per_example,
 )
@@ -266,6 +268,8 @@ class Scorer:
                 self._inside[item.run.id, fits] = uncertainties(predictions)
             else:
                 values |= detection(self._inside.get((item.run.id, fits), {}), uncertainties(predictions))
+            if item.is_in_domain_test or (item.task.has_positive_side and item.is_shown and item.has_labels):
+                values |= referral_values(item.task, predictions)
             item.report.scores.add_left_out(item.task, item.split, item.run, fits, values)
 
     def _score_in_domain(self, item: Visit) -> None:
@@ -274,7 +278,7 @@ class Scorer:
             fitted = cross_validate(item.predictions)
             fits = item.report.scores.temperatures.setdefault((item.task.key, item.run.method), TemperatureFits())
             fits.values.extend(fitted.temperatures)
-            fits.at_bound += fitted.bound_hits
+            fits.at_bound += sum(value <= 1 / HIGHEST for value in fitted.temperatures)
             item.temperature = float(np.median(fitted.temperatures))
 
     def _score_shifted(self, item: Visit) -> None:

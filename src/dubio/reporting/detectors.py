@@ -41,6 +41,8 @@ CHANCE = 0.5
 
 ONCE = "No method was trained more than once: this is about these trained systems."
 
+NOBODY = "Detection is not judged, because no method is ranked on this task: do not rely on it."
+
 Outcome = Literal["detects", "inverted", "undecided", "unjudged"]
 """Whether the AUROC is above chance, below, or neither; ``unjudged``: there is no interval."""
 
@@ -148,6 +150,8 @@ class Detection:
 
     def sentences(self, run: RunView, quantities: Sequence[str] = (HEADLINE,)) -> list[str]:
         """Return what a reader must know before relying on detection: where there is none, and inverted orders."""
+        if not self.detectors:
+            return [NOBODY]
         texts = [] if self.methods("detects") else [self._caution(run)]
         inverted: dict[tuple[str, ...], list[str]] = {}
         for quantity in quantities:

@@ -75,12 +75,12 @@ def leaderboard(
         run: The benchmark run.
         task: The task.
         splits: One split, or the severities of one corruption.
-        metric: The metric; None is returned for one that must not rank.
+        metric: The metric; None is returned for one that must not, or cannot, rank.
         test_set: What to call the test set.
         among: The methods to show, all by default; variances and the significance level stay those of all methods.
     """
     scores = run.scores
-    if not scores.ranks(metric):
+    if not scores.ranks(metric, task):
         return None
     pairs = scores.pairs(task, splits, metric)
     finite = {
@@ -102,7 +102,9 @@ def in_domain_leaderboard(run: RunView, task: TaskView, metric: str, among: Sequ
 
 
 def leader(run: RunView, task: TaskView) -> str | None:
-    """Return the method with the lowest calibrated NLL among those that may be ranked."""
+    """Return the method with the lowest calibrated NLL among those that may be ranked; None where it cannot rank."""
+    if not run.scores.ranks(RANKED_BY, task):
+        return None
     cells = {name: c for name, c in run.scores.ranked_row(task, task.in_domain.name, RANKED_BY).items() if c.n}
     return min(cells, key=lambda name: cells[name].mean) if cells else None
 

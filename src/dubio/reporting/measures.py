@@ -19,7 +19,7 @@ from dubio.evaluation import evaluate_predictions
 from dubio.metrics.calibration_error import ece
 from dubio.metrics.detection import detection_of
 from dubio.metrics.quantities import QUANTITIES, applicable_quantities, uncertainty
-from dubio.metrics.referral_curve import FRACTIONS
+from dubio.metrics.referral_curve import FRACTIONS, referral_curve
 from dubio.metrics.requirements import why_not_applicable
 from dubio.metrics.selective import rejection_curve
 from dubio.reporting.manifest_view import MethodRun, Source, SplitView, TaskView
@@ -166,6 +166,14 @@ def retained_accuracy(predictions: Predictions, quantity: str, fractions: FloatA
     rows = len(predictions)
     retained = np.maximum(1, np.floor(fractions * rows + 0.5).astype(np.int64))
     return np.asarray(rejection_curve(predictions, quantity=quantity).accuracy[rows - retained])
+
+
+def referral_values(task: TaskView, predictions: Predictions) -> dict[str, float]:
+    """Return accuracy, and AUC where a task has a positive side, of the retained at the fractions of the tables."""
+    if not task.has_positive_side:
+        return values_at_fractions(retained_accuracy(predictions.labelled, REFERRED_BY, RETAINED), None)
+    curve = referral_curve(predictions.labelled, quantity=REFERRED_BY, fractions=tuple(RETAINED))
+    return values_at_fractions(curve.accuracy, curve.auc)
 
 
 def corrupted_values(

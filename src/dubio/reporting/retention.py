@@ -73,6 +73,7 @@ def with_standard_errors(column: FilledColumn, seeds: Mapping[str, OverSeeds]) -
         if name in seeds:
             error = seeds[name].error
             spread = "(1 seed)" if error is None else f"± {error:.3f}"
+            spread += " †" if cell.spread.endswith("†") else ""
             cells[name] = replace(cell, text=f"{seeds[name].mean:.3f}", spread=spread)
     return FilledColumn(column.column, cells)
 

@@ -14,6 +14,7 @@ from dubio.core.predictions import join_names
 from dubio.core.types import Direction, FloatArray, StrArray
 from dubio.reporting.detectors import DetectionVariances
 from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
+from dubio.reporting.measures import RANKED_BY
 from dubio.statistics.learning import Gain, Learning, judge_learning
 from dubio.statistics.trainings import ENOUGH, NO_CHANCE, Trainings, over_members, over_runs
 from dubio.statistics.trainings import Key as Fits
@@ -129,14 +130,19 @@ def cell_text(cell: Cell | None, places: int = 3) -> str:
     return f"{cell.mean:.{places}f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{cell.std:.{places}f}"
 
 
+OFTEN = 0.05
+"""Share of a method's temperatures without an optimum above which its calibrated NLL is not compared."""
+
+
 @dataclass
 class TemperatureFits:
     """All temperatures behind a method's calibrated scores on a task.
 
     Attributes:
         values: One for each half of the test set, repetition and run.
-        at_bound: The number of them at the end of their range: that half has no best temperature, mostly because every
-            example in it is classified correctly.
+        at_bound: The number of them at the lowest temperature allowed: that half has no best one, because every
+            example in it is classified correctly, or nearly so. (The highest one, of predictions that say nothing about
+            the labels, does no harm.)
     """
 
     values: list[float] = field(default_factory=list)
@@ -270,9 +276,31 @@ class ScoreTable:
         unranked = {name for name, evidence in self.learning(task).items() if evidence.learned != "learned"}
         return {name: cell for name, cell in self.row(task, splits, metric).items() if name not in unranked}
 
-    def ranks(self, metric: str) -> bool:
-        """Whether a metric may rank methods."""
+    def ranks(self, metric: str, task: TaskView | None = None) -> bool:
+        """Whether a metric may rank methods, and can on this task."""
+        if task is not None and metric == RANKED_BY and self.without_temperature(task):
+            return False
         return metric in self.better and metric not in self.not_ranked
+
+    def without_temperature(self, task: TaskView) -> list[str]:
+        """Return the ranked methods whose calibrated NLL measures the want of a best temperature, not the method.
+
+        On a half without errors the likelihood grows with every sharper temperature, and a single error of the other
+        half then costs hundreds of nats: recalibration makes the NLL worse. Without errors at all no half has one. A
+        single such half among many widens the spread over runs, and no verdict comes of it.
+        """
+        split = task.in_domain.name
+        cells = {name: cell for name, cell in self.ranked_row(task, split, RANKED_BY).items() if cell.n}
+        plain = self.row(task, split, "nll")
+        best = min(cells, key=lambda name: cells[name].mean, default=None)
+        names = []
+        for name, cell in cells.items():
+            fits = self.temperatures.get((task.key, name), TemperatureFits())
+            often = fits.at_bound > OFTEN * len(fits.values)
+            worse = often and name in plain and cell.mean > plain[name].mean
+            if worse or (name == best and 0 < len(fits.values) == fits.at_bound):
+                names.append(name)
+        return names
 
     def has_rows(self, task: TaskView, split: str, metric: str) -> bool:
         """Whether a metric has values per example on a split."""
@@ -327,8 +355,8 @@ class ScoreTable:
         return self._left_out.get((task.key, split, method.name, metric), {}).get(run, {})
 
     def verdicts(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Verdict]:
-        """Return method → its verdict against the best; empty for a metric that must not rank."""
-        return self.pairs(task, splits, metric).against_best() if self.ranks(metric) else {}
+        """Return method → its verdict against the best; empty for a metric that must not, or cannot, rank."""
+        return self.pairs(task, splits, metric).against_best() if self.ranks(metric, task) else {}
 
     @property
     def variance_groups(self) -> dict[str, int]:

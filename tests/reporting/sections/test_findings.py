@@ -8,8 +8,9 @@ from dubio.reporting.build import build_report
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import TemperatureFits
-from dubio.reporting.sections.findings import best_method, how_to_read, leader, task_findings
+from dubio.reporting.sections.findings import best_method, differences, how_to_read, leader, task_findings
 from dubio.reporting.tables import Table
+from dubio.statistics.verdicts import Verdict
 from tests.reporting.helpers import blocks, with_scores
 from tests.reporting.stored_runs import make_world
 
@@ -67,3 +68,11 @@ def test_a_baseline_that_no_network_beats_is_the_first_sentence(run: RunView) ->
     marked = tuple(replace(m, facts={"role": "baseline"} if m.name == last else m.facts) for m in run.manifest.methods)
     behind = task_findings(replace(run, manifest=replace(run.manifest, methods=marked)), task)
     assert "a plain baseline" not in " ".join(behind)
+
+
+def test_a_verdict_against_the_best_is_not_one_of_every_pair(run: RunView) -> None:
+    """Two methods may differ significantly from each other though neither does from the best."""
+    order = ["deterministic", "mc-dropout", "deep-ensemble"]
+    verdicts = {name: Verdict("tied", 0.01, 0.05, 0.5) for name in order[1:]}
+    sentence = differences(run, order, {order[0]: Verdict("best", 0.0, None, None), **verdicts})
+    assert sentence.startswith("No other method is significantly different from it: the next, MC dropout, is 0.01")

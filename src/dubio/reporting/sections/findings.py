@@ -66,7 +66,8 @@ def how_to_read(run: RunView) -> str:
         "The question is whether methods differ, given training set and split. Two methods are significantly different "
         "if a t-test at 5 %, corrected over all pairs (Holm), says so. Its variance includes that over trainings "
         "(repeated runs, or the members of an ensemble left out one at a time) and, for metrics with values per "
-        "example, over test examples. A method that was trained once is not judged. “Not significantly different” does "
+        "example, over test examples. A method that was trained once is not judged, unless the training data alone "
+        "determines its fit (baselines). “Not significantly different” does "
         f"not mean equal: these data do not decide. Spreads are standard deviations over {repeated}."
     )
 
@@ -94,15 +95,16 @@ def best_method(run: RunView, task: TaskView) -> str:
     """Return which method has the best calibrated NLL, and whether the others differ significantly from it."""
     split = task.in_domain.name
     cells, verdicts = run.scores.row(task, split, RANKED_BY), run.scores.verdicts(task, split, RANKED_BY)
+    if sharp := run.scores.without_temperature(task):
+        names = named_few([run.title(name) for name in sharp])
+        return (
+            f"Calibrated NLL cannot rank the methods: no temperature is optimal for {names}, "
+            "because almost every example of this test set, or of a half of it, is classified correctly. Compare "
+            "accuracy and Brier score, or use more, or harder, examples."
+        )
     if not verdicts:
         return ""
     order = sorted(verdicts, key=lambda name: cells[name].mean)
-    fits = run.scores.temperatures.get((task.key, order[0]))
-    if fits is not None and fits.values and fits.at_bound == len(fits.values):
-        return (
-            f"Calibrated NLL cannot rank the methods: no temperature is optimal for {run.title(order[0])}, because "
-            "almost every example of this test set is classified correctly. Use more, or harder, examples."
-        )
     value = cell_text(cells[order[0]], decimals(cells.values()))
     start = f"{run.title(order[0])} has the lowest calibrated NLL, {value}"
     if len(order) == 1:
@@ -126,8 +128,7 @@ def differences(run: RunView, order: list[str], verdicts: dict[str, Verdict]) ->
     if not tied:
         return f"Every other method{among} is significantly worse: {gap}.{remark}"
     if len(tied) == len(others):
-        alike = f"No other method{among} is significantly different from it"
-        return f"{alike if unjudged else 'There are no significant differences between methods'}: {gap}.{remark}"
+        return f"No other method{among} is significantly different from it: {gap}.{remark}"
     names, worse = listed([run.title(name) for name in tied]), number(len(others) - len(tied))
     which = f"the other {worse}{' that were judged' if unjudged else ''}"
     return f"Not significantly different: {names}. Significantly worse: {which}.{remark}"
@@ -187,13 +188,14 @@ def corruption(run: RunView, task: TaskView) -> str:
 def across_finding(run: RunView) -> str:
     """Return which methods are among the best on every task; empty for fewer than two tasks."""
     scored = [task for task in run.tasks if run.methods_of(task)]
-    if len(scored) < 2:
+    verdicts = [row for task in scored if (row := run.scores.verdicts(task, task.in_domain.name, RANKED_BY))]
+    if len(verdicts) < 2:
         return ""
-    verdicts = [run.scores.verdicts(task, task.in_domain.name, RANKED_BY) for task in scored]
     best = [{name for name, verdict in row.items() if verdict.place in ("best", "tied")} for row in verdicts]
     always = [run.title(name) for name in verdicts[0] if all(name in names for names in best)]
     subject = f"{listed(always)} {'is' if len(always) == 1 else 'are'}" if always else "No method is"
-    few = "" if len(scored) >= 5 else f"; {counted(len(scored), 'task')} are too few to rank methods in general"
+    few = "" if len(verdicts) >= 5 else f"; {counted(len(verdicts), 'task')} are too few to rank methods in general"
     unjudged = any(verdict.place == "unjudged" for row in verdicts for verdict in row.values())
     few += "; methods that were not judged do not count" if unjudged else ""
-    return f"{subject} best, or not significantly different from the best, on every task{few}."
+    every = "every task" if len(verdicts) == len(scored) else "every task with a ranking"
+    return f"{subject} best, or not significantly different from the best, on {every}{few}."

@@ -126,10 +126,10 @@ GAIN = Column(
 
 
 def gain_column(run: RunView, task: TaskView) -> FilledColumn:
-    """Return what every method gains over the class frequencies."""
-    rows = run.scores.learning(task).items()
+    """Return what every method gains over the class frequencies; nothing for class frequencies themselves."""
+    rows = {name: row for name, row in run.scores.learning(task).items() if row.learned != "constant"}
     return FilledColumn(
-        GAIN, {name: value_cell(row.gain, ".3f", f"(≤ {row.high:.3f})", "unranked") for name, row in rows}
+        GAIN, {name: value_cell(row.gain, ".3f", f"(≤ {row.high:.3f})", "unranked") for name, row in rows.items()}
     )
 
 
@@ -159,14 +159,16 @@ def not_ranked_reasons(run: RunView) -> list[str]:
 
 def temperature_warning(run: RunView, task: TaskView) -> str:
     """Return a warning where temperatures have no optimum, so that the calibrated score depends on few examples."""
-    methods = [fits for (key, _), fits in run.scores.temperatures.items() if key == task.key]
-    at_bound, total = sum(fits.at_bound for fits in methods), sum(len(fits.values) for fits in methods)
-    if not at_bound:
+    methods = {name: fits for (key, name), fits in run.scores.temperatures.items() if key == task.key}
+    at_bound = sum(fits.at_bound for fits in methods.values())
+    total = sum(len(fits.values) for fits in methods.values())
+    names = [run.title(name) for name, fits in methods.items() if fits.at_bound]
+    if not names:
         return ""
     return (
-        f"{at_bound} of {total} temperatures behind the calibrated NLL of this task have no optimum: almost every "
-        "example of that half of the test set is classified correctly. The calibrated NLL then depends on a few "
-        "examples; read the Brier score beside it, or use a larger test set."
+        f"{at_bound} of {total} temperatures behind the calibrated NLL of this task have no optimum, because almost "
+        f"every example of that half of the test set is classified correctly: {listed(names)}. The calibrated NLL "
+        "then depends on a few examples; read the Brier score beside it, or use a larger test set."
     )
 
 
