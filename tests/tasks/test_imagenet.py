@@ -169,8 +169,15 @@ def test_flat_photographs_with_a_table_of_labels(home: Path, table: str, line: s
         TASKS.make("imagenet", data=str(home), **SMALL)
 
 
+def test_without_a_validation_part_all_photographs_are_trained_on(home: Path) -> None:
+    with_part, without = (TASKS.make("imagenet", data=str(home), **{**SMALL, **own}) for own in ({}, {"val": 0.0}))
+    assert [split.name for split in without.splits if split.kind == "val"] == []
+    names = {split.name: len(split.data.labels) for split in with_part.splits}
+    assert len(without.split("train").data.labels) == names["train"] + names["val"]
+
+
 def test_wishes_that_cannot_be_are_refused(home: Path, tmp_path: Path) -> None:
-    for wish in ({"size": 300}, {"val": 0.0}, {"train": 2}, {"test": 10}, {"val": 0.001}):
+    for wish in ({"size": 300}, {"val": -0.1}, {"train": 2}, {"test": 10}, {"val": 0.001}):
         with pytest.raises(UserError):
             TASKS.make("imagenet", data=str(home), **{**SMALL, **wish})
     (tmp_path / "empty").mkdir()

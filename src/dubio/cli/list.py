@@ -92,6 +92,6 @@ def _lines(items: list[dict[str, Any]]) -> Iterator[str]:
         yield " " * width + f"  {item['origin']}" + (f"({arguments})" if arguments else "")
         for name, description in item.get("presets", {}).items():
             default = " (default)" if name == item["default_preset"] else ""
-            yield " " * width + f"  --preset {name}{default}: {description}"
+            yield " " * width + f"  preset {name}{default}: {description}"
         if not item.get("comparable", True):
             yield " " * width + f"  does not rank models: {item['why_not']}"
