@@ -20,3 +20,4 @@ def test_the_terminal_shows_every_method_with_its_spread(world: World, report: R
     cell = report.run.scores.cells["digits", "test", "deterministic", "accuracy"]
     assert f"{cell.mean:.3f} ± {cell.std:.3f}" in text
     assert "[bold]" not in text
+    assert "The question is whether methods differ, given training set and split." in text

@@ -109,6 +109,9 @@ def leader(run: RunView, task: TaskView) -> str | None:
     return min(cells, key=lambda name: cells[name].mean) if cells else None
 
 
+QUESTION = "The question is whether methods differ, given training set and split."
+"""What every verdict of a report is about, on the page and in a terminal."""
+
 NOT_RANKED: dict[Learned, str] = {
     "no evidence": "no evidence of learning (no significant gain in likelihood over the class frequencies)",
     "constant": "the same prediction for every example",

@@ -10,6 +10,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from dubio.reporting.build import Report
+from dubio.reporting.leaderboard import QUESTION
+from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.section import Cards
 from dubio.reporting.tables import Column, Table, TableCell
 
@@ -24,8 +26,9 @@ GAP = 2
 def terminal_table(report: Report) -> RenderableType:
     """Return the tables and sentences that a terminal shows at the end of a run, as something rich can print."""
     shown: list[RenderableType] = []
-    for task in report.run.tasks:
-        if not report.run.methods_of(task):
+    run = report.run
+    for task in run.tasks:
+        if not run.methods_of(task):
             shown.append(Text(f"{task.key}: no run was completed", style="red"))
             continue
         blocks = [block for placed in report.of_part("task") for block in report.blocks(placed, task)]
@@ -34,6 +37,8 @@ def terminal_table(report: Report) -> RenderableType:
     for card in (card for block in blocks if isinstance(block, Cards) for card in block.cards):
         if not card.evidence:  # cards with evidence give advice, and this is about results
             shown.append(Padding(Text.assemble((f"{card.title}  ", "bold"), card.texts[0]), (0, 0, 1, 0)))
+    if any(len(run.scores.verdicts(task, task.in_domain.name, RANKED_BY)) > 1 for task in run.tasks):
+        shown.append(Text(QUESTION, style="dim"))
     return Group(*shown)
 
 

@@ -369,3 +369,11 @@ def test_a_number_of_patients_that_a_star_takes_for_a_feature_is_named(tmp_path:
     data = [{"x": i, "patient_id": i // 4, "y": "ab"[i % 2]} for i in range(80)]
     task = own(data=write(tmp_path / "t.csv", data), features=["*"], label="y")
     assert any(note.startswith("Column 'patient_id' is used as a feature") for note in task.notes)
+
+
+def test_an_id_that_a_star_takes_for_a_feature_is_named(tmp_path: Path) -> None:
+    data = [{"x": i % 7, "row_id": i, "width": i % 5, "y": "ab"[i % 2]} for i in range(80)]
+    path = write(tmp_path / "t.csv", data)
+    notes = [note for note in own(data=path, features=["*"], label="y").notes if note.startswith("Column")]
+    assert notes == ["Column 'row_id' is used as a feature; it names rows with --id row_id."]
+    assert not any(note.startswith("Column") for note in own(data=path, features=["*"], label="y", id="row_id").notes)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dubio.reporting.detectors import detection_on
-from dubio.reporting.leaderboard import in_domain_leaderboard, leader, leaderboard, not_ranked_sentences
+from dubio.reporting.leaderboard import QUESTION, in_domain_leaderboard, leader, leaderboard, not_ranked_sentences
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name, referral_name
 from dubio.reporting.run_view import RunView
@@ -37,7 +37,7 @@ class Findings(Section):
         yield Text(how_to_read(run), "small")
 
     def document(self, run: RunView) -> dict[str, Any]:
-        """Return the verdict of every method under the ranking metric."""
+        """Return the verdict of every method under the ranking metric, and where and why it cannot rank."""
         rows = [
             {"task": task.key, "metric": RANKED_BY, "method": method, "place": verdict.place,
              "difference": verdict.difference, "resolves": verdict.resolves, "p": verdict.p,
@@ -46,7 +46,8 @@ class Findings(Section):
             if (board := in_domain_leaderboard(run, task, RANKED_BY)) is not None
             for method, verdict in board.pairs.against_best().items()
         ]  # fmt: skip
-        return {"standing": rows}
+        sharp = {task.key: names for task in run.tasks if (names := run.scores.without_temperature(task))}
+        return {"standing": rows, "without_temperature": sharp}
 
 
 def task_findings(run: RunView, task: TaskView) -> tuple[str, ...]:
@@ -63,8 +64,8 @@ def how_to_read(run: RunView) -> str:
     if seeds == 1:
         repeated = "the members trained; with one seed an ensemble has no spread"
     return (
-        "The question is whether methods differ, given training set and split. Two methods are significantly different "
-        "if a t-test at 5 %, corrected over all pairs (Holm), says so. Its variance includes that over trainings "
+        f"{QUESTION} Two methods are significantly different if a t-test at 5 %, corrected over all pairs (Holm), "
+        "says so. Its variance includes that over trainings "
         "(repeated runs, or the members of an ensemble left out one at a time) and, for metrics with values per "
         "example, over test examples. A method that was trained once is not judged, unless the training data alone "
         "determines its fit (baselines). “Not significantly different” does "

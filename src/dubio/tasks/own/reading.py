@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.core.column_roles import ROLES, column_role
+from dubio.core.column_roles import ROLES, column_role, words_of
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import Inputs, Modality, StrArray
 from dubio.tasks.data_options import DataOptions
@@ -100,6 +100,8 @@ def unused_notes(table: Table, options: DataOptions) -> tuple[str, ...]:
             use = "used as a feature" if ALL in options.features else "not used"
             further = f" and --train-{role}" if role == "domain" else ""
             notes.append(f"Column {column!r} is {use}; {ROLES[role].use} with --{role} {shlex.quote(column)}{further}.")
+        elif ALL in options.features and column not in named and words_of(column)[-1:] in (["id"], ["uid"], ["uuid"]):
+            notes.append(f"Column {column!r} is used as a feature; it names rows with --id {shlex.quote(column)}.")
     return tuple(notes)
 
 
