@@ -5,10 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dubio.reporting.build import build_report
-from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.measures import RANKED_BY, referral_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import TemperatureFits
-from dubio.reporting.sections.findings import best_method, differences, how_to_read, leader, task_findings
+from dubio.reporting.sections.findings import (
+    best_method,
+    differences,
+    how_to_read,
+    leader,
+    referral_gain,
+    task_findings,
+)
 from dubio.reporting.tables import Table
 from dubio.statistics.verdicts import Verdict
 from tests.reporting.helpers import blocks, with_scores
@@ -76,3 +83,16 @@ def test_a_verdict_against_the_best_is_not_one_of_every_pair(run: RunView) -> No
     verdicts = {name: Verdict("tied", 0.01, 0.05, 0.5) for name in order[1:]}
     sentence = differences(run, order, {order[0]: Verdict("best", 0.0, None, None), **verdicts})
     assert sentence.startswith("No other method is significantly different from it: the next, MC dropout, is 0.01")
+
+
+def test_referral_that_helps_nobody_is_not_said_to_raise_the_accuracy(run: RunView) -> None:
+    task = run.tasks[0]
+    best = leader(run, task)
+    for value, verb in ((0.99, " raises the"), (0.2, " lowers the"), (0.8, " does not change the")):
+        changed = {referral_name("referral_accuracy", 0.8): value, referral_name("referral_accuracy", 1.0): 0.8}
+        scores = [
+            replace(score, value=changed.get(score.metric, score.value))
+            for score in run.scores.scores
+            if (score.task, score.method) == (task.key, best)
+        ]
+        assert verb in referral_gain(with_scores(run, scores), task)

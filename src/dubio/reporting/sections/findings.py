@@ -146,10 +146,12 @@ def referral_gain(run: RunView, task: TaskView) -> str:
     )
     if retained is None or everything is None:
         return ""
-    return (
-        f"Referring its most uncertain {1 - RETAINED:.0%} of examples raises the accuracy on the others from "
-        f"{cell_text(everything)} to {cell_text(retained)}; random referral would not change it."
-    )
+    start = f"Referring its most uncertain {1 - RETAINED:.0%} of examples"
+    if retained.mean == everything.mean:
+        return f"{start} does not change the accuracy on the others, {cell_text(retained)}; nor would random referral."
+    verb = "raises" if retained.mean > everything.mean else "lowers"
+    values = f"from {cell_text(everything)} to {cell_text(retained)}"
+    return f"{start} {verb} the accuracy on the others {values}; random referral would not change it."
 
 
 def detection(run: RunView, task: TaskView) -> str:
