@@ -185,10 +185,8 @@ def test_rows_without_a_label_are_decided_as_the_option_says(tmp_path):
     assert {rule: document["empty_decision"] for rule, document in documents.items()} == {r: r for r in documents}
     assert [document["scores"]["accuracy"]["value"] for document in documents.values()] == [0.5, 1.0]
     assert documents["empty"]["empty_rows"] == 1
-    assert (
-        "1 of 2 rows have no label above one half; they are decided as having none (--empty-decision"
-        in run(*common).stderr
-    )
+    said = "no label is above one half in 1 of 2 rows, decided as having none (--empty-decision"
+    assert said in run(*common).stderr
     np.savez(tmp_path / "one.npz", probs=np.array([[0.9, 0.1], [0.2, 0.8]]), labels=np.array([0, 1]))
     with pytest.raises(UserError, match=r"--empty-decision. is for multilabel predictions; these are multiclass"):
         run(tmp_path / "one.npz", "--empty-decision", "argmax")

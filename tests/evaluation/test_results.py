@@ -50,3 +50,9 @@ def test_scores_by_halves_say_where_rows_have_no_ids():
     assert BY_POSITION in str(dubio.evaluate(given, ood=ood, **options))
     for names in ({"ids": list("abcd")}, {"group": list("aabb")}):
         assert BY_POSITION not in str(dubio.evaluate(given, **options, **names))
+
+
+def test_one_row_is_counted_in_the_singular():
+    for rows, said in ((1, "1 row, 2 classes, "), (2, "2 rows, 2 classes, ")):
+        result = dubio.evaluate({"probs": [[0.9, 0.1]] * rows, "labels": [0] * rows}, metrics=["nll"], replicates=0)
+        assert said in repr(result)

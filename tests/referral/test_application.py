@@ -74,6 +74,18 @@ def test_class_names_of_one_alone_are_refused_unless_allowed():
     assert not apply_policy(fit_capacity_policy(named, capacity=0.2), named).warnings
 
 
+def test_one_row_and_one_group_are_counted_in_the_singular():
+    policy = replace(fit_risk_policy(easy(400), max_risk=0.4), threshold=float("inf"))
+    one = easy(1, seed=9, group=np.array(["p"]))
+    text = str(apply_policy(policy, one, per="group"))
+    for said in ("1 row: 1 retained", "1 group: 1 retained whole", "the 1 retained row with", "(mean of 1 group)"):
+        assert said in text
+    assert "(1 row)" in str(apply_policy(policy, replace(one, group=None)))
+    several = str(apply_policy(policy, easy(2, seed=9, group=np.array(["p", "q"])), per="group"))
+    assert "2 rows: 2 retained" in several
+    assert "mean of 2 groups)" in several
+
+
 def labelled_world(rows, seed, error):
     """Rows with doubts below 0.2, wrong with this probability whatever their doubt."""
     rng = np.random.default_rng(seed)
@@ -122,7 +134,8 @@ def test_screening_reports_both_rates_and_the_positives_that_were_referred():
     assert values["sensitivity"].outcome == "met"
     assert values["specificity"].outcome is None  # no goal was set for it
     assert applied.positives == (positive.sum(), (positive & ~applied.retained).sum())
-    assert f"{applied.positives[1]} of {applied.positives[0]} positives were referred" in str(applied)
+    said = f"Positives referred, not counted as missed: {applied.positives[1]} of {applied.positives[0]}."
+    assert said in str(applied)
     assert applied.as_dict()["positives"] == {"positives": applied.positives[0], "referred": applied.positives[1]}
 
 
@@ -134,6 +147,7 @@ def test_screening_without_a_retained_positive_is_undecided_and_nothing_retained
     assert applied.outcome == "undecided"
     assert applied.as_dict()["unchecked"] == ["sensitivity"]
     assert "Sensitivity among the retained: no labelled row of its class is retained; undecided." in str(applied)
+    assert "ositives" not in str(applied)  # there are none, so none were referred or missed
     nothing = apply_policy(replace(policy, threshold=-1.0), new)
     assert nothing.outcome == "nothing retained"
     assert "No row is retained: the guarantee cannot be checked." in str(nothing)

@@ -1,5 +1,7 @@
 """What a policy may be fitted on, whatever its kind."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -62,3 +64,13 @@ def test_mistakes_are_named():
     three = Predictions(np.zeros((1, 5, 3), dtype=np.float32), np.zeros(5, dtype=np.int64))
     with pytest.raises(UserError, match="needs two classes; these predictions are multiclass with 3"):
         fit_screening_policy(three, sensitivity=0.5)
+
+
+def test_rows_left_out_are_counted_in_singular_and_plural():
+    rows = easy(400)
+    for count, said in ((1, "1 unlabelled row."), (2, "2 unlabelled rows.")):
+        labels = np.where(np.arange(400) < count, -1, rows.labels)
+        notes = fit_risk_policy(replace(rows, labels=labels), max_risk=0.4).notes
+        assert any(note.startswith(f"Left out: {said}") for note in notes)
+    strange = replace(rows, ood=np.arange(400) < 1)
+    assert "Left out: 1 row marked out of distribution." in fit_risk_policy(strange, max_risk=0.4).notes

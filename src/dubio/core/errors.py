@@ -73,6 +73,11 @@ def listing(names: Iterable[str]) -> str:
     return ", ".join(listed[:MOST_LISTED]) + more if listed else "(none)"
 
 
+def plural(noun: str, count: int) -> str:
+    """Return a noun as it follows a count: ``row`` after 1, ``rows`` after any other; ``classes``."""
+    return noun if count == 1 else f"{noun}es" if noun.endswith("s") else f"{noun}s"
+
+
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """Return the one of these names that is most like the given one, or None when none is close."""
     folded = {item.lower().replace("_", "-"): item for item in names}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dubio.calibration.cross_validation import BY_POSITION, HALVED, by_position
 from dubio.core.data_frame import data_frame
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, plural
 from dubio.core.predictions import Predictions
 from dubio.core.types import EmptyDecision, Metric, Target
 from dubio.formats.text_tables import number_text, text_table
@@ -270,7 +270,8 @@ class SystemComparison:
             better = next(score.better for score in scores.values() if score is not None)
             cells = [score_text(score) + (" *" if name in best else "") for name, score in scores.items()]
             rows.append([metric + {"higher": " ↑", "lower": " ↓"}[better], *cells])
-        return [f"{first.rows} rows{ood}, {first.classes} classes, {first.target}", "", *text_table(rows)]
+        counts = f"{first.rows} {plural('row', first.rows)}{ood}, {first.classes} {plural('class', first.classes)}"
+        return [f"{counts}, {first.target}", "", *text_table(rows)]
 
     def _best(self, metric: str) -> set[str]:
         """Return the systems with the best value of a metric that may rank; none where values do not differ."""
@@ -316,16 +317,18 @@ def _infinite_sentence(name: str, own: Evaluation) -> str:
     rows = f"{'rows' if own.predictions.ids is None else 'ids'} {shown}" + (f" and {more} more" if more > 0 else "")
     truth = "labels of the row have" if own.target == "multilabel" else "true class has"
     return (
-        f"{name}: {infinite} infinite: the {truth} probability zero in {len(own.impossible)} of {own.rows} rows "
-        f"({rows}). By these metrics it is not compared with other systems; --floor 1e-6 raises such probabilities."
+        f"{name}: {infinite} infinite: the {truth} probability zero in {len(own.impossible)} of {own.rows} "
+        f"{plural('row', own.rows)} ({rows}). By these metrics it is not compared with other systems; --floor 1e-6 "
+        "raises such probabilities."
     )
 
 
 def _empty_sentence(name: str, own: Evaluation) -> str:
     """Return how multi-label rows without a label above one half were decided."""
-    decided = {"empty": "decided as having none (--empty-decision argmax: their most probable label)",
-               "argmax": "decided as their most probable label"}[own.empty_decision or "empty"]  # fmt: skip
-    return f"{name}: {own.empty_rows} of {own.rows} rows have no label above one half; they are {decided}."
+    decided = {"empty": "decided as having none (--empty-decision argmax: the most probable label)",
+               "argmax": "decided as the most probable label"}[own.empty_decision or "empty"]  # fmt: skip
+    rows = f"{own.empty_rows} of {own.rows} {plural('row', own.rows)}"
+    return f"{name}: no label is above one half in {rows}, {decided}."
 
 
 def _mcnemar_sentence(pair: tuple[str, str], test: McNemar) -> str:

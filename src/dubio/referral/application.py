@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dubio.core.data_frame import data_frame
-from dubio.core.errors import UserError, one_of
+from dubio.core.errors import UserError, one_of, plural
 from dubio.core.predictions import Predictions, check_predictions
 from dubio.core.types import BoolArray, FloatArray, StrArray
 from dubio.metrics.decisions import correct, predicted, predicted_labels
@@ -126,19 +126,21 @@ class Applied:
     def __str__(self) -> str:
         rows, retained = len(self.retained), int(self.retained.sum())
         share = (rows - retained) / rows
-        lines = [f"{rows} rows: {retained} retained, {rows - retained} referred ({share:.1%}); {self.rule}"]
+        referred = f"{rows - retained} referred ({share:.1%})"
+        lines = [f"{rows} {plural('row', rows)}: {retained} retained, {referred}; {self.rule}"]
         if (groups := self.group_counts) is not None:
-            lines.append("{groups} groups: {retained} retained whole, {referred} referred".format(**groups))
+            decisions = "{groups} {}: {retained} retained whole, {referred} referred"
+            lines.append(decisions.format(plural("group", groups["groups"]), **groups))
         if (error := self.retained_error) is not None:
-            lines.append(f"error of the {self.retained_labelled} retained rows with a label: {error:.4f}")
+            count = self.retained_labelled
+            lines.append(f"error of the {count} retained {plural('row', count)} with a label: {error:.4f}")
         lines += [rate.sentence() for rate in self.rates if rate.bound is not None or rate.name != "error"]
         lines += [f"{name.capitalize()} among the retained: no labelled row of its class is retained; undecided."
                   for name in self.unchecked]  # fmt: skip
         if self.outcome == "nothing retained":
             lines.append("No row is retained: the guarantee cannot be checked.")
-        if self.positives is not None:
-            count, referred = self.positives
-            lines.append(f"{referred} of {count} positives were referred: they are not counted as missed.")
+        if self.positives is not None and self.positives[0]:
+            lines.append("Positives referred, not counted as missed: {1} of {0}.".format(*self.positives))
         return "\n".join([*lines, self.shift.sentence()])
 
     def rows(self) -> Iterator[dict[str, str | float]]:

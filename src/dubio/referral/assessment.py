@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dubio.core.errors import UnknownName
+from dubio.core.errors import UnknownName, plural
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray
 from dubio.metrics.decisions import correct
@@ -164,9 +164,10 @@ class Rate:
         title = {"error": "Error among the retained", "referred": "Referred share"}.get(
             self.name, f"{self.name.capitalize()} among the retained"
         )
-        unit = "groups, their mean" if self.grouped else "rows"
+        unit = plural("group" if self.grouped else "row", self.units)
+        units = f"mean of {self.units} {unit}" if self.grouped else f"{self.units} {unit}"
         low, high = self.interval
-        figures = f"{self.value:.4f}, 95 % interval {low:.4f} to {high:.4f} ({self.units} {unit})"
+        figures = f"{self.value:.4f}, 95 % interval {low:.4f} to {high:.4f} ({units})"
         if self.bound is None:
             return f"{title}: {figures}."
         side = {"error": "below", "referred": "at most"}.get(self.name, "above")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dubio.core.draws import independent_rows, row_numbers
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, plural
 from dubio.core.predictions import Predictions, check_predictions
 from dubio.metrics.requirements import labelled
 from dubio.referral.policy import SELECTED, Policy, PolicyKind
@@ -91,13 +91,15 @@ def usable_rows(predictions: Predictions, allow_selected: bool, labels_for: str 
     check_predictions(predictions, "calibration")
     notes = [*_provenance(predictions, allow_selected), *predictions.notes]
     if predictions.ood.any() and not predictions.ood.all():
-        notes.append(f"{int(predictions.ood.sum())} rows marked out of distribution were left out.")
+        count = int(predictions.ood.sum())
+        notes.append(f"Left out: {count} {plural('row', count)} marked out of distribution.")
         predictions = predictions.take(~predictions.ood)
     if labels_for is not None:
         rows = labelled(predictions, labels_for)
         if len(rows) < len(predictions):
             missing = len(predictions) - len(rows)
-            notes.append(f"{missing} unlabelled rows were left out: the guarantee is about rows like the labelled.")
+            notes.append(f"Left out: {missing} unlabelled {plural('row', missing)}. "
+                         "The guarantee is about rows like the labelled.")  # fmt: skip
         predictions = rows
     return predictions, tuple(notes)
 

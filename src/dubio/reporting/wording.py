@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dubio.core.errors import plural
 from dubio.reporting.manifest_view import MethodView
 from dubio.store.records import ManifestBudget
 
@@ -101,7 +102,7 @@ def number(value: int) -> str:
 
 def counted(value: int, noun: str) -> str:
     """Return a number with its noun: ``three seeds``, ``one seed``."""
-    return f"{number(value)} {noun}" if value == 1 else f"{number(value)} {noun}s"
+    return f"{number(value)} {plural(noun, value)}"
 
 
 def seconds(value: float) -> str:
