@@ -70,7 +70,11 @@ def test_shifted_data_are_warned_of_and_exit_with_zero(files):
     result = run("apply", files / "policy.json", files / "far.npz", "-o", files / "d.csv")
     assert result.exit_code == 0
     assert "warning: The uncertainties have shifted" in result.stderr
-    assert "p = " in result.stdout
+    assert "p = " in result.stderr
+    assert f"{result.stdout}{result.stderr}".count("Kolmogorov") == 1  # not in the result, too
+    calm = run("apply", files / "policy.json", files / "new.npz", "-o", files / "d.csv")
+    assert "No significant shift" in calm.stdout
+    assert "Kolmogorov" not in calm.stderr
     said = run("apply", files / "policy.json", files / "far.npz", "-o", files / "d.csv", "--json").stdout
     document = json.loads(said)
     assert document["shift"]["significant"] is True

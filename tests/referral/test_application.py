@@ -208,6 +208,15 @@ def test_shift_is_scipys_test_and_says_which_way():
         shift_test(policy, other, level=0)
 
 
+def test_a_policy_applied_prints_its_warnings_and_the_shift_once():
+    policy = fit_capacity_policy(easy(), capacity=0.2)
+    for new in (easy(300, seed=9), of_doubts(np.full(300, 0.49), np.zeros(300))):
+        applied = apply_policy(policy, replace(new, group=np.arange(300).astype(str)))
+        assert applied.shift.significant == (new.probs.max() < 0.6)
+        assert str(applied).count(applied.shift.sentence()) == 1
+        assert all(warning in str(applied) for warning in applied.warnings)
+
+
 def test_shift_test_rejects_at_most_at_its_level_also_with_groups():
     rng, rejected = np.random.default_rng(0), 0
     for run in range(200):

@@ -128,7 +128,7 @@ def apply(
     for warning in applied.warnings:
         say(f"warning: {warning}")
     goal = {"guarantee": rule.guarantee, "threshold": rule.threshold, "quantity": rule.quantity}
-    lines = [str(applied), *_subgroup_lines(applied.subgroups)]
+    lines = [*applied.lines, *_subgroup_lines(applied.subgroups)]
     print_result(json, {**applied.as_dict(), **goal, "path": str(output)}, lines)
     notes = [*applied.notes, *([SUBGROUP_NOTE] if reading.by else ())]
     for text in () if json else (*(f"note: {note}" for note in notes), f"decisions: {output}"):

@@ -124,6 +124,11 @@ class Applied:
         }
 
     def __str__(self) -> str:
+        return "\n".join([*self.lines, *self.warnings])
+
+    @property
+    def lines(self) -> list[str]:
+        """The result in words, line by line, without what the warnings say; a significant shift is one of them."""
         rows, retained = len(self.retained), int(self.retained.sum())
         share = (rows - retained) / rows
         referred = f"{rows - retained} referred ({share:.1%})"
@@ -141,7 +146,7 @@ class Applied:
             lines.append("No row is retained: the guarantee cannot be checked.")
         if self.positives is not None and self.positives[0]:
             lines.append("Positives referred, not counted as missed: {1} of {0}.".format(*self.positives))
-        return "\n".join([*lines, self.shift.sentence()])
+        return lines if self.shift.significant else [*lines, self.shift.sentence()]
 
     def rows(self) -> Iterator[dict[str, str | float]]:
         """Yield the decision about each row, with its reason."""
