@@ -68,8 +68,11 @@ def test_other_quantities_keep_their_own_threshold():
 
 def test_thresholds_without_a_number():
     policy = fit_capacity_policy(easy(), capacity=0.3)
-    assert replace(policy, threshold=float("inf")).rule == "everything is retained"
-    assert replace(policy, threshold=-1e-9).rule == "nothing is retained"
+    every = replace(policy, threshold=float("inf"))
+    assert every.rule == "every row is retained, whatever its confidence"
+    assert f"rule: {every.rule}" in str(every).splitlines()  # not "confidence: …", as if it were about that
+    assert "whatever its predictive entropy" in replace(every, quantity="predictive_entropy").rule
+    assert replace(policy, threshold=-1e-9).rule == "no row is retained, whatever its confidence"
     assert isinstance(policy, Policy)
     assert policy.rule in str(policy)
 

@@ -108,7 +108,7 @@ class Policy:
     def __str__(self) -> str:
         """Return the guarantee, the threshold and the evidence, as the command prints them."""
         evidence = (f"  {name.replace('_', ' ')}: {value:.4g}" for name, value in self.evidence.items())
-        return "\n".join([self.guarantee, f"{self.quantity}: {self.rule}", *evidence])
+        return "\n".join([self.guarantee, f"rule: {self.rule}", *evidence])
 
     def to_json(self) -> str:
         """Return the policy as one JSON document."""

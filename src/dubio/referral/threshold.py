@@ -95,11 +95,10 @@ def percentage(probability: float, number: int) -> str:
 
 def rule(policy: Policy, uncertainties: Iterable[float] = ()) -> str:
     """Return in words which rows a policy retains; arguments as of :func:`least_probability`."""
-    if policy.threshold == inf:
-        return "everything is retained"
-    if policy.threshold < 0:
-        return "nothing is retained"
-    by_quantity = f"{policy.quantity.replace('_', ' ')} up to {policy.threshold:.6g}"
+    name = policy.quantity.replace("_", " ")
+    if not 0 <= policy.threshold < inf:
+        return f"{'no' if policy.threshold < 0 else 'every'} row is retained, whatever its {name}"
+    by_quantity = f"{name} up to {policy.threshold:.6g}"
     if policy.quantity == "confidence" and policy.target == "multilabel":
         by_quantity = f"a mean probability of its labels of at least {1 - policy.threshold:.6g}"
     least = least_probability(policy, uncertainties)
