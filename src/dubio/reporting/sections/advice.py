@@ -158,7 +158,9 @@ def _best(run: RunView, choice: str, within: Sequence[str], boards: Sequence[Lea
     tied = list(dict.fromkeys(run.title(n) for board in boards for n in board.tied if n not in within))
     tie = f" A tie with {named_few(tied)}: not significantly different, but not shown to be as good." if tied else ""
     cheaper = any(_seconds(run, name, boards) < _seconds(run, choice, boards) for name in rivals)
-    why = f"no cheaper method is shown to be within {run.margin:g} of it" if cheaper else "no ranked method is cheaper"
+    why = "no ranked method is cheaper to train and run"
+    if cheaper:
+        why = f"no cheaper method is shown to be within {run.margin:g} of it"
     return f"it has the best {metric_phrase(boards[0].metric)} {_sets(boards)}, and {why}.{tie}"
 
 

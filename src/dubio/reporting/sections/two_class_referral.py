@@ -192,7 +192,7 @@ class TwoClassReferral(Section):
             sentences.append(f"On “{split}” {significance(titled)}. {resampled(titled, grouped=grouped)}")
         return (
             *sentences,
-            "The intervals are for the mean over these trained networks on other patients, or examples, like these; "
+            "The intervals are for the mean over these trained networks on other groups, or examples, like these; "
             "they do not include the spread over trainings. Each has 95 % confidence on its own: of twenty methods "
             "without any gain, one is expected to show a gain or a loss.",
         )
