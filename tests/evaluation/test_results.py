@@ -3,6 +3,8 @@
 import json
 import math
 
+import numpy as np
+
 import dubio
 from dubio.calibration.cross_validation import BY_POSITION
 from dubio.estimators import EstimatorBenchmark
@@ -46,6 +48,13 @@ def test_scores_by_halves_say_where_rows_have_no_ids():
     options = {"metrics": ["calibrated_nll"], "replicates": 0}
     assert BY_POSITION in str(dubio.evaluate(given, **options))
     assert BY_POSITION not in str(dubio.evaluate(given, metrics=["nll"], replicates=0))
+    assert "change with the order of rows" in BY_POSITION
+    rng = np.random.default_rng(0)
+    probs, labels = rng.dirichlet(np.ones(2), 600), rng.integers(0, 2, 600)
+    orders = (np.arange(600), np.argsort(labels))
+    ordered = [dubio.evaluate({"probs": probs[order], "labels": labels[order]}, **options) for order in orders]
+    first, second = (result.scores["calibrated_nll"].value for result in ordered)
+    assert first != second
     ood = {"probs": [[0.5, 0.5]], "labels": [-1], "ids": ["e"], "group": ["f"]}
     assert BY_POSITION in str(dubio.evaluate(given, ood=ood, **options))
     for names in ({"ids": list("abcd")}, {"group": list("aabb")}):

@@ -35,7 +35,7 @@ REPEATS = 5
 
 BY_POSITION = (
     "Scores by cross-validation (calibrated, conformal) cut the examples into random halves by their ids. These have "
-    "none, and the position of a row takes its place: with the rows in another order these scores change slightly."
+    "none, and the position of a row takes its place: these scores change with the order of rows."
 )
 """The note beside scores of examples that have neither ids nor groups."""
 
