@@ -86,6 +86,8 @@ def test_one_dataset_and_gaps_are_refused(tmp_path):
     text = run("--results", table(tmp_path / "t.csv", extra=["X,d,brier,good"]))
     assert "row 11: value 'good'" in str(text.exception)
     assert "either --results" in str(run().exception)
+    for arguments in (("none.csv",), ("--results", "none.csv")):
+        assert str(run(*arguments).exception) == "table of results 'none.csv': no such file."
 
 
 def test_store_scores_are_compared(tmp_path, monkeypatch):

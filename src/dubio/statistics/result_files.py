@@ -96,7 +96,7 @@ def _cells(source: Any) -> Cells:
                         f"set → table); given {type(source).__name__}.")  # fmt: skip
     path = Path(source)
     if not path.is_file():
-        raise BadFile(f"--results {str(path)!r}: no such file.")
+        raise BadFile(f"table of results {str(path)!r}: no such file.")
     try:
         text = path.read_text(encoding="utf-8-sig")
         rows = list(_READERS.get(path.suffix.lower(), _delimited)(text))
