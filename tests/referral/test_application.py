@@ -217,6 +217,19 @@ def test_a_policy_applied_prints_its_warnings_and_the_shift_once():
         assert all(warning in str(applied) for warning in applied.warnings)
 
 
+def test_the_shift_test_is_the_same_with_and_without_labels():
+    group = np.repeat(np.arange(100), 4)
+    policy = fit_capacity_policy(easy(), capacity=0.2)
+    new = easy(400, seed=9, group=group.astype(str), ids=np.arange(400).astype(str))
+    results = [shift_test(policy, rows) for rows in (new, without_labels(new), replace(new, labels=1 - new.labels))]
+    assert results[0].rows == 100
+    assert results == [results[0]] * 3
+    assert shift_test(policy, new, seed=1) != results[0]
+    tags = Predictions(new.logits, np.eye(2, dtype=np.int64)[new.labels], target="multilabel", group=new.group)
+    of_tags = fit_capacity_policy(tags, capacity=0.2)
+    assert shift_test(of_tags, tags) == shift_test(of_tags, replace(tags, labels=1 - tags.labels))
+
+
 def test_shift_test_rejects_at_most_at_its_level_also_with_groups():
     rng, rejected = np.random.default_rng(0), 0
     for run in range(200):

@@ -13,6 +13,9 @@ everything that is used of them, so that it does not matter which of them has wh
 numbers are thus independent, uniform and independent of the data. Another calibration set differs somewhere, hence has
 numbers of its own, and over calibration sets one seed behaves like a fresh draw for each.
 
+A use that needs no labels draws from rows whose labels are all set to zero, so that it has one result whether or not
+they are known. Rows of one digest then have the same id, group and predictions, which are all that such a use looks at.
+
 Halves of a test set are drawn by name instead (:func:`name_numbers`), without looking at predictions: systems are
 compared on the same halves, and no guarantee rests on them.
 """

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import ks_2samp
 
+from dubio.core.draws import independent_rows
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.metrics.detection import share_below
 from dubio.referral.policy import Policy
-from dubio.referral.units import independent_uncertainties
+from dubio.referral.units import rounded_uncertainty
 
 SHIFT_LEVEL = 0.01
 """The p-value below which a shift is reported."""
@@ -66,7 +67,7 @@ def shift_test(policy: Policy, predictions: Predictions, *, level: float = SHIFT
 
     Args:
         policy: The policy; its stored calibration uncertainties are the first sample.
-        predictions: New predictions; where they have groups, one row of each is used.
+        predictions: New predictions; where they have groups, one random row of each is used, whatever the labels.
         level: Reject below this p-value.
         seed: Seed of the choice of one row per group.
 
@@ -76,7 +77,9 @@ def shift_test(policy: Policy, predictions: Predictions, *, level: float = SHIFT
     if not 0.0 < level < 1.0:
         raise UserError(f"level (--shift-level) must lie between 0 and 1; given {level}.")
     old = np.array(policy.seen)
-    new = independent_uncertainties(predictions, policy.quantity, seed=seed)
+    # The test uses no labels: it must have the same result once they are known.
+    rows = independent_rows(predictions.with_checked(labels=np.zeros_like(predictions.labels)), seed=seed)
+    new = np.sort(rounded_uncertainty(predictions, policy.quantity)[rows])
     test = ks_2samp(new, old, method="exact" if len(new) * len(old) <= EXACT else "asymp")
     more = float(share_below(old, new).mean())
     return Shift(float(test.statistic), float(test.pvalue), more, level, len(new), len(old))
