@@ -89,6 +89,24 @@ def test_a_method_that_lacks_a_test_set_is_shown_but_not_ranked(run: RunView) ->
     assert "MC dropout" in ranks_sentence(fewer, field, "calibrated_nll")
 
 
+def test_a_method_that_learned_nothing_on_a_task_has_no_mean_rank() -> None:
+    store, manifest = make_world()
+    rng = np.random.default_rng(0)
+    for own in manifest["runs"]:
+        if (own["task"], own["method"]) == ("screening", "deterministic"):
+            rows = store.predictions[own["id"], "test"]
+            logits = rows.logits[:, rng.permutation(len(rows))]
+            store.predictions[own["id"], "test"] = replace(rows, logits=logits)
+    run = build_report(store, manifest).run
+    field = next(group for group in groups(run) if group.setting == "in-domain")
+    table = across_table(run, field, "accuracy")
+    assert sort_values(table, "Mean rank")["Deterministic"] == ""
+    assert sort_values(table, "screening")["Deterministic"] != ""
+    assert "Not ranked on every test set: Deterministic" in ranks_sentence(run, field, "accuracy")
+    accuracy = next(ranking for ranking in rankings(run) if ranking.name == "ranks-accuracy")
+    assert "Deterministic" in accuracy.left_out
+
+
 def test_domains_are_pairs_and_novel_classes_a_set_each() -> None:
     store, manifest = make_world((0,))
     more = [dict(task) for task in manifest["tasks"]]

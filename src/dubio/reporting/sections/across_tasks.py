@@ -154,21 +154,26 @@ def cells_over(run: RunView, group: Group, metric: str, method: str) -> list[Cel
     return [cell if cell is not None and cell.n and isfinite(cell.mean) else None for cell in cells]
 
 
+def ranked_cells(run: RunView, task: TaskView, split: str, metric: str) -> dict[str, Cell]:
+    """Return method → its cell on a test set, of the methods that are ranked there and have a finite value."""
+    row = run.scores.ranked_row(task, split, metric)
+    return {name: cell for name, cell in row.items() if cell.n and isfinite(cell.mean)}
+
+
 def methods_over(run: RunView, group: Group, metric: str) -> tuple[MethodView, ...]:
     """Return the methods that have a value on at least one test set."""
     return tuple(m for m in run.methods if any(cells_over(run, group, metric, m.name)))
 
 
 def comparison_over(run: RunView, group: Group, metrics: Sequence[str]) -> Comparison | None:
-    """Compare the methods with a value on every test set; None where there are too few."""
-    names = [m.name for m in run.methods if all(all(cells_over(run, group, metric, m.name)) for metric in metrics)]
-    if len(names) < MIN_METHODS:
+    """Compare the methods that are ranked on every test set that can rank; None where there are too few of either."""
+    blocks = [block for block in group.blocks if all(run.scores.ranks(metric, block.task) for metric in metrics)]
+    cells = {(block.title, m): ranked_cells(run, block.task, block.split, m) for block in blocks for m in metrics}
+    names = [m.name for m in run.methods if all(m.name in row for row in cells.values())]
+    if len(names) < MIN_METHODS or len(blocks) < MIN_TEST_SETS:
         return None
     rows = [
-        Result(block.title, name, metric, exact(run.scores.cells[block.task.key, block.split, name, metric].mean))
-        for block in group.blocks
-        for name in names
-        for metric in metrics
+        Result(title, name, metric, exact(row[name].mean)) for (title, metric), row in cells.items() for name in names
     ]
     better = {metric: run.scores.better[metric] for metric in metrics}
     return compare(ResultTable(tuple(rows)), better, digits=DIGITS)
@@ -233,17 +238,17 @@ def ranks_sentence(run: RunView, group: Group, metric: str) -> str:
         return "Not ranked: a method that is inaccurate on every test set loses nothing; read it beside accuracy."
     comparison = comparison_over(run, group, [metric])
     if comparison is None:
-        return "Fewer than two methods have a value on every test set: nothing is ranked."
+        return "Fewer than two methods are ranked on every test set, or fewer than two test sets rank: no mean ranks."
     ranks, gap = comparison.average_ranks, comparison.critical_difference
     best = next(iter(ranks))
     worse = [run.title(name) for name, rank in ranks.items() if rank - ranks[best] >= gap]
     better = f"{run.title(best)} ranks best and is significantly better than {listed(worse)}" if worse else ""
     missing = [m.title for m in methods_over(run, group, metric) if m.name not in ranks]
     return (
-        f"Over {counted(len(group.blocks), 'test set')}: Friedman χ² = {comparison.friedman.chi2:.2f} (p = "
+        f"Over {counted(len(comparison.datasets), 'test set')}: Friedman χ² = {comparison.friedman.chi2:.2f} (p = "
         f"{comparison.friedman.p:.2g}), critical difference of mean ranks {gap:.2f}: "
         f"{better or 'no method is significantly worse than the best'}."
-        + (f" Not ranked, because a value is missing: {listed(missing)}." if missing else "")
+        + (f" Not ranked on every test set: {listed(missing)}." if missing else "")
     )
 
 
@@ -256,8 +261,8 @@ class Ranking:
         title: The metric.
         sets: What the test sets are, in the plural.
         comparison: The ranks and the differences they resolve.
-        left_out: Titles of the methods that lack a value on some test set.
-        sparse: Test sets that are not ranked over, since fewer than half of the methods have a value there.
+        left_out: Titles of the methods that are not ranked, or lack a value, on some test set.
+        sparse: Test sets that are not ranked over, since fewer than half of the methods are ranked there.
     """
 
     name: str
@@ -294,13 +299,16 @@ def rankings(run: RunView) -> tuple[Ranking, ...]:
 def _ranking(
     run: RunView, name: str, title: str, sets: str, test_sets: Sequence[tuple[TaskView, str]], metric: str
 ) -> Ranking | None:
-    """Rank the methods with a value on every test set that at least half of the methods have a value on."""
-    rows = {f"{task.key}/{split}": run.scores.row(task, split, metric) for task, split in test_sets}
+    """Rank the methods that are ranked on every test set that ranks at least half of the methods."""
+    rows = {
+        f"{task.key}/{split}": ranked_cells(run, task, split, metric) if run.scores.ranks(metric, task) else {}
+        for task, split in test_sets
+    }
     most = max((len(cells) for cells in rows.values()), default=0)
     dense = {key: cells for key, cells in rows.items() if 2 * len(cells) >= most and cells}
-    finite = {key: {m for m, cell in cells.items() if isfinite(cell.mean)} for key, cells in dense.items()}
-    present = [method for method in run.methods if any(method.name in cells for cells in dense.values())]
-    complete = [method for method in present if all(method.name in names for names in finite.values())]
+    values = [run.scores.row(task, split, metric) for task, split in test_sets if f"{task.key}/{split}" in dense]
+    present = [method for method in run.methods if any(method.name in row for row in values)]
+    complete = [method for method in present if all(method.name in cells for cells in dense.values())]
     if len(dense) < MIN_TEST_SETS or len(complete) < MIN_DIAGRAM_METHODS:
         return None
     unique = len({method.title for method in complete}) == len(complete)
@@ -320,8 +328,8 @@ def ranking_sentence(ranking: Ranking) -> str:
     best, tests = min(ranks, key=lambda name: ranks[name]), len(ranking.comparison.datasets)
     outcome = "some do" if max(ranks.values()) - ranks[best] >= comparison.critical_difference else "none do"
     few = "; so few test sets resolve little" if tests < 5 else ""
-    reasons = {"Left out, because a value is missing": ranking.left_out,
-               "Not ranked over, because too few methods have a value": ranking.sparse}  # fmt: skip
+    reasons = {"Left out, because they are not ranked on every one": ranking.left_out,
+               "Not ranked over, because too few methods are ranked there": ranking.sparse}  # fmt: skip
     without = "".join(f" {reason}: {listed(list(names))}." for reason, names in reasons.items() if names)
     return (
         f"{best} has the best mean rank, {ranks[best]:.2f}, of {number(len(ranks))} methods over {number(tests)} "
