@@ -108,11 +108,15 @@ def test_store_scores_are_compared(tmp_path, monkeypatch):
     scored = SimpleNamespace(scores=scores, not_ranked={"nll": "why"}, better={"brier": "lower"})
     store = SimpleNamespace(manifests=lambda: ("quick-1",), manifest=lambda name: {"name": name})
     monkeypatch.setattr("dubio.store.Store.open", lambda path, create: store)
-    report = SimpleNamespace(run=SimpleNamespace(scores=scored))
+    report = SimpleNamespace(run=SimpleNamespace(scores=scored, tasks=()))
     monkeypatch.setattr("dubio.reporting.stored_run.build_report", lambda opened, manifest, **_: report)
     found = json.loads(run("--store", tmp_path, "--kind", "shift", "--metric", "brier", "--json").stdout)
     assert found["datasets"] == ["A", "B"]
     assert found["win_draw_loss"] == {"x": [2, 0, 0], "y": [0, 0, 2]}
+    scores.append(score("A", "s-1", "shift", "only-on-a", 0.0))
+    without = json.loads(run("--store", tmp_path, "--kind", "shift", "--metric", "brier", "--json").stdout)
+    assert without["average_ranks"].keys() == {"x", "y"}
+    assert without["notes"] == ["left out, because they are not ranked, or have no value, on every task: only-on-a."]
     assert "'accuracy'" in str(run("--store", tmp_path, "--kind", "shift").exception)
     assert "no scores" in str(run("--store", tmp_path, "--kind", "ood").exception)
     assert "unknown value of --kind 'odd'" in str(run("--store", tmp_path, "--kind", "odd").exception)

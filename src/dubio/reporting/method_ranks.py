@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -132,9 +132,10 @@ def rank_methods(
     refused: Mapping[str, str] = {}
     directions = dict(better or {})
     if isinstance(results, Run):
-        table, refused, of_run = _run_table(results, kind)
-        directions = {name: of_run[name] for name in table.metrics if name in of_run} | directions
+        one_of("--kind", kind, RUN_METRIC)
         metrics = metrics or (RUN_METRIC[kind],)
+        table, refused, of_run = _run_table(results, kind, metrics)
+        directions = {name: of_run[name] for name in table.metrics if name in of_run} | directions
     else:
         alone = metrics[0] if len(metrics) == 1 else None
         table = results if isinstance(results, ResultTable) else read_results(results, columns, metric=alone)
@@ -142,10 +143,15 @@ def rank_methods(
     return MethodRanks(compare(table, chosen.metrics, digits=digits, alpha=alpha), chosen, table.notes)
 
 
-def _run_table(run: Run, kind: Kind) -> tuple[ResultTable, Mapping[str, str], Mapping[str, Direction]]:
-    """Return the scores of a run as a long table; splits of one task and kind are averaged, as they share its fits."""
-    one_of("--kind", kind, RUN_METRIC)
-    scores = run.results
+def _run_table(
+    run: Run, kind: Kind, metrics: Sequence[str]
+) -> tuple[ResultTable, Mapping[str, str], Mapping[str, Direction]]:
+    """Return the scores of a run as a long table; splits of one task and kind are averaged, as they share its fits.
+
+    Methods that are not ranked on some task, or have no value there, are left out with a note: a baseline for tables
+    on a run that has texts too, say.
+    """
+    view, scores = run.built.run, run.results
     rows = [
         {"dataset": score.task, "method": score.method, "metric": score.metric, "value": score.value,
          "seed": score.seed}
@@ -154,7 +160,14 @@ def _run_table(run: Run, kind: Kind) -> tuple[ResultTable, Mapping[str, str], Ma
     ]  # fmt: skip
     if not rows:
         raise UserError(f"--kind {kind}: this run has no scores on such a split.")
-    return table_of(rows), scores.not_ranked, scores.better
+    unranked = {n for task in view.tasks for n, own in scores.learning(task).items() if own.learned != "learned"}
+    scored = {(row["dataset"], row["metric"]) for row in rows if row["metric"] in metrics}
+    values = {(row["dataset"], row["metric"], row["method"]) for row in rows}
+    methods = dict.fromkeys(str(row["method"]) for row in rows)
+    left_out = [name for name in methods if name in unranked or any((*key, name) not in values for key in scored)]
+    note = f"left out, because they are not ranked, or have no value, on every task: {', '.join(left_out)}."
+    table = table_of(row for row in rows if row["method"] not in left_out)
+    return replace(table, notes=(note,) if left_out else ()), scores.not_ranked, scores.better
 
 
 def _document(comparison: Comparison) -> dict[str, Any]:
