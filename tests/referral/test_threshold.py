@@ -71,6 +71,7 @@ def test_thresholds_without_a_number():
     every = replace(policy, threshold=float("inf"))
     assert every.rule == "every row is retained, whatever its confidence"
     assert f"rule: {every.rule}" in str(every).splitlines()  # not "confidence: …", as if it were about that
+    assert set(apply_policy(every, easy()).reasons) == {every.rule}
     assert "whatever its predictive entropy" in replace(every, quantity="predictive_entropy").rule
     assert replace(policy, threshold=-1e-9).rule == "no row is retained, whatever its confidence"
     assert isinstance(policy, Policy)

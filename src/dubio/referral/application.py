@@ -296,9 +296,9 @@ def _class_names(policy: Policy, predictions: Predictions) -> tuple[str, ...]:
 
 
 def _reasons(policy: Policy, uncertainties: FloatArray, retained: BoolArray) -> tuple[str, ...]:
-    name = UNCERTAINTY_NAMES.get(policy.quantity, policy.quantity.replace("_", " "))
     if policy.threshold == inf:
-        return (f"the policy retains every row, whatever its {name}",) * len(retained)
+        return (policy.rule,) * len(retained)
+    name = UNCERTAINTY_NAMES.get(policy.quantity, policy.quantity.replace("_", " "))
     ranks = np.searchsorted(np.array(policy.seen), uncertainties, side="left") / len(policy.seen)
     limit, least = f"the threshold {policy.threshold:.6g}", least_probability(policy, uncertainties.tolist())
 
