@@ -1,22 +1,17 @@
-"""Executors: which worker gets which device, which devices are refused, and that Ray gives the same bits."""
+"""Executors: which worker gets which device, and which devices are refused."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from dubio.cli.app import app
-from dubio.core.errors import MissingExtra, UserError
+from dubio.core.errors import UserError
 from dubio.methods.fitting import available_devices, check_device
-from dubio.runner.executors import LocalExecutor, RayExecutor, WorkerOrders
-from dubio.store import Store
-from tests.store.helpers import dump_index
+from dubio.runner.executors import LocalExecutor, WorkerOrders
 
 
 def told(orders: WorkerOrders, worker: int) -> str:
@@ -57,30 +52,3 @@ def test_the_command_refuses_it_before_anything_is_made(tmp_path: Path) -> None:
     assert isinstance(result.exception, UserError)  # which the program turns into one line and exit code 2
     assert "cuda:97" in str(result.exception)
     assert not (tmp_path / "store").exists()
-
-
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "src")}
-JUST_ONE = ("quick", "--task", "breast-cancer", "--method", "mc-dropout", "--seeds", "0,1")
-
-
-def test_without_ray_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(MissingExtra, match=r"dubio\[ray\]"):
-        RayExecutor(1, WorkerOrders(tmp_path), tmp_path)
-
-
-@pytest.mark.slow
-def test_ray_actors_make_the_same_store(tmp_path):
-    pytest.importorskip("ray", reason="needs the extra ray")
-    for executor in ("local", "ray"):
-        words = [*JUST_ONE, "--executor", executor, "--store", executor, "--out", f"{executor}-report"]
-        subprocess.run([sys.executable, "-m", "dubio", "run", *words], cwd=tmp_path, env=ENVIRONMENT, check=True)
-    local, ray = (Store.open(tmp_path / name, create=False) for name in ("local", "ray"))
-    assert dump_index(local) == dump_index(ray)
-    assert weights(local.path) == weights(ray.path)
-
-
-def weights(store: Path) -> dict[str, bytes]:
-    found = {path.parent.name: path.read_bytes() for path in store.glob("fits/*/weights.safetensors")}
-    assert found
-    return found

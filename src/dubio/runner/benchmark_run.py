@@ -20,12 +20,13 @@ from dubio.reporting.stored_run import Run
 from dubio.runner.benchmark_file import Benchmark, benchmark_files, load_benchmark
 from dubio.runner.costs import Forecast, check_fits, forecast, measure_in_workers, missing_nodes, prediction_seconds
 from dubio.runner.execute import Outcome, execute, survey
-from dubio.runner.executors import CPU, Executor, LocalExecutor, RayExecutor, WorkerOrders
+from dubio.runner.executors import CPU, Executor, LocalExecutor, WorkerOrders
 from dubio.runner.manifest import benchmark_warnings, fit_warnings, make_manifest, manifest_key
 from dubio.runner.overrides import Overrides, own_data_benchmark, verified_tasks
 from dubio.runner.plan import Plan, make_plan
 from dubio.runner.prepare import PreparedTask, Skipped, prepare_available
 from dubio.runner.progress import make_progress
+from dubio.runner.ray_executor import RayExecutor
 from dubio.runner.trainer import Trainer, load_trainer
 from dubio.runner.tuning import Trial, choose, plan_trials, tuning_failures
 from dubio.store import Store
