@@ -1,6 +1,7 @@
 """The command ``dubio``: assembles the commands and turns errors into messages and exit codes.
 
-Exit codes: 0 success, 1 some runs failed, 2 a user error, 3 a case of ``dubio refer apply --fail-on``, 130 interrupted.
+Exit codes: 0 success, 1 some runs failed, 2 a user error, 3 a case of ``dubio refer apply --fail-on``, 70 an error that
+nobody foresaw (:mod:`dubio.__main__`), 130 interrupted.
 """
 
 from __future__ import annotations
@@ -54,12 +55,15 @@ def _top(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an unexpected error; anywhere in the command.")
+    ] = False,
 ) -> None:
     """Handle the options of ``dubio`` itself."""
 
 
 def main() -> None:
-    """Run the command line; only a bug shows a traceback."""
+    """Run the command line; errors that were foreseen become a message and an exit code."""
     try:
         app()
     except DubioError as error:

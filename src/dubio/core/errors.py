@@ -1,7 +1,8 @@
 """The exceptions of dubio and helpers for their messages.
 
 An error that reaches a user names the argument or file, what is allowed, what was given and the nearest known name.
-The command line turns a :class:`DubioError` into one message and its ``exit_code``; only a bug shows a traceback.
+The command line turns a :class:`DubioError` into one message and its ``exit_code``; any other error is a bug, for which
+:mod:`dubio.__main__` writes a log.
 """
 
 from __future__ import annotations
