@@ -126,16 +126,38 @@ def with_reading_options(*without: str) -> Callable[[Command], Command]:
     return functools.partial(_expanded, "reading", options, ReadingOptions)
 
 
+def _limit(text: str | None) -> None:
+    if text is not None:
+        from dubio.core.unpacking import limit_unpacking
+
+        limit_unpacking(text)
+
+
+_MAX_UNPACKED = inspect.Parameter(
+    "max_unpacked", KEYWORD_ONLY, default=None, annotation=Annotated[
+        str | None,
+        typer.Option(
+            callback=_limit, metavar="SIZE",
+            help="The most that a file may take in memory once unpacked, such as 8GB. If omitted: DUBIO_MAX_UNPACKED, "
+            "else 4GB.",
+        ),
+    ],
+)  # fmt: skip
+"""An option of every command that reads files of the user; it is in force as soon as it is read."""
+
+
 def _expanded(name: str, options: list[inspect.Parameter], collect: Callable[..., Any], command: Command) -> Command:
-    """Replace a parameter of a command by several options; the command gets them collected."""
+    """Replace a parameter of a command by several options, which it gets collected; add the limit on unpacked files."""
     hints = typing.get_type_hints(command, include_extras=True)
     parameters = []
     for parameter in inspect.signature(command).parameters.values():
         own = parameter.replace(annotation=hints[parameter.name], kind=KEYWORD_ONLY)
         parameters += options if parameter.name == name else [own]
+    parameters.append(_MAX_UNPACKED)
 
     @functools.wraps(command)
     def wrapper(**values: Any) -> Any:
+        values.pop(_MAX_UNPACKED.name, None)
         collected = collect(**{item.name: values.pop(item.name, item.default) for item in options})
         return command(**{name: collected}, **values)
 
