@@ -15,7 +15,7 @@ DEV := $(VENV)/.stamp-dev
 DOCS := $(VENV)/.stamp-docs
 SLOW := $(VENV)/.stamp-slow
 
-.PHONY: demo test lint typecheck imports unit test-slow packaging bench docs clean
+.PHONY: demo test lint typecheck imports unit test-slow packaging bench mutants docs clean
 .DEFAULT_GOAL := test
 
 $(BASE):
@@ -67,6 +67,11 @@ packaging: $(DEV)
 
 bench: $(DEV)
 	$(BIN)/python -m bench
+
+# Mutation testing, an hour or so per package: `make mutants PACKAGES=referral`.
+PACKAGES ?= referral statistics metrics
+mutants: $(DEV)
+	$(BIN)/python -m campaigns.mutants $(PACKAGES)
 
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
