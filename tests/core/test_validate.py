@@ -164,7 +164,7 @@ def test_other_documents_and_newer_schemas_are_refused(tmp_path: Any) -> None:
         ('{"dubio": "test rule", "schema": true, "risk": 0}', "schema"),
         ('{"dubio": "test rule", "schema": 1, "risk": NaN}', "NaN"),
         ("{", "not JSON"),
-        ("[" * 100_000, "not JSON"),
+        ("[" * 100_000, "nested deeper than 100 levels"),
     ]:
         with pytest.raises(BadFile, match=reason):
             from_json(Rule, text, "rule.json")

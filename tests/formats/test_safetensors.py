@@ -102,7 +102,7 @@ F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         ([1], b"", "not a JSON object"),
         (b"{", b"", "not JSON"),
         (b"\xff\xff", b"", "not JSON"),
-        (b"[" * 100_000, b"", "not JSON"),
+        (b"[" * 100_000, b"", "nested deeper than 100 levels"),
         (b'{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{}}', b"", "twice"),
         ({"a": {"dtype": "BOOL", "shape": [1], "data_offsets": [0, 1]}}, b"\x02", "neither 0 nor 1"),
     ],

@@ -43,8 +43,8 @@ def test_a_file_is_read_whole(tmp_path, mine):
         ("[tune.deterministic]", "[tune.determinstic]", "Did you mean 'deterministic'"),
         ("lr = [1e-3, 1e-4]", "lr = 1e-3", "must be a list of values"),
         ('name = "mine"', 'name = "../mine"', "letters, digits"),
-        ("epochs = 3", "epochs = nan", "values must be"),
-        ("epochs = 3", "epochs = 2020-01-01", "values must be"),
+        ("epochs = 3", "epochs = nan", "the number nan is not finite"),
+        ("epochs = 3", "epochs = 2020-01-01", "is a date or time"),
         ("name =", "name ==", "mine.toml"),
     ],
 )

@@ -57,7 +57,7 @@ def test_what_is_whole_is_read(saved, tmp_path, name):
     ("change", "words"),
     [
         (lambda n, s: "{", "is not JSON"),
-        (lambda n, s: "[" * 100_000, "is not JSON"),
+        (lambda n, s: "[" * 100_000, "nested deeper than 100 levels"),
         (lambda n, s: "[1]", r"header must be .*given \[1\]"),
         (lambda n, s: "{}", "schema None; this dubio reads up to 1"),
         (lambda n, s: s.update(schema=2), "schema 2; this dubio reads up to 1"),

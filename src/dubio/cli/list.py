@@ -66,11 +66,10 @@ def _type_name(annotation: Any) -> str:
 
 def _benchmarks() -> list[dict[str, Any]]:
     """Return name, file, description and presets of the benchmarks that come with dubio."""
-    import tomllib
-
+    from dubio.core.documents import parse_toml
     from dubio.runner.benchmark_file import benchmark_files
 
-    files = {name: (file, tomllib.loads(file.read_text("utf-8"))) for name, file in benchmark_files().items()}
+    files = {name: (file, parse_toml(file.read_bytes(), name)) for name, file in benchmark_files().items()}
     return [
         {"name": name, "origin": str(file), "summary": str(table.get("description", ""))}
         | {"default_preset": table.get("default_preset", "")}

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,8 +56,18 @@ def writing(path: Path, error: type[UserError] = UserError) -> Iterator[None]:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn an :class:`OSError` within the block into a :class:`BadFile` that names the file and the reason."""
+    """Turn an :class:`OSError` within the block into a :class:`BadFile` that names the file and the reason.
+
+    Pipes and devices are refused before they are opened: they may never end, and are read but once.
+    """
     try:
+        try:
+            mode = path.stat().st_mode
+        except ValueError as fault:  # a null character, or half of a surrogate pair
+            raise BadFile(f"{str(path)!r} cannot be read: no file can have this name.") from fault
+        if not stat.S_ISREG(mode):
+            kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+            raise BadFile(f"{str(path)!r} cannot be read: it is {kind}; a file is needed.")
         yield
     except OSError as fault:
         raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror or fault}.") from fault

@@ -11,7 +11,7 @@ The type hints of a dataclass are its schema. Constraints stand beside the type,
         limits: Mapping[str, Finite] = field(default_factory=dict)
         parent: Rule | None = None                  # nested, or null
 
-    rule = decode(Rule, tomllib.loads(text), "rule.toml")
+    rule = decode(Rule, parse_toml(text, "rule.toml"), "rule.toml")
     rule = from_json(Rule, text, "rule.json")       # BadFile for text that is not such a document
     text = to_json(rule)
     schema = json_schema(Rule)                      # JSON Schema, draft 2020-12
@@ -40,8 +40,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, cast
 
+from dubio.core.documents import parse_json, read_document
 from dubio.core.errors import BadFile, UnknownName, UserError, nearest
-from dubio.core.files import reading
 
 T = TypeVar("T")
 
@@ -203,7 +203,7 @@ def decode(hint: type[T], data: Any, document: str = "") -> T:
 
     Args:
         hint: A dataclass, or any type made of scalars, Literal, unions, tuples, lists, mappings and dataclasses.
-        data: As ``json`` or ``tomllib`` give it.
+        data: As :mod:`dubio.core.documents` gives it.
         document: The file or object that a message names first.
 
     Raises:
@@ -265,10 +265,7 @@ def from_json(cls: type[T], text: str | bytes, document: str) -> T:
     Raises:
         BadFile: When it is not JSON or not such a document, naming the location.
     """
-    try:
-        data = json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as fault:
-        raise BadFile(f"{document} is not JSON: {fault}") from fault
+    data = parse_json(text, document)
     try:
         return decode(cls, data, document)
     except UserError as fault:
@@ -281,13 +278,7 @@ def read_json(cls: type[T], path: Path) -> T:
     Raises:
         BadFile: When it cannot be read, is not JSON or not such a document, naming the file and the location.
     """
-    with reading(path):
-        content = path.read_bytes()
-    return from_json(cls, content, str(path))
-
-
-def _refuse_constant(word: str) -> float:
-    raise ValueError(f"{word} is not a JSON number")
+    return from_json(cls, read_document(path), str(path))
 
 
 class _Shape(NamedTuple):

@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from filelock import FileLock
 
+from dubio.core.documents import parse_json, read_document
 from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.core.files import atomic_directory
 from dubio.core.registry import Entry
@@ -105,10 +106,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     Raises:
         BadFile: When it is not a JSON object.
     """
-    try:
-        config = json.loads((folder / CONFIG).read_text("utf-8"))
-    except ValueError as fault:
-        raise BadFile(f"encoder {folder.name!r}: {CONFIG} is not JSON: {fault}.") from fault
+    config = parse_json(read_document(folder / CONFIG), f"encoder {folder.name!r}: {CONFIG}")
     if not isinstance(config, dict):
         raise BadFile(f"encoder {folder.name!r}: {CONFIG} must hold an object.")
     return config
@@ -169,7 +167,7 @@ def _verify(folder: Path) -> None:
 
 def source_of(name: str) -> dict[str, Any]:
     """Return the recorded origin of the encoder with this fingerprint."""
-    return cast("dict[str, Any]", json.loads((folder_of(name) / SOURCE).read_text("utf-8")))
+    return cast("dict[str, Any]", parse_json(read_document(folder_of(name) / SOURCE), f"encoder {name!r}: {SOURCE}"))
 
 
 HUB_NAME = re.compile(r"([A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*(@[\w./-]+)?")

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.column_roles import names_units
+from dubio.core.documents import parse_json
 from dubio.core.errors import BadFile, MissingExtra, UserError, one_of
 from dubio.core.files import open_atomic
 from dubio.core.predictions import Predictions, checked_logits
@@ -243,10 +244,7 @@ def _check_metadata(path: Path, metadata: dict[str, str]) -> None:
 
 
 def _strings(path: Path, text: str) -> list[str]:
-    try:
-        names = json.loads(text)
-    except ValueError:
-        names = None
+    names = parse_json(text, f"{str(path)!r}: the classes in its header")
     if not isinstance(names, list) or not all(isinstance(item, str) for item in names):
         raise BadFile(f"{str(path)!r}: the classes in its header are not a JSON list of texts.")
     return names

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dubio.core.documents import parse_json
 from dubio.core.errors import BadFile
 from dubio.core.files import open_atomic, reading
 
@@ -73,7 +74,9 @@ def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         if size < 8 or length > min(MAX_HEADER, size - 8):
             raise BadFile(f"{str(path)!r} is not a safetensors file, or is truncated: its header exceeds the file.")
         text = handle.read(length)
-    header = _parse(path, text)
+    header = parse_json(text, f"{str(path)!r} is not a safetensors file: its header")
+    if not isinstance(header, dict):
+        raise BadFile(f"{str(path)!r} is not a safetensors file: its header is not a JSON object.")
     metadata = header.pop("__metadata__", {})
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
         raise BadFile(f"{str(path)!r}: the metadata of the header must be texts.")
@@ -81,24 +84,6 @@ def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     _check_layout(path, header, size - start)
     data = np.memmap(path, np.uint8, "r", offset=start) if size > start else np.empty(0, np.uint8)
     return {name: _view(path, name, entry, data) for name, entry in header.items()}, metadata
-
-
-def _parse(path: Path, text: bytes) -> dict[str, Any]:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        entries = dict(pairs)
-        if len(entries) != len(pairs):
-            raise BadFile(f"{str(path)!r}: the header names an array twice.")
-        return entries
-
-    try:
-        header = json.loads(text.decode("utf-8"), object_pairs_hook=unique)
-    except (ValueError, RecursionError) as fault:
-        if isinstance(fault, BadFile):
-            raise
-        raise BadFile(f"{str(path)!r} is not a safetensors file: its header is not JSON.") from fault
-    if not isinstance(header, dict):
-        raise BadFile(f"{str(path)!r} is not a safetensors file: its header is not a JSON object.")
-    return header
 
 
 def _check_layout(path: Path, header: dict[str, Any], size: int) -> None:

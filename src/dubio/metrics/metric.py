@@ -26,6 +26,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from dubio.core.documents import parse_json
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.predictions import Predictions
 from dubio.core.registry import METRICS
@@ -253,8 +254,8 @@ def name_and_arguments(text: str) -> tuple[str, Arguments]:
         if not equals or not key or not value:
             raise UserError(f"metric {text!r}: {piece.strip()!r} must be argument=value.")
         try:
-            arguments[key] = json.loads(value)
-        except json.JSONDecodeError:
+            arguments[key] = parse_json(value, f"metric {text!r}")
+        except UserError:
             arguments[key] = value
     return match[1], arguments
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from dubio.core.documents import parse_toml
 from dubio.core.errors import BadFile, UserError
 from dubio.core.predictions import Predictions
 from dubio.core.types import Kind, StrArray, families_by_name
@@ -382,7 +382,7 @@ def _tuned(tuning: Sequence[ManifestTuning], task: ManifestTask) -> tuple[str, .
 @cache
 def _facts_of_version_0_1() -> dict[str, dict[str, Any]]:
     """Return method → its facts, for manifests of version 0.1, which do not state them."""
-    return tomllib.loads((files("dubio.reporting") / "methods-0.1.toml").read_text(encoding="utf-8"))
+    return parse_toml((files("dubio.reporting") / "methods-0.1.toml").read_bytes(), "methods-0.1.toml")
 
 
 def _method(method: ManifestMethod) -> MethodView:

@@ -66,7 +66,6 @@ Unknown keys are refused with the nearest known name.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
@@ -74,6 +73,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from dubio.core.documents import parse_toml, read_document
 from dubio.core.errors import BadFile, UnknownName, UserError
 from dubio.core.specs import canonical
 from dubio.core.validate import DISTINCT, NonNegative, Positive, at_least, decode, entries, matching
@@ -300,20 +300,16 @@ def load_benchmark(name: str, preset: str | None = None, methods: Sequence[str] 
     """
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
-        try:
-            text = path.read_text("utf-8")
-        except OSError as error:
-            raise BadFile(f"benchmark {name!r} cannot be read: {error.strerror}.") from error
-        except UnicodeDecodeError as error:
-            raise BadFile(f"benchmark {name!r} is not UTF-8: {error}.") from error
+        text = read_document(path)
     else:
         shipped = benchmark_files()
         if name not in shipped:
             raise UnknownName("benchmark (or TOML file)", name, shipped)
-        text = shipped[name].read_text("utf-8")
+        text = shipped[name].read_bytes()
+    table = parse_toml(text, f"benchmark {name!r}")
     try:
-        return parse_benchmark(tomllib.loads(text), preset, methods)
-    except (tomllib.TOMLDecodeError, UserError) as error:
+        return parse_benchmark(table, preset, methods)
+    except UserError as error:
         raise BadFile(f"benchmark {name!r}: {error}") from error
 
 

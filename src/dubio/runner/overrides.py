@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dubio.core.errors import UserError
+from dubio.core.documents import parse_toml
+from dubio.core.errors import BadFile, UserError
 from dubio.core.registry import METHODS, NETWORKS, TASKS
 from dubio.core.specs import canonical, describe
 from dubio.core.types import Task
@@ -276,9 +277,11 @@ def _prefix_and_key(name: str) -> tuple[str, str]:
 def _toml_value(text: str) -> Any:
     """Return the value as TOML reads it; a bare word is a text, so that a shell needs no double quoting."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+        return parse_toml(f"value = {text}", "--set")["value"]
+    except BadFile as fault:
+        if isinstance(fault.__cause__, tomllib.TOMLDecodeError):
+            return text
+        raise
 
 
 def parse_seeds(seeds: int | str | Sequence[int]) -> tuple[int, ...]:
@@ -375,7 +378,7 @@ def own_data_benchmark(
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(arguments[DATA]).stem).strip("-._") or "own"
     named = {"name": stem[:60], **arguments}
     task: Task = TASKS.make("own", **named)
-    table = tomllib.loads(benchmark_files()[OWN_DATA_MODEL].read_text("utf-8"))
+    table = parse_toml(benchmark_files()[OWN_DATA_MODEL].read_bytes(), OWN_DATA_MODEL)
     networks = {NETWORKS.entry(entry["network"]).facts["inputs"]: entry["network"] for entry in table["task"]}
     plain = {key: list(value) if isinstance(value, tuple) else value for key, value in named.items()}
     entry = {"name": "own", "network": networks[task.inputs], "arguments": plain}

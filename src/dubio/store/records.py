@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+from dubio.core.documents import parse_json
 from dubio.core.errors import CorruptFile, UserError
 from dubio.core.specs import check_id, hash_file, identity, to_plain
 from dubio.core.types import EmptyDecision, Kind, Modality, Target
@@ -107,11 +108,12 @@ def read_json(path: Path) -> Any:
         CorruptFile: When it is missing or is not JSON.
     """
     try:
-        return json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
+        text = path.read_bytes().decode("utf-8", "surrogatepass")  # ids may be names of files that are no text
     except FileNotFoundError as fault:
         raise CorruptFile(f"{path}: the file is missing.") from fault
-    except ValueError as fault:
-        raise CorruptFile(f"{path}: not a whole JSON file ({fault}).") from fault
+    except UnicodeDecodeError as fault:
+        raise CorruptFile(f"{path} is not JSON: {fault}.") from fault
+    return parse_json(text, str(path), CorruptFile)
 
 
 def read_record(directory: Path) -> dict[str, Any]:

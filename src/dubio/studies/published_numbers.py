@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from dubio.core.documents import parse_toml
 from dubio.core.types import Direction
 from dubio.reporting.claims import Claim, Evidence
 from dubio.reporting.score_table import Cell
@@ -61,7 +61,7 @@ def published_numbers(study: str) -> tuple[PublishedNumber, ...]:
 @cache
 def paper_of(study: str) -> dict[str, Any]:
     """Return the facts about a study's paper, from its ``paper.toml``: ``source``, ``claim`` and others of its own."""
-    return tomllib.loads("\n".join(_lines(study, "paper.toml")))
+    return parse_toml("\n".join(_lines(study, "paper.toml")), "paper.toml")
 
 
 def claims_of(

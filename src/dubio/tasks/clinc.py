@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 
+from dubio.core.documents import parse_json
 from dubio.core.errors import BadFile
 from dubio.core.registry import task
 from dubio.core.types import Task
@@ -24,7 +24,7 @@ _TABLES = {
 
 def _read_json(path: Path) -> list[Document]:
     try:
-        splits = json.loads(path.read_text(encoding="utf-8"))
+        splits = parse_json(path.read_bytes(), path.name)
         rows = [(_PARTS.get(split, split), *row) for split, rows in splits.items() for row in rows]
         return [Document(subset, text, (intent,)) for subset, text, intent in rows]
     except (ValueError, TypeError, AttributeError) as fault:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Literal
 
+from dubio.core.documents import parse_json
 from dubio.core.errors import BadFile
 from dubio.core.registry import task
 from dubio.core.types import Task
@@ -28,7 +28,7 @@ from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_
 
 def _read_json(path: Path) -> list[Document]:
     try:
-        rows = [(int(row["rating"]), row["review"]) for row in json.loads(path.read_text(encoding="utf-8"))]
+        rows = [(int(row["rating"]), row["review"]) for row in parse_json(path.read_bytes(), path.name)]
     except (ValueError, TypeError, KeyError) as fault:
         raise BadFile(f"{path.name}: expected a list of objects with review and rating: {fault!r}.") from fault
     return [

@@ -6,7 +6,6 @@ Documents may come as JSON lines: objects with ``split``, ``text``, ``labels`` a
 from __future__ import annotations
 
 import gzip
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dubio.core.documents import parse_json
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import BoolArray, Examples, IntArray, SourceCard, Split, StrArray, Target, Task
 from dubio.tasks.shift import Novelty, hold_out, hold_out_untrained, novel_names
@@ -241,7 +241,7 @@ def _json_lines(path: Path) -> list[tuple[int, Any]]:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
-                    rows.append((number, json.loads(line)))
+                    rows.append((number, parse_json(line, "the line")))
     except (OSError, EOFError, ValueError) as fault:
         raise BadFile(f"{path.name}, line {number}: not JSON lines: {fault}.") from fault
     return rows

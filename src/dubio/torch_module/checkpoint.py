@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from dubio.core.documents import parse_json, read_document
 from dubio.core.errors import CorruptFile, UserError
 from dubio.core.specs import canonical, describe, identity
 from dubio.core.types import Target
@@ -203,7 +204,7 @@ def _check_call(path: Path, spec: CallSpec, name: str) -> None:
         return
     hint = "Give the same arguments, or another folder; or remove this one to start again."
     try:
-        stored = json.loads((path / CALL).read_bytes())
+        stored = parse_json(read_document(path / CALL), str(path / CALL))
         different = [key for key in dict.fromkeys((*spec, *stored)) if stored.get(key) != spec.get(key)]
     except (ValueError, AttributeError, TypeError) as fault:
         raise UserError(f"checkpoint: {name} cannot be read: its {CALL} is damaged. {hint}") from fault

@@ -33,6 +33,7 @@ import numpy as np
 from filelock import FileLock
 from numpy.typing import NDArray
 
+from dubio.core.documents import parse_json, read_document
 from dubio.core.errors import UserError
 from dubio.core.files import place_directory, place_file, write_file
 from dubio.core.lazy_rows import iterate_blocks
@@ -270,7 +271,7 @@ def _finished(array: Path, lines: Path) -> dict[int, Outcome]:
     outcomes = {}
     for line in lines.read_text(encoding="utf-8").splitlines():
         try:
-            outcome = Outcome(**json.loads(line))
+            outcome = Outcome(**parse_json(line, lines.name))
         except (ValueError, TypeError):
             continue  # the line that was being written at the interruption
         if digest_of(images[outcome.row]) == outcome.digest:
@@ -279,7 +280,7 @@ def _finished(array: Path, lines: Path) -> dict[int, Outcome]:
 
 
 def _read(folder: Path) -> PreparedFiles:
-    index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+    index = parse_json(read_document(folder / "index.json"), str(folder / "index.json"))
     return PreparedFiles(
         np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False),
         np.load(folder / "digests.npy", allow_pickle=False),

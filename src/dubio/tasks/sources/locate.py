@@ -6,10 +6,8 @@ reads.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dubio.core.errors import MissingExtra, UserError
+from dubio.core.documents import parse_json, parse_toml, read_document
+from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.core.types import Examples, SourceCard
 
 DATA_VARIABLE = "DUBIO_DATA"
@@ -194,7 +193,7 @@ class Corpus:
 @cache
 def catalogue() -> dict[str, dict[str, Any]]:
     """Return what ``catalogue.toml`` declares about each public data set, by its name."""
-    return tomllib.loads(Path(__file__).with_name("catalogue.toml").read_text("utf-8"))
+    return parse_toml(Path(__file__).with_name("catalogue.toml").read_bytes(), "catalogue.toml")
 
 
 def source_card(name: str) -> SourceCard:
@@ -288,8 +287,8 @@ def cache_folder(*names: str) -> Path:
 def read_cached(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file of the cache; an empty one where the file is missing or damaged."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        content = parse_json(read_document(path), str(path))
+    except BadFile:
         return {}
     return content if isinstance(content, dict) else {}
 
