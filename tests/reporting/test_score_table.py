@@ -18,7 +18,7 @@ from dubio.reporting.score_table import (
     average_rows,
     cell_text,
     decimals,
-    results_csv,
+    results_table,
 )
 from dubio.statistics.trainings import own_terms, pair_terms
 from dubio.statistics.verdicts import Rows
@@ -56,13 +56,13 @@ def test_decimals_show_at_least_a_digit_of_the_spread(std: float, places: int) -
 
 
 def test_the_long_table_reads_back(report: Report) -> None:
-    rows = list(csv.DictReader(io.StringIO(results_csv(report.scores))))
+    rows = list(csv.DictReader(io.StringIO(results_table(report.scores).escaped())))
     assert len(rows) == len(report.scores)
     for row, score in zip(rows, report.scores, strict=True):
         assert (row["task"], row["metric"]) == (score.task, score.metric)
         assert float(row["value"]) == score.value
     undefined = [Score("t", "s", "id", "m", 0, None, "auc", float("nan"))]
-    assert results_csv(undefined).splitlines()[1] == "t,s,id,m,0,,auc,"
+    assert results_table(undefined).escaped().splitlines()[1] == "t,s,id,m,0,,auc,"
 
 
 def test_rows_of_several_splits_have_the_variance_of_the_mean_over_splits() -> None:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from dubio.core.types import Target
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+RawCsvOption = Annotated[
+    bool,
+    typer.Option("--raw-csv", help="CSV: write texts that a spreadsheet would take for formulas as they are."),
+]
 PluginOption = Annotated[
     list[Path] | None,
     typer.Option(help="A Python file with tasks, networks, methods, metrics or sections; may be repeated."),

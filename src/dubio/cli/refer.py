@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dubio.cli.options import EmptyDecisionOption, JsonOption, ReadingOptions, with_reading_options
+from dubio.cli.options import EmptyDecisionOption, JsonOption, RawCsvOption, ReadingOptions, with_reading_options
 from dubio.cli.output import print_result, say
 from dubio.core.errors import UserError, one_of
 
@@ -104,6 +104,7 @@ def apply(
         bool, typer.Option("--force", help="Accept that only one of policy and predictions names its classes.")
     ] = False,
     seed: SeedOption = 0,
+    raw_csv: RawCsvOption = False,
     json: JsonOption = False,
 ) -> None:
     """Decide for each row of new predictions whether it is retained or referred, with the reason.
@@ -124,7 +125,7 @@ def apply(
     )
     if applied.outcome is None and {"violated", "undecided"} & set(cases):
         raise UserError(f"--fail-on {fail_on} needs labels: without them the guarantee cannot be checked.")
-    write_file(output, applied.to_csv())
+    write_file(output, applied.to_csv(raw=raw_csv))
     for warning in applied.warnings:
         say(f"warning: {warning}")
     goal = {"guarantee": rule.guarantee, "threshold": rule.threshold, "quantity": rule.quantity}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dubio.cli.options import MARGIN, STORE, MarginOption, PluginOption, StoreOption, load_plugins
+from dubio.cli.options import MARGIN, STORE, MarginOption, PluginOption, RawCsvOption, StoreOption, load_plugins
 from dubio.cli.output import print_json, print_table, say
 
 
@@ -27,6 +27,7 @@ def report(
         bool, typer.Option("--as-published", help="Also report published definitions that are mistaken.")
     ] = False,
     margin: MarginOption = MARGIN,
+    raw_csv: RawCsvOption = False,
     json: Annotated[bool, typer.Option("--json", help="Print the scores as one JSON document.")] = False,
 ) -> None:
     """Write the report of a run, or of several together."""
@@ -35,7 +36,9 @@ def report(
     load_plugins(plugin)
     opened = open_run(*([name] if name is not None else ()), *(run or ()), store=store)
     formats = [text.strip() for text in format.split(",") if text.strip()]
-    written = opened.report(out, figures=figures, formats=formats, as_published=as_published, margin=margin)
+    written = opened.report(
+        out, figures=figures, formats=formats, as_published=as_published, margin=margin, raw_csv=raw_csv
+    )
     if json:
         paths = {"report": str(written.page), "figures": [str(path) for path in written.figures]}
         print_json({**paths, **written.report.document()})

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dubio.cli.options import MARGIN, NOT_GIVEN, STORE, JsonOption, MarginOption, data_arguments, with_data_options
+from dubio.cli.options import (
+    MARGIN,
+    NOT_GIVEN,
+    STORE,
+    JsonOption,
+    MarginOption,
+    RawCsvOption,
+    data_arguments,
+    with_data_options,
+)
 from dubio.cli.output import print_json, print_result, print_table, say
 from dubio.core.errors import UserError
 
@@ -98,6 +107,7 @@ def run(
         bool, typer.Option("--as-published", help="Also report published definitions that are mistaken.")
     ] = False,
     margin: MarginOption = MARGIN,
+    raw_csv: RawCsvOption = False,
     json: JsonOption = False,
 ) -> None:
     """Train and evaluate methods on tasks. Interrupt it at any time: the same command continues where it stopped."""
@@ -133,7 +143,8 @@ def run(
         for warning in outcome.warnings:
             say(f"caution: {warning}")
         finished = Run(outcome.path.stem, outcome.manifest, store, LogProgress({}).note)
-        _print_results(finished, finished.report(out, as_published=as_published, margin=margin), as_json=json)
+        written = finished.report(out, as_published=as_published, margin=margin, raw_csv=raw_csv)
+        _print_results(finished, written, as_json=json)
     except KeyboardInterrupt:
         say(f"\nInterrupted. Finished work is in {store}; run the same command again to continue.")
         raise typer.Exit(INTERRUPTED) from None

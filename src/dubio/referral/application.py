@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dubio.core.csv_files import CsvTable
 from dubio.core.data_frame import data_frame
 from dubio.core.errors import UserError, one_of, plural
 from dubio.core.predictions import Predictions, check_predictions
@@ -173,15 +172,14 @@ class Applied:
         """Return the decisions as a data frame, one row each."""
         return data_frame(self.rows())
 
-    def to_csv(self) -> str:
-        """Return a table with the decision about each row and its reason."""
-        sink = io.StringIO()
-        writer = csv.writer(sink, lineterminator="\n")
-        for number, row in enumerate(self.rows()):
-            if number == 0:
-                writer.writerow(row)
-            writer.writerow(f"{value:.6g}" if isinstance(value, float) else value for value in row.values())
-        return sink.getvalue()
+    def to_csv(self, *, raw: bool = False) -> str:
+        """Return a table with the decision about each row and its reason.
+
+        Args:
+            raw: Write text cells that a spreadsheet would take for formulas as they are.
+        """
+        rows = list(self.rows())
+        return CsvTable([*rows[0]] if rows else (), [[*row.values()] for row in rows], "{:.6g}".format).text(raw)
 
 
 def apply_policy(

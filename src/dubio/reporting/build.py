@@ -15,6 +15,7 @@ import numpy as np
 
 from dubio.calibration.cross_validation import cross_validate
 from dubio.calibration.temperature import HIGHEST
+from dubio.core.csv_files import CsvTable
 from dubio.core.errors import DubioError, UserError
 from dubio.core.predictions import Predictions, join_names, pool_members
 from dubio.core.types import FloatArray
@@ -125,8 +126,8 @@ class Report:
         listed = {(score.task, score.split, score.metric) for score in scores}
         return [*scores, *(s for s in self.run.extra_scores if (s.task, s.split, s.metric) not in listed)]
 
-    def files(self) -> dict[str, str]:
-        """Return the text files that sections write beside the page."""
+    def files(self) -> dict[str, str | CsvTable]:
+        """Return the texts and tables that sections write beside the page."""
         return {name: text for placed in self.sections for name, text in placed.section.files(self.run).items()}
 
 

@@ -15,12 +15,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from dubio import __version__
+from dubio.core.csv_files import CsvTable
 from dubio.core.errors import MissingExtra, one_of
 from dubio.core.files import write_file
 from dubio.reporting.build import Placed, Report
 from dubio.reporting.canvas import FORMATS, inline_svg, save
 from dubio.reporting.manifest_view import TaskView
-from dubio.reporting.score_table import results_csv
+from dubio.reporting.score_table import results_table
 from dubio.reporting.section import Block, Figure
 from dubio.reporting.wording import counted, file_name, number
 
@@ -88,12 +89,13 @@ class Chapter:
     parts: tuple[tuple[str, tuple[Block, ...]], ...]
 
 
-def write_report(report: Report, out_dir: Path) -> Path:
+def write_report(report: Report, out_dir: Path, *, raw_csv: bool = False) -> Path:
     """Write ``report.html``, ``results.csv`` and the files of sections; each is written completely or not at all.
 
     Args:
         report: The report.
         out_dir: The folder to write to; it is created if necessary.
+        raw_csv: Write text cells that a spreadsheet would take for formulas as they are.
 
     Returns:
         The path of the page.
@@ -102,8 +104,8 @@ def write_report(report: Report, out_dir: Path) -> Path:
         MissingExtra: Without jinja2 and matplotlib.
     """
     _need("writing the report", "jinja2", "matplotlib")
-    for name, content in {TABLE: results_csv(report.scores), **report.files()}.items():
-        write_file(out_dir / name, content)
+    for name, content in {TABLE: results_table(report.scores), **report.files()}.items():
+        write_file(out_dir / name, content.text(raw_csv) if isinstance(content, CsvTable) else content)
     return write_file(out_dir / PAGE, render(report))
 
 

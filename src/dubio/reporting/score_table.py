@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from dubio.core.csv_files import CsvTable
 from dubio.core.predictions import join_names
 from dubio.core.types import Direction, FloatArray, StrArray
 from dubio.reporting.detectors import DetectionVariances
@@ -99,14 +98,10 @@ def average_rows(splits: Sequence[FloatArray], groups: Sequence[StrArray | None]
     return np.concatenate(moved), join_names(groups, sizes)
 
 
-def results_csv(scores: Iterable[Score]) -> str:
+def results_table(scores: Iterable[Score]) -> CsvTable:
     """Return the long table: one row per value; ``member`` is empty for ensembles, ``value`` where it is undefined."""
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerow(field.name for field in fields(Score))
-    for score in scores:
-        writer.writerow((vars(score) | ({"value": None} if math.isnan(score.value) else {})).values())
-    return sink.getvalue()
+    rows = [tuple((vars(s) | ({"value": None} if math.isnan(s.value) else {})).values()) for s in scores]
+    return CsvTable([field.name for field in fields(Score)], rows)
 
 
 def decimals(cells: Iterable[Cell | None]) -> int:

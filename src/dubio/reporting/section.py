@@ -43,6 +43,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from dubio.core.csv_files import CsvTable
 from dubio.core.predictions import Predictions
 from dubio.core.registry import Registry
 from dubio.core.types import FloatArray, StrArray
@@ -273,8 +274,8 @@ class Section:
         """Return the section's keys of the JSON document."""
         return {}
 
-    def files(self, run: RunView) -> Mapping[str, str]:
-        """Return further text files to write beside the page: relative path → contents."""
+    def files(self, run: RunView) -> Mapping[str, str | CsvTable]:
+        """Return further files to write beside the page: relative path → text or table."""
         return {}
 
 

@@ -88,6 +88,7 @@ class Run:
         formats: Sequence[str] = FORMATS,
         as_published: bool = False,
         margin: float = MARGIN,
+        raw_csv: bool = False,
     ) -> WrittenReport:
         """Write ``report.html`` and ``results.csv``.
 
@@ -98,6 +99,7 @@ class Run:
             as_published: Whether published definitions that are mistaken are computed too, apart from the others.
             margin: How much worse than the best a cheaper method may be and still be advised, in nats of NLL, or as a
                 share in accuracy and AUROC.
+            raw_csv: Write text cells that a spreadsheet would take for formulas as they are.
 
         Raises:
             UserError: For a margin that is negative or not finite.
@@ -112,7 +114,7 @@ class Run:
         if margin != built.run.margin:
             built = Report(replace(built.run, margin=margin), built.sections)
         self.progress("writing the report")
-        page = write_report(built, Path(out))
+        page = write_report(built, Path(out), raw_csv=raw_csv)
         files = () if figures is None else write_figures(built, Path(figures), formats)
         return WrittenReport(page, page.with_name(TABLE), files, built)
 
@@ -246,6 +248,7 @@ def report(
     formats: Sequence[str] = FORMATS,
     as_published: bool = False,
     margin: float = MARGIN,
+    raw_csv: bool = False,
 ) -> WrittenReport:
     """Write the report of a benchmark run, or of several together: ``report.html`` and ``results.csv``.
 
@@ -258,6 +261,7 @@ def report(
         as_published: Whether published definitions that are mistaken are computed too, apart from the others.
         margin: How much worse than the best a cheaper method may be and still be advised, in nats of NLL, or as a share
             in accuracy and AUROC.
+        raw_csv: Write text cells that a spreadsheet would take for formulas as they are.
 
     Raises:
         UserError: For an unknown run, or a margin that is negative or not finite.
@@ -266,4 +270,6 @@ def report(
     if not isinstance(run, Run):
         names = () if run is None else (run,) if isinstance(run, str) else tuple(run)
         run = open_run(*names, store=store)
-    return run.report(out, figures=figures, formats=formats, as_published=as_published, margin=margin)
+    return run.report(
+        out, figures=figures, formats=formats, as_published=as_published, margin=margin, raw_csv=raw_csv
+    )

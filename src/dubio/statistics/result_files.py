@@ -9,6 +9,7 @@ column of data sets is one data set, called like the file.
 from __future__ import annotations
 
 import csv
+import io
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from dubio.core.csv_files import restored
 from dubio.core.errors import BadFile, UnknownName, UserError, listing
 from dubio.statistics.choose_metrics import direction_of
 from dubio.statistics.result_table import Columns, Result, ResultTable, exact
@@ -98,7 +100,7 @@ def _cells(source: Any) -> Cells:
     if not path.is_file():
         raise BadFile(f"table of results {str(path)!r}: no such file.")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")  # line ends within a cell stay as they are
         rows = list(_READERS.get(path.suffix.lower(), _delimited)(text))
     except (UnicodeDecodeError, csv.Error) as fault:
         raise BadFile(f"{path}: not a CSV table in UTF-8: {fault}") from fault
@@ -125,7 +127,7 @@ def _delimited(text: str) -> Iterator[list[str]]:
     """Yield the rows of a table with tabs, semicolons (and then decimal commas) or commas, as its header shows."""
     head = text.partition("\n")[0]
     separator = "\t" if "\t" in head else ";" if ";" in head and "," not in head else ","
-    for row in csv.reader(text.splitlines(), delimiter=separator, strict=True):
+    for row in restored(csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)):
         yield [re.sub(r"^([+-]?\d+),(\d+)$", r"\1.\2", cell) for cell in row] if separator == ";" else row
 
 

@@ -34,7 +34,7 @@ def test_tables_have_the_papers_layout(study: Study) -> None:
 def test_files_hold_every_curve(study: Study) -> None:
     files = table_files([study])
     assert {"pictures-by-samples.md", "pictures-by-samples.csv", "pictures-by-augmentation.md"} < set(files)
-    rows = list(csv.DictReader(io.StringIO(files["ensembles-curves.csv"])))
+    rows = list(csv.DictReader(io.StringIO(files["ensembles-curves.csv"].escaped())))
     assert len(rows) == sum(curve.values.size for curve in study.curves)
     own = [r for r in rows if (r["method"], r["samples"], r["measure"]) == ("swag", "3", "calibrated_nll")]
     index = MEASURES.index("calibrated_nll")

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from dubio.core.csv_files import CsvTable
 from dubio.reporting.claims import claim_blocks
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
@@ -32,7 +33,6 @@ from dubio.studies.ensembles.equivalents import (
 from dubio.studies.ensembles.paper_tables import (
     SCORES,
     augmentation_tables,
-    csv_text,
     sample_tables,
     spread_cell,
     table_files,
@@ -97,12 +97,12 @@ class EnsemblingStudy(StudyCollector):
         """Return curves and equivalents of every method, and the conclusions."""
         return {"ensembling_study": study_document(list(self.studies.values()))}
 
-    def files(self, run: RunView) -> dict[str, str]:
+    def files(self, run: RunView) -> dict[str, str | CsvTable]:
         """Return the tables as files."""
         studies = list(self.studies.values())
         files = table_files(studies)
         if rows := [row for study in studies for row in published_rows(study)]:
-            files["ensembles-published.csv"] = csv_text(PUBLISHED, rows)
+            files["ensembles-published.csv"] = CsvTable(PUBLISHED, rows)
         return {f"tables/{name}": content for name, content in files.items()}
 
 

@@ -8,11 +8,10 @@ weights, has its one value in every row, as in P.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dubio.core.csv_files import CsvTable
 from dubio.reporting.score_table import Cell
 from dubio.reporting.tables import EMPTY, Column, Row, Table, TableCell
 from dubio.reporting.wording import file_name
@@ -132,15 +131,15 @@ def _versus(plain: Cell | None, augmented: Cell | None, places: int) -> TableCel
     return TableCell(f"{one} vs {other}{sign}", sort_key=f"{augmented.mean:.9g}")
 
 
-def table_files(studies: Sequence[Study]) -> dict[str, str]:
+def table_files(studies: Sequence[Study]) -> dict[str, str | CsvTable]:
     """Return file name → content for every table of the study; none without a study."""
     if not studies:
         return {}
     bounds = ("score", "lower", "equivalent", "upper", "longest")
-    files = {
-        "ensembles-curves.csv": csv_text((*FIRST, "run", "measure", "value"), _curve_rows(studies)),
-        "ensembles-equivalents.csv": csv_text((*FIRST, *bounds), _equivalent_rows(studies)),
-        "ensembles-tace.csv": csv_text((*FIRST, "threshold", "bins", "run", "tace"), _tace_rows(studies)),
+    files: dict[str, str | CsvTable] = {
+        "ensembles-curves.csv": CsvTable((*FIRST, "run", "measure", "value"), [*_curve_rows(studies)]),
+        "ensembles-equivalents.csv": CsvTable((*FIRST, *bounds), [*_equivalent_rows(studies)]),
+        "ensembles-tace.csv": CsvTable((*FIRST, "threshold", "bins", "run", "tace"), [*_tace_rows(studies)]),
     }
     for kind, by_corpus in (("samples", sample_tables(studies)), ("augmentation", augmentation_tables(studies))):
         for corpus, tables in by_corpus.items():
@@ -148,8 +147,8 @@ def table_files(studies: Sequence[Study]) -> dict[str, str]:
             files[f"{name}.md"] = "\n".join(map(_markdown, tables))
             # the same tables one below the other, with the score in the first column
             heads = ("score", tables[0].first, *(column.title for column in tables[0].columns))
-            rows = ((table.title, *_texts(row)) for table in tables for row in table.rows)
-            files[f"{name}.csv"] = csv_text(heads, rows)
+            rows = [(table.title, *_texts(row)) for table in tables for row in table.rows]
+            files[f"{name}.csv"] = CsvTable(heads, rows)
     return files
 
 
@@ -178,7 +177,7 @@ def _curve_rows(studies: Sequence[Study]) -> Iterator[tuple[object, ...]]:
         for run, of_run in enumerate(curve.values):
             for size, values in zip(curve.sizes, of_run, strict=True):
                 for measure, value in zip(MEASURES, values, strict=True):
-                    yield (*key, size, run, measure, repr(float(value)))
+                    yield (*key, size, run, measure, float(value))
 
 
 def _equivalent_rows(studies: Sequence[Study]) -> Iterator[tuple[object, ...]]:
@@ -186,7 +185,7 @@ def _equivalent_rows(studies: Sequence[Study]) -> Iterator[tuple[object, ...]]:
     for study, curve, key in _keys(studies):
         for score in SCORED:
             for size, bounds in zip(curve.sizes, study.equivalents(curve, score), strict=True):
-                numbers = [repr(bound.size) for bound in (bounds.lower, bounds.central, bounds.upper)]
+                numbers = [bound.size for bound in (bounds.lower, bounds.central, bounds.upper)]
                 yield (*key, size, score, *numbers, bounds.central.longest)
 
 
@@ -194,11 +193,4 @@ def _tace_rows(studies: Sequence[Study]) -> Iterator[tuple[object, ...]]:
     for _, curve, key in _keys(studies):
         for run, values in enumerate(curve.tace):
             for (threshold, bins), value in zip(TACE_SETTINGS, values, strict=True):
-                yield (*key, curve.samples, threshold, bins, run, repr(float(value)))
-
-
-def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as CSV."""
-    sink = io.StringIO()
-    csv.writer(sink, lineterminator="\n").writerows([head, *rows])
-    return sink.getvalue()
+                yield (*key, curve.samples, threshold, bins, run, float(value))

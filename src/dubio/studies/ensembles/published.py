@@ -259,11 +259,11 @@ def published_rows(study: Study) -> Iterator[tuple[object, ...]]:
     for agreement in agreements(study):
         number = agreement.published
         samples = min(study.by_name[number.method].samples, number.samples), number.samples
-        values = repr(agreement.ours.mean), number.value
+        values = agreement.ours.mean, number.value
         yield (*task, number.network, number.method, number.metric, *samples, *values, 1)
     if order is None:
         return
     for name in order.values.names:
         samples = min(study.by_name[name].samples, order.samples), order.published_samples
-        values = repr(order.values.before[name]), order.values.after[name]
+        values = order.values.before[name], order.values.after[name]
         yield (*task, order.network, name, RANKED_BY, *samples, *values, 0)

@@ -1,0 +1,98 @@
+"""The one CSV writer: cells that a spreadsheet would run as a formula are escaped, and dubio undoes it on reading.
+
+A text cell that a spreadsheet may take for a formula (``=HYPERLINK(…)`` as the name of a class) gets a leading
+apostrophe, and so does one that begins with an apostrophe, so that removing one apostrophe restores every cell. Numbers
+stay as they are. A file with at least one escaped cell says so in a last column, :data:`MARK`, whose cells are
+:data:`ESCAPE`: it survives a spreadsheet, sorting and filtering, other readers see one more column, and rows that are
+added by hand lack it. Where nothing is escaped there is no such column. Only files with the column are undone, row by
+row: an apostrophe in a user's own table is part of its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+MARK = "dubio_escape"
+ESCAPE = "apostrophe"
+
+_FORMULA = re.compile(r"['\t\r\n]|[\s\"\x00-\x1f\x7f\u200b-\u200f\u2060\ufeff]*[=+@\-＝＋－＠]")
+"""What OWASP lists (CSV Injection), also behind blanks, quotes and invisible characters, which programs may strip."""
+
+
+@dataclass(frozen=True)
+class CsvTable:
+    """A table to be written: the names of its columns, its rows, and how a number is written.
+
+    Attributes:
+        header: The names.
+        rows: Cells: texts, numbers, None for an empty one.
+        number: Returns a number as text.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    number: Callable[[float], str] = str
+
+    def raw(self) -> str:
+        """Return the table as CSV, every cell as it is."""
+        return _csv(self._texts(str))
+
+    def escaped(self) -> str:
+        """Return the table as CSV, safe to open in a spreadsheet; marked where a cell had to be escaped."""
+        if all(map(_is_safe, self._strings())):
+            return self.raw()
+        header, *rows = self._texts(_escaped)
+        return _csv([[*header, MARK], *([*row, ESCAPE] for row in rows)])
+
+    def text(self, raw: bool) -> str:
+        """Return the table as the option ``--raw-csv`` asks."""
+        return self.raw() if raw else self.escaped()
+
+    def _strings(self) -> Iterator[str]:
+        yield from self.header
+        for row in self.rows:
+            yield from (cell for cell in row if isinstance(cell, str))
+
+    def _texts(self, text: Callable[[str], str]) -> Iterator[list[str]]:
+        """Yield the header and the rows, their text cells changed."""
+        yield [text(name) for name in self.header]
+        for row in self.rows:
+            yield [text(cell) if isinstance(cell, str) else self._plain(cell) for cell in row]
+
+    def _plain(self, cell: object) -> str:
+        return "" if cell is None else self.number(cell) if isinstance(cell, float) else str(cell)
+
+
+def restored(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Return the rows of a CSV file, header first, as they were before :meth:`CsvTable.escaped`.
+
+    Rows of a file without the mark, and rows without it in a marked file, are returned as they are.
+    """
+    lines = [list(row) for row in rows]
+    if not lines or not lines[0] or lines[0][-1] != MARK:
+        return lines
+    width = len(lines[0])
+    marked = [number == 0 or (len(line) == width and line[-1] == ESCAPE) for number, line in enumerate(lines)]
+    return [
+        [cell.removeprefix("'") for cell in line[:-1]] if own else line[: width - 1]
+        for line, own in zip(lines, marked, strict=True)
+    ]
+
+
+def _is_safe(text: str) -> bool:
+    return text != MARK and _FORMULA.match(text) is None
+
+
+def _escaped(text: str) -> str:
+    return text if _is_safe(text) else f"'{text}"
+
+
+def _csv(rows: Iterable[Sequence[str]]) -> str:
+    return "".join((",".join(map(_quoted, row)) or '""') + "\n" for row in rows if row)
+
+
+def _quoted(cell: str) -> str:
+    """Return a cell, quoted where it must be; Python's csv leaves a carriage return bare, which ends the row."""
+    return '"' + cell.replace('"', '""') + '"' if re.search('[",\r\n]', cell) else cell
