@@ -2,13 +2,16 @@
 
 It registers a task, a network and methods of its own, and keeps the built-in ones out, so that processes start fast.
 What it does is steered by the arguments of its methods. Processes whose environment names DUBIO_FAKE_LOG, a directory,
-register when they import it and write their log there; tests register through the fixture ``fake_world``.
+register when they import it and write their log there; tests register through the fixture ``fake_world``. A file
+``kill/<place>-<id>`` in that directory kills, once, the worker that reaches this place of the job with that id.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import stat
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -20,8 +23,9 @@ import numpy as np
 from dubio.core.errors import TrainingFailed
 from dubio.core.predictions import Predictions
 from dubio.core.registry import METHODS, NETWORKS, TASKS, method, network, task
-from dubio.core.specs import describe, part, restore
+from dubio.core.specs import describe, identity, part, restore
 from dubio.core.types import Examples, SourceCard, Split, Task
+from dubio.store import Store
 
 
 def toy(*, rows: int = 24, extra: bool = False) -> Task:
@@ -135,10 +139,11 @@ def pred_spec(recipe: FakeRecipe, fit_id: str, *, seed: int, member: int) -> dic
 
 def fit(spec: dict[str, Any], task: Task, context: FitContext) -> Fitted:
     """Adds one seeded draw an epoch, and checkpoints."""
-    recipe = restore(spec["recipe"])
+    recipe, fit_id = restore(spec["recipe"]), identity(spec)
     name = f"{recipe.family} {recipe.lr} {spec['seed']} {spec['member']}"
     _log(f"begin {name}")
     _perhaps_fail(recipe, spec["seed"])
+    _perhaps_die("begin", fit_id)
     weights, first = np.zeros((6, 3)), 0
     if context.start is not None:
         weights = weights + context.start["weights"].T
@@ -153,7 +158,9 @@ def fit(spec: dict[str, Any], task: Task, context: FitContext) -> Fitted:
         if context.checkpoint.every_seconds == 0:
             context.checkpoint.save({"weights": weights}, {"epoch": epoch + 1})
             _log(f"saved {name} {epoch + 1}")
+        _perhaps_die(f"epoch {epoch}", fit_id)
     _log(f"end {name}")
+    _perhaps_die("end", fit_id)
     record = {"val_nll": abs(recipe.lr - 0.3), "seconds": recipe.seconds, "parameters": 18, "curve": np.float32(0.5)}
     return Fitted({"weights": weights.T}, {"encoder": "fake"}, record)
 
@@ -167,11 +174,43 @@ def _perhaps_fail(recipe: FakeRecipe, seed: int) -> None:
         os.kill(os.getpid(), signal.SIGSEGV)
     if recipe.fault == "killed" and seed == 1:
         os.kill(os.getpid(), signal.SIGKILL)
+    if recipe.fault == "exit" and seed == 1:
+        print("no more", file=sys.stderr, flush=True)
+        os._exit(7)
+    if recipe.fault == "garbage" and seed == 1:
+        for handle in filter(_is_pipe, range(3, 64)):  # among them the one for answers
+            os.write(handle, b"[[[ not an answer\n")
+        time.sleep(30)
+
+
+def _is_pipe(handle: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(handle).st_mode)
+    except OSError:
+        return False
+
+
+def _perhaps_die(place: str, identifier: str) -> None:
+    mark = Path(os.environ["DUBIO_FAKE_LOG"]) / "kill" / f"{place}-{identifier}"
+    if mark.exists():
+        mark.unlink()
+        _log(f"killed {place} {identifier}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _die_once_stored(store: Store, identifier: str) -> None:
+    """Forget the failure of what has just been stored, then perhaps die before anybody hears of it."""
+    FORGET_FAILURE(store, identifier)
+    _perhaps_die("stored", identifier)
+
+
+FORGET_FAILURE = Store.forget_failure
 
 
 def predictor(spec: Any, prediction: Any, tensors: Any, encoder: Any, *, device: str) -> Callable[[Split], Predictions]:
     print("a stray word on standard output must not harm the protocol")
     assert encoder == {"encoder": "fake"}
+    _perhaps_die("predict", identity(prediction))
     samples = max(1, prediction["samples"])
     noise = np.random.default_rng([prediction["seed"], prediction["member"]]).normal(size=(samples, 1, 3))
     scale = 0.1 if prediction["samples"] else 0.0
@@ -224,3 +263,6 @@ def register() -> None:
 
 if "DUBIO_FAKE_LOG" in os.environ:
     register()
+    Store.forget_failure = _die_once_stored  # type: ignore[method-assign]
+    for _number in range(9):
+        _perhaps_die("start", str(_number))

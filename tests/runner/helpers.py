@@ -127,6 +127,12 @@ class World:
     def ended(self) -> list[str]:
         return [line for line in self.log() if line.startswith("end ")]
 
+    def kill(self, *places: str) -> None:
+        """Kill the worker that reaches such a place, ``<place>-<id>``, once each."""
+        (self.path / "kill").mkdir(exist_ok=True)
+        for place in places:
+            (self.path / "kill" / place).touch()
+
     def prepared(self, benchmark: Benchmark) -> PreparedBenchmark:
         return PreparedBenchmark(benchmark, prepare(benchmark), fake_trainer)  # type: ignore[arg-type]
 

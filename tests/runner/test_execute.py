@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import subprocess
 from dataclasses import replace
 from types import ModuleType
 
@@ -12,6 +14,7 @@ import pytest
 from dubio.core.errors import DubioError, StoreError
 from dubio.core.predictions import pool_members
 from dubio.store import Store
+from dubio.store.locks import is_held
 from dubio.store.maintenance import rebuild_index
 from tests.runner import fake_trainer
 from tests.store.helpers import dump_index
@@ -71,9 +74,13 @@ def test_the_index_can_be_deleted(fake_world, benchmark):
 
 @pytest.mark.parametrize(
     ("fault", "words"),
-    [("nan", "not a number"), ("bug", "ZeroDivisionError"), ("crash", "SIGSEGV"), ("killed", "out of memory")],
-)
+    [
+        ("nan", "not a number"), ("bug", "ZeroDivisionError"), ("crash", "SIGSEGV"), ("killed", "out of memory"),
+        ("exit", "exit code 7"), ("garbage", "where an answer was expected"),
+    ],
+)  # fmt: skip
 def test_a_failure_is_recorded_and_never_stops_the_others(fake_world, benchmark, fault, words):
+    attempts = 1 if fault in ("nan", "bug") else 3  # of a job whose worker dies
     wanted = replace(benchmark("plain", "drop", "plain-ensemble"), method_arguments={"drop": {"fault": fault}})
     finish = fake_world.run(wanted, jobs=2)
     (failure,) = finish.manifest["failures"]  # the prediction that needs the fit is a consequence, no second failure
@@ -83,6 +90,8 @@ def test_a_failure_is_recorded_and_never_stops_the_others(fake_world, benchmark,
     (recorded,) = store.failures()
     assert words in recorded["error"]
     assert recorded["method"] == "drop"
+    assert ("tried 3 times" in recorded["error"]) == (attempts == 3)
+    assert {"crash": "Segmentation fault", "exit": "no more"}.get(fault, "") in recorded["traceback"]
     done = {(run["method"], run["seed"]) for run in finish.manifest["runs"]}
     assert ("drop", 0) in done
     assert ("drop", 1) not in done
@@ -90,7 +99,8 @@ def test_a_failure_is_recorded_and_never_stops_the_others(fake_world, benchmark,
     # tried again the next time, and only that
     made = len(fake_world.log())
     fake_world.run(wanted)
-    assert [line for line in fake_world.log()[made:] if line.startswith("begin")] == ["begin drop 0.1 1 0"]
+    begun = [line for line in fake_world.log()[made:] if line.startswith("begin")]
+    assert begun == ["begin drop 0.1 1 0"] * attempts
 
 
 def test_a_damaged_fit_is_reported_and_made_anew(fake_world, benchmark, capfd):
@@ -218,8 +228,58 @@ def test_a_worker_that_cannot_start_is_an_error(fake_world, benchmark):
     with Store.open(fake_world.path / "store") as store:
         trainer = ModuleType("no_such_module")
         vars(trainer).update({**vars(fake_trainer), "__name__": "no_such_module"})
-        with pytest.raises(DubioError, match="no_such_module"):
+        with pytest.raises(DubioError, match=r"workers cannot start \(4 attempts\)(.|\n)*no_such_module"):
             replace(fake_world.prepared(benchmark("plain")), trainer=trainer).run(store)
+
+
+def test_workers_that_die_while_starting_do_not_end_the_run(fake_world, benchmark, capfd):
+    fake_world.kill("start-0", "start-1", "start-2")
+    finish = fake_world.run(benchmark("plain", seeds=(0,)), jobs=2)
+    assert not finish.outcome.failures
+    assert fake_world.log()[:3] == ["killed start 0", "killed start 1", "killed start 2"]
+    assert "while starting, the worker process was ended by signal SIGKILL" in capfd.readouterr().err
+
+
+def test_a_process_that_the_system_refuses_is_asked_for_again(fake_world, benchmark, monkeypatch):
+    refusals = [OSError(errno.EAGAIN, "Resource temporarily unavailable")] * 2
+    start = subprocess.Popen
+
+    def popen(*arguments, **options):
+        if refusals:
+            raise refusals.pop()
+        return start(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    assert not fake_world.run(benchmark("plain", seeds=(0,))).outcome.failures
+    assert not refusals
+
+
+def test_workers_killed_anywhere_change_no_bit_and_repeat_no_finished_training(fake_world, benchmark, capfd):
+    """Every job loses its worker twice, at places drawn at random; after it was stored, before it was told, too."""
+    wanted = benchmark("plain", "child", "mc-drop", seeds=(0,))
+    fake_world.run(wanted, store="calm", jobs=2)
+    (fake_world.path / "log").unlink()
+    draw = np.random.default_rng(4)
+    places = {"fit": ["begin", "epoch 1", "epoch 3", "end", "stored"], "predict": ["predict", "stored"]}
+    nodes = fake_world.prepared(wanted)._plans()[2].nodes.values()
+    kills = [f"{place}-{node.id}" for node in nodes for place in draw.permutation(places[node.kind])[:2]]
+    fake_world.kill(*kills)
+    finish = fake_world.run(wanted, store="killed", jobs=2, checkpoint_seconds=0)
+    assert not finish.outcome.failures
+    log = fake_world.log()
+    deaths = [line.removeprefix("killed ") for line in log if line.startswith("killed")]
+    assert sorted(deaths) == sorted(kill.replace("-", " ") for kill in kills)
+    assert capfd.readouterr().err.count("attempt 3 of 3") == len(kills) // 2
+    calm, killed = fake_world.store("calm"), fake_world.store("killed")
+    assert dump_index(calm) == dump_index(killed)
+    for node in nodes:
+        at = [k for k, line in enumerate(log) if line == f"killed stored {node.id}"]
+        if at and node.kind == "fit":  # found by the next attempt, not made again
+            recipe = node.spec["recipe"]
+            assert f"begin {recipe['family']} {recipe['lr']} 0 0" not in log[at[0] :]
+    assert any(line.startswith("resume") for line in log)
+    assert list(killed.layout.checkpoints.iterdir()) == []
+    assert not any(map(is_held, killed.layout.locks.iterdir()))
 
 
 def test_a_checkpointed_fit_leaves_no_checkpoint_and_the_same_bits(fake_world, benchmark):

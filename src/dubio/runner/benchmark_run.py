@@ -171,7 +171,7 @@ class PreparedBenchmark:
             if fits:
                 count = "1 training" if len(fits) == 1 else f"{len(fits)} trainings"
                 display.note(f"{count} to do; measuring a few steps of each kind first")
-            costs = measure_in_workers(fits, executor)
+            costs = measure_in_workers(fits, executor, display.note)
             estimates |= {fit_id: cost["seconds"] for fit_id, cost in costs.items()}
             predictions = (node for node in plan.of_kind("predict") if node.id not in complete)
             estimates |= {node.id: prediction_seconds(node, plan.nodes, costs) for node in predictions}

@@ -7,7 +7,7 @@ The rest is extrapolated from the time that an example takes in a step of the mo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -245,16 +245,28 @@ def _setup_key(node: Node) -> str:
     return identity({key: node.spec[key] for key in ("network", "encoding", "task")})
 
 
-def measure_in_workers(nodes: Sequence[Node], executor: Executor) -> dict[str, Cost]:
-    """Return id → cost of these fits, measured in the workers, which keep the data they read and encode for it."""
-    waiting = {_equal_cost(node.spec): node for node in nodes}
-    count = len(waiting)
+def measure_in_workers(nodes: Sequence[Node], executor: Executor, note: Callable[[str], None]) -> dict[str, Cost]:
+    """Return id → cost of these fits, measured in the workers, which keep the data they read and encode for it.
+
+    Args:
+        nodes: The fits.
+        executor: Runs the measurements.
+        note: Shows a message.
+    """
+    kinds = {_equal_cost(node.spec): node for node in nodes}
+    waiting = list(kinds)
     measured: dict[str, Cost] = {}
-    while len(measured) < count:
+    while len(measured) < len(kinds):
         while waiting and executor.free() > 0:
-            key, node = waiting.popitem()
-            executor.submit(node.job(kind="estimate", id=key, splits=[]))
+            key = waiting.pop()
+            executor.submit(kinds[key].job(kind="estimate", id=key, splits=[]))
         for event in executor.wait(1.0):
-            if isinstance(event, Finished):
-                measured[event.id] = event.result.get("cost", UNKNOWN)
+            if not isinstance(event, Finished):
+                continue
+            if event.result["status"] == "lost":
+                note(f"worker died while the cost of {kinds[event.id]} was measured: {event.result['error']}")
+                if not event.result.get("begun", True):
+                    waiting.append(event.id)
+                    continue
+            measured[event.id] = event.result.get("cost", UNKNOWN)
     return {node.id: measured[_equal_cost(node.spec)] for node in nodes}

@@ -2,7 +2,8 @@
 
 A failure is a record, never a result, and does not stop the others: nodes that depend on it are marked as blocked, and
 all of them are tried again in the next run. A node that another process is making is left to that process and picked up
-when it is done. Only a store that cannot be written stops everything, since nothing made afterwards could be saved.
+when it is done. A job whose worker died is tried again: it finds what the first try has finished, or its checkpoint.
+Only a store that cannot be written stops everything, since nothing made afterwards could be saved.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dubio.store import Store
 WAIT_SECONDS = 0.25
 POLL_SECONDS = 0.5
 MOST_ATTEMPTS = 3
-"""Times a damaged fit is made again before it counts as failed: the disk may be faulty."""
+"""Times a damaged fit is made again, or a job is tried whose worker dies, before it counts as failed."""
 
 
 @dataclass
@@ -100,6 +101,7 @@ class _Execution:
         self._states: dict[str, State] = {i: "done" if i in complete else "todo" for i in plan.nodes}
         self._open = len(plan.nodes) - len(complete)
         self._attempts: dict[str, int] = {}
+        self._lost: dict[str, int] = {}
         self._other_process: set[str] = set()
         self._next_poll = 0.0
         # Predictions first: if the run is interrupted, every finished training has been used. Then the longest fit
@@ -152,7 +154,8 @@ class _Execution:
     def _process(self, node: Node, event: Finished) -> None:
         result = event.result
         if result["status"] in ("made", "found"):
-            self._finish(node, "" if result["status"] == "made" else "made by another process")
+            own = result["status"] == "made" or node.id in self._lost  # by the worker that died before it could tell
+            self._finish(node, "" if own else "made by another process")
         elif result["status"] == "busy":
             self._states[node.id] = "other_process"
             self._other_process.add(node.id)
@@ -161,6 +164,8 @@ class _Execution:
             raise StoreError(result["error"])
         elif result["status"] == "damaged" and self._can_remake(result["fit"]):
             self._remake(node, result["fit"], result["error"])
+        elif result["status"] == "lost":
+            self._try_again(node, result)
         else:
             self._fail(node, result)
 
@@ -189,6 +194,17 @@ class _Execution:
             self._queue_if_ready(fit_id)
         else:
             self._queue_if_ready(node.id)
+
+    def _try_again(self, node: Node, result: Mapping[str, Any]) -> None:
+        """Queue a node whose worker died, or fail it; a worker that died while starting does not count."""
+        lost = self._lost[node.id] = self._lost.get(node.id, 0) + result.get("begun", True)
+        if lost >= MOST_ATTEMPTS:
+            self._fail(node, {**result, "error": f"{result['error']} It was tried {lost} times."})
+            return
+        attempt = f"attempt {lost + 1} of {MOST_ATTEMPTS}"
+        self._display.note(f"worker died: {node}: {result['error']} Trying it again, {attempt}.")
+        self._states[node.id] = "todo"
+        self._queue_if_ready(node.id)
 
     def _fail(self, node: Node, result: Mapping[str, Any]) -> None:
         self._states[node.id] = "failed"

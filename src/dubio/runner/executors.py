@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,7 +82,11 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Finished:
-    """A job has ended; ``result`` is as in :mod:`dubio.runner.worker`."""
+    """A job has ended; ``result`` is as in :mod:`dubio.runner.worker`, or has the status ``lost``.
+
+    A lost job is one whose worker died: ``error`` is the cause of death, ``traceback`` the end of its log. ``begun`` is
+    False where the worker died while starting, which says nothing about the job.
+    """
 
     id: str
     result: dict[str, Any]
@@ -111,6 +116,12 @@ class Executor(Protocol):
 GRACE_SECONDS = 2.0
 LOG_TAIL = 2000
 
+MOST_FAILED_STARTS = 4
+"""Attempts in a row to start a worker, while no other is alive, after which none is expected to start."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Seconds without a new worker after one that could not start; doubled with each further one."""
+
 
 # Processes on this machine.
 
@@ -118,11 +129,12 @@ LOG_TAIL = 2000
 class _Worker:
     """One process, its current job, and a thread that reads its answers."""
 
-    def __init__(self, orders: str, log: Path, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
+    def __init__(self, orders: str, slot: int, log: Path, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
         self.job: str | None = None
         self.ready = False
-        self.slot = 0
-        self._log = log
+        self.slot = slot
+        self.started = time.monotonic()
+        self._log, self._fault = log, ""
         with log.open("wb") as sink:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "dubio.runner.worker"],
@@ -149,7 +161,13 @@ class _Worker:
 
     def _read(self, inbox: queue.SimpleQueue[tuple[_Worker, Any]]) -> None:
         for line in _pipe(self.process.stdout):
-            inbox.put((self, json.loads(line)))
+            try:
+                inbox.put((self, _checked(json.loads(line))))
+            except (ValueError, RecursionError):
+                # Its answer may have been part of that line: waiting for another one could take for ever.
+                self._fault = f"the worker process wrote {line[:80]!r} where an answer was expected, and was stopped."
+                self.process.kill()
+                break
         self.process.wait()
         inbox.put((self, None))
 
@@ -161,6 +179,8 @@ class _Worker:
     def cause_of_death(self) -> str:
         """Return why the process ended, as far as the system reports it."""
         code = self.process.returncode
+        if self._fault:
+            return self._fault
         if code is not None and code < 0:
             name = signal.Signals(-code).name if -code in {item.value for item in signal.Signals} else str(-code)
             hint = " (often the system running out of memory)" if name == "SIGKILL" else ""
@@ -170,6 +190,16 @@ class _Worker:
     def last_output(self) -> str:
         """Return the end of its log."""
         return self._log.read_text("utf-8", "replace")[-LOG_TAIL:].strip() if self._log.exists() else ""
+
+
+def _checked(message: Any) -> dict[str, Any]:
+    """Return a worker's message if it has one of the three forms of :mod:`dubio.runner.worker`, or raise ValueError."""
+    if isinstance(message, dict):
+        result, progress = message.get("result"), message.get("progress")
+        finished = isinstance(result, dict) and isinstance(result.get("status"), str) and "id" in message
+        if finished or isinstance(progress, float | int) or message.get("ready") is True:
+            return message
+    raise ValueError("not a message of a worker")
 
 
 class LocalExecutor:
@@ -187,20 +217,30 @@ class LocalExecutor:
         self._orders, self._logs = orders, logs
         self._inbox: queue.SimpleQueue[tuple[_Worker, Any]] = queue.SimpleQueue()
         self._workers: list[_Worker] = []
-        self._started = 0
+        self._started = self._failed_starts = 0
+        self._last_failed_start = self._next_start = 0.0
+        self._refused: list[Event] = []
 
     def free(self) -> int:
-        """Return how many more jobs could start now."""
-        return self.jobs - sum(worker.job is not None for worker in self._workers)
+        """Return how many more jobs could start now; after a worker that could not start, new ones come one by one."""
+        idle = sum(worker.job is None for worker in self._workers)
+        if not self._failed_starts:
+            return idle + self.jobs - len(self._workers)
+        starting = time.monotonic() < self._next_start or not all(worker.ready for worker in self._workers)
+        return idle + int(not starting and len(self._workers) < self.jobs)
 
     def submit(self, job: dict[str, Any]) -> None:
         """Give the job to an idle worker, or to a new one."""
         idle = next((worker for worker in self._workers if worker.job is None), None)
         if idle is None:
             self._started += 1
-            slot = self._free_slot()
-            idle = _Worker(self._orders.to_json(slot), self._logs / f"worker-{self._started}.log", self._inbox)
-            idle.slot = slot
+            slot, log = self._free_slot(), self._logs / f"worker-{self._started}.log"
+            try:
+                idle = _Worker(self._orders.to_json(slot), slot, log, self._inbox)
+            except OSError as error:  # too many processes or open files, no memory
+                reason = f"the system refused a worker process: {error.strerror or error}."
+                self._refused.append(self._failed_start(job["id"], time.monotonic(), reason, ""))
+                return
             self._workers.append(idle)
         idle.start(job)
 
@@ -213,10 +253,10 @@ class LocalExecutor:
         """Return the events since the last call, waiting at most that long for the first.
 
         Raises:
-            DubioError: If a worker cannot start; no other could.
+            DubioError: If no worker can start.
         """
-        events: list[Event] = []
-        timeout = seconds
+        events, self._refused = self._refused, []
+        timeout = 0.0 if events else seconds
         while True:
             try:
                 worker, message = self._inbox.get(timeout=timeout) if timeout else self._inbox.get_nowait()
@@ -229,9 +269,9 @@ class LocalExecutor:
         if message is None:
             return self._remove(worker)
         if "ready" in message:
-            worker.ready = True
+            worker.ready, self._failed_starts = True, 0
         elif "progress" in message and worker.job is not None:
-            return [Progressed(worker.job, float(message["progress"]), str(message["detail"]))]
+            return [Progressed(worker.job, float(message["progress"]), str(message.get("detail", "")))]
         elif "result" in message:
             worker.job = None
             return [Finished(message["id"], message["result"])]
@@ -239,12 +279,22 @@ class LocalExecutor:
 
     def _remove(self, worker: _Worker) -> list[Event]:
         self._workers.remove(worker)
+        cause, output = worker.cause_of_death(), worker.last_output()
         if not worker.ready:
-            raise DubioError(f"a worker process cannot start: {worker.cause_of_death()}\n{worker.last_output()}")
-        if worker.job is None:
-            return []
-        result = {"status": "failed", "error": worker.cause_of_death(), "traceback": worker.last_output()}
-        return [Finished(worker.job, result)]
+            return [self._failed_start(worker.job, worker.started, cause, output)]
+        return [] if worker.job is None else [_lost(worker.job, cause, output)]
+
+    def _failed_start(self, job: str | None, started: float, cause: str, output: str) -> Event:
+        """Count a worker that did not start; those that were starting at the same time count once."""
+        assert job is not None  # a worker is started for a job
+        if started >= self._last_failed_start:
+            self._failed_starts += 1
+            self._last_failed_start = time.monotonic()
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (self._failed_starts - 1))
+            self._next_start = self._last_failed_start + pause
+        if self._failed_starts >= MOST_FAILED_STARTS and not self._workers:
+            raise DubioError(f"workers cannot start ({self._failed_starts} attempts): {cause}\n{output}".strip())
+        return _lost(job, f"while starting, {cause}", output, begun=False)
 
     def close(self) -> None:
         """Stop every worker at once."""
@@ -257,6 +307,11 @@ class LocalExecutor:
                 worker.process.kill()
                 worker.process.wait()
         self._workers.clear()
+
+
+def _lost(job: str, cause: str, output: str, *, begun: bool = True) -> Finished:
+    """Return the end of a job whose worker died."""
+    return Finished(job, {"status": "lost", "error": cause, "traceback": output, "begun": begun})
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

@@ -150,6 +150,8 @@ class LiveProgress(SilentProgress):
     def start(self, node: Node) -> None:
         """Show a bar of the node."""
         super().start(node)
+        if node.id in self._bars:  # it is tried again
+            self._nodes.remove_task(self._bars[node.id])
         self._bars[node.id] = self._nodes.add_task(escape(node.label), total=1.0, verb=VERBS[node.kind])
 
     def update(self, node: Node, fraction: float, detail: str) -> None:

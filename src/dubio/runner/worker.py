@@ -5,7 +5,8 @@ A job and its result are plain JSON, so that any executor can carry them. Jobs::
     {"kind": "fit" | "predict" | "method" | "estimate", "id": …, "spec": …, "task": [name, arguments], "splits": […]}
 
 A result has a ``status``: ``made``, ``found`` (it was there), ``busy`` (another process is making it), ``damaged`` (a
-fit it needs was damaged, and has been set aside), ``failed``, or ``store`` (the store cannot be written).
+fit it needs was damaged, and has been set aside), ``failed``, or ``store`` (the store cannot be written). An executor
+adds ``lost``: its worker died (:class:`dubio.runner.executors.Finished`).
 
 As a process (``python -m dubio.runner.worker``) it reads its orders and then jobs as JSON lines, and answers in JSON
 lines, until its standard input ends. A thread of its own notices that end at once, also during a training: when the
@@ -96,6 +97,7 @@ class JobRunner:
 
     def _fit(self, job: Json, report: Report) -> str:
         if self._store.has_fit(job["id"]):
+            self._store.checkpoint(job["id"]).remove()  # left by a process that died after it had stored the fit
             return "found"
         spec = job["spec"]
         parent = None if spec["start"] is None else self._read_fit(spec["start"])
