@@ -15,7 +15,7 @@ DEV := $(VENV)/.stamp-dev
 DOCS := $(VENV)/.stamp-docs
 SLOW := $(VENV)/.stamp-slow
 
-.PHONY: demo test lint typecheck imports unit test-slow packaging bench mutants docs clean
+.PHONY: demo test lint typecheck imports unit test-slow packaging bench faults mutants docs clean
 .DEFAULT_GOAL := test
 
 $(BASE):
@@ -67,6 +67,12 @@ packaging: $(DEV)
 
 bench: $(DEV)
 	$(BIN)/python -m bench
+
+# Faults: a failure at every n-th system call of every kind of write. Tests do a small part of it.
+EVERY ?= 1
+FIGURES ?= faults.json
+faults: $(DEV)
+	$(BIN)/python -m campaigns.faults --every $(EVERY) --figures $(FIGURES)
 
 # Mutation testing, an hour or so per package: `make mutants PACKAGES=referral`.
 PACKAGES ?= referral statistics metrics

@@ -114,3 +114,13 @@ def test_an_export_overwrites_nothing_and_carries_no_damage(store, kept, tmp_pat
     with pytest.raises(CorruptFile):
         export(store, ["run-aaaaaaaa"], tmp_path / "out.zip")
     assert not (tmp_path / "out.zip").exists()
+
+
+def test_what_a_dead_process_left_is_removed_though_opening_the_scratch_directory_sweeps_it(tmp_path):
+    with Store.open(tmp_path / "store") as store:
+        (store.layout.scratch / "dead").mkdir()
+        (store.layout.scratch / "dead.lock").touch()
+        rows = litter(store)
+        assert [row.reason for row in rows] == ["temporary"]
+        remove(store, rows)
+        assert not (store.layout.scratch / "dead").exists()

@@ -18,7 +18,7 @@ import shutil
 import stat
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -55,8 +55,8 @@ def writing(path: Path, error: type[UserError] = UserError) -> Iterator[None]:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn an :class:`OSError` within the block into a :class:`BadFile` that names the file and the reason.
+def reading(path: Path, error: type[UserError] = BadFile) -> Iterator[None]:
+    """Turn an :class:`OSError` within the block into an error for the user that names the file and the reason.
 
     Pipes and devices are refused before they are opened: they may never end, and are read but once.
     """
@@ -64,13 +64,13 @@ def reading(path: Path) -> Iterator[None]:
         try:
             mode = path.stat().st_mode
         except ValueError as fault:  # a null character, or half of a surrogate pair
-            raise BadFile(f"{str(path)!r} cannot be read: no file can have this name.") from fault
+            raise error(f"{str(path)!r} cannot be read: no file can have this name.") from fault
         if not stat.S_ISREG(mode):
             kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
-            raise BadFile(f"{str(path)!r} cannot be read: it is {kind}; a file is needed.")
+            raise error(f"{str(path)!r} cannot be read: it is {kind}; a file is needed.")
         yield
     except OSError as fault:
-        raise BadFile(f"{str(path)!r} cannot be read: {fault.strerror or fault}.") from fault
+        raise error(f"{str(path)!r} cannot be read: {fault.strerror or fault}.") from fault
 
 
 def write_file(path: Path, content: bytes | str) -> Path:
@@ -80,7 +80,7 @@ def write_file(path: Path, content: bytes | str) -> Path:
         UserError: When the file cannot be written, naming it and the reason.
     """
     with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directories(path.parent)
         with open_atomic(path) as sink:
             sink.write(content.encode("utf-8") if isinstance(content, str) else content)
     return path
@@ -99,8 +99,8 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
             yield sink
         place_file(scratch, path)
     finally:
-        scratch.unlink(missing_ok=True)
-    sync_directory(path.parent)
+        with suppress(OSError):  # it has been renamed, or what went wrong is being raised
+            scratch.unlink()
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def atomic_directory(path: Path) -> Iterator[Path]:
     Raises:
         OSError: When the operating system refuses to write.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_directories(path.parent)
     scratch = _scratch_beside(path)
     scratch.mkdir()
     try:
@@ -123,24 +123,36 @@ def atomic_directory(path: Path) -> Iterator[Path]:
 
 
 def place_file(scratch: Path, target: Path) -> None:
-    """Flush a file and rename it to its target on the same file system, replacing what was there."""
+    """Flush a file and rename it to its target on the same file system, replacing what was there; for good."""
     sync_file(scratch)
     os.replace(scratch, target)
+    sync_directory(target.parent)
 
 
 def place_directory(scratch: Path, target: Path) -> None:
-    """Flush a directory with its files and rename it to its target; an existing target stays as it is."""
-    files = [path for path in scratch.rglob("*") if path.is_file()]
-    if len(files) > MANY_FILES and hasattr(os, "sync"):
+    """Flush a directory with all it holds and rename it to its target; an existing target stays as it is."""
+    paths = [scratch, *scratch.rglob("*")]
+    if len(paths) > MANY_FILES and hasattr(os, "sync"):
         os.sync()
     else:
-        for path in files:
-            sync_file(path)
-        sync_directory(scratch)
-    target.parent.mkdir(parents=True, exist_ok=True)
+        for path in paths:
+            (sync_directory if path.is_dir() else sync_file)(path)
+    make_directories(target.parent)
     if not target.is_dir():
         os.rename(scratch, target)
     sync_directory(target.parent)
+
+
+def make_directories(path: Path) -> None:
+    """Make a directory with those above it; the name of each new one is flushed, so that it outlives a power cut."""
+    if path.is_dir():
+        return
+    try:
+        path.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        make_directories(path.parent)
+        path.mkdir(exist_ok=True)
+    sync_directory(path.parent)
 
 
 def sync_file(path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from dubio.core.errors import CorruptFile
-from dubio.core.files import sync_directory
+from dubio.core.files import make_directories
 from dubio.core.specs import canonical, to_plain
 from dubio.formats.safetensors import write_tensors
 from dubio.store.locks import ScratchDirectory, storing
@@ -59,7 +60,7 @@ class FitCheckpoint:
             with safe_open(self._path(facts), framework="np") as source:
                 state = json.loads(source.metadata()["state"])
                 tensors = {name: source.get_tensor(name) for name in source.keys()}  # noqa: SIM118
-        except (CorruptFile, SafetensorError, AttributeError, KeyError, TypeError, ValueError):
+        except (CorruptFile, SafetensorError, OSError, AttributeError, KeyError, TypeError, ValueError):
             self.remove()
             return None
         self._settled = settled
@@ -82,13 +83,12 @@ class FitCheckpoint:
             name: self._settled[name] if self._has(name) else self._write(group, {}) for name, group in settled.items()
         }
         latest = self._write(tensors, {"state": canonical(to_plain(state)).decode("utf-8")})
-        with storing(self._directory):
-            sync_directory(self._directory)
         self._scratch.write_file(self._directory / POINTER, canonical({**latest, "settled": self._settled}))
         named = {facts["file"] for facts in (latest, *self._settled.values())}
-        for old in self._directory.glob("*.safetensors"):
-            if old.name not in named:
-                old.unlink(missing_ok=True)
+        with suppress(OSError):  # left to the next checkpoint, or to the end of the fit
+            for old in self._directory.glob("*.safetensors"):
+                if old.name not in named:
+                    old.unlink()
         return self._files()
 
     def remove(self) -> None:
@@ -112,9 +112,10 @@ class FitCheckpoint:
             with storing(self._directory):
                 write_tensors(fresh, tensors, metadata)
                 facts = file_facts(fresh)
-                self._directory.mkdir(parents=True, exist_ok=True)
+                make_directories(self._directory)
             name = f"{facts['sha256'][:16]}.safetensors"
             self._scratch.adopt(fresh, self._directory / name)
         finally:
-            fresh.unlink(missing_ok=True)
+            with suppress(OSError):
+                fresh.unlink()
         return {**facts, "file": name}

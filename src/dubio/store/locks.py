@@ -12,14 +12,14 @@ import shutil
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from dubio.core.errors import StoreError
-from dubio.core.files import place_directory, place_file, sync_directory, writing
+from dubio.core.files import make_directories, place_directory, place_file, writing
 
 SWEEP_PATIENCE = 10.0
 """Seconds to retry a scratch lock that another process holds for a moment while it removes stale directories."""
@@ -60,7 +60,8 @@ def locked(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.release()
+        with storing(path):
+            lock.release()
 
 
 def is_held(path: Path) -> bool:
@@ -70,7 +71,8 @@ def is_held(path: Path) -> bool:
     lock = try_lock(path)
     if lock is None:
         return True
-    lock.release()
+    with storing(path):
+        lock.release()
     return False
 
 
@@ -88,7 +90,7 @@ class ScratchDirectory:
         self._placing = threading.Lock()
         self._closed = False
         with storing(parent):
-            parent.mkdir(parents=True, exist_ok=True)
+            make_directories(parent)
             sweep(parent)
             name = uuid.uuid4().hex
             self._lock = FileLock(parent / f"{name}.lock", thread_local=False)
@@ -97,12 +99,17 @@ class ScratchDirectory:
             self.path.mkdir()
 
     def close(self) -> None:
-        """Remove it with its content; a placement in progress is finished first, and none follows."""
+        """Remove it with its content; a placement in progress is finished first, and none follows.
+
+        What cannot be removed is left to the next process: nothing that was written depends on it.
+        """
         with self._placing:
             self._closed = True
         shutil.rmtree(self.path, ignore_errors=True)
-        Path(self._lock.lock_file).unlink(missing_ok=True)
-        self._lock.release()
+        with suppress(OSError):
+            if not self.path.exists():
+                Path(self._lock.lock_file).unlink()
+            self._lock.release()
 
     def new(self) -> Path:
         """Return a path in it that does not exist yet."""
@@ -135,12 +142,11 @@ class ScratchDirectory:
         try:
             with storing(target):
                 fresh.write_bytes(content)
-                target.parent.mkdir(parents=True, exist_ok=True)
+                make_directories(target.parent)
             self.adopt(fresh, target)
-            with storing(target):
-                sync_directory(target.parent)
         finally:
-            fresh.unlink(missing_ok=True)
+            with suppress(OSError):
+                fresh.unlink()
 
     @contextmanager
     def directory(self, target: Path) -> Iterator[Path]:
@@ -170,7 +176,9 @@ def sweep(parent: Path) -> list[Path]:
         if directory.exists():
             shutil.rmtree(directory, ignore_errors=True)
             removed.append(directory)
-        # Unlinked while held: a process that waits for this file sees that it is gone and creates a new one.
-        lock_file.unlink(missing_ok=True)
-        lock.release()
+        with suppress(OSError):
+            if not directory.exists():  # else the lock is left, too, for whoever tries next
+                # Unlinked while held: a process that waits for this file sees that it is gone and creates a new one.
+                lock_file.unlink(missing_ok=True)
+            lock.release()
     return removed

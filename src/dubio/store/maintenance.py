@@ -141,6 +141,8 @@ def rebuild_index(store: Store) -> tuple[str, ...]:
     with storing(store.layout.index):
         try:
             with closing(sqlite3.connect(fresh)) as base, base:
+                # Written aside and flushed once when it is put in place: a journal would only cost time.
+                base.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
                 base.executescript(TABLES)
                 tables = (
                     (_insert_fit, store.ids("fits")),
@@ -148,7 +150,7 @@ def rebuild_index(store: Store) -> tuple[str, ...]:
                     (_insert_runs, store.manifests()),
                 )
                 damages = [_damage(insert, base, store, name) for insert, names in tables for name in names]
-        except sqlite3.OperationalError as fault:  # a full disk, most often: SQLite has errors of its own for it
+        except sqlite3.DatabaseError as fault:  # a full disk, most often: SQLite has errors of its own for it
             raise StoreError(f"cannot write {str(store.layout.index)!r}: {fault}.") from fault
         store.scratch.adopt(fresh, store.layout.index)
     return tuple(filter(None, damages))
@@ -249,11 +251,11 @@ def remove(store: Store, rows: Iterable[Litter]) -> int:
     """
     if any(is_held(path) for path in _listed(store.layout.locks, "*.lock")):
         raise StoreError(f"a run is under way in {str(store.path)!r}; remove nothing until it has ended.")
-    freed = 0
+    freed, scratch = 0, store.scratch  # made now: it sweeps, and some of the rows may be gone then
     for row in rows:
         with storing(row.path):
             if row.path.is_dir():
-                doomed = store.scratch.new()  # renamed first: gone at once or not at all
+                doomed = scratch.new()  # renamed first: gone at once or not at all
                 os.rename(row.path, doomed)
                 shutil.rmtree(doomed)
             else:
@@ -261,7 +263,8 @@ def remove(store: Store, rows: Iterable[Litter]) -> int:
         freed += row.bytes
     sweep(store.layout.scratch)
     for path in _listed(store.layout.locks, "*.lock"):
-        path.unlink(missing_ok=True)
+        with storing(path):
+            path.unlink(missing_ok=True)
     return freed
 
 

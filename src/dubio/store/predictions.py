@@ -48,8 +48,9 @@ class PredictionWriter:
         name = split_file(split.name, split.fingerprint)
         with storing(self._target / name):
             write_predictions(self._fresh / name, predictions)
+            written = file_facts(self._fresh / name)
         facts = {"split": split.name, "fingerprint": split.fingerprint, "kind": split.kind, "examples": len(split)}
-        self.files[name] = {**file_facts(self._fresh / name), **facts, "seconds": seconds}
+        self.files[name] = {**written, **facts, "seconds": seconds}
 
 
 @contextmanager

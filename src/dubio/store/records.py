@@ -16,7 +16,8 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from dubio.core.documents import parse_json
-from dubio.core.errors import CorruptFile, UserError
+from dubio.core.errors import CorruptFile, StoreError, UserError
+from dubio.core.files import reading
 from dubio.core.specs import check_id, hash_file, identity, to_plain
 from dubio.core.types import EmptyDecision, Kind, Modality, Target
 from dubio.core.validate import NonNegative, decode
@@ -106,11 +107,14 @@ def read_json(path: Path) -> Any:
 
     Raises:
         CorruptFile: When it is missing or is not JSON.
+        StoreError: When the disk cannot be read.
     """
+    if not path.is_file():
+        raise CorruptFile(f"{path}: the file is missing.")
+    with reading(path, StoreError):
+        content = path.read_bytes()
     try:
-        text = path.read_bytes().decode("utf-8", "surrogatepass")  # ids may be names of files that are no text
-    except FileNotFoundError as fault:
-        raise CorruptFile(f"{path}: the file is missing.") from fault
+        text = content.decode("utf-8", "surrogatepass")  # ids may be names of files that are no text
     except UnicodeDecodeError as fault:
         raise CorruptFile(f"{path} is not JSON: {fault}.") from fault
     return parse_json(text, str(path), CorruptFile)
@@ -150,14 +154,16 @@ def verify_file(directory: Path, name: str, facts: Mapping[str, Any]) -> None:
 
     Raises:
         CorruptFile: When it is missing or differs.
+        StoreError: When the disk cannot be read.
     """
     path = directory / name
     if not path.is_file():
         raise CorruptFile(f"{path}: the file is missing.")
-    if path.stat().st_size != facts["bytes"]:
-        raise CorruptFile(f"{path}: {path.stat().st_size} bytes, its record says {facts['bytes']}.")
-    if hash_file(path) != facts["sha256"]:
-        raise CorruptFile(f"{path}: its SHA-256 is not the one in its record.")
+    with reading(path, StoreError):
+        if path.stat().st_size != facts["bytes"]:
+            raise CorruptFile(f"{path}: {path.stat().st_size} bytes, its record says {facts['bytes']}.")
+        if hash_file(path) != facts["sha256"]:
+            raise CorruptFile(f"{path}: its SHA-256 is not the one in its record.")
 
 
 # --- manifests of benchmark runs ------------------------------------------------------------------------------------

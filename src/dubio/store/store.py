@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
+from dubio.core.files import make_directories
 from dubio.core.predictions import Predictions
 from dubio.core.specs import ID, check_id
 from dubio.store import fits as fit_files
@@ -89,7 +90,7 @@ class Store:
         if self._scratch is None:
             self._scratch = ScratchDirectory(self.layout.scratch)
             with storing(self.layout.locks):
-                self.layout.locks.mkdir(exist_ok=True)
+                make_directories(self.layout.locks)
         return self._scratch
 
     def close(self) -> None:
@@ -206,7 +207,7 @@ class Store:
                 self.verify(kind, identifier)
             except CorruptFile:
                 with storing(target):
-                    self.layout.corrupt.mkdir(exist_ok=True)
+                    make_directories(self.layout.corrupt)
                     if source.is_dir():
                         os.rename(source, target)
                         return target
@@ -229,7 +230,8 @@ class Store:
 
     def forget_failure(self, identifier: str) -> None:
         """Remove the record of a failure, if there is one."""
-        self.layout.failure(identifier).unlink(missing_ok=True)
+        with storing(self.layout.failure(identifier)):
+            self.layout.failure(identifier).unlink(missing_ok=True)
 
     def failures(self) -> tuple[dict[str, Any], ...]:
         """Return every recorded failure, by id."""
@@ -330,7 +332,7 @@ class Store:
 def _create_header(layout: Layout) -> None:
     """Make an empty directory a store, or raise a StoreError when it holds something else or cannot be written."""
     with storing(layout.root):
-        layout.root.mkdir(parents=True, exist_ok=True)
+        make_directories(layout.root)
         others = sorted(name for name in os.listdir(layout.root) if name not in ("store.json", "tmp"))
         if others and not layout.header.exists():
             raise StoreError(

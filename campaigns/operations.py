@@ -1,0 +1,373 @@
+"""What the campaigns disturb: every kind of write to a store, a whole run, and every kind of exported file.
+
+An operation acts in a folder that its preparation has filled, and is observed as ``{key: value}``, one key for each
+thing that must be old or new as a whole: a fit, a prediction, a manifest, an exported file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from tests.runner import fake_trainer
+from tests.runner.helpers import prepare as prepare_tasks
+from tests.store import helpers
+
+from campaigns.shim import mark
+from dubio.core.errors import CorruptFile, DubioError
+from dubio.core.specs import canonical, to_plain
+from dubio.runner import benchmark_run
+from dubio.runner.benchmark_file import Benchmark, TaskEntry
+from dubio.runner.benchmark_run import PreparedBenchmark
+from dubio.runner.executors import Event, Finished, WorkerOrders
+from dubio.runner.worker import JobRunner
+from dubio.store import Store
+from dubio.store.checkpoints import FitCheckpoint
+from dubio.store.maintenance import ENTRY_KINDS, export, litter, rebuild_index, remove
+
+State = dict[str, str]
+Folder = Callable[[Path], None]
+OTHER_FIT = {"seed": 1}
+
+
+class Operation(NamedTuple):
+    """Something that writes.
+
+    Attributes:
+        name: Its name in the figures.
+        prepare: Fills an empty folder.
+        act: What is disturbed.
+        observe: Returns what a reader sees.
+    """
+
+    name: str
+    prepare: Folder
+    act: Folder
+    observe: Callable[[Path], State]
+
+
+# --- what a reader sees ---------------------------------------------------------------------------------------------
+
+
+def digest(*contents: bytes) -> str:
+    """Return a short hash of contents."""
+    return hashlib.sha256(b"\0".join(contents)).hexdigest()[:16]
+
+
+def observe_store(folder: Path) -> State:
+    """Return what the reopened store holds: entries by the hashes of their files, damaged ones as such."""
+    root = folder / "store"
+    if not (root / "store.json").exists():
+        return {}
+    store = Store.open(root, create=False)
+    state = {"header": "there"}
+    for kind in ENTRY_KINDS:
+        for identifier in store.ids(kind):
+            state[f"{kind}/{identifier}"] = _entry(store, kind, identifier)
+    for name in store.manifests():
+        state[f"runs/{name}"] = _manifest(store, name)
+    for path in sorted(store.layout.failures.glob("*.json")):
+        state[f"failures/{path.stem}"] = digest(path.read_bytes())
+    for path in sorted(store.layout.checkpoints.glob("*")):
+        if store.has_fit(path.name):
+            continue  # of no use any more; swept later
+        if (kept := FitCheckpoint(store.layout, cast(Any, None), path.name, 0).load()) is not None:
+            tensors = [np.ascontiguousarray(kept["tensors"][name]).tobytes() for name in sorted(kept["tensors"])]
+            state[f"checkpoints/{path.name}"] = digest(canonical(to_plain(kept["state"])), *tensors)
+    for path in sorted(store.layout.pictures.glob("*/*.png")):
+        state[f"pictures/{path.name}"] = digest(path.read_bytes())
+    if store.layout.index.exists():
+        state["index"] = _index(store)
+    return state
+
+
+def _entry(store: Store, kind: Any, identifier: str) -> str:
+    try:
+        store.verify(kind, identifier)
+        spec = store.spec(kind, identifier)
+        files = {} if "members" in spec else store.record(identifier)["files"]
+    except CorruptFile:
+        return "damaged"
+    return digest(canonical(spec), *(f"{name} {files[name]['sha256']}".encode() for name in sorted(files)))
+
+
+def _manifest(store: Store, name: str) -> str:
+    try:
+        manifest = store.manifest(name)
+    except CorruptFile:
+        return "damaged"
+    absent = [run["id"] for run in manifest["runs"] if run["id"] not in store.ids("predictions")]
+    return f"names {len(absent)} predictions that are not there" if absent else digest(canonical(to_plain(manifest)))
+
+
+def _index(store: Store) -> str:
+    try:
+        with closing(sqlite3.connect(f"{store.layout.index.as_uri()}?mode=ro", uri=True)) as base:
+            return digest("\n".join(base.iterdump()).encode())
+    except sqlite3.DatabaseError:
+        return "damaged"
+
+
+def observe_files(folder: Path) -> State:
+    """Return the hash of every exported file; half-made ones aside do not count, they have names of their own."""
+    paths = [path for path in sorted((folder / "out").rglob("*")) if path.is_file() and not is_scratch(path)]
+    return {str(path.relative_to(folder)): digest(path.read_bytes()) for path in paths}
+
+
+def is_scratch(path: Path) -> bool:
+    """Return whether a path is, or lies in, what dubio writes aside before a rename."""
+    return any(part.startswith(".") and part.endswith(".tmp") for part in path.parts)
+
+
+# --- the store ------------------------------------------------------------------------------------------------------
+
+
+def empty(folder: Path) -> None:
+    """Prepare nothing."""
+
+
+def small_store(folder: Path) -> None:
+    """Prepare a store with a fit, a prediction, a checkpoint and a failure."""
+    with Store.open(folder / "store") as store:
+        helpers.write_fit(store)
+        helpers.write_prediction(store)
+        other = helpers.identity({**helpers.SPEC, **OTHER_FIT})
+        store.checkpoint(other, 0).save({"w": np.arange(5.0)}, {"epoch": 1}, {"first": {"s": np.arange(3.0)}})
+        store.write_failure(other, {"error": "the loss is not a number."})
+
+
+def with_run(folder: Path) -> None:
+    """Prepare a store with a finished run."""
+    run_inline(folder)
+
+
+def littered_store(folder: Path) -> None:
+    """Prepare a store with everything that is swept."""
+    small_store(folder)
+    root = folder / "store"
+    (root / "corrupt" / "fits-old").mkdir(parents=True)
+    (root / "corrupt" / "fits-old" / "weights.safetensors").write_bytes(b"half")
+    (root / "tmp" / "dead" / "inner").mkdir(parents=True)
+    (root / "tmp" / "dead" / "inner" / "half").write_bytes(b"half")
+    (root / "tmp" / "dead.lock").touch()
+    shutil.copytree(root / "checkpoints" / os.listdir(root / "checkpoints")[0], root / "checkpoints" / helpers.FIT)
+
+
+def damaged_store(folder: Path) -> None:
+    """Prepare a store whose fit is damaged."""
+    small_store(folder)
+    with (folder / "store" / "fits" / helpers.FIT / "weights.safetensors").open("r+b") as weights:
+        weights.write(b"\xff" * 4)
+
+
+def in_store(change: Callable[[Store], object]) -> Folder:
+    """Return an act that opens the store, changes it and closes it."""
+
+    def act(folder: Path) -> None:
+        with Store.open(folder / "store") as store:
+            change(store)
+
+    return act
+
+
+def save_checkpoint(store: Store) -> None:
+    """Replace the checkpoint that is there; its settled arrays are taken over."""
+    checkpoint = store.checkpoint(helpers.identity({**helpers.SPEC, **OTHER_FIT}), 0)
+    checkpoint.load()
+    checkpoint.save({"w": np.arange(6.0)}, {"epoch": 2}, {"first": {"s": np.arange(3.0)}, "second": {"s": np.ones(2)}})
+
+
+def hold_lock(store: Store) -> None:
+    """Take a lock, find it held, release it."""
+    with store.lock(helpers.FIT):
+        store.is_locked(helpers.FIT)
+
+
+def export_as(name: str) -> Folder:
+    """Return an act that exports the runs of a store."""
+
+    def act(folder: Path) -> None:
+        shutil.rmtree(folder / "out" / name, ignore_errors=True)  # an export never replaces; tried again, it is anew
+        (folder / "out" / name).unlink(missing_ok=True)
+        with Store.open(folder / "store", create=False) as store:
+            export(store, store.manifests(), folder / "out" / name)
+
+    return act
+
+
+# --- a whole run in one process -------------------------------------------------------------------------------------
+
+
+class InlineExecutor:
+    """Runs every job at once in this process, so that all its calls are counted, and marks what has ended."""
+
+    def __init__(self, jobs: int, orders: WorkerOrders, *_: object) -> None:
+        self.jobs = 1
+        self._store = Store.open(orders.store, create=False)
+        self._runner = JobRunner(self._store, cast(Any, fake_trainer), orders.checkpoint_seconds)
+        self._events: list[Event] = []
+
+    def free(self) -> int:
+        """Return how many more jobs could start now."""
+        return 1 - len(self._events)
+
+    def submit(self, job: dict[str, Any]) -> None:
+        """Run a job."""
+        result = self._runner.run(job, lambda fraction, detail: None)
+        if result["status"] == "made" and job["kind"] != "estimate":
+            mark(f"{'fits' if job['kind'] == 'fit' else 'predictions'}/{job['id']}")
+        self._events.append(Finished(job["id"], result))
+
+    def wait(self, seconds: float) -> list[Event]:
+        """Return the results since the last call."""
+        events, self._events = self._events, []
+        return events
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+
+def run_inline(folder: Path) -> None:
+    """Run a small benchmark with checkpoints, ensembles and predictions on two splits.
+
+    Raises:
+        DubioError: When some of it failed.
+    """
+    cast(dict[str, Any], benchmark_run.EXECUTORS)["inline"] = InlineExecutor
+    tasks = (TaskEntry("toy", "toy-net", training={"epochs": 2}),)
+    benchmark = Benchmark("toy-run", tasks, ("plain", "mc-drop", "plain-ensemble"), (0,))
+    with Store.open(folder / "store") as store:
+        prepared = PreparedBenchmark(benchmark, prepare_tasks(benchmark), cast(Any, fake_trainer))
+        outcome = prepared.run(store, 1, "inline", checkpoint_seconds=0, show=False)
+    if outcome.outcome.failures:
+        raise DubioError("; ".join(failure["error"] for failure in outcome.outcome.failures.values()))
+
+
+# --- exported files -------------------------------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> Folder:
+    """Return an act that runs ``dubio`` with these arguments; ``{}`` stands for the folder."""
+
+    def act(folder: Path) -> None:
+        from dubio.__main__ import main
+
+        sys.argv = ["dubio", *(argument.replace("{}", str(folder)) for argument in arguments)]
+        main()
+
+    return act
+
+
+def prediction_file(folder: Path, older: Iterable[str] = ()) -> None:
+    """Prepare a prediction file of 200 rows, and older outputs that are to be replaced."""
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 3, 200)
+    logits = generator.normal(size=(200, 3)) + 3 * np.eye(3)[labels]
+    probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    np.savez(folder / "mine.npz", probs=probs, labels=labels)
+    (folder / "out").mkdir()
+    for name in older:
+        (folder / "out" / name).write_bytes(b"what was there before")
+
+
+def before_apply(folder: Path) -> None:
+    """Prepare a policy and a recalibration to apply."""
+    prediction_file(folder, ("decisions.csv", "scaled.npz"))
+    for arguments in (POLICY, RECALIBRATION):
+        run_quietly(command(*(argument.replace("out/", "") for argument in arguments)), folder)
+
+
+def run_quietly(act: Folder, folder: Path) -> None:
+    """Run a command that ends with an exit code.
+
+    Raises:
+        RuntimeError: When the code is not 0.
+    """
+    try:
+        act(folder)
+    except SystemExit as end:
+        if end.code not in (0, None):
+            raise RuntimeError(f"{sys.argv}: exit code {end.code}") from end
+
+
+def saved_fit(folder: Path) -> None:
+    """Fit a small torch module and save it."""
+    import torch
+
+    import dubio
+
+    rows = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    torch.manual_seed(0)
+    data = rows, (rows[:, 0] > 0).astype(np.int64)
+    fitted = dubio.fit("deterministic", network=torch.nn.Linear(4, 2), train=data, epochs=1)
+    fitted.save(folder / "out" / "fit.safetensors")
+
+
+RECALIBRATION = ("calibrate", "fit", "{}/mine.npz", "-o", "{}/out/recalibration.json")
+POLICY = ("refer", "fit", "{}/mine.npz", "--max-risk", "0.2", "-o", "{}/out/policy.json")
+
+
+def reported_run(folder: Path) -> None:
+    """Prepare a finished run, and an older report."""
+    with_run(folder)
+    (folder / "out").mkdir()
+    for name in ("report.html", "results.csv"):
+        (folder / "out" / name).write_bytes(b"what was there before")
+
+
+def with_older(*names: str) -> Folder:
+    """Return a preparation with older outputs."""
+    return lambda folder: prediction_file(folder, names)
+
+
+def store_operations() -> list[Operation]:
+    """Return every kind of write to a store."""
+    png = b"\x89PNG\r\n\x1a\n" + bytes(40)
+    rows: Mapping[str, tuple[Folder, Callable[[Store], object]]] = {
+        "create a store": (empty, lambda store: None),
+        "write a fit": (small_store, lambda store: helpers.write_fit(store, **OTHER_FIT)),
+        "write predictions": (small_store, lambda store: helpers.write_prediction(store, 1)),
+        "add a split to predictions": (
+            small_store, lambda store: helpers.write_prediction(store, 0, helpers.split("far", 1)),
+        ),
+        "write an ensemble": (small_store, lambda store: store.write_ensemble({"members": [helpers.FIT]})),
+        "save a checkpoint": (small_store, save_checkpoint),
+        "write a failure": (small_store, lambda store: store.write_failure(helpers.FIT, {"error": "no."})),
+        "write pictures": (small_store, lambda store: store.write_pictures(helpers.FIT, {0: png, 7: png + b"7"})),
+        "rebuild the index": (with_run, rebuild_index),
+        "take and release a lock": (small_store, hold_lock),
+        "set a damaged fit aside": (damaged_store, lambda store: store.set_aside("fits", helpers.FIT)),
+        "sweep": (littered_store, lambda store: remove(store, litter(store))),
+    }  # fmt: skip
+    made = [Operation(name, prepare, in_store(change), observe_store) for name, (prepare, change) in rows.items()]
+    return [*made, Operation("a whole run", empty, run_inline, observe_store)]
+
+
+def export_operations() -> list[Operation]:
+    """Return every kind of exported file."""
+    rows: Mapping[str, tuple[Folder, Folder]] = {
+        "calibrate fit": (with_older("recalibration.json"), command(*RECALIBRATION)),
+        "refer fit": (with_older("policy.json"), command(*POLICY)),
+        "calibrate apply": (
+            before_apply,
+            command("calibrate", "apply", "{}/recalibration.json", "{}/mine.npz", "-o", "{}/out/scaled.npz"),
+        ),
+        "refer apply": (
+            before_apply, command("refer", "apply", "{}/policy.json", "{}/mine.npz", "-o", "{}/out/decisions.csv"),
+        ),
+        "report": (reported_run, command("report", "--store", "{}/store", "--out", "{}/out")),
+        "save a torch module": (with_older("fit.safetensors"), saved_fit),
+        "export a folder": (with_run, export_as("copy")),
+        "export a zip": (with_run, export_as("copy.zip")),
+        "export a tar": (with_run, export_as("copy.tar")),
+    }  # fmt: skip
+    return [Operation(name, prepare, act, observe_files) for name, (prepare, act) in rows.items()]
