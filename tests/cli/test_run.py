@@ -82,7 +82,7 @@ def test_a_damaged_data_file_is_named_and_no_task_is_left_out_for_it(tmp_path):
     (tmp_path / "cifar10_cut.npz").write_bytes(b"PK\x03\x04 and no more")
     done = dubio(tmp_path, "run", "ensembles", "--task", "cifar10", "--data-dir", ".", "--dry-run")
     assert done.returncode == 2
-    assert "cifar10_cut.npz' cannot be read as npz" in done.stderr
+    assert "cifar10_cut.npz' is not an npz file" in done.stderr
     assert "skipped" not in done.stderr
 
 

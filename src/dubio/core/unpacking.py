@@ -17,6 +17,7 @@ import gzip
 import io
 import os
 import re
+import zipfile
 import zlib
 from pathlib import Path
 from typing import BinaryIO, NoReturn
@@ -127,6 +128,23 @@ class Bounded(io.RawIOBase):
         """Close both streams."""
         self._stream.close()
         super().close()
+
+
+def read_member(path: Path, archive: zipfile.ZipFile, name: str, *, factor: int = 1) -> bytes:
+    """Return a member of a zip archive.
+
+    Args:
+        path: The archive, for messages.
+        archive: The same, opened.
+        name: The member; it unpacks to no more than it declares.
+        factor: How many bytes in memory a byte of it becomes, once parsed.
+
+    Raises:
+        BadFile: When it declares more than the limit.
+        KeyError: When there is no such member.
+    """
+    check_unpacked(path, factor * archive.getinfo(name).file_size)
+    return archive.read(name)
 
 
 def open_gzip(path: Path) -> BinaryIO:

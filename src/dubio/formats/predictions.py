@@ -21,11 +21,11 @@ from dubio.core.column_roles import names_units
 from dubio.core.documents import parse_json
 from dubio.core.errors import BadFile, MissingExtra, UserError, one_of
 from dubio.core.files import open_atomic
+from dubio.core.npz import Shapes, read_npy, read_npz
 from dubio.core.predictions import Predictions, checked_logits
 from dubio.core.types import KINDS, TARGETS, EmptyDecision, Kind, StrArray, Target
 from dubio.formats.arrays import NAMES, SCORE, is_known, predictions_from_arrays, refuse_near_misses, with_logits
 from dubio.formats.columns import COLUMN, Roles
-from dubio.formats.npz import Shapes, read_npy, read_npz
 from dubio.formats.prediction_tables import predictions_from_columns
 from dubio.formats.safetensors import read_tensors, write_tensors
 from dubio.formats.tables import SEPARATORS, read_delimited, read_parquet

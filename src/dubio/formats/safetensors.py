@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from dubio.core.documents import parse_json
 from dubio.core.errors import BadFile
 from dubio.core.files import open_atomic, reading
+from dubio.core.npz import is_possible
 
 MAX_HEADER = 100 << 20
 """Bytes a header may have, as in the reference implementation."""
@@ -98,10 +99,13 @@ def _check_layout(path: Path, header: dict[str, Any], size: int) -> None:
         shape, offsets = entry["shape"], entry["data_offsets"]
         if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
             raise BadFile(f"{where}: shape and data_offsets must be lists of whole numbers.")
-        needed = math.prod(shape) * np.dtype(_DTYPES[entry["dtype"]]).itemsize
+        dtype = np.dtype(_DTYPES[entry["dtype"]])
+        needed = math.prod(shape) * dtype.itemsize
         if offsets[1] - offsets[0] != needed:
             takes = f"has shape {shape}, which takes {needed} bytes"
             raise BadFile(f"{where} {takes}; its header gives it {offsets[1] - offsets[0]}.")
+        if not is_possible(shape, dtype):
+            raise BadFile(f"{where} has shape {shape}, which no array can have.")
         ranges.append((offsets[0], offsets[1], name))
     end = 0
     for first, last, name in sorted(ranges):

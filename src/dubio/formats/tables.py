@@ -8,7 +8,7 @@ from typing import Any
 
 from dubio.core.errors import BadFile, MissingExtra
 from dubio.core.files import reading
-from dubio.formats.npz import FREE_BYTES, MAX_RATIO
+from dubio.core.npz import FREE_BYTES, MAX_RATIO
 
 Frame = dict[str, list[Any]]
 """Column name to its cells: texts from CSV, typed values or None from Parquet."""

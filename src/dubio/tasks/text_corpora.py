@@ -5,18 +5,19 @@ Documents may come as JSON lines: objects with ``split``, ``text``, ``labels`` a
 
 from __future__ import annotations
 
-import gzip
+import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 
 from dubio.core.documents import parse_json
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import BoolArray, Examples, IntArray, SourceCard, Split, StrArray, Target, Task
+from dubio.core.unpacking import open_gzip
 from dubio.tasks.shift import Novelty, hold_out, hold_out_untrained, novel_names
 from dubio.tasks.sources.locate import DataMissing, Document, Layout, LocalCopy, count_notes, find_file
 from dubio.tasks.splitting import (
@@ -238,11 +239,12 @@ def jsonl_layout(
 def _json_lines(path: Path) -> list[tuple[int, Any]]:
     rows, number = [], 1
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        stream: BinaryIO = open_gzip(path) if path.suffix == ".gz" else path.open("rb")
+        with stream, io.TextIOWrapper(stream, encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
                     rows.append((number, parse_json(line, "the line")))
-    except (OSError, EOFError, ValueError) as fault:
+    except (OSError, ValueError) as fault:
         raise BadFile(f"{path.name}, line {number}: not JSON lines: {fault}.") from fault
     return rows
 

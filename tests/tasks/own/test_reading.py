@@ -70,6 +70,16 @@ def test_folders_of_parts(tmp_path: Path) -> None:
     assert sum(len(split) for split in task.of_kind("train", "val", "cal")) == 40
 
 
+def test_files_that_are_not_used_are_named(tmp_path: Path) -> None:
+    root = folder(tmp_path)
+    assert not any("ignored" in note for note in own(data=str(root)).notes)
+    for name in ("dark/a.txt", "dark/b.heic", "light/c.csv", "stray.png", "light/.DS_Store", ".cache/x"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_bytes(b"")
+    (sentence,) = [note for note in own(data=str(root)).notes if "ignored" in note]
+    assert sentence.startswith("Files that are ignored: 4: dark/a.txt, dark/b.heic, light/c.csv, …; they")
+
+
 def test_bad_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="no images"):
         own(data=str(tmp_path))
@@ -111,10 +121,10 @@ def test_bad_npz_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="1 or 3 channels"):
         own(data=str(path))
     np.savez(path, x=np.array([{"a": 1}], dtype=object), y=np.arange(1))
-    with pytest.raises(BadFile, match="cannot be read as npz"):
+    with pytest.raises(BadFile, match="Python objects"):
         own(data=str(path))  # an object array is a pickle, never loaded
     path.write_bytes(b"PK nothing")
-    with pytest.raises(BadFile, match="cannot be read as npz"):
+    with pytest.raises(BadFile, match="not an npz file"):
         own(data=str(path))
 
 

@@ -17,10 +17,14 @@ from xml.etree import ElementTree
 
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import SourceCard
+from dubio.core.unpacking import check_unpacked, read_member
 from dubio.tasks.images.files import Problem
 
 Record = dict[str, str]
 """A row by the column's name in lower case, every value a text without white space around it."""
+
+_XML = 20
+"""Bytes in memory of a byte of XML, about."""
 
 _SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 
@@ -63,11 +67,18 @@ def _sheet_rows(path: Path) -> list[list[str]]:
         with zipfile.ZipFile(path) as book:
             shared = []
             if "xl/sharedStrings.xml" in book.namelist():
-                strings = ElementTree.fromstring(book.read("xl/sharedStrings.xml"))
+                strings = ElementTree.fromstring(read_member(path, book, "xl/sharedStrings.xml", factor=_XML))
                 shared = ["".join(item.itertext()) for item in strings.iter(f"{_SHEET}si")]
             sheet = min(name for name in book.namelist() if re.fullmatch(r"xl/worksheets/sheet\d+\.xml", name))
-            rows = ElementTree.fromstring(book.read(sheet)).iter(f"{_SHEET}row")
-            return [_cells(row, shared) for row in rows]
+            rows = ElementTree.fromstring(read_member(path, book, sheet, factor=_XML)).iter(f"{_SHEET}row")
+            table, cells = [], 0
+            for row in rows:
+                table.append(_cells(row, shared))
+                cells += len(table[-1])  # one cell far to the right makes a row of empty ones
+                check_unpacked(path, 8 * cells)
+            return table
+    except BadFile:
+        raise
     except (OSError, zipfile.BadZipFile, ElementTree.ParseError, ValueError, IndexError) as fault:
         raise BadFile(f"labels {str(path)!r} cannot be read as an Excel sheet: {fault}.") from fault
 
@@ -75,7 +86,7 @@ def _sheet_rows(path: Path) -> list[list[str]]:
 def _cells(row: ElementTree.Element, shared: list[str]) -> list[str]:
     values: dict[int, str] = {}
     for index, cell in enumerate(row.iter(f"{_SHEET}c")):
-        letters = re.match(r"[A-Z]+", cell.get("r", ""))
+        letters = re.match(r"[A-Z]{1,3}(?![A-Z])", cell.get("r", ""))  # Excel has no column beyond XFD
         text = "".join(cell.itertext())
         values[_number(letters[0]) if letters else index] = shared[int(text)] if cell.get("t") == "s" else text
     return [values.get(column, "") for column in range(max(values, default=-1) + 1)]

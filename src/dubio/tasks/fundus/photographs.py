@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dubio.core.errors import BadFile, UserError
 from dubio.core.lazy_rows import MappedRows
 from dubio.core.types import IntArray, SourceCard, StrArray
+from dubio.core.unpacking import check_unpacked
 from dubio.tasks.fundus.cache import Outcome, digest_of, file_hashes, prepare_files
 from dubio.tasks.fundus.labels import UNKNOWN, Collection, Photograph, read_grade, read_quality
 from dubio.tasks.fundus.layouts import OWN, read_collection
@@ -184,8 +185,9 @@ def _resized(path: Path, arrays: Mapping[str, NDArray[Any]], size: int) -> NDArr
         raise BadFile(f"data {str(path)!r}: x must be uint8 images [N, H, W] or [N, H, W, 3]; given {description}.")
     if min(x.shape[1:3]) < size:
         raise UserError(f"size {size} is larger than the images of {path.name}, {x.shape[1]}×{x.shape[2]} pixels.")
+    check_unpacked(path, 3 * x.size)
     colour = np.repeat(x.reshape(*x.shape[:3], 1), 3, axis=3) if x.ndim == 3 or x.shape[3] == 1 else x
-    return resize_images(colour, size)
+    return resize_images(path, colour, size)
 
 
 def _side_columns(path: Path, arrays: Mapping[str, NDArray[Any]], count: int) -> tuple[list[Photograph], bool]:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import sys
 import time
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,18 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile, MissingExtra, UserError
+from dubio.core.npz import read_npz
+from dubio.core.unpacking import OPTION, check_unpacked, size_text, unpacking_limit
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".pgm", ".ppm")
-DAMAGED = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, AttributeError)
-"""Errors of reading a damaged npz file; a RuntimeError where it seems to be encrypted, or compressed in another way."""
 
 DRAFT_FACTOR = 1.5
 """A jpeg may be decoded at a half, a quarter or an eighth of its size, as long as that is at least this multiple of the
 target size: the pixels lost would not survive the resizing."""
+
+_BYTES_PER_PIXEL = 8
+"""Of a picture in Pillow's memory (four), and of the copy in another mode."""
 
 _SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _GREY = ("1", "L", "LA", *_SIXTEEN_BIT)
@@ -73,9 +74,22 @@ def reading(path: Path, read: Callable[[Any], T]) -> T:
         if path.stat().st_size == 0:
             raise Unreadable("the file is empty")
         with image_module.open(path) as image:
+            check_pixels(*image.size)
             return read(image)
     except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as fault:
         raise Unreadable(str(fault) or type(fault).__name__) from fault
+
+
+def check_pixels(width: int, height: int) -> None:
+    """Refuse a picture that takes more memory than a file may unpack to, before a pixel of it is decoded.
+
+    Raises:
+        Unreadable: Naming its size and the limit.
+    """
+    needed = width * height * _BYTES_PER_PIXEL
+    if needed > unpacking_limit():
+        allowed = f"the limit on unpacked files ({OPTION}) is {size_text(unpacking_limit())}"
+        raise Unreadable(f"{width}×{height} pixels take {size_text(needed)} in memory; {allowed}")
 
 
 def open_picture(path: Path, size: int) -> Picture:
@@ -128,15 +142,27 @@ def class_folders(folder: Path) -> dict[str, list[Path]]:
     }
 
 
+def ignored_note(folder: Path, used: Sequence[Path]) -> tuple[str, ...]:
+    """Return a sentence about the files in a folder that are not used; hidden ones are left unnamed."""
+    files = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    ignored = sorted(files - {path.relative_to(folder) for path in used})
+    names = [path.as_posix() for path in ignored if not any(name.startswith(".") for name in path.parts)]
+    if not names:
+        return ()
+    shown = ", ".join(names[:EXAMPLES_NAMED]) + (", …" if len(names) > EXAMPLES_NAMED else "")
+    reason = f"they are not in a class folder, or do not end in {', '.join(ENDINGS)}"
+    return (f"Files that are ignored: {len(names):,}: {shown}; {reason}.",)
+
+
 def visible_folders(folder: Path) -> list[Path]:
     """Return the folders inside a folder, sorted, hidden ones excepted."""
     return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def load_images(paths: Sequence[Path], size: int) -> NDArray[np.uint8]:
-    """Return image files as uint8 ``[N, size, size, C]``: grey where every one of them is, else colour.
+def load_images(folder: Path, paths: Sequence[Path], size: int) -> NDArray[np.uint8]:
+    """Return image files of a folder as uint8 ``[N, size, size, C]``: grey where every one of them is, else colour.
 
-    Both sides are stretched to the size (bilinear); transparency is dropped.
+    Both sides are stretched to the size (bilinear); transparency is dropped. All headers are read before a pixel is.
 
     Raises:
         BadFile: When a file cannot be read.
@@ -152,20 +178,28 @@ def load_images(paths: Sequence[Path], size: int) -> NDArray[np.uint8]:
         plain = _eight_bit(upright).convert("L") if image.mode in _GREY else upright.convert("RGB")
         return np.asarray(plain.resize((size, size), pillow().Resampling.BILINEAR), dtype=np.uint8)
 
-    loaded: list[NDArray[np.uint8]] = []
-    for path in paths:
-        try:
-            loaded.append(reading(path, read))
-        except Unreadable as fault:
-            raise BadFile(f"image {str(path)!r} cannot be read: {fault}.") from fault
-    channels = 3 if any(image.ndim == 3 for image in loaded) else 1
-    return np.stack([image if image.ndim == 3 else np.repeat(image[..., None], channels, axis=2) for image in loaded])
+    grey = [_read(path, lambda image: image.mode in _GREY) for path in paths]
+    channels = 1 if all(grey) else 3
+    check_unpacked(folder, len(paths) * size * size * channels)
+    images = np.empty((len(paths), size, size, channels), dtype=np.uint8)
+    for row, path in enumerate(paths):
+        image = _read(path, read)
+        images[row] = image if image.ndim == 3 else image[..., None]  # a grey one has equal channels
+    return images
 
 
-def resize_images(images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """Resize images ``[N, H, W, C]`` to a square (bilinear)."""
+def _read(path: Path, read: Callable[[Any], T]) -> T:
+    try:
+        return reading(path, read)
+    except Unreadable as fault:
+        raise BadFile(f"image {str(path)!r} cannot be read: {fault}.") from fault
+
+
+def resize_images(path: Path, images: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """Resize the images ``[N, H, W, C]`` of a file to a square (bilinear)."""
     if images.shape[1:3] == (size, size):
         return images
+    check_unpacked(path, len(images) * size * size * images.shape[3])
     module = pillow("resizing images")
     flat = images[..., 0] if images.shape[3] == 1 else images
     small = [np.asarray(module.fromarray(image).resize((size, size), module.Resampling.BILINEAR)) for image in flat]
@@ -178,26 +212,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     Raises:
         BadFile: When it cannot be read.
     """
-    if not zipfile.is_zipfile(path):
-        raise BadFile(f"data {str(path)!r} cannot be read as npz: it is not an archive of arrays, or is truncated.")
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except DAMAGED as fault:
-        raise BadFile(f"data {str(path)!r} cannot be read as npz: {fault}.") from fault
-    for name, array in arrays.items():
-        if not isinstance(array, np.ndarray):  # numpy returns a member that does not begin like an array as bytes
-            raise BadFile(f"data {str(path)!r} cannot be read as npz: {name!r} is not an array.")
-    return arrays
-
-
-def array_names(path: Path) -> frozenset[str]:
-    """Return the names of the arrays in an npz file without reading them; none where it cannot be opened."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            return frozenset(archive.files)
-    except DAMAGED:
-        return frozenset()
+    return read_npz(path, lambda shapes: shapes)
 
 
 ProblemKind = Literal[

@@ -7,12 +7,10 @@ here, from its shape and bytes. Every other name is refused.
 
 from __future__ import annotations
 
-import gzip
 import io
 import math
 import pickle
 import pickletools
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile
+from dubio.core.npz import array_names
 from dubio.core.types import Examples
-from dubio.tasks.images.files import array_names, class_folders, load_images, read_arrays
+from dubio.core.unpacking import check_unpacked, open_gzip
+from dubio.tasks.images.files import class_folders, load_images, read_arrays
 from dubio.tasks.sources.locate import Layout, find_folder
 
 SIDE = 32
@@ -118,7 +118,7 @@ def folder_format(classes: tuple[str, ...]) -> Layout:
             files = [(path, name) for name, paths in folders.items() for path in paths]
             if not files:
                 raise BadFile(f"{source.name}/{subset}: no images.")
-            images = load_images([path for path, _ in files], SIDE)
+            images = load_images(source, [path for path, _ in files], SIDE)
             labels = np.array([classes.index(name) for _, name in files], dtype=np.int64)
             ids = np.array([path.relative_to(source).as_posix() for path, _ in files], dtype=np.str_)
             parts[subset] = Examples(np.ascontiguousarray(np.broadcast_to(images, (*images.shape[:3], 3))), labels, ids)
@@ -181,13 +181,14 @@ def read_idx(path: Path, side: int) -> NDArray[np.uint8]:
         BadFile: When it is another file.
     """
     try:
-        with gzip.open(path) as file:
+        with open_gzip(path) as file:
             magic, count, *sides = np.frombuffer(file.read(16).ljust(16, b"\0"), dtype=">u4").tolist()
+            if magic != 0x803 or sides != [side, side]:
+                raise BadFile(f"{path.name} is not an idx file of images of {side}×{side} pixels.")
+            check_unpacked(path, count * side * side)
             pixels = np.frombuffer(file.read(count * side * side), dtype=np.uint8)
-    except (OSError, EOFError, zlib.error) as fault:
+    except OSError as fault:
         raise BadFile(f"{path.name} cannot be read: {fault}.") from fault
-    if magic != 0x803 or sides != [side, side]:
-        raise BadFile(f"{path.name} is not an idx file of images of {side}×{side} pixels.")
     if len(pixels) != count * side * side:
         raise BadFile(f"{path.name} is truncated: {len(pixels):,} of {count * side * side:,} bytes.")
     return pixels.reshape(-1, side, side)

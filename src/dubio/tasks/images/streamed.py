@@ -19,7 +19,7 @@ from dubio.core.errors import BadFile, UserError
 from dubio.core.lazy_rows import LazyRows
 from dubio.core.specs import hash_file
 from dubio.core.types import IntArray, StrArray
-from dubio.tasks.images.files import Unreadable, pillow, reading
+from dubio.tasks.images.files import Unreadable, check_pixels, pillow, reading
 
 _TAIL = 4096
 _END = b"\xff\xd9"
@@ -53,6 +53,7 @@ def decode_square(path: Path, square: Square) -> NDArray[np.uint8]:
         colour = image.convert("RGB")
         scale = square.shorter / min(colour.size)
         width, height = (max(square.shorter, int(side * scale)) for side in colour.size)
+        check_pixels(width, height)  # of a picture a thousand times as high as wide, say
         resized = colour.resize((width, height), pillow().Resampling.BILINEAR)
         x, y = round((width - square.size) / 2), round((height - square.size) / 2)
         return np.asarray(resized.crop((x, y, x + square.size, y + square.size)), dtype=np.uint8)

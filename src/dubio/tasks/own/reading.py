@@ -14,8 +14,17 @@ from numpy.typing import NDArray
 from dubio.core.column_roles import ROLES, column_role, words_of
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import Inputs, Modality, StrArray
+from dubio.core.unpacking import check_unpacked
 from dubio.tasks.data_options import DataOptions
-from dubio.tasks.images.files import ENDINGS, class_folders, load_images, read_arrays, resize_images, visible_folders
+from dubio.tasks.images.files import (
+    ENDINGS,
+    class_folders,
+    ignored_note,
+    load_images,
+    read_arrays,
+    resize_images,
+    visible_folders,
+)
 from dubio.tasks.own.tables import Labels, Table
 from dubio.tasks.splitting import PART_ALIASES
 
@@ -150,11 +159,12 @@ def rows_of_folder(folder: Path, *, size: int) -> Rows:
     ]
     if not files:
         raise BadFile(f"data {str(folder)!r}: no images; expected a folder per class with {', '.join(ENDINGS)} files.")
-    images = load_images([path for path, _, _ in files], size)
+    ignored = ignored_note(folder, [path for path, _, _ in files])
+    images = load_images(folder, [path for path, _, _ in files], size)
     references = [path.relative_to(folder).as_posix() for path, _, _ in files]
     labels, ids = [(name,) for _, name, _ in files], np.array(references, dtype=np.str_)
     split = np.array([subset for _, _, subset in files], dtype=np.str_) if by_part else None
-    return Rows("image", images, labels, False, references, ids, split=split, notes=(_describe(images),))
+    return Rows("image", images, labels, False, references, ids, split=split, notes=(_describe(images), *ignored))
 
 
 def rows_of_npz(path: Path, options: DataOptions) -> Rows:
@@ -183,10 +193,11 @@ def _array_inputs(path: Path, x: NDArray[Any], size: int | None) -> tuple[Modali
         images = x if x.ndim == 4 else x[..., None]
         if images.shape[3] not in (1, 3):
             raise BadFile(f"data {str(path)!r}: images must have 1 or 3 channels; x has shape {x.shape}.")
-        return "image", images if size is None else resize_images(images, size)
+        return "image", images if size is None else resize_images(path, images, size)
     if x.ndim != 2 or x.dtype.kind not in "fiu":
         allowed = "uint8 images [N, H, W] or [N, H, W, C], or numbers [N, D]"
         raise BadFile(f"data {str(path)!r}: x must be {allowed}; it is {x.dtype} of shape {x.shape}.")
+    check_unpacked(path, 8 * x.size)  # as float64
     for row, column in np.argwhere(np.isinf(x)):
         value = f"x[{row}, {column}] is {x[row, column]}"
         raise BadFile(f"data {str(path)!r}: {value}, which is not a finite number. A missing value is NaN.")

@@ -31,6 +31,7 @@ from filelock import FileLock
 from dubio.core.errors import BadFile, UserError
 from dubio.core.files import atomic_directory, place_file
 from dubio.core.specs import hash_file
+from dubio.core.unpacking import check_unpacked
 from dubio.tasks.sources.locate import (
     DATA_VARIABLE,
     Corpus,
@@ -53,7 +54,12 @@ Progress = Callable[[int, int | None], None]
 """Called with the number of bytes that have arrived and, where the server states it, the total."""
 
 MOST_BYTES, MOST_MEMBERS = 4 << 30, 300_000
-"""The largest download or extracted archive, and the largest number of members of an archive."""
+"""The largest download, and the largest number of members of an archive."""
+
+MOST_NAMES = 1 << 20
+"""Bytes of a tar header that extends another: tarfile holds it in memory, and a name has no more."""
+
+EXTENDED = (b"x", b"g", b"X", b"L", b"K")  # pax, global pax, Solaris, a long name, a long link
 
 TIMEOUT, ATTEMPTS, PAUSE = 30.0, 4, 1.0
 """Seconds without a byte before a connection counts as broken; tries in a row without a new byte; seconds before the
@@ -183,22 +189,32 @@ def extract(archive: Path, folder: Path, *, keep: str = "") -> Path:
                 with stream, target.open("wb") as file:
                     while chunk := stream.read(_CHUNK):
                         written += len(chunk)
-                        if written > MOST_BYTES:
-                            raise BadFile(f"{archive.name} holds more than {MOST_BYTES:,} bytes; it is not opened.")
+                        check_unpacked(archive, written)
                         file.write(chunk)
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as fault:
         raise BadFile(f"{archive.name} cannot be opened: {fault}.") from fault
     return folder
 
 
+class _Member(tarfile.TarInfo):
+    """A member whose extended header, a longer name say, is small: tarfile would unpack gigabytes of it into memory."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in EXTENDED and self.size > MOST_NAMES:
+            raise tarfile.ReadError(f"a header of {self.size:,} bytes")
+        member: tarfile.TarInfo = super()._proc_member(tar)  # type: ignore[misc]
+        return member
+
+
 def _members(archive: Path) -> Iterator[tuple[str, IO[bytes] | None]]:
     """Yield name and content of each member; None for a folder."""
     if archive.name.endswith((".zip", ".whl")):
         with zipfile.ZipFile(archive) as packed:
+            check_unpacked(archive, sum(info.file_size for info in packed.infolist()))
             for info in packed.infolist():
                 yield info.filename, None if info.is_dir() else packed.open(info)
         return
-    with tarfile.open(archive, "r:gz") as tar:
+    with tarfile.open(archive, "r:gz", tarinfo=_Member) as tar:
         for member in tar:
             if not (member.isfile() or member.isdir()):
                 raise BadFile(f"{archive.name} holds {member.name!r}, which is neither file nor folder.")

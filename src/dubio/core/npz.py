@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import lzma
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,10 +16,14 @@ from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile
 from dubio.core.files import reading
+from dubio.core.unpacking import check_unpacked
 
 FREE_BYTES = 256 << 20
 MAX_RATIO = 200
-"""An archive may unpack to 256 MB, or to 200 times its own size where that is more. Predictions compress far less."""
+"""An archive may unpack to 256 MB, or to 200 times its own size where that is more (and to no more than the limit on
+unpacked files, whatever its size). Predictions and photographs compress far less."""
+
+_PIECE = 1 << 20
 
 
 def read_npy(path: Path) -> NDArray[Any]:
@@ -36,6 +41,9 @@ def read_npy(path: Path) -> NDArray[Any]:
             return np.empty(shape, dtype)
         return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
 
+
+DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, lzma.LZMAError, NotImplementedError, RuntimeError, ValueError)
+"""Errors of a damaged archive; a RuntimeError where it seems to be encrypted."""
 
 Shapes = Mapping[str, tuple[int, ...] | None]
 """The shape of each array; None where its header cannot be read, as of Python objects."""
@@ -58,8 +66,19 @@ def read_npz(path: Path, choose: Callable[[Shapes], Collection[str]]) -> dict[st
             named = {entry.filename.removesuffix(".npy"): entry for entry in entries}
             chosen = choose({name: _shape(archive, entry) for name, entry in named.items()})
             return {name: _unpack(path, archive, name, entry) for name, entry in named.items() if name in chosen}
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as fault:
+    except BadFile:
+        raise
+    except DAMAGED as fault:
         raise BadFile(f"{str(path)!r} is not an npz file, or is damaged: {fault}.") from fault
+
+
+def array_names(path: Path) -> frozenset[str]:
+    """Return the names of the arrays in an npz file without unpacking any; none where it cannot be opened."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return frozenset(name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy"))
+    except (OSError, *DAMAGED):
+        return frozenset()
 
 
 def _check_archive(path: Path, entries: list[zipfile.ZipInfo]) -> None:
@@ -67,6 +86,7 @@ def _check_archive(path: Path, entries: list[zipfile.ZipInfo]) -> None:
     if len(set(names)) != len(names):
         raise BadFile(f"{str(path)!r} holds an array of the same name twice.")
     declared = sum(entry.file_size for entry in entries)
+    check_unpacked(path, declared)
     allowed = max(FREE_BYTES, MAX_RATIO * path.stat().st_size)
     if declared > allowed:
         raise BadFile(
@@ -87,11 +107,15 @@ def _unpack(path: Path, archive: zipfile.ZipFile, name: str, entry: zipfile.ZipI
     where = f"{str(path)!r}: array {name!r}"
     with archive.open(entry) as handle:
         shape, fortran, dtype = _header(handle, where)
-        _check_size(where, shape, dtype, entry.file_size - handle.tell())
-        raw = handle.read()
-    if len(raw) != math.prod(shape) * dtype.itemsize:
-        raise BadFile(f"{where} is truncated.")
-    return np.frombuffer(raw, dtype).reshape(shape, order="F" if fortran else "C")
+        size = entry.file_size - handle.tell()
+        _check_size(where, shape, dtype, size)
+        raw = np.empty(size, np.uint8)  # filled piece by piece: the whole array is held once
+        for start in range(0, size, _PIECE):
+            piece = handle.read(min(_PIECE, size - start))
+            if len(piece) < min(_PIECE, size - start):
+                raise BadFile(f"{where} is truncated.")
+            raw[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
+    return raw.view(dtype).reshape(shape, order="F" if fortran else "C")
 
 
 def _header(handle: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -114,8 +138,15 @@ def _header(handle: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dt
     return shape, fortran, dtype
 
 
+def is_possible(shape: Sequence[int], dtype: np.dtype[Any]) -> bool:
+    """Return whether numpy can hold such an array: beside a length of 0 it refuses large ones too."""
+    return len(shape) <= 32 and math.prod(max(1, length) for length in shape) * dtype.itemsize < 1 << 63
+
+
 def _check_size(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], available: int) -> None:
     needed = math.prod(shape) * dtype.itemsize
     if needed != available:
         takes = f"has shape {shape} of {dtype}, which takes {needed} bytes"
         raise BadFile(f"{where} {takes}; the file has {available} for it.")
+    if not is_possible(shape, dtype):
+        raise BadFile(f"{where} has shape {shape}, which no array can have.")

@@ -1,4 +1,5 @@
 import io
+import json
 import zipfile
 
 import numpy as np
@@ -7,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dubio.core.errors import BadFile
-from dubio.formats.npz import read_npy, read_npz
+from dubio.core.npz import read_npy, read_npz
+from dubio.formats.safetensors import read_tensors
 
 
 def everything(names):
@@ -64,6 +66,18 @@ def lying(shape, data=b"\0" * 80):
     handle = io.BytesIO()
     np.lib.format.write_array_header_1_0(handle, {"descr": "<f8", "fortran_order": False, "shape": shape})
     return handle.getvalue() + data
+
+
+@pytest.mark.parametrize("shape", [(0, 10**30), (0, 1 << 40, 1 << 40), (0,) * 80, (1,) * 65])
+def test_a_shape_that_no_array_can_have_is_refused(tmp_path, shape):
+    data = b"" if 0 in shape else b"\0" * 8
+    (tmp_path / "a.npy").write_bytes(lying(shape, data))
+    with pytest.raises(BadFile, match="no array can have"):
+        read_npy(tmp_path / "a.npy")
+    header = json.dumps({"x": {"dtype": "F64", "shape": shape, "data_offsets": [0, len(data)]}}).encode()
+    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + data)
+    with pytest.raises(BadFile):
+        read_tensors(tmp_path / "a.safetensors")
 
 
 @pytest.mark.parametrize("shape", [(10**15,), (1 << 40, 1 << 40), (9,), (11,), (2, 6)])
