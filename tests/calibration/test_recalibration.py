@@ -82,8 +82,22 @@ def test_other_predictions_are_refused():
 
 
 DAMAGE = {
-    "temperature": [("temperature", 0), ("temperature", -1.0), ("temperature", "x"), ("temperature", None)],
-    "vector": [("weights", [1.0]), ("biases", [0.0, 0.0, 0.0, "a"]), ("weights", None)],
+    "temperature": [
+        ("temperature", 0),
+        ("temperature", -1.0),
+        ("temperature", "x"),
+        ("temperature", None),
+        ("temperature", 1e-320),
+        ("temperature", 5e-324),
+        ("temperature", 1e-17),
+    ],
+    "vector": [
+        ("weights", [1.0]),
+        ("biases", [0.0, 0.0, 0.0, "a"]),
+        ("weights", None),
+        ("weights", [1e308] * 4),
+        ("biases", [-1e40] * 4),
+    ],
     "isotonic": [
         ("maps", []),
         ("maps", [{"knots": [0.0, 0.0], "values": [0.0, 1.0]}] * 4),

@@ -1,5 +1,7 @@
 """Temperature scaling against scipy's optimisers, closed forms and its promises."""
 
+import decimal
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +12,7 @@ from scipy.special import expit, logsumexp
 
 from dubio.calibration.temperature import HIGHEST, apply_temperature, fit_temperature
 from dubio.core.errors import UserError
-from dubio.core.predictions import Predictions
+from dubio.core.predictions import LEAST_TEMPERATURE, Predictions
 from dubio.metrics.scoring import nll
 
 
@@ -165,3 +167,62 @@ def test_tempering_first_changes_the_temperature_alone(seed, factor):
     assert tempered.nll_after == pytest.approx(plain.nll_after, abs=1e-9)
     if plain.at_bound is None and tempered.at_bound is None:
         assert tempered.temperature * factor == pytest.approx(plain.temperature, rel=1e-5)
+
+
+TOO_SMALL = [5e-324, 1e-320, float(np.finfo(float).tiny), 1e-17, np.nextafter(LEAST_TEMPERATURE, 0), 0.0, -1.0]
+
+
+@pytest.mark.parametrize("temperature", TOO_SMALL)
+@pytest.mark.parametrize("target", ["multiclass", "multilabel"])
+def test_a_temperature_that_rounding_would_decide_is_refused(temperature, target):
+    labels = np.eye(3, dtype=np.int64) if target == "multilabel" else np.arange(3)
+    rows = Predictions(np.zeros((1, 3, 3), np.float32), labels, target)
+    with pytest.raises(UserError, match=r"temperature must be finite and at least 2\.22e-16"):
+        apply_temperature(rows, temperature)
+
+
+def test_the_product_of_temperatures_is_refused_too():
+    rows = apply_temperature(Predictions(np.zeros((1, 3, 3), np.float32), np.arange(3)), 1e-10)
+    with pytest.raises(UserError, match=r"temperature must be finite and at least 2\.22e-16; given 1.0"):
+        apply_temperature(rows, 1e-10)
+
+
+LARGEST = float(np.finfo(np.float32).max)
+EXTREME = np.array(
+    [[0, 1e-3, -1], [LARGEST, -LARGEST, 0], [-LARGEST] * 3, [LARGEST, LARGEST, -np.inf], [-np.inf, -np.inf, 0],
+     [1e-30, 0, 5]],
+    np.float32,
+)  # fmt: skip
+
+
+def exact_softmax(logits, temperature):
+    """softmax(log softmax(z) / T) = softmax(z / T), with 60 digits."""
+    with decimal.localcontext(prec=60, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX):
+        wide = [decimal.Decimal(float(z)) for z in logits]
+        powers = [((z - max(wide)) / decimal.Decimal(temperature)).exp() for z in wide]
+        return [float(power / sum(powers)) for power in powers]
+
+
+@pytest.mark.parametrize("temperature", [LEAST_TEMPERATURE, 1e-12, 1e-3, 0.5, 3.0, 1e12, 1e308])
+@pytest.mark.parametrize("samples", [1, 3])
+def test_every_allowed_temperature_gives_probabilities(temperature, samples):
+    logits = np.repeat(EXTREME[None], samples, axis=0)
+    rows = apply_temperature(Predictions(logits, np.zeros(len(EXTREME), np.int64)), temperature)
+    assert np.isfinite(rows.probs).all()
+    np.testing.assert_allclose(rows.probs.sum(axis=1), 1.0, rtol=1e-12)
+    assert np.isfinite(rows.summary.top).all()
+    # the rounding of log p̄, about 1e-16 each, is divided by T as well
+    error = 1e-12 + 1e-15 / temperature
+    for row, probabilities in zip(EXTREME, rows.probs, strict=True):
+        if error < 0.1:
+            np.testing.assert_allclose(probabilities, exact_softmax(row, temperature), atol=error)
+
+
+@pytest.mark.parametrize("temperature", [LEAST_TEMPERATURE, 1e-3, 1.5, 1e308])
+def test_every_allowed_temperature_gives_probabilities_of_labels(temperature):
+    logits = np.array([[[0, 1e-3, -1], [LARGEST, -LARGEST, 0], [np.inf, -np.inf, 1e-30]]], np.float32)
+    rows = apply_temperature(Predictions(logits, np.zeros((3, 3), np.int64), "multilabel"), temperature)
+    odds = logits[0].astype(float)
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(rows.probs, expit(odds / temperature), atol=1e-12 + 1e-15 / temperature)
+    assert ((rows.probs >= 0) & (rows.probs <= 1)).all()

@@ -151,3 +151,62 @@ def test_damaged_archives_are_refused(tmp_path):
         read_npz(path, everything)
     with pytest.raises(BadFile, match="cannot be read"):
         read_npz(tmp_path / "none.npz", everything)
+
+
+def save_zip(path, members, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize("part", ["both", "directory", "local"])
+def test_a_member_name_that_is_no_utf8_is_refused(tmp_path, part):
+    path = tmp_path / "names.npz"
+    save_zip(path, {"é.npy": npy_bytes(np.zeros(3)), "labels.npy": npy_bytes(np.zeros(3))})  # é sets the flag for UTF-8
+    content = path.read_bytes()
+    local, directory = content.index("é".encode()), content.rindex("é".encode())
+    for place in {"both": (local, directory), "directory": (directory,), "local": (local,)}[part]:
+        content = content[:place] + b"\xff\xfe" + content[place + 2 :]
+    path.write_bytes(content)
+    with pytest.raises(BadFile, match="not an npz file, or is damaged"):
+        read_npz(path, everything)
+
+
+def test_names_without_the_flag_for_utf8_are_names(tmp_path):
+    path = tmp_path / "names.npz"
+    save_zip(path, {"ab.npy": npy_bytes(np.zeros(3))})
+    path.write_bytes(path.read_bytes().replace(b"ab.npy", b"\xff\xfe.npy"))
+    assert len(read_npz(path, everything)) == 1
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_compressions_than_those_of_numpy_are_refused(tmp_path, compression):
+    path = tmp_path / "other.npz"
+    save_zip(path, {"probs.npy": npy_bytes(np.zeros(3))}, compression)
+    with pytest.raises(BadFile, match=r"'probs\.npy' is compressed in a way that numpy does not write"):
+        read_npz(path, everything)
+
+
+@pytest.mark.parametrize("code", [0xD800, 0xDFFF, 0x110000, 0xFFFFFFFF])
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("shape", [(6,), (2, 3)])
+def test_what_is_no_character_is_refused_with_its_row(tmp_path, code, order, shape):
+    codes = np.full((6, 4), ord("a"), dtype=f"{order}u4")
+    codes[5, 2] = code
+    texts = codes.view(f"{order}U4").reshape(shape)
+    row = 5 if len(shape) == 1 else 1
+    np.save(tmp_path / "texts.npy", texts)
+    with pytest.raises(BadFile, match=rf"texts.npy': row {row} is not Unicode text"):
+        read_npy(tmp_path / "texts.npy")
+    np.savez(tmp_path / "texts.npz", first=np.zeros(2), ids=texts)
+    with pytest.raises(BadFile, match=rf"texts.npz': array 'ids': row {row} is not Unicode text"):
+        read_npz(tmp_path / "texts.npz", everything)
+
+
+@pytest.mark.parametrize(
+    "texts", [np.array(["\ud7ff", "\ue000\U0010ffff", ""]), np.array([], "U3"), np.array("x"), np.zeros(2, "U0")]
+)
+def test_every_character_is_read(tmp_path, texts):
+    np.savez(tmp_path / "texts.npz", ids=texts)
+    if texts.dtype.itemsize:
+        assert (read_npz(tmp_path / "texts.npz", everything)["ids"] == texts).all()

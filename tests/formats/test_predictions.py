@@ -76,7 +76,7 @@ def test_our_own_file_from_another_time_is_refused(tmp_path):
     ):
         with pytest.raises(BadFile):
             read_predictions(rewritten({**metadata, key: value}))
-    with pytest.raises(UserError, match="temperature must be positive"):
+    with pytest.raises(UserError, match="temperature must be finite and at least"):
         read_predictions(rewritten({**metadata, "temperature": "nan"}))
     with pytest.raises(BadFile, match="texts 'ids' do not fit together"):
         read_predictions(rewritten(**{"ids.ends": tensors["ids.ends"][::-1].copy()}))

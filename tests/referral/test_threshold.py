@@ -97,3 +97,11 @@ def test_percentages():
     assert rounded_down(0.72199, 2) == 0.7219
     assert percentage(0.72199, 1) == "72.2 %"
     assert percentage(1.0, 1) == "100.0 %"
+
+
+def test_a_threshold_beyond_every_uncertainty_is_a_probability_of_zero():
+    policy = fit_capacity_policy(easy(), capacity=0.3)
+    for threshold in (1.5, 1e300, 1.7e308):
+        beyond = replace(policy, threshold=threshold)
+        assert least_probability(beyond) == (0.0, 1)
+        assert beyond.rule == "retained when the answer has at least 0.0 %"

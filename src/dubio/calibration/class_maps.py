@@ -25,10 +25,13 @@ from dubio.core.errors import UserError
 from dubio.core.passes import log_sigmoid, log_softmax
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray, IntArray
-from dubio.core.validate import ASCENDING, RISING, Finite, Share, entries
+from dubio.core.validate import ASCENDING, RISING, Finite, Share, between, entries
 
 WEIGHT_RANGE = (0.01, 100.0)
 BIAS_RANGE = (-100.0, 100.0)
+
+Coefficient = Annotated[float, between(-1e30, 1e30)]
+"""Features are at most 28: what it gives fits into float32."""
 
 Numbers = tuple[Finite, ...]
 
@@ -37,8 +40,8 @@ Numbers = tuple[Finite, ...]
 class VectorScaling:
     """A weight and a bias per class."""
 
-    weights: Numbers
-    biases: Numbers
+    weights: tuple[Coefficient, ...]
+    biases: tuple[Coefficient, ...]
 
     @classmethod
     def fit(cls, rows: Predictions) -> VectorScaling:

@@ -20,9 +20,9 @@ from dubio.calibration.class_maps import IsotonicMaps, VectorScaling
 from dubio.calibration.temperature import apply_temperature, fit_temperature
 from dubio.core.errors import UserError, one_of
 from dubio.core.files import write_file
-from dubio.core.predictions import Predictions, check_predictions
+from dubio.core.predictions import LEAST_TEMPERATURE, Predictions, check_predictions
 from dubio.core.types import Target
-from dubio.core.validate import NonNegative, NullAs, Positive, above, document, encode, read_json
+from dubio.core.validate import NonNegative, NullAs, Positive, at_least, document, encode, read_json
 from dubio.metrics.requirements import labelled
 from dubio.metrics.scoring import nll
 
@@ -36,7 +36,7 @@ RecalibrationMethod = Literal["temperature", "vector", "isotonic"]
 class TemperatureScaling:
     """One temperature; see :mod:`dubio.calibration.temperature`."""
 
-    temperature: Annotated[float, above(0)]
+    temperature: Annotated[float, at_least(LEAST_TEMPERATURE)]
 
     @classmethod
     def fit(cls, rows: Predictions) -> TemperatureScaling:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from dubio.core.errors import BadFile
+from dubio.core.errors import BadFile, DubioError
 from dubio.core.files import reading
 from dubio.core.unpacking import check_unpacked
 
@@ -24,6 +24,9 @@ MAX_RATIO = 200
 unpacked files, whatever its size). Predictions and photographs compress far less."""
 
 _PIECE = 1 << 20
+
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What numpy writes; unpacking others may take gigabytes, whatever they unpack to."""
 
 
 def read_npy(path: Path) -> NDArray[Any]:
@@ -39,7 +42,7 @@ def read_npy(path: Path) -> NDArray[Any]:
         _check_size(f"{str(path)!r}", shape, dtype, path.stat().st_size - start)
         if math.prod(shape) == 0:
             return np.empty(shape, dtype)
-        return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
+        return _checked_texts(np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C"), f"{str(path)!r}")
 
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, lzma.LZMAError, NotImplementedError, RuntimeError, ValueError)
@@ -57,7 +60,7 @@ def read_npz(path: Path, choose: Callable[[Shapes], Collection[str]]) -> dict[st
         choose: Called with the shapes of all arrays, returns the names of those to read; others are not unpacked.
 
     Raises:
-        BadFile: When it is missing, no archive, pickled, damaged, or unpacks to more than such a file can hold.
+        BadFile: When it is missing, no archive, pickled, damaged, or unpacks to more than a file may.
     """
     try:
         with reading(path), zipfile.ZipFile(path) as archive:
@@ -66,9 +69,9 @@ def read_npz(path: Path, choose: Callable[[Shapes], Collection[str]]) -> dict[st
             named = {entry.filename.removesuffix(".npy"): entry for entry in entries}
             chosen = choose({name: _shape(archive, entry) for name, entry in named.items()})
             return {name: _unpack(path, archive, name, entry) for name, entry in named.items() if name in chosen}
-    except BadFile:
+    except (DubioError, MemoryError):
         raise
-    except DAMAGED as fault:
+    except Exception as fault:  # a damaged archive fails in many ways: its names, its numbers, its data
         raise BadFile(f"{str(path)!r} is not an npz file, or is damaged: {fault}.") from fault
 
 
@@ -85,6 +88,8 @@ def _check_archive(path: Path, entries: list[zipfile.ZipInfo]) -> None:
     names = [entry.filename for entry in entries]
     if len(set(names)) != len(names):
         raise BadFile(f"{str(path)!r} holds an array of the same name twice.")
+    if other := [entry.filename for entry in entries if entry.compress_type not in COMPRESSIONS]:
+        raise BadFile(f"{str(path)!r}: {other[0]!r} is compressed in a way that numpy does not write.")
     declared = sum(entry.file_size for entry in entries)
     check_unpacked(path, declared)
     allowed = max(FREE_BYTES, MAX_RATIO * path.stat().st_size)
@@ -115,7 +120,23 @@ def _unpack(path: Path, archive: zipfile.ZipFile, name: str, entry: zipfile.ZipI
             if len(piece) < min(_PIECE, size - start):
                 raise BadFile(f"{where} is truncated.")
             raw[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
-    return raw.view(dtype).reshape(shape, order="F" if fortran else "C")
+    return _checked_texts(raw.view(dtype).reshape(shape, order="F" if fortran else "C"), where)
+
+
+def _checked_texts(array: NDArray[Any], where: str) -> NDArray[Any]:
+    """Return an array, if its texts are; numpy writes any number as a character."""
+    if array.dtype.kind == "U" and (row := row_that_is_no_text(array)) is not None:
+        raise BadFile(f"{where}: row {row} is not Unicode text.")
+    return array
+
+
+def row_that_is_no_text(texts: NDArray[np.str_]) -> int | None:
+    """Return the first row of an array of texts that has what is no character: half of a surrogate pair, or nothing."""
+    if texts.dtype.itemsize == 0 or texts.size == 0:
+        return None
+    codes = np.ascontiguousarray(texts).reshape(len(texts) if texts.ndim else 1, -1).view(texts.dtype.byteorder + "u4")
+    bad = ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any(axis=1)
+    return int(bad.argmax()) if bad.any() else None
 
 
 def _header(handle: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -44,6 +44,10 @@ from dubio.core.types import (
 
 Logits = NDArray[np.float32]
 
+LEAST_TEMPERATURE = 2.0**-52
+"""A smaller one would multiply the last bit of log p̄ = −1 into a factor of e: rounding would decide, not predictions.
+From here on nothing overflows: log p̄ of float32 logits is above −1e39, and 1e39 / 2⁻⁵² < 1e55."""
+
 
 @dataclass(frozen=True, eq=False)
 class DeferredLogits:
@@ -133,8 +137,9 @@ class Predictions:
             object.__setattr__(self, "ood", np.zeros(rows, dtype=bool))
         if self.member is None:
             object.__setattr__(self, "member", np.zeros(samples, dtype=np.int64))
-        if not 0 < self.temperature < np.inf:
-            raise UserError(f"temperature must be positive and finite; given {self.temperature}.")
+        if not LEAST_TEMPERATURE <= self.temperature < np.inf:
+            raise UserError(f"temperature must be finite and at least {LEAST_TEMPERATURE:.3g}; "
+                            f"given {self.temperature}.")  # fmt: skip
         self._check_shapes(samples, rows, classes)
         self._check_labels()
         if self._deferred is None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from dubio.core.column_roles import is_misspelt
 from dubio.core.errors import UserError, nearest, one_of
+from dubio.core.npz import row_that_is_no_text
 from dubio.core.predictions import Logits, Predictions
 from dubio.core.types import TARGETS, UNLABELLED, BoolArray, EmptyDecision, FloatArray, IntArray, Kind, StrArray, Target
 from dubio.formats.columns import COLUMN, Roles, column_key, without_role
@@ -286,11 +287,15 @@ def as_texts(array: Any, name: str) -> StrArray:
         try:
             return np.char.decode(texts, "utf-8")
         except UnicodeDecodeError as fault:
-            raise UserError(f"{name} is not UTF-8: {fault}") from fault
+            number = texts.ravel().tolist().index(fault.object.rstrip(b"\0"))
+            raise UserError(f"{name}: row {number} is not UTF-8: {fault}") from fault
     strings = texts.dtype.kind == "O" and all(isinstance(item, str) for item in texts.ravel())
     if texts.dtype.kind not in "Uiu" and not strings:
         raise UserError(f"{name} must be texts or whole numbers; given an array of type {texts.dtype}.")
-    return texts.astype(np.str_)
+    texts = texts.astype(np.str_)
+    if (row := row_that_is_no_text(texts)) is not None:
+        raise UserError(f"{name}: row {row} is not Unicode text.")
+    return texts
 
 
 def as_ids(array: Any, name: str) -> StrArray:

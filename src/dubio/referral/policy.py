@@ -8,6 +8,7 @@ from math import inf
 from typing import Annotated, Any, Literal
 
 from dubio.core.errors import UserError
+from dubio.core.predictions import LEAST_TEMPERATURE
 from dubio.core.types import EmptyDecision, Kind, Target
 from dubio.core.validate import (
     ASCENDING,
@@ -17,7 +18,7 @@ from dubio.core.validate import (
     NonNegative,
     NullAs,
     Positive,
-    above,
+    at_least,
     document,
     encode,
     entries,
@@ -76,7 +77,7 @@ class Policy:
     target: Target
     class_count: Positive
     classes: tuple[str, ...] | None
-    temperature: Annotated[float, above(0)]
+    temperature: Annotated[float, at_least(LEAST_TEMPERATURE)]
     samples: Positive
     grouped: bool
     split: Kind | None

@@ -41,7 +41,7 @@ def answer_probability(policy: Policy, uncertainty: float) -> float | None:
     if policy.target == "multilabel":
         return None
     if policy.quantity == "confidence":
-        return 1.0 - uncertainty
+        return max(1.0 - uncertainty, 0.0)
     curves = POOLED | (OF_SAMPLES if policy.samples == 1 else {})
     curve = curves.get(policy.quantity)
     # All but the predictive entropy describe samples as they were drawn, before the temperature.
