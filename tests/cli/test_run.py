@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from dubio.cli.app import app
 from dubio.core.errors import UserError
 from dubio.store import Store
-from dubio.store.maintenance import verify
+from dubio.store.verification import verify
 
 pytest.importorskip("torch")
 

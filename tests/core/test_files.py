@@ -93,3 +93,47 @@ def test_placing_a_directory_over_a_file_fails(tmp_path: Path) -> None:
     failure: Any = OSError
     with pytest.raises(failure):
         place_directory(tmp_path / "d", tmp_path / "t")
+
+
+@pytest.mark.parametrize("most", [0, 64])
+def test_every_directory_and_entry_is_flushed_before_the_rename_and_its_parents_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    calls: list[Any] = []
+    rename, fsync, sync = os.rename, os.fsync, os.sync
+    target = tmp_path / "new" / "parent" / "d"
+
+    def flush(handle: int) -> None:
+        calls.append(Path(os.readlink(f"/proc/self/fd/{handle}")))
+        fsync(handle)
+
+    monkeypatch.setattr(files, "MANY_FILES", most)
+    monkeypatch.setattr(os, "fsync", flush)
+    monkeypatch.setattr(os, "sync", lambda: (calls.append("everything"), sync())[1])
+    monkeypatch.setattr(os, "rename", lambda a, b: (calls.append("rename"), rename(a, b))[1])
+    with atomic_directory(target) as scratch:
+        (scratch / "sub").mkdir()
+        (scratch / "sub" / "x").write_bytes(b"1")
+        content = {scratch, scratch / "sub", scratch / "sub" / "x"}
+    before, after = calls[: calls.index("rename")], calls[calls.index("rename") :]
+    assert content <= set(before) if most else "everything" in before
+    assert {tmp_path, tmp_path / "new"} <= set(calls)  # a new directory is an entry of the one above
+    assert target.parent in after
+
+
+def test_of_two_that_place_the_same_directory_at_once_one_wins_and_the_other_is_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, rename = tmp_path / "t", os.rename
+
+    def late(source: Path, place: Path) -> None:
+        if not target.exists():  # the other one is faster by a hair
+            target.mkdir()
+            (target / "first").write_bytes(b"")
+        rename(source, place)
+
+    monkeypatch.setattr(os, "rename", late)
+    with atomic_directory(target) as scratch:
+        (scratch / "second").write_bytes(b"")
+    assert os.listdir(tmp_path) == ["t"]
+    assert os.listdir(target) == ["first"]

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from dubio.runner import benchmark_run as running
-from dubio.runner.manifest import benchmark_warnings, fit_warnings
+from dubio.runner.manifest import benchmark_warnings, fit_warnings, manifest_key
+from dubio.runner.overrides import Overrides
 from dubio.store import Store
 
 
@@ -88,3 +89,49 @@ def test_budgets_are_those_of_the_resolved_recipes_with_what_a_fit_starts_from(f
         "child": (12, 0),
         "opaque": (None, 0),
     }
+
+
+def key_of(data, **options):
+    named = {"data": str(data), "features": ("u", "v"), "label": "y", **options}
+    prepared = running.prepare_run(None, Overrides(data_options=named))
+    return prepared.benchmark.name, manifest_key(prepared.benchmark, prepared.tasks)
+
+
+def test_the_key_of_a_run_does_not_depend_on_how_the_path_of_its_data_is_spelled(tmp_path, monkeypatch):
+    folder, elsewhere = tmp_path / "mine", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    rows = [f"{k % 7},{k % 3},{'ab'[k % 2]}" for k in range(60)]
+    table = "\n".join(["u,v,y", *rows, ""])
+    (folder / "data.csv").write_text(table)
+    (elsewhere / "data.csv").symlink_to(folder / "data.csv")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(folder)
+    spelled = ("data.csv", "./data.csv", "..//mine/./data.csv", folder / "data.csv", "~/mine/data.csv")
+    keys = {key_of(path) for path in spelled}
+    monkeypatch.chdir(elsewhere)
+    keys |= {key_of(path) for path in ("data.csv", "../mine/data.csv")}
+    assert len(keys) == 1
+    (elsewhere / "data.csv").unlink()
+    (elsewhere / "data.csv").write_text(table.replace("6,", "5,"))
+    assert key_of("data.csv") not in keys  # other content
+    assert key_of(folder / "data.csv", split_seed=1) not in keys  # other options
+
+
+def test_a_folder_is_named_the_same_from_within_and_from_outside(tmp_path, monkeypatch):
+    from PIL import Image
+
+    for name, grey in (("cat", 20), ("dog", 220)):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        for k in range(12):
+            Image.new("L", (8, 8), grey + k).save(tmp_path / "pets" / name / f"{k}.png")
+
+    def key(data):
+        prepared = running.prepare_run(None, Overrides(data_options={"data": data, "size": 8}))
+        return prepared.benchmark.name, manifest_key(prepared.benchmark, prepared.tasks)
+
+    monkeypatch.chdir(tmp_path / "pets")
+    inside = {key("."), key("../pets/"), key(str(tmp_path / "pets"))}
+    monkeypatch.chdir(tmp_path)
+    assert {key("pets"), key("./pets/")} | inside == {key("pets")}
+    assert key("pets")[0] == "pets"

@@ -16,7 +16,7 @@ from dubio.runner.benchmark_run import PreparedBenchmark
 from dubio.runner.overrides import Overrides
 from dubio.runner.trainer import load_trainer
 from dubio.store import Store
-from dubio.store.maintenance import verify
+from dubio.store.verification import verify
 from tests.runner.helpers import prepare
 from tests.store.helpers import dump_index
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from dubio.store import Store
 from dubio.store.locks import is_held
-from dubio.store.maintenance import litter, verify
+from dubio.store.maintenance import litter
+from dubio.store.verification import verify
 from tests.store.helpers import dump_index
 
 HERE = Path(__file__).parent

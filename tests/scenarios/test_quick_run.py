@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dubio.store import Store
-from dubio.store.maintenance import verify
+from dubio.store.verification import verify
 from tests.store.helpers import dump_index
 
 pytest.importorskip("torch")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from dubio.store import Store
-from dubio.store.maintenance import litter, rebuild_index, unreferenced, verify
+from dubio.store.maintenance import litter, rebuild_index, unreferenced
+from dubio.store.verification import verify
 
 DATA = Path(__file__).parents[1] / "store" / "data" / "store-0.1"
 RUN = "quick-a4f56c7a"

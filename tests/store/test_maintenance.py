@@ -11,7 +11,8 @@ import pytest
 from dubio.core.errors import CorruptFile, StoreError, UserError
 from dubio.core.specs import identity
 from dubio.store import Store
-from dubio.store.maintenance import export, litter, referenced, remove, unreferenced, verify
+from dubio.store.maintenance import export, litter, referenced, remove, unreferenced
+from dubio.store.verification import verify
 from tests.store.helpers import FIT, SPEC, predicted, split, write_fit, write_prediction
 
 CHILD = {**SPEC, "start": FIT, "seed": 5}
@@ -77,6 +78,45 @@ def test_nothing_is_removed_while_a_run_is_under_way(store, kept):
     with store.lock(FIT), pytest.raises(StoreError, match="under way"):
         remove(store, unreferenced(store))
     assert store.has_fit(kept["stray"])
+
+
+def test_nothing_is_removed_while_another_process_has_the_store_open_between_two_jobs(store, kept):
+    with Store.open(store.path) as running:
+        running.scratch.new()  # a run that makes something at times, and holds no lock of it now
+        with pytest.raises(StoreError, match="under way"):
+            remove(store, unreferenced(store))
+    assert store.has_fit(kept["stray"])
+
+
+def test_a_fit_that_a_run_refers_to_since_it_was_listed_is_kept(store, kept):
+    rows = unreferenced(store)
+    run = {"id": min(kept["predictions"]), "fits": [kept["stray"]], "spec": {}}
+    store.write_manifest({"name": "late", "tasks": [], "methods": [], "runs": [run]}, "b" * 64)
+    assert remove(store, rows) == 0
+    assert store.has_fit(kept["stray"])
+
+
+def test_cleaning_a_store_that_was_just_opened_removes_the_scratch_of_the_dead(store):
+    (store.layout.scratch / "dead").mkdir()
+    (store.layout.scratch / "dead.lock").touch()
+    store.close()
+    with Store.open(store.path) as opened:  # its own scratch is made by the removal, which sweeps
+        rows = litter(opened)
+        assert [row.path.name for row in rows] == ["dead"]
+        remove(opened, rows)
+    assert not (store.layout.scratch / "dead").exists()
+
+
+def test_checkpoints_of_finished_fits_are_swept_when_a_store_is_opened_for_writing(store, kept):
+    store.checkpoint(FIT).save({"w": np.zeros(2)}, {})
+    store.checkpoint("a" * 64).save({"w": np.zeros(2)}, {})
+    with store.lock(FIT), Store.open(store.path) as other:  # whoever holds the lock may still need it
+        other.scratch.new()
+        assert store.layout.checkpoint(FIT).exists()
+    with Store.open(store.path) as other:
+        other.scratch.new()
+        assert not store.layout.checkpoint(FIT).exists()
+        assert store.layout.checkpoint("a" * 64).exists()
 
 
 @pytest.mark.parametrize("name", ["out.zip", "out.tar", "out"])

@@ -15,8 +15,9 @@ from safetensors.numpy import load_file
 from dubio.core import files
 from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
 from dubio.store import BusyError, Store, maintenance
-from dubio.store.maintenance import rebuild_index, verify
+from dubio.store.maintenance import rebuild_index
 from dubio.store.store import SCHEMA
+from dubio.store.verification import verify
 from tests.store.helpers import FIT, SPEC, dump_index, predicted, split, write_fit, write_prediction
 
 

@@ -2,18 +2,21 @@
 
 import json
 import os
+import shutil
 import sys
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from dubio.core.errors import StoreError
 from dubio.core.registry import METHODS
 from dubio.core.types import Examples, SourceCard, Split, Task
 from dubio.encoders import encoding_for
 from dubio.methods import FitContext, NetworkSpec, fit, fit_spec
 from dubio.store import Store
 from dubio.store.checkpoints import POINTER
+from dubio.training.checkpoints import resume
 from tests.methods.helpers import equal
 
 FIT = "f" * 64
@@ -50,7 +53,7 @@ class CutOff:
 
     def __init__(self, checkpoint, stop_after):
         self._checkpoint, self._left = checkpoint, stop_after
-        self.load = checkpoint.load
+        self.load, self.set_aside = checkpoint.load, checkpoint.set_aside
 
     def save(self, tensors, state, settled):
         files = self._checkpoint.save(tensors, state, settled)
@@ -150,3 +153,112 @@ def test_a_checkpoint_that_holds_everything_in_one_file_is_read(name, store):
     pointer = store.layout.checkpoint(FIT) / POINTER
     pointer.write_text(json.dumps({k: v for k, v in json.loads(pointer.read_text()).items() if k != "settled"}))
     assert same(whole, fitted(recipe, CutOff(store.checkpoint(FIT), 99)))
+
+
+def resaved(**changes):
+    """Return a harm that saves other content with hashes of its own: whole files that this training cannot use."""
+
+    def harm(store, directory):
+        checkpoint = store.checkpoint(FIT)
+        kept = checkpoint.load()
+        settled = {name: load_file(path) for name, path in kept["settled"].items()}
+        changed = {name: change(kept[name]) for name, change in changes.items()}
+        checkpoint.save(changed.get("tensors", kept["tensors"]), changed.get("state", kept["state"]), settled)
+
+    return harm
+
+
+def without(prefix):
+    return lambda tensors: {name: array for name, array in tensors.items() if not name.startswith(prefix)}
+
+
+def in_progress(**changes):
+    return lambda state: {**state, "progress": {**state["progress"], **changes}}
+
+
+def rewritten(content):
+    return lambda store, directory: (directory / POINTER).write_bytes(content)
+
+
+def pointing(**changes):
+    def harm(store, directory):
+        pointer = directory / POINTER
+        pointer.write_text(json.dumps({**json.loads(pointer.read_text()), **changes}))
+
+    return harm
+
+
+def replaced_by_a_file(store, directory):
+    shutil.rmtree(directory)
+    directory.write_bytes(b"")
+
+
+def replaced_by_directories(store, directory):
+    (directory / POINTER).unlink()
+    (directory / POINTER).mkdir()
+
+
+HARMS = {
+    "truncated": lambda store, directory: next(directory.glob("*.safetensors")).write_bytes(b"\0" * 9),
+    "garbage": rewritten(b"\xff\0garbage"),
+    "empty": rewritten(b""),
+    "deep": rewritten(b"[" * 100_000),
+    "a list": rewritten(b"[]"),
+    "a file elsewhere": pointing(file="../../store.json"),
+    "a number for a name": pointing(file=7),
+    "settled nowhere": pointing(settled={"0/": 3}),
+    "endless size": pointing(bytes=1e999),
+    "of another fit": pointing(fit="0" * 64),
+    "a file": replaced_by_a_file,
+    "a directory": replaced_by_directories,
+    "no weights": resaved(tensors=without("model/")),
+    "no collection": resaved(tensors=without("collected/"), state=lambda state: {**state, "facts": {}}),
+    "other shapes": resaved(tensors=lambda tensors: {name: array.reshape(-1)[:1] for name, array in tensors.items()}),
+    "not a number": resaved(tensors=lambda tensors: {name: array * np.nan for name, array in tensors.items()}),
+    "no state": resaved(state=lambda state: {}),
+    "a list of states": resaved(state=lambda state: [1]),
+    "unknown progress": resaved(state=in_progress(luck=1)),
+    "a text for a number": resaved(state=in_progress(epoch="three")),
+    "past the end": resaved(state=in_progress(epoch=10**9)),
+}
+
+
+@pytest.mark.parametrize("name", HARMS)
+def test_a_checkpoint_that_cannot_be_used_is_set_aside_and_the_fit_equals_an_undisturbed_one(name, store):
+    recipe = METHODS.make("deterministic", epochs=4, batch=8, patience=0)
+    whole = fitted(recipe)
+    cut_off(recipe, store, 3)
+    HARMS[name](store, store.layout.checkpoint(FIT))
+    checkpoint = store.checkpoint(FIT, every_seconds=0.0)
+    assert same(whole, fitted(recipe, checkpoint))
+    (note,) = checkpoint.notes
+    (aside,) = store.layout.corrupt.iterdir()
+    assert str(aside) in note
+    assert same(whole, fitted(recipe, store.checkpoint(FIT)))  # from its own last checkpoint
+    assert len(list(store.layout.corrupt.iterdir())) == 1
+
+
+def test_a_fit_that_fails_without_a_checkpoint_is_not_tried_twice():
+    calls = []
+
+    def fail():
+        calls.append(1)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        resume(None, fail)
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("error", [StoreError("the disk is full"), MemoryError(), OSError(5, "I/O")])
+def test_what_does_not_lie_in_the_checkpoint_keeps_it(store, error):
+    checkpoint = store.checkpoint(FIT)
+    checkpoint.save({"w": np.zeros(2)}, {})
+
+    def fail():
+        checkpoint.load()
+        raise error
+
+    with pytest.raises(type(error)):
+        resume(checkpoint, fail)
+    assert store.checkpoint(FIT).load() is not None

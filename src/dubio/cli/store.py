@@ -20,7 +20,8 @@ MEGABYTE = 1e6
 def ls(store: StoreOption = STORE, json: JsonOption = False) -> None:
     """List benchmark runs and the size of the store; exit code 1 if a run's manifest is damaged."""
     from dubio.store import open_store
-    from dubio.store.maintenance import damaged_manifests, overview
+    from dubio.store.maintenance import overview
+    from dubio.store.verification import damaged_manifests
 
     opened = open_store(store)
     damaged, contents = damaged_manifests(opened), overview(opened)
@@ -39,16 +40,16 @@ def ls(store: StoreOption = STORE, json: JsonOption = False) -> None:
 @app.command("verify")
 def verify(store: StoreOption = STORE, json: JsonOption = False) -> None:
     """Compare every file with its recorded hash; exit code 1 if something is damaged. Changes nothing."""
-    from dubio.store import maintenance, open_store
+    from dubio.store import open_store, verification
 
-    opened = open_store(store)
-    damaged = maintenance.verify(opened)
-    count = len(opened.ids("fits")) + len(opened.ids("predictions"))
-    lines = [f"damaged: {row.kind} {row.id}: {row.error}" for row in damaged]
-    outlook = "; the next run makes those it needs again" if damaged else ""
-    lines.append(f"{count} fits and predictions, {len(damaged)} damaged{outlook}")
-    print_result(json, {"store": str(store), "damaged": [row.to_json() for row in damaged]}, lines)
-    raise typer.Exit(1 if damaged else 0)
+    result = verification.examine(open_store(store))
+    lines = [*(f"damaged: {row}" for row in result.damages), *(f"note: {note}" for note in result.notes)]
+    counts = ", ".join(f"{count} {kind}" for kind, count in result.checked.items())
+    lines.append(f"{counts}: {len(result.damages)} damaged")
+    document = {"checked": result.checked, "notes": result.notes}
+    damaged = [row.to_json() for row in result.damages]
+    print_result(json, {"store": str(store), "damaged": damaged, **document}, lines)
+    raise typer.Exit(1 if result.damages else 0)
 
 
 @app.command("gc")

@@ -138,8 +138,11 @@ def place_directory(scratch: Path, target: Path) -> None:
         for path in paths:
             (sync_directory if path.is_dir() else sync_file)(path)
     make_directories(target.parent)
-    if not target.is_dir():
+    try:
         os.rename(scratch, target)
+    except OSError:
+        if not target.is_dir():  # no other process has finished first
+            raise
     sync_directory(target.parent)
 
 

@@ -32,7 +32,7 @@ from dubio.methods.specification import (
     training_splits,
 )  # fmt: skip
 from dubio.networks.network import Model
-from dubio.training.checkpoints import Checkpoint
+from dubio.training.checkpoints import Checkpoint, resume
 from dubio.training.collectors import BestOnValidation, Collector, FinishContext, Last
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.seeds import number
@@ -114,21 +114,33 @@ def fit(spec: Mapping[str, Any], task: Task, context: FitContext) -> FitResult:
         arrays, record = fit_estimator(estimator, encoder, task, train_split, val_split, context.progress)
         return FitResult(arrays, json.loads(encoder), {**record, "seconds": time.monotonic() - started})
     recipe = recipe_of(spec)
-    model = build_model(spec, encoder_of(encoder).shape)
-    if recipe.start is not None and context.start is not None:
-        start_from(model, recipe.start, as_tensors(context.start))
-    elif recipe.start is not None or spec["start"] is not None:
-        raise UserError("start: this fit continues from another one; give its tensors as FitContext(start=...).")
-    elif context.start is not None:
-        raise UserError("start: weights to continue from are given, but this recipe starts from scratch.")
 
     def rows(split: Split) -> LabelledRows:
         return LabelledRows(encode(encoder, split), split.data.labels, len(task.classes))
 
     data = rows(train_split), None if val_split is None else rows(val_split)
-    posterior, record = fit_model(model, recipe, *data, seed=spec["seed"], member=spec["member"], context=context)
+
+    def from_first_weights() -> tuple[Posterior, dict[str, Any]]:
+        model = _model_to_fit(spec, recipe, encoder_of(encoder).shape, context.start)
+        return fit_model(model, recipe, *data, seed=spec["seed"], member=spec["member"], context=context)
+
+    posterior, record = resume(context.checkpoint, from_first_weights)
     tensors = {name: tensor.cpu().numpy() for name, tensor in posterior.tensors().items()}
     return FitResult(tensors, json.loads(encoder), {**record, "seconds": time.monotonic() - started})
+
+
+def _model_to_fit(
+    spec: Mapping[str, Any], recipe: Recipe, shape: tuple[int, ...], start: Mapping[str, NDArray[Any]] | None
+) -> Model:
+    """Return the model of a specification with its first weights, or those of the fit that it continues."""
+    model = build_model(spec, shape)
+    if recipe.start is not None and start is not None:
+        start_from(model, recipe.start, as_tensors(start))
+    elif recipe.start is not None or spec["start"] is not None:
+        raise UserError("start: this fit continues from another one; give its tensors as FitContext(start=...).")
+    elif start is not None:
+        raise UserError("start: weights to continue from are given, but this recipe starts from scratch.")
+    return model
 
 
 def fit_model(

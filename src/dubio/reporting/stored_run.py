@@ -210,7 +210,7 @@ def describe(name: str, store: str | Path = STORE) -> dict[str, Any]:
             "name": run.manifest["name"],
             "tasks": [task["name"] for task in run.manifest["tasks"]],
             "methods": [method["name"] for method in run.manifest["methods"]],
-            "predictions": [{key: row[key] for key in keys} for row in run.manifest["runs"]],
+            "predictions": [{key: row.get(key) for key in keys} for row in run.manifest["runs"]],
             **run.built.document(),
         }
     record = opened.record(full_name)

@@ -153,6 +153,8 @@ class _Execution:
 
     def _process(self, node: Node, event: Finished) -> None:
         result = event.result
+        for note in result.get("notes", ()):
+            self._display.note(note)
         if result["status"] in ("made", "found"):
             own = result["status"] == "made" or node.id in self._lost  # by the worker that died before it could tell
             self._finish(node, "" if own else "made by another process")

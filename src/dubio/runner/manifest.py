@@ -19,12 +19,16 @@ from dubio.core.specs import describe, identity, restore
 from dubio.core.types import Task
 from dubio.runner.benchmark_file import Benchmark, TaskEntry
 from dubio.runner.execute import Outcome
+from dubio.runner.overrides import DATA, whole_path
 from dubio.runner.plan import Plan, method_rows
 from dubio.runner.prepare import PreparedTask, Skipped, explicit_arguments
 from dubio.runner.tuning import Choice
 from dubio.store import Store
 
 SCHEMA = 1
+
+PATHS = (DATA, "shift_data")
+"""Arguments of tasks that name a file or folder."""
 
 SPLIT_FACTS = ("name", "kind", "family", "severity", "fingerprint")
 
@@ -38,11 +42,16 @@ ENDS = {"low": "smallest", "high": "largest"}
 
 
 def manifest_key(benchmark: Benchmark, tasks: Iterable[PreparedTask]) -> str:
-    """Return the hash of a run: the benchmark and the content of its data, wherever the files are."""
+    """Return the hash of a run: the benchmark and the content of its data, wherever the files are.
+
+    Of the path of a file or folder only its name counts, however it is spelled and from wherever it is named.
+    """
     fingerprints = [[[split.name, split.fingerprint] for split in task.task.splits] for task in tasks]
     document = benchmark.to_json()
     for entry in document["tasks"]:
         entry["arguments"].pop("data_dir", None)
+        named = {key: entry["arguments"].get(key) for key in PATHS}
+        entry["arguments"] |= {key: whole_path(path).name for key, path in named.items() if isinstance(path, str)}
     return identity({"schema": SCHEMA, "benchmark": document, "data": fingerprints})
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import tomllib
@@ -375,7 +376,7 @@ def own_data_benchmark(
         preset: A preset of the benchmark whose methods are used.
         methods: Methods the user requests.
     """
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(arguments[DATA]).stem).strip("-._") or "own"
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", whole_path(arguments[DATA]).stem).strip("-._") or "own"
     named = {"name": stem[:60], **arguments}
     task: Task = TASKS.make("own", **named)
     table = parse_toml(benchmark_files()[OWN_DATA_MODEL].read_bytes(), OWN_DATA_MODEL)
@@ -384,6 +385,11 @@ def own_data_benchmark(
     entry = {"name": "own", "network": networks[task.inputs], "arguments": plain}
     own = {**table, "name": named["name"], "description": "", "task": [entry]}
     return parse_benchmark(own, preset, methods), task
+
+
+def whole_path(path: str) -> Path:
+    """Return a path as it is from anywhere: absolute, without ``.``, ``..`` and ``~``; links keep their names."""
+    return Path(os.path.abspath(os.path.expanduser(path)))
 
 
 def _data_options(entry: TaskEntry) -> Mapping[str, Any]:

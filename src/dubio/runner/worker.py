@@ -6,7 +6,7 @@ A job and its result are plain JSON, so that any executor can carry them. Jobs::
 
 A result has a ``status``: ``made``, ``found`` (it was there), ``busy`` (another process is making it), ``damaged`` (a
 fit it needs was damaged, and has been set aside), ``failed``, or ``store`` (the store cannot be written). An executor
-adds ``lost``: its worker died (:class:`dubio.runner.executors.Finished`).
+adds ``lost``: its worker died (:class:`dubio.runner.executors.Finished`). Its ``notes`` are sentences for the user.
 
 As a process (``python -m dubio.runner.worker``) it reads its orders and then jobs as JSON lines, and answers in JSON
 lines, until its standard input ends. A thread of its own notices that end at once, also during a training: when the
@@ -75,9 +75,14 @@ class JobRunner:
         self._store, self._trainer, self._checkpoint_seconds = store, trainer, checkpoint_seconds
         self._device = device
         self._tasks: dict[bytes, Task] = {}
+        self._notes: list[str] = []
 
     def run(self, job: Json, report: Report) -> Json:
         """Run a job; every outcome, an error too, is returned as a result."""
+        self._notes = []
+        return {**self._run(job, report), "notes": self._notes}
+
+    def _run(self, job: Json, report: Report) -> Json:
         started = time.monotonic()
         try:
             if job["kind"] == "estimate":
@@ -101,10 +106,12 @@ class JobRunner:
             return "found"
         spec = job["spec"]
         parent = None if spec["start"] is None else self._read_fit(spec["start"])
+        checkpoint = self._store.checkpoint(job["id"], self._checkpoint_seconds)
+        self._notes = checkpoint.notes
         context = self._trainer.FitContext(
             device=self._device,
             progress=report,
-            checkpoint=self._store.checkpoint(job["id"], self._checkpoint_seconds),
+            checkpoint=checkpoint,
             start=None if parent is None else parent.tensors,
         )
         fitted = self._trainer.fit(spec, self._task(job), context)

@@ -1,9 +1,10 @@
 """Locks and scratch directories: which process is making what, and where it writes before a rename.
 
 A lock file is held by the operating system for as long as its holder lives: a process that dies in any way releases
-it, and nobody has to guess whether a lock is stale. A scratch directory belongs to one process, which holds a lock
-beside it; if that lock can be taken, its owner is dead and the directory may be removed. Files are made in the scratch
-directory, on the store's own file system, and put in place by :mod:`dubio.core.files`.
+it, and nobody has to guess whether a lock is stale. Only its holder removes a lock file: a process that waits for it
+sees that it is gone and makes a new one. A scratch directory belongs to one process, which holds a lock beside it; if
+that lock can be taken, or there is none, its owner is dead and the directory may be removed. Files are made in the
+scratch directory, on the store's own file system, and put in place by :mod:`dubio.core.files`.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from dubio.core.files import make_directories, place_directory, place_file, writ
 
 SWEEP_PATIENCE = 10.0
 """Seconds to retry a scratch lock that another process holds for a moment while it removes stale directories."""
+
+GATE = "gate.lock"
+"""The lock in the directory of scratch directories that keeps new ones from being made while it is held."""
 
 storing = partial(writing, error=StoreError)
 """Turn an OSError within a block into a :class:`StoreError` that names the path and the reason."""
@@ -60,19 +64,26 @@ def locked(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with storing(path):
-            lock.release()
+        drop(lock)
+
+
+def drop(lock: FileLock) -> None:
+    """Release a lock and remove its file."""
+    path = Path(lock.lock_file)
+    with suppress(OSError):  # a system that cannot remove an open file keeps it; so does a read-only one
+        path.unlink(missing_ok=True)
+    with storing(path):
+        lock.release()
 
 
 def is_held(path: Path) -> bool:
-    """Return whether some process holds this lock now."""
+    """Return whether some process holds this lock now; the file of one that nobody holds is removed."""
     if not path.exists():
         return False
     lock = try_lock(path)
     if lock is None:
         return True
-    with storing(path):
-        lock.release()
+    drop(lock)
     return False
 
 
@@ -92,10 +103,14 @@ class ScratchDirectory:
         with storing(parent):
             make_directories(parent)
             sweep(parent)
-            name = uuid.uuid4().hex
-            self._lock = FileLock(parent / f"{name}.lock", thread_local=False)
-            self._lock.acquire(timeout=SWEEP_PATIENCE)
-            self.path = parent / name
+            self.path = parent / uuid.uuid4().hex
+            self._lock = FileLock(self.path.with_suffix(".lock"), thread_local=False)
+            gate = FileLock(parent / GATE, thread_local=False)
+            try:
+                with gate.acquire(timeout=SWEEP_PATIENCE):
+                    self._lock.acquire(timeout=SWEEP_PATIENCE)
+            except Timeout:
+                raise StoreError(f"{str(parent.parent)!r} is being cleaned by another process; try again.") from None
             self.path.mkdir()
 
     def close(self) -> None:
@@ -106,10 +121,21 @@ class ScratchDirectory:
         with self._placing:
             self._closed = True
         shutil.rmtree(self.path, ignore_errors=True)
-        with suppress(OSError):
-            if not self.path.exists():
-                Path(self._lock.lock_file).unlink()
-            self._lock.release()
+        with suppress(StoreError):
+            drop(self._lock)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes from opening the store for writing within a block.
+
+        Raises:
+            BusyError: When one has it open already.
+        """
+        others = [path for path in self.path.parent.glob("*.lock") if path.name not in (GATE, f"{self.path.name}.lock")]
+        with locked(self.path.with_name(GATE)):
+            if any(map(is_held, others)):
+                raise BusyError(str(self.path.parent))
+            yield
 
     def new(self) -> Path:
         """Return a path in it that does not exist yet."""
@@ -165,20 +191,20 @@ class ScratchDirectory:
             shutil.rmtree(fresh, ignore_errors=True)
 
 
-def sweep(parent: Path) -> list[Path]:
-    """Remove the scratch directories whose owners are dead; return their paths."""
-    removed = []
-    for lock_file in sorted(parent.glob("*.lock")):
-        lock = try_lock(lock_file)
-        if lock is None:
-            continue
-        directory = lock_file.with_suffix("")
-        if directory.exists():
-            shutil.rmtree(directory, ignore_errors=True)
-            removed.append(directory)
+def abandoned(parent: Path) -> list[Path]:
+    """Return the scratch directories whose owners are dead; they have no lock, or one that nobody holds."""
+    # A living owner takes its lock before it makes its directory: one that is listed now has its lock by now.
+    return [path for path in sorted(parent.glob("*")) if path.suffix != ".lock" and not is_held(_lock_beside(path))]
+
+
+def sweep(parent: Path) -> None:
+    """Remove the scratch directories whose owners are dead, and their locks; what cannot be removed is left."""
+    for path in abandoned(parent):
         with suppress(OSError):
-            if not directory.exists():  # else the lock is left, too, for whoever tries next
-                # Unlinked while held: a process that waits for this file sees that it is gone and creates a new one.
-                lock_file.unlink(missing_ok=True)
-            lock.release()
-    return removed
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    for path in parent.glob("*.lock"):
+        is_held(path)
+
+
+def _lock_beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")

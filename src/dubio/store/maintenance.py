@@ -1,4 +1,4 @@
-"""Maintenance of a store: verify and index it, find and remove what nothing needs, export runs.
+"""Maintenance of a store: list and index it, find and remove what nothing needs, export runs.
 
 An export is a directory that is itself a store, or an archive of one. Only regular files go in, under relative names
 built from ids and checked names, so that no archive of ours can write outside the directory it is unpacked in. Times
@@ -13,8 +13,8 @@ import shutil
 import sqlite3
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal
@@ -23,8 +23,8 @@ from dubio.core.errors import CorruptFile, StoreError, UserError
 from dubio.core.files import atomic_directory, open_atomic
 from dubio.core.specs import ID, canonical
 from dubio.store.fits import WEIGHTS
-from dubio.store.locks import is_held, storing, sweep
-from dubio.store.predictions import members_of, stray_files
+from dubio.store.locks import BusyError, abandoned, is_held, storing
+from dubio.store.predictions import files_of, members_of, stray_files
 from dubio.store.records import EntryKind, read_record
 from dubio.store.store import Store
 
@@ -45,65 +45,26 @@ class Litter:
     bytes: int
 
 
-@dataclass(frozen=True)
-class Damage:
-    """A fit, prediction or manifest that is not what was written; of a benchmark run, the id is its name."""
-
-    kind: EntryKind | Literal["runs"]
-    id: str
-    error: str
-
-    def to_json(self) -> dict[str, str]:
-        """Return plain values; the key of the kind is older than its name."""
-        return {"kind": self.kind, "id": self.id, "error": self.error}
-
-
 # --- listing --------------------------------------------------------------------------------------------------------
 
 
 def overview(store: Store) -> dict[str, Any]:
     """Return the readable runs of a store with tasks and methods, and its number of fits, predictions and bytes."""
-    readable = sorted({*store.manifests()} - {row.id for row in damaged_manifests(store)})
+    manifests: dict[str, dict[str, Any]] = {}
+    for name in store.manifests():
+        with suppress(CorruptFile, StoreError):
+            manifests[name] = store.manifest(name)
     runs = [
         {
             "run": name,
             "tasks": [task["name"] for task in manifest["tasks"]],
             "methods": [method["name"] for method in manifest["methods"]],
             "runs": len(manifest["runs"]),
-            "failures": len(manifest["failures"]),
+            "failures": len(manifest.get("failures", ())),
         }
-        for name, manifest in ((name, store.manifest(name)) for name in readable)
+        for name, manifest in manifests.items()
     ]
     return {"runs": runs, **{kind: len(store.ids(kind)) for kind in ENTRY_KINDS}, "bytes": _size(store.path)}
-
-
-# --- verifying ------------------------------------------------------------------------------------------------------
-
-
-def verify(store: Store) -> tuple[Damage, ...]:
-    """Compare every file of a store with its record; change nothing."""
-    damages = [
-        Damage(kind, identifier, error)
-        for kind in ENTRY_KINDS
-        for identifier in store.ids(kind)
-        if (error := _damage(store.verify, kind, identifier))
-    ]
-    return (*damages, *damaged_manifests(store))
-
-
-def damaged_manifests(store: Store) -> tuple[Damage, ...]:
-    """Return the benchmark runs whose manifest cannot be read."""
-    names = store.manifests()
-    return tuple(Damage("runs", name, error) for name in names if (error := _damage(store.manifest, name)))
-
-
-def _damage(read: Callable[..., object], *arguments: Any) -> str:
-    """Return why something cannot be read; empty if it can."""
-    try:
-        read(*arguments)
-    except CorruptFile as fault:
-        return str(fault)
-    return ""
 
 
 # --- the index ------------------------------------------------------------------------------------------------------
@@ -144,16 +105,30 @@ def rebuild_index(store: Store) -> tuple[str, ...]:
                 # Written aside and flushed once when it is put in place: a journal would only cost time.
                 base.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
                 base.executescript(TABLES)
-                tables = (
-                    (_insert_fit, store.ids("fits")),
-                    (_insert_prediction, store.ids("predictions")),
-                    (_insert_runs, store.manifests()),
-                )
-                damages = [_damage(insert, base, store, name) for insert, names in tables for name in names]
+                damages = fill_index(base, store)
         except sqlite3.DatabaseError as fault:  # a full disk, most often: SQLite has errors of its own for it
             raise StoreError(f"cannot write {str(store.layout.index)!r}: {fault}.") from fault
         store.scratch.adopt(fresh, store.layout.index)
-    return tuple(filter(None, damages))
+    return damages
+
+
+def fill_index(base: sqlite3.Connection, store: Store) -> tuple[str, ...]:
+    """Write the content of the store into empty tables; return messages about damaged files, which are left out."""
+    tables = (
+        (_insert_fit, store.ids("fits")),
+        (_insert_prediction, store.ids("predictions")),
+        (_insert_runs, store.manifests()),
+    )
+    damages = []
+    for insert, names in tables:
+        for name in names:
+            try:
+                insert(base, store, name)
+            except (CorruptFile, StoreError) as fault:
+                damages.append(str(fault))
+            except (LookupError, TypeError, ValueError, OverflowError, sqlite3.ProgrammingError) as fault:
+                damages.append(f"{name}: its specification is none of this version ({fault}).")
+    return tuple(damages)
 
 
 def _insert_fit(base: sqlite3.Connection, store: Store, fit_id: str) -> None:
@@ -167,7 +142,7 @@ def _insert_fit(base: sqlite3.Connection, store: Store, fit_id: str) -> None:
 def _insert_prediction(base: sqlite3.Connection, store: Store, pred_id: str) -> None:
     spec = store.spec("predictions", pred_id)
     members = members_of(spec)
-    files = {} if members else read_record(store.layout.directory("predictions", pred_id))["files"]
+    files = {} if members else files_of(store.layout.directory("predictions", pred_id))
     rows = sorted((pred_id, file["split"], file["fingerprint"], file["sha256"]) for file in files.values())
     base.execute("INSERT INTO predictions VALUES (?, ?, ?)", (pred_id, spec.get("fit"), canonical(spec).decode()))
     base.executemany("INSERT INTO members VALUES (?, ?, ?)", [(pred_id, k, m) for k, m in enumerate(members)])
@@ -176,7 +151,7 @@ def _insert_prediction(base: sqlite3.Connection, store: Store, pred_id: str) -> 
 
 def _insert_runs(base: sqlite3.Connection, store: Store, name: str) -> None:
     keys = ("task", "network", "method", "seed", "member", "id")
-    rows = [(name, *(run[key] for key in keys)) for run in store.manifest(name)["runs"]]
+    rows = [(name, *(run.get(key) for key in keys)) for run in store.manifest(name)["runs"]]
     base.executemany("INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
 
@@ -186,14 +161,10 @@ def _insert_runs(base: sqlite3.Connection, store: Store, name: str) -> None:
 def litter(store: Store) -> tuple[Litter, ...]:
     """Return the remains of dead processes and of replaced damage: none of it is a result."""
     layout = store.layout
-    rows: list[tuple[Path, Reason]] = []
-    for lock in _listed(layout.scratch, "*.lock"):
-        if lock.with_suffix("").is_dir() and not is_held(lock):
-            rows.append((lock.with_suffix(""), "temporary"))
+    rows: list[tuple[Path, Reason]] = [(path, "temporary") for path in abandoned(layout.scratch)]
     rows += [(path, "corrupt") for path in _listed(layout.corrupt)]
-    for path in _listed(layout.checkpoints):
-        if not ID.fullmatch(path.name) or store.has_fit(path.name):
-            rows.append((path, "stale checkpoint"))
+    strange = [path for path in _listed(layout.checkpoints) if not ID.fullmatch(path.name)]
+    rows += [(path, "stale checkpoint") for path in (*strange, *store.finished_checkpoints())]
     for path in _listed(layout.failures, "*.json"):
         if ID.fullmatch(path.stem) and store.has_fit(path.stem):
             rows.append((path, "resolved failure"))
@@ -244,34 +215,44 @@ def pictured_splits(store: Store, manifests: Iterable[str]) -> set[str]:
 
 
 def remove(store: Store, rows: Iterable[Litter]) -> int:
-    """Remove these; return the number of bytes freed.
+    """Remove these, as far as they are still unneeded, and write the index anew; return the number of bytes freed.
 
     Raises:
         StoreError: While a run is in progress, which may be about to use what looks unneeded.
     """
-    if any(is_held(path) for path in _listed(store.layout.locks, "*.lock")):
-        raise StoreError(f"a run is under way in {str(store.path)!r}; remove nothing until it has ended.")
-    freed, scratch = 0, store.scratch  # made now: it sweeps, and some of the rows may be gone then
-    for row in rows:
-        with storing(row.path):
-            if row.path.is_dir():
-                doomed = scratch.new()  # renamed first: gone at once or not at all
-                os.rename(row.path, doomed)
-                shutil.rmtree(doomed)
-            else:
-                row.path.unlink(missing_ok=True)
-        freed += row.bytes
-    sweep(store.layout.scratch)
-    for path in _listed(store.layout.locks, "*.lock"):
-        with storing(path):
-            path.unlink(missing_ok=True)
-    return freed
+    rows = list(rows)
+    try:
+        with store.scratch.alone():
+            if any(is_held(path) for path in _listed(store.layout.locks, "*.lock")):
+                raise BusyError(str(store.layout.locks))
+            if any(row.reason == "unreferenced" for row in rows):  # a run may have ended since they were listed
+                unneeded = {row.path for row in unreferenced(store)}
+                rows = [row for row in rows if row.reason != "unreferenced" or row.path in unneeded]
+            for row in rows:
+                with storing(row.path), suppress(FileNotFoundError):
+                    _discard(row.path, store.scratch.new())
+            rebuild_index(store)
+    except BusyError as busy:
+        raise StoreError(
+            f"a run is under way in {str(store.path)!r}, or another process has it open for writing; remove nothing "
+            "until that has ended."
+        ) from busy
+    return sum(row.bytes for row in rows)
+
+
+def _discard(path: Path, doomed: Path) -> None:
+    """Remove a file, or a directory by way of a scratch path: gone at once or not at all."""
+    if path.is_dir() and not path.is_symlink():
+        os.rename(path, doomed)
+        shutil.rmtree(doomed)
+    else:
+        path.unlink()
 
 
 def _ancestors(store: Store, fit_id: str) -> set[str]:
     """Return the fit that a fit was started from, that one's, and so on."""
     ancestors: set[str] = set()
-    while store.has_fit(fit_id) and (start := store.spec("fits", fit_id)["start"]) is not None:
+    while store.has_fit(fit_id) and (start := store.spec("fits", fit_id).get("start")) is not None:
         ancestors.add(start)
         fit_id = start
     return ancestors

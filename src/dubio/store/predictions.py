@@ -15,7 +15,7 @@ from typing import Any
 
 from dubio.core.errors import CorruptFile, StoreError, UserError
 from dubio.core.predictions import Predictions, pool_members
-from dubio.core.specs import identity
+from dubio.core.specs import ID, identity
 from dubio.core.types import Split
 from dubio.formats.predictions import read_verified, write_predictions
 from dubio.store.locks import ScratchDirectory, storing
@@ -23,6 +23,7 @@ from dubio.store.records import (
     RECORD,
     SPEC,
     Layout,
+    StoredSplit,
     file_facts,
     json_bytes,
     read_record,
@@ -65,7 +66,7 @@ def write_prediction(
             fresh.mkdir()
         yield writer
         if target.is_dir():
-            stored = read_record(target)["files"]
+            stored = files_of(target)
             for name in writer.files:
                 scratch.adopt(fresh / name, target / name)
             scratch.write_file(target / RECORD, _record({**stored, **writer.files}, environment))
@@ -92,8 +93,25 @@ def write_ensemble(layout: Layout, scratch: ScratchDirectory, spec: Mapping[str,
 
 
 def members_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the predictions that an ensemble consists of; none for any other prediction."""
-    return tuple(spec.get("members", ()))
+    """Return the predictions that an ensemble consists of; none for any other prediction.
+
+    Raises:
+        CorruptFile: When they are no list of ids.
+    """
+    members = spec.get("members", ())
+    if not isinstance(members, list | tuple) or not all(isinstance(m, str) and ID.fullmatch(m) for m in members):
+        raise CorruptFile("the members of an ensemble must be a list of ids.")
+    return tuple(members)
+
+
+def files_of(directory: Path) -> dict[str, dict[str, Any]]:
+    """Return the files of a prediction as its record names them.
+
+    Raises:
+        CorruptFile: When its record is missing, damaged or has been altered.
+    """
+    files: dict[str, dict[str, Any]] = read_record(directory, StoredSplit)["files"]
+    return files
 
 
 def read_prediction(layout: Layout, pred_id: str, split: str, fingerprint: str) -> Predictions:
@@ -108,9 +126,16 @@ def read_prediction(layout: Layout, pred_id: str, split: str, fingerprint: str) 
         raise StoreError(f"the store {str(layout.root)!r} has no prediction {pred_id}.")
     members = members_of(read_spec(directory))
     if members:
-        return pool_members([read_prediction(layout, member, split, fingerprint) for member in members])
+        return pool_members([_read_files(layout, member, split, fingerprint) for member in members])
+    return _read_files(layout, pred_id, split, fingerprint)
+
+
+def _read_files(layout: Layout, pred_id: str, split: str, fingerprint: str) -> Predictions:
+    directory = layout.directory("predictions", pred_id)
+    if not directory.is_dir():
+        raise StoreError(f"the store {str(layout.root)!r} has no prediction {pred_id}.")
     name = split_file(split, fingerprint)
-    facts = read_record(directory)["files"].get(name)
+    facts = files_of(directory).get(name)
     if facts is None:
         raise StoreError(f"prediction {pred_id} was not made on split {split!r} with fingerprint {fingerprint}.")
     verify_file(directory, name, facts)
@@ -131,7 +156,7 @@ def missing_splits(layout: Layout, pred_id: str, splits: Sequence[SplitKey]) -> 
         return tuple(splits)
     if members_of(read_spec(directory)):
         return ()
-    stored = read_record(directory)["files"]
+    stored = files_of(directory)
     return tuple(split for split in splits if split_file(*split) not in stored)
 
 
@@ -144,7 +169,7 @@ def verify_prediction(layout: Layout, pred_id: str) -> None:
     directory = layout.directory("predictions", pred_id)
     if members_of(read_spec(directory)):
         return
-    for name, facts in read_record(directory)["files"].items():
+    for name, facts in files_of(directory).items():
         verify_file(directory, name, facts)
 
 
@@ -152,5 +177,5 @@ def stray_files(directory: Path) -> list[Path]:
     """Return the files in a prediction's directory that its record does not name."""
     expected = {SPEC, RECORD}
     if (directory / RECORD).exists():
-        expected |= set(read_record(directory)["files"])
+        expected |= set(files_of(directory))
     return [directory / name for name in sorted(os.listdir(directory)) if name not in expected]

@@ -2,7 +2,7 @@
 
 ``record.json`` names every file of its directory with its SHA-256 and size, beside timings and environment, and carries
 the hash of itself under ``seal``. ``spec.json`` needs no entry: its hash is the directory's name. The manifest of a
-benchmark run has the form of :class:`Manifest`.
+benchmark run has the form of :class:`Manifest` and a seal as well; those of earlier versions have none.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ def file_facts(path: Path) -> dict[str, Any]:
     return {"sha256": hash_file(path), "bytes": path.stat().st_size}
 
 
-def seal(record: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a record, with the hash of itself."""
-    body = to_plain({name: value for name, value in record.items() if name != SEAL})
+def seal(document: Mapping[str, Any]) -> bytes:
+    """Return the bytes of a record or manifest, with the hash of itself."""
+    body = to_plain({name: value for name, value in document.items() if name != SEAL})
     return json_bytes({**body, SEAL: identity(body)})
 
 
@@ -120,8 +120,31 @@ def read_json(path: Path) -> Any:
     return parse_json(text, str(path), CorruptFile)
 
 
-def read_record(directory: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class StoredFile:
+    """A file as a record names it."""
+
+    sha256: str
+    bytes: NonNegative
+    others: Mapping[str, Any] = field(default_factory=dict, metadata={"extra": True})
+
+
+@dataclass(frozen=True)
+class StoredSplit(StoredFile):
+    """The predictions on a split, as a record names them."""
+
+    split: str = field(kw_only=True)
+    fingerprint: str = field(kw_only=True)
+    examples: NonNegative = field(kw_only=True)
+    seconds: float = field(kw_only=True)
+
+
+def read_record(directory: Path, files: type[StoredFile] = StoredFile) -> dict[str, Any]:
     """Return the record of a stored directory.
+
+    Args:
+        directory: The directory.
+        files: What it says of each file.
 
     Raises:
         CorruptFile: When it is missing, damaged or has been altered.
@@ -131,9 +154,21 @@ def read_record(directory: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
         raise CorruptFile(f"{path}: not a record.")
     sealed = record.pop(SEAL, None)
-    if sealed != identity(record):
+    if sealed is None or sealed != identity(record):
         raise CorruptFile(f"{path}: its content is not what was written.")
+    for name, facts in record["files"].items():
+        check_file(path, name, facts, files)
     return record
+
+
+def check_file(path: Path, name: Any, facts: Any, form: type[StoredFile]) -> None:
+    """Raise a CorruptFile where the entry of a file, in the document at a path, is not of this form."""
+    if not isinstance(name, str) or name in ("", ".", "..") or {"/", "\\", "\0"} & set(name):
+        raise CorruptFile(f"{path}: names a file outside its directory, {name!r}.")
+    try:
+        decode(form, facts)
+    except UserError as fault:
+        raise CorruptFile(f"{path}: file {name!r}: {fault}") from fault
 
 
 def read_spec(directory: Path) -> dict[str, Any]:
@@ -160,8 +195,9 @@ def verify_file(directory: Path, name: str, facts: Mapping[str, Any]) -> None:
     if not path.is_file():
         raise CorruptFile(f"{path}: the file is missing.")
     with reading(path, StoreError):
-        if path.stat().st_size != facts["bytes"]:
-            raise CorruptFile(f"{path}: {path.stat().st_size} bytes, its record says {facts['bytes']}.")
+        size = path.stat().st_size
+        if size != facts["bytes"]:
+            raise CorruptFile(f"{path}: {size} bytes, its record says {facts['bytes']}.")
         if hash_file(path) != facts["sha256"]:
             raise CorruptFile(f"{path}: its SHA-256 is not the one in its record.")
 
@@ -347,16 +383,25 @@ class Manifest:
     others: Table = field(default_factory=dict, metadata=EXTRA)
 
 
+REPAIR = "Run its command again to write it anew (nothing is trained again), or remove the file."
+
+
 def read_manifest(path: Path) -> dict[str, Any]:
-    """Return the manifest in a file, checked against :class:`Manifest`, as plain values.
+    """Return the manifest in a file, checked against its seal, if it has one, and :class:`Manifest`, as plain values.
 
     Raises:
-        CorruptFile: When the file is damaged or not a manifest, naming the place.
+        CorruptFile: When the file is damaged or not a manifest, naming the place and what to do.
     """
-    manifest = read_json(path)
+    try:
+        manifest = read_json(path)
+    except CorruptFile as fault:
+        raise CorruptFile(f"{fault} {REPAIR}") from fault
+    sealed = manifest.pop(SEAL, None) if isinstance(manifest, dict) else None
+    if sealed is not None and sealed != identity(manifest):
+        raise CorruptFile(f"{path}: its content is not what was written. {REPAIR}")
     try:
         decode(Manifest, manifest)
     except UserError as fault:
-        raise CorruptFile(f"{path}: not the manifest of a run: {fault}") from fault
+        raise CorruptFile(f"{path}: not the manifest of a run: {fault} {REPAIR}") from fault
     checked: dict[str, Any] = manifest
     return checked

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-import uuid
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -21,11 +21,21 @@ from dubio.core.predictions import Predictions
 from dubio.core.specs import ID, check_id
 from dubio.store import fits as fit_files
 from dubio.store import predictions as prediction_files
-from dubio.store.checkpoints import FitCheckpoint
+from dubio.store.checkpoints import FitCheckpoint, move_aside
 from dubio.store.fits import StoredFit, Tensors
 from dubio.store.locks import BusyError, ScratchDirectory, is_held, locked, storing
 from dubio.store.predictions import PredictionWriter, SplitKey
-from dubio.store.records import EntryKind, Layout, json_bytes, read_json, read_manifest, read_record, read_spec
+from dubio.store.records import (
+    EntryKind,
+    Layout,
+    StoredSplit,
+    json_bytes,
+    read_json,
+    read_manifest,
+    read_record,
+    read_spec,
+    seal,
+)
 
 SCHEMA = 1
 """Raised by hand when a store written by this dubio can no longer be read by an older one."""
@@ -66,7 +76,7 @@ class Store:
             StoreError: When it is not a store, is of a newer schema, or cannot be written.
         """
         layout = Layout(Path(path).absolute())
-        if not layout.header.exists():
+        if not os.path.lexists(layout.header):
             if not create:
                 raise StoreError(f"there is no dubio store at {str(path)!r}.")
             _create_header(layout)
@@ -91,7 +101,20 @@ class Store:
             self._scratch = ScratchDirectory(self.layout.scratch)
             with storing(self.layout.locks):
                 make_directories(self.layout.locks)
+            self._sweep_checkpoints()
         return self._scratch
+
+    def _sweep_checkpoints(self) -> None:
+        """Remove the checkpoints of finished fits, which a process left that died between the two steps."""
+        for path in self.finished_checkpoints():
+            with suppress(BusyError), locked(self.layout.lock(path.name)):
+                if self.has_fit(path.name):
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def finished_checkpoints(self) -> list[Path]:
+        """Return the checkpoints of fits that are in the store."""
+        paths = [self.layout.checkpoint(name) for name in _ids_in(self.layout.checkpoints)]
+        return [path for path in paths if self.has_fit(path.name)]
 
     def close(self) -> None:
         """Remove this process's scratch directory."""
@@ -121,7 +144,7 @@ class Store:
         return fit_files.read_fit(self.layout, fit_id)
 
     def checkpoint(self, fit_id: str, every_seconds: float = 600.0) -> FitCheckpoint:
-        """Return the checkpoint of an unfinished fit."""
+        """Return the checkpoint of an unfinished fit; one that cannot be used is set aside, with a note."""
         return FitCheckpoint(self.layout, self.scratch, fit_id, every_seconds)
 
     # --- predictions ------------------------------------------------------------------------------------------------
@@ -153,8 +176,7 @@ class Store:
 
     def ids(self, kind: EntryKind) -> tuple[str, ...]:
         """Return the ids of all fits or of all predictions, sorted."""
-        directory = self.layout.entries(kind)
-        return tuple(sorted(filter(ID.fullmatch, os.listdir(directory)))) if directory.is_dir() else ()
+        return tuple(_ids_in(self.layout.entries(kind)))
 
     def spec(self, kind: EntryKind, identifier: str) -> dict[str, Any]:
         """Return the specification of a fit or prediction.
@@ -177,8 +199,8 @@ class Store:
             raise StoreError(f"the store {str(self.path)!r} has no fit or prediction {identifier}.")
         members = prediction_files.members_of(read_spec(directory))
         if not members:
-            return read_record(directory)
-        records = [self.record(member) for member in members]
+            return read_record(directory, StoredSplit)
+        records = [read_record(self.layout.directory("predictions", member), StoredSplit) for member in members]
         totals = {key: sum(record[key] for record in records) for key in ("bytes", "seconds")}
         shared = {key: records[0][key] for key in ("examples", "environment")}
         return {"members": list(members), **totals, **shared, "files": {}}
@@ -201,16 +223,11 @@ class Store:
             Its new path, or None when it is intact by now or another process is working on it.
         """
         source = self.layout.directory(kind, identifier)
-        target = self.layout.corrupt / f"{kind}-{identifier}-{uuid.uuid4().hex[:8]}"
         with suppress(BusyError), self.lock(identifier):
             try:
                 self.verify(kind, identifier)
             except CorruptFile:
-                with storing(target):
-                    make_directories(self.layout.corrupt)
-                    if source.is_dir():
-                        os.rename(source, target)
-                        return target
+                return move_aside(self.layout, source, kind) if source.is_dir() else None
         return None
 
     def lock(self, identifier: str) -> AbstractContextManager[None]:
@@ -243,11 +260,11 @@ class Store:
         """Write the manifest of a benchmark run as ``runs/<name>-<id8>.json``.
 
         Args:
-            manifest: The manifest.
+            manifest: The manifest; the file also holds its hash.
             key: The hash of the run's content; its first eight digits name the file.
         """
         path = self.layout.manifests / f"{manifest['name']}-{key[:8]}.json"
-        self.scratch.write_file(path, json_bytes(manifest))
+        self.scratch.write_file(path, seal(manifest))
         return path
 
     def manifests(self) -> tuple[str, ...]:
@@ -329,6 +346,15 @@ class Store:
         return {int(path.stem): png for path in numbered if (png := path.read_bytes()).startswith(PNG)}
 
 
+def _ids_in(directory: Path) -> list[str]:
+    try:
+        return sorted(filter(ID.fullmatch, os.listdir(directory)))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as fault:
+        raise StoreError(f"{str(directory)!r} cannot be read: {fault.strerror or fault}.") from fault
+
+
 def _create_header(layout: Layout) -> None:
     """Make an empty directory a store, or raise a StoreError when it holds something else or cannot be written."""
     with storing(layout.root):
@@ -349,10 +375,11 @@ def _create_header(layout: Layout) -> None:
 def _check_header(layout: Layout) -> None:
     """Raise a StoreError when the header is damaged or of a newer schema."""
     try:
-        header = read_json(layout.header)
-        schema = int(header["schema"])
-    except (CorruptFile, KeyError, TypeError, ValueError) as fault:
+        schema = read_json(layout.header)["schema"]
+    except (CorruptFile, KeyError, TypeError) as fault:
         raise StoreError(f"{str(layout.header)!r} cannot be read: {fault}") from fault
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        raise StoreError(f"{str(layout.header)!r}: its schema must be a whole number from 1; given {schema!r}.")
     if schema > SCHEMA:
         raise StoreError(
             f"the store {str(layout.root)!r} has schema {schema}; this dubio reads up to {SCHEMA}. "

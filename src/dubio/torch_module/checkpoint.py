@@ -155,6 +155,10 @@ class GeneratorCheckpoint:
             states[f"{GENERATOR}cuda"] = torch.cuda.get_rng_state(self._device).numpy()
         return self._inner.save({**tensors, **states}, state, settled)
 
+    def set_aside(self, reason: str) -> bool:
+        """Move what was loaded out of the way; return whether anything was loaded."""
+        return self._inner.set_aside(reason)
+
 
 @contextmanager
 def fit_folder(folder: str | Path, call: CallSpec, device: str) -> Iterator[FitFolder]:
@@ -179,7 +183,7 @@ def fit_folder(folder: str | Path, call: CallSpec, device: str) -> Iterator[FitF
         with Store(Layout(path)) as store:
             store.scratch.write_file(path / CALL, canonical(spec))
             yield FitFolder(store, spec, torch.device(device))
-        for item in ("checkpoints", "fits", LOCKS, TMP):
+        for item in ("checkpoints", "fits", "corrupt", LOCKS, TMP):
             shutil.rmtree(path / item, ignore_errors=True)
         (path / CALL).unlink(missing_ok=True)
     finally:

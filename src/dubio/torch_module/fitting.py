@@ -28,6 +28,7 @@ from dubio.torch_module.dropout_sites import OwnDropout
 from dubio.torch_module.examples import UserExamples, check_labels, hold_out, read_examples
 from dubio.torch_module.fitted_module import FittedModule, InputSpec
 from dubio.torch_module.wrapped_module import ModelBuilder, NetworkSource, check_source, wrap
+from dubio.training.checkpoints import resume
 from dubio.training.seeds import number
 
 Progress = Callable[[float, str], None]
@@ -115,30 +116,30 @@ class _FitJob:
         tensors: dict[str, Tensor] = {}
         for i, link in enumerate(links):
             recipe = self.builder.adapt(link)
-            model = self.builder.model(recipe, k)
             report = partial(self._report, k * len(links) + i, self.recipe.members * len(links))
             if folder is not None and (finished := folder.finished(k, i)) is not None:
-                tensors, record = finished
+                (tensors, record), model = finished, self.builder.model(recipe, k)
                 report(1.0, "done before")
                 continue
-            if recipe.start is not None:
-                start_from(model, recipe.start, tensors)
             context = FitContext(self.device, report, None if folder is None else folder.checkpoint(k, i))
-            tensors, record = self._fit(model, recipe, k, context)
+            tensors, record, model = resume(context.checkpoint, partial(self._fit, recipe, k, context, tensors))
             if folder is not None:
                 tensors = {name: tensor.clone() for name, tensor in tensors.items()}  # snapshots may be in its files
                 folder.finish(k, i, tensors, record)
         return recipe.posterior(tensors, model), record
 
     def _fit(
-        self, model: Model, recipe: Recipe, k: int, context: FitContext
-    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        self, recipe: Recipe, k: int, context: FitContext, start: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Any], Model]:
         device, seed = torch.device(self.device), self.builder.seed
+        model = self.builder.model(recipe, k)
+        if recipe.start is not None:
+            start_from(model, recipe.start, start)
         # a module may draw from torch's own generator, as nn.Dropout does
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(number(seed, k, "noise"))
             posterior, record = fit_model(model, recipe, *self.data, seed=seed, member=k, context=context)
-        return {name: tensor.detach().cpu() for name, tensor in posterior.tensors().items()}, record
+        return {name: tensor.detach().cpu() for name, tensor in posterior.tensors().items()}, record, model
 
     def _report(self, finished: int, fits: int, fraction: float, text: str) -> None:
         self.progress((finished + fraction) / fits, text if fits == 1 else f"fit {finished + 1} of {fits}, {text}")

@@ -7,9 +7,9 @@ mapped files, which the system may drop from memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -18,9 +18,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.optim import Optimizer
 
+from dubio.core.errors import StoreError
 from dubio.inference.weight_draws import with_prefix
 from dubio.networks.network import Model
 from dubio.training.collectors import Collected
+
+T = TypeVar("T")
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -48,6 +51,29 @@ class Checkpoint(Protocol):
         Returns:
             The safetensors file of each settled group; it is deleted when the group is no longer named.
         """
+
+    def set_aside(self, reason: str) -> bool:
+        """Move what was loaded out of the way; return whether anything was loaded."""
+
+
+def resume(checkpoint: Checkpoint | None, fit: Callable[[], T]) -> T:
+    """Return what a fit returns that may continue from a checkpoint.
+
+    A fit that fails after it continued from a checkpoint is made once more, from the beginning: whole files may still
+    hold what this training cannot use.
+
+    Args:
+        checkpoint: The checkpoint that the fit loads, if any.
+        fit: Fits; each call starts with a new model.
+    """
+    try:
+        return fit()
+    except (StoreError, OSError, MemoryError, torch.OutOfMemoryError):
+        raise  # these do not lie in the checkpoint
+    except Exception as fault:
+        if checkpoint is None or not checkpoint.set_aside(f"{type(fault).__name__}: {fault}"):
+            raise
+    return fit()
 
 
 def save(

@@ -90,6 +90,8 @@ def train(
     collected, progress = slots.collect.init(model), Progress()
     if context.checkpoint is not None and (stored := context.checkpoint.load()) is not None:
         progress = Progress(**stored["state"]["progress"])
+        if not len(progress.history) == progress.epoch <= slots.objective.epochs:
+            raise ValueError("the epochs of the checkpoint do not agree with its history or with the training.")
         collected = unpack(stored, model, optimiser)
     saved = time.monotonic()
     for epoch in range(progress.epoch + 1, slots.objective.epochs + 1):
