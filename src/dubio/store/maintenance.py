@@ -163,8 +163,8 @@ def litter(store: Store) -> tuple[Litter, ...]:
     layout = store.layout
     rows: list[tuple[Path, Reason]] = [(path, "temporary") for path in abandoned(layout.scratch)]
     rows += [(path, "corrupt") for path in _listed(layout.corrupt)]
-    strange = [path for path in _listed(layout.checkpoints) if not ID.fullmatch(path.name)]
-    rows += [(path, "stale checkpoint") for path in (*strange, *store.finished_checkpoints())]
+    unnamed = [path for path in _listed(layout.checkpoints) if not ID.fullmatch(path.name)]
+    rows += [(path, "stale checkpoint") for path in (*unnamed, *store.finished_checkpoints())]
     for path in _listed(layout.failures, "*.json"):
         if ID.fullmatch(path.stem) and store.has_fit(path.stem):
             rows.append((path, "resolved failure"))

@@ -1,7 +1,7 @@
 """Verify a store: is every file still what was written, and do its parts agree?
 
-Damage is what a command may stumble over: it is listed with what to do, and nothing is changed. Everything else worth
-knowing, such as a manifest of an earlier version, which has no seal, or a leftover of a dead process, is a note.
+Damage is what a command may stumble over: it is listed with what to do, and nothing is changed. Anything else, such as
+a manifest of an earlier version, which has no seal, or a leftover of a dead process, is a note.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Verification:
-    """What was compared, what is damaged, and what else is worth knowing."""
+    """Count what was compared, list what is damaged, and note what is no damage."""
 
     checked: dict[str, int]
     damages: tuple[Damage, ...]
@@ -220,14 +220,14 @@ def _notes(store: Store) -> Iterator[str]:
         reasons.setdefault(row.reason, []).append(str(row.path.relative_to(store.path)))
     for reason, leftovers in reasons.items():
         yield f"{len(leftovers)} to remove with dubio store gc --delete ({reason}): {_some(leftovers)}"
-    if foreign := [str(path.relative_to(store.path)) for path in _foreign(store.layout)]:
-        yield f"{len(foreign)} are no part of a store and are ignored: {_some(foreign)}"
+    if ignored := [str(path.relative_to(store.path)) for path in _ignored(store.layout)]:
+        yield f"{len(ignored)} files or directories are no part of a store and are ignored: {_some(ignored)}"
 
 
-def _foreign(layout: Layout) -> list[Path]:
+def _ignored(layout: Layout) -> list[Path]:
     """Return the files and directories in a store that no version of dubio has written there."""
-    known = {path.name for path in vars(layout).values()} | set(ENTRY_KINDS)
-    paths = [path for path in sorted(layout.root.glob("*")) if path.name not in known]
+    names = {path.name for path in vars(layout).values()} | set(ENTRY_KINDS)
+    paths = [path for path in sorted(layout.root.glob("*")) if path.name not in names]
     for kind in ENTRY_KINDS:
         paths += [path for path in sorted(layout.entries(kind).glob("*")) if not ID.fullmatch(path.name)]
     return paths + [path for path in sorted(layout.manifests.glob("*")) if path.suffix != ".json"]
