@@ -113,7 +113,11 @@ def rebuild_index(store: Store) -> tuple[str, ...]:
 
 
 def fill_index(base: sqlite3.Connection, store: Store) -> tuple[str, ...]:
-    """Write the content of the store into empty tables; return messages about damaged files, which are left out."""
+    """Write the content of the store into empty tables; return messages about damaged files, which are left out.
+
+    Raises:
+        StoreError: When the store cannot be read.
+    """
     tables = (
         (_insert_fit, store.ids("fits")),
         (_insert_prediction, store.ids("predictions")),
@@ -124,8 +128,10 @@ def fill_index(base: sqlite3.Connection, store: Store) -> tuple[str, ...]:
         for name in names:
             try:
                 insert(base, store, name)
-            except (CorruptFile, StoreError) as fault:
+            except CorruptFile as fault:
                 damages.append(str(fault))
+            except StoreError:  # the disk cannot be read: no reason to leave anything out
+                raise
             except (LookupError, TypeError, ValueError, OverflowError, sqlite3.ProgrammingError) as fault:
                 damages.append(f"{name}: its specification is none of this version ({fault}).")
     return tuple(damages)

@@ -179,11 +179,11 @@ def _check_index(store: Store) -> tuple[str, list[str]]:
     path = store.layout.index
     if not path.exists():
         return "", []
-    with closing(sqlite3.connect(":memory:")) as base:
-        base.executescript(TABLES)
-        damaged, tables = fill_index(base, store), _tables(base)
-        present = _rows(base, tables)
     try:
+        with closing(sqlite3.connect(":memory:")) as base:
+            base.executescript(TABLES)
+            damaged, tables = fill_index(base, store), _tables(base)
+            present = _rows(base, tables)
         with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as base:
             if _tables(base) != tables:  # never read a table that is not one of ours: it may be a view without end
                 return f"{path}: not an index of this version.", []
