@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +140,48 @@ def test_of_two_that_place_the_same_directory_at_once_one_wins_and_the_other_is_
         (scratch / "second").write_bytes(b"")
     assert os.listdir(tmp_path) == ["t"]
     assert os.listdir(target) == ["first"]
+
+
+@pytest.mark.skipif(not hasattr(os, "O_TMPFILE"), reason="elsewhere a file that is written aside has a name")
+def test_a_process_that_is_killed_while_it_writes_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = write_file(tmp_path / "a", b"old")
+    code = (
+        "import os, signal, sys; from pathlib import Path; from dubio.core.files import open_atomic\n"
+        "with open_atomic(Path(sys.argv[1])) as sink:\n"
+        "    sink.write(bytes(10_000_000)); sink.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_file_without_a_name_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system cannot open one, the file that is written aside has a name, and is removed."""
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    path = write_file(tmp_path / "a", b"new")
+    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"new", ["a"])
+
+
+def test_a_link_stays_a_link_and_a_file_keeps_its_permissions(tmp_path: Path) -> None:
+    target = tmp_path / "real" / "a"
+    write_file(target, b"old").chmod(0o600)
+    (tmp_path / "link").symlink_to(target)
+    write_file(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (target.read_bytes(), target.stat().st_mode & 0o777) == (b"new", 0o600)
+
+
+def test_a_path_without_a_name_is_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path("."), Path(""), Path("/")):
+        with pytest.raises(UserError, match="it is a folder"):
+            write_file(path, b"x")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not bind the superuser")
+def test_a_file_that_may_not_be_written_is_not_replaced(tmp_path: Path) -> None:
+    write_file(tmp_path / "a", b"old").chmod(0o400)
+    with pytest.raises(UserError, match="permission denied"):
+        write_file(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"old"

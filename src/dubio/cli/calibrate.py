@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dubio.cli.options import EmptyDecisionOption, JsonOption, ReadingOptions, with_reading_options
-from dubio.cli.output import print_json, say
+from dubio.cli.output import check_output, print_result, say
 from dubio.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def fit(
     from dubio.calibration.temperature import HIGHEST, LOWEST
     from dubio.formats.text_tables import number_text
 
+    check_output(output, validation, reading.labels)
     rows = reading.read(validation, labels=reading.labels)
     fitted = fit_recalibration(rows, method)
     subgroups = {column: _subgroups(fitted, rows, column) for column in reading.by or ()}
@@ -45,15 +46,16 @@ def fit(
     if isinf(source.nll_after):
         notes.append("The likelihood stays infinite: the true class has probability zero in some rows, and this "
                      "recalibration leaves it at zero.")  # fmt: skip
-    if json:
-        print_json({**recalibration_to_json(fitted), "notes": notes, "subgroups": subgroups})
-        return
     name = method if temperature is None else f"temperature {temperature:.4g}"
     change = f"nll {number_text(source.nll_before)} → {number_text(source.nll_after)}"
-    typer.echo(f"{name}, fitted on {source.rows} rows: {change} on those rows")
+    lines = [f"{name}, fitted on {source.rows} rows: {change} on those rows"]
     for column, values in subgroups.items():
         for value, own in values.items():
-            typer.echo("  {}, {rows} rows: nll {nll_before:.4f} → {nll_after:.4f}".format(f"{column} {value}", **own))
+            lines.append("  {}, {rows} rows: nll {nll_before:.4f} → {nll_after:.4f}".format(f"{column} {value}", **own))
+    document = {**recalibration_to_json(fitted), "notes": notes, "subgroups": subgroups}
+    print_result(json, document, lines, output=output)
+    if json:
+        return
     if temperature is not None and not LOWEST < temperature < HIGHEST:
         say(f"caution: the temperature lies at an end of the allowed range ({LOWEST:g} to {HIGHEST:g}); "
             "these rows have no optimum inside it.")  # fmt: skip
@@ -88,10 +90,12 @@ def apply(
 ) -> None:
     """Apply a recalibration to new predictions and write them."""
     from dubio.calibration.recalibration import apply_recalibration, fitted_on, read_recalibration
+    from dubio.core.files import make_directories, writing
     from dubio.formats import write_predictions
 
     if output.suffix.lower() not in (".npz", ".safetensors"):
         raise UserError(f"--output must end in .npz or .safetensors; given {str(output)!r}.")
+    check_output(output, recalibration, predictions, reading.labels)
     fitted = read_recalibration(recalibration)
     new = reading.read(predictions, labels=reading.labels)
     if empty_decision is not None:
@@ -100,5 +104,8 @@ def apply(
         say(f"note: {note}")
     if fitted_on(fitted, new):
         say("caution: it was fitted on these predictions; scores of the output will be too good.")
-    write_predictions(output, apply_recalibration(fitted, new))
+    recalibrated = apply_recalibration(fitted, new)
+    with writing(output):
+        make_directories(output.parent)
+        write_predictions(output, recalibrated)
     say(f"written: {output}")

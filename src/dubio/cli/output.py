@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import typer
+
+from dubio.core.errors import UserError
 
 
 def print_json(value: Any) -> None:
@@ -20,13 +23,32 @@ def say(message: str) -> None:
     typer.echo(message, err=True)
 
 
-def print_result(as_json: bool, document: Any, lines: Iterable[str]) -> None:
-    """Print a result to standard output: one JSON document, or lines of text."""
-    if as_json:
-        print_json(document)
-        return
-    for line in lines:
-        typer.echo(line)
+def print_result(as_json: bool, document: Any, lines: Iterable[str], *, output: Path | None = None) -> None:
+    """Print a result to standard output: one JSON document, or lines of text.
+
+    Args:
+        as_json: Whether it is the document that is printed.
+        document: The result.
+        lines: The same as text.
+        output: The file that the command has written: if that is standard output, the result goes to standard error.
+    """
+    from dubio.core.files import descriptor_of
+    from dubio.core.specs import to_json
+
+    is_stdout = output is not None and descriptor_of(output) == 1
+    for line in [to_json(document)] if as_json else lines:
+        typer.echo(line, err=is_stdout)
+
+
+def check_output(output: Path, *inputs: Path | None) -> None:
+    """Refuse to overwrite a file that the command reads.
+
+    Raises:
+        UserError: Naming both.
+    """
+    for path in inputs:
+        if path is not None and path.is_file() and output.exists() and output.samefile(path):
+            raise UserError(f"--output {str(output)!r} is the input {str(path)!r}; name another file.")
 
 
 def print_table(table: Any) -> None:

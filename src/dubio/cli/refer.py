@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dubio.cli.options import EmptyDecisionOption, JsonOption, RawCsvOption, ReadingOptions, with_reading_options
-from dubio.cli.output import print_result, say
+from dubio.cli.output import check_output, print_result, say
 from dubio.core.errors import UserError, one_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def fit(
     stated = [name for name, goal in goals.items() if goal is not None]
     if len(stated) != 1:
         raise UserError(f"give one goal: {', '.join(goals)}; given {', '.join(stated) or 'none'}.")
+    check_output(output, predictions, reading.labels)
     calibration = reading.read(predictions, labels=reading.labels)
     if empty_decision is not None:
         calibration = calibration.with_checked(empty_decision=empty_decision)
@@ -80,7 +81,7 @@ def fit(
     write_file(output, policy.to_json())
     shown = {name: value for name, value in policy.as_dict().items() if name != "seen"}
     document = {**shown, "rule": policy.rule, "subgroups": plain_subgroups(subgroups), "path": str(output)}
-    print_result(json, document, [*str(policy).splitlines(), *_subgroup_lines(subgroups)])
+    print_result(json, document, [*str(policy).splitlines(), *_subgroup_lines(subgroups)], output=output)
     notes = [*policy.notes, *([SUBGROUP_NOTE] if reading.by else ())]
     for text in () if json else (*(f"note: {note}" for note in notes), f"policy: {output}"):
         say(text)
@@ -116,6 +117,7 @@ def apply(
     from dubio.referral import Policy, apply_policy
 
     cases = [one_of("--fail-on", word.strip(), CASES) for word in fail_on.split(",") if word.strip()]
+    check_output(output, policy, predictions, reading.labels)
     rule = read_json(Policy, policy)
     # Arrays do not name their target or how empty rows are decided, the policy does; another target is refused.
     new = reading.read(predictions, labels=reading.labels, target=rule.target)
@@ -130,7 +132,7 @@ def apply(
         say(f"warning: {warning}")
     goal = {"guarantee": rule.guarantee, "threshold": rule.threshold, "quantity": rule.quantity}
     lines = [*applied.lines, *_subgroup_lines(applied.subgroups)]
-    print_result(json, {**applied.as_dict(), **goal, "path": str(output)}, lines)
+    print_result(json, {**applied.as_dict(), **goal, "path": str(output)}, lines, output=output)
     notes = [*applied.notes, *([SUBGROUP_NOTE] if reading.by else ())]
     for text in () if json else (*(f"note: {note}" for note in notes), f"decisions: {output}"):
         say(text)

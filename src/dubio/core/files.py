@@ -7,6 +7,9 @@ name. Everything that dubio writes goes through here::
     with open_atomic(path) as sink: ...          # streamed
     with atomic_directory(path) as scratch: ...  # several files that belong together
 
+Pipes and devices, ``/dev/stdout`` too, are written to as they are: they cannot be replaced. A link stays a link to the
+new file, and a file keeps its permissions.
+
 A store writes aside in a scratch directory of its own and calls :func:`place_file` and :func:`place_directory`.
 """
 
@@ -14,8 +17,10 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -36,6 +41,8 @@ REASONS = {
     errno.ENOTDIR: "a file is where a directory should be",
     errno.EEXIST: "something else is in the way",
     errno.EIO: "the disk reports an error",
+    errno.EISDIR: "it is a folder",
+    errno.ENOENT: "its folder does not exist",
 }
 
 
@@ -93,14 +100,61 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: When the operating system refuses to write.
     """
-    scratch = _scratch_beside(path)
+    if (stream := _open_stream(path)) is not None:
+        with stream:
+            yield stream
+        return
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    scratch = _scratch_beside(target)
     try:
-        with scratch.open("xb") as sink:
+        with _open_scratch(scratch) as sink:
             yield sink
-        place_file(scratch, path)
+            sink.flush()
+            with suppress(FileNotFoundError):
+                os.chmod(sink.fileno() if os.chmod in os.supports_fd else scratch, stat.S_IMODE(target.stat().st_mode))
+            os.fsync(sink.fileno())
+            if not scratch.exists():  # src_dir_fd makes Python follow the link to the open file
+                os.link(f"/proc/self/fd/{sink.fileno()}", scratch, src_dir_fd=sink.fileno())
+        os.replace(scratch, target)
+        sync_directory(target.parent)
+    except OSError as fault:
+        if fault.filename == str(scratch):
+            fault.filename = str(path)
+        raise
     finally:
         with suppress(OSError):  # it has been renamed, or what went wrong is being raised
             scratch.unlink()
+
+
+def descriptor_of(path: Path) -> int | None:
+    """Return the open file that a path such as ``/dev/stdout`` or ``/dev/fd/3`` stands for, or None."""
+    match = re.fullmatch(r"/(?:dev|proc/self)/(?:fd/(\d{1,9})|(stdin|stdout|stderr))", os.path.abspath(path))
+    if match is None or os.name == "nt":
+        return None
+    return int(match[1]) if match[1] else ("stdin", "stdout", "stderr").index(match[2])
+
+
+def _open_stream(path: Path) -> BinaryIO | None:
+    """Open what can only be written to as it is: an open file by its number, a pipe, a device; None for any other."""
+    descriptor = descriptor_of(path)
+    if descriptor is not None:
+        sys.stdout.flush()  # what was printed comes first
+        return os.fdopen(os.dup(descriptor), "wb")
+    if path.exists() and not path.is_file() and not path.is_dir():
+        return path.open("wb")
+    return None
+
+
+def _open_scratch(scratch: Path) -> BinaryIO:
+    """Open a new file that has no name yet, where the system can: nothing is left of it if the process is killed."""
+    if hasattr(os, "O_TMPFILE") and os.path.isdir("/proc/self/fd"):
+        with suppress(OSError):
+            return os.fdopen(os.open(scratch.parent, os.O_TMPFILE | os.O_RDWR, 0o666), "w+b")
+    return scratch.open("xb")
 
 
 @contextmanager

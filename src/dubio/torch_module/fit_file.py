@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dubio.core.errors import BadFile, DubioError, UserError
+from dubio.core.files import writing
 from dubio.core.specs import describe, restore
 from dubio.core.types import EmptyDecision, Target
 from dubio.core.validate import NonNegative, document, encode, entries, from_json, matching
@@ -54,14 +55,15 @@ def save(fit: FittedModule, path: Path) -> None:
     """Write a fit; an existing file is replaced once the new one is complete.
 
     Raises:
-        UserError: When there is no such folder.
+        UserError: When there is no such folder, or it cannot be written.
     """
     if not path.parent.is_dir():
         raise UserError(f"save: there is no folder {str(path.parent)!r}.")
     facts = fit.classes, fit.target, fit.seed, *fit.inputs, fit.records, fit.empty_decision
     header = FitHeader(describe(fit.recipe), *facts)
     tensors = {name: tensor.cpu().numpy() for name, tensor in fit.tensors()}
-    write_tensors(path, tensors, {KEY: json.dumps(encode(header), ensure_ascii=False, sort_keys=True)})
+    with writing(path):
+        write_tensors(path, tensors, {KEY: json.dumps(encode(header), ensure_ascii=False, sort_keys=True)})
 
 
 def load_fit(path: str | Path, *, network: NetworkSource, device: str = "cpu") -> FittedModule:
