@@ -1,0 +1,248 @@
+"""Read very many damaged files with every reader of dubio: ``python -m campaigns.fuzz --cases 100000``.
+
+A case passes if its command succeeds with valid output, or refuses the file in words, within the limits of time and
+memory; a traceback, exit code 70, a warning of a library, a hang, a memory bomb or half an output is a failure. Cases
+run in forked processes that have imported dubio before, a few through ``python -m dubio``; a watchdog ends those that
+hang. Case and seed determine the bytes: ``--case 1234`` runs one again and says what happened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from campaigns.cases import SECONDS, Case, Outcome, make_case, run_as_command, run_case, write_tree
+from campaigns.readers import BY_NAME
+
+BATCH = 200
+"""Cases that one forked process runs."""
+AS_COMMAND = 500
+"""One case of so many runs as a command of its own."""
+ADDRESS_SPACE = 4 << 30
+"""Bytes that a process may reserve beyond what it has after imports, so that no bomb takes the machine along."""
+WALL = 6 * SECONDS
+"""Seconds after which a case counts as a hang even if it uses no processor."""
+
+
+def load_dubio() -> None:
+    """Import what the cases need and make the valid files, before processes are forked."""
+    import importlib
+
+    for name in (
+        "numpy",
+        "scipy.stats",
+        "scipy.optimize",
+        "pyarrow.parquet",
+        "PIL.Image",
+        "rich.table",
+        "dubio.cli.app",
+        "dubio.formats",
+        "dubio.evaluation",
+        "dubio.referral",
+        "dubio.store",
+        "dubio.tasks",
+        "torch",
+        "dubio.torch_module",
+        "dubio.reporting.build",
+        "dubio.runner.benchmark_run",
+    ):
+        importlib.import_module(name)
+    import torch
+
+    torch.set_num_threads(1)
+    for reader in BY_NAME.values():
+        reader.trees()
+
+
+def run_cases(numbers: Sequence[int], make: Callable[[int], Case], folder: Path) -> Iterator[Outcome]:
+    """Run cases in forked processes, one after the other; a process that hangs or dies is replaced.
+
+    Args:
+        numbers: The cases.
+        make: Makes a case of its number.
+        folder: For files.
+    """
+    rest = list(numbers)
+    while rest:
+        batch = rest[:BATCH]
+        read, write = os.pipe()
+        if (child := os.fork()) == 0:
+            os.close(read)
+            _run_batch(batch, make, folder, write)
+        os.close(write)
+        done = 0
+        for outcome in _watched(child, read):
+            done += 1
+            yield outcome
+        os.close(read)
+        reason = _end(child)
+        if done < len(batch):  # it was ended, or ended itself, in the case after the last report
+            case = make(batch[done])
+            yield Outcome(case.number, case.reader.name, reason, case.title)
+            done += 1
+        rest = rest[done:]
+
+
+def _run_batch(batch: Sequence[int], make: Callable[[int], Case], folder: Path, pipe: int) -> None:
+    """Run cases and report each; the process ends with it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + ADDRESS_SPACE, resource.RLIM_INFINITY))
+    code = 1
+    try:
+        for number in batch:
+            case = make(number)
+            run = run_as_command if number % AS_COMMAND == AS_COMMAND - 1 else run_case
+            os.write(pipe, run(case, folder / str(number)).line())
+        code = 0
+    except BaseException as error:
+        import traceback
+
+        traceback.print_exc()
+        print(f"case {number} stopped the campaign: {error!r}", file=sys.stderr)
+    finally:
+        os._exit(code)
+
+
+def _watched(child: int, pipe: int) -> Iterator[Outcome]:
+    """Yield the reports of a process until it ends; end it when a case takes too long."""
+    rest, started, used = b"", time.monotonic(), _processor_seconds(child)
+    while True:
+        ready, _, _ = select.select([pipe], [], [], 1.0)
+        if not ready:
+            if time.monotonic() - started > WALL or _processor_seconds(child) - used > SECONDS:
+                os.kill(child, signal.SIGKILL)
+                return
+            continue
+        received = os.read(pipe, 1 << 20)
+        if not received:
+            return
+        *lines, rest = (rest + received).split(b"\n")
+        for line in lines:
+            yield Outcome(**json.loads(line))
+        started, used = time.monotonic(), _processor_seconds(child)
+
+
+def _processor_seconds(process: int) -> float:
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _end(child: int) -> str:
+    """Wait for a process; return how it ended, as the failure of the case it was running."""
+    _, status = os.waitpid(child, 0)
+    number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    return "hang" if number == signal.SIGKILL else f"signal {number}" if number else "the campaign itself"
+
+
+def run_parallel(numbers: Sequence[int], make: Callable[[int], Case], jobs: int, folder: Path) -> Iterator[Outcome]:
+    """Run cases in several processes; outcomes come in any order."""
+    if jobs == 1:
+        yield from run_cases(numbers, make, folder)
+        return
+    pipes = {}
+    for job in range(jobs):
+        read, write = os.pipe()
+        if (child := os.fork()) == 0:
+            for outcome in run_cases(numbers[job::jobs], make, folder / str(job)):
+                os.write(write, outcome.line())
+            os._exit(0)
+        os.close(write)
+        pipes[read] = (child, [b""])
+    while pipes:
+        for pipe in select.select(list(pipes), [], [])[0]:
+            child, rest = pipes[pipe]
+            received = os.read(pipe, 1 << 20)
+            *lines, rest[0] = (rest[0] + received).split(b"\n")
+            yield from (Outcome(**json.loads(line)) for line in lines)
+            if not received:
+                os.close(pipe)
+                os.waitpid(child, 0)
+                del pipes[pipe]
+
+
+def keep(case: Case, outcome: Outcome, folder: Path) -> Path:
+    """Write the files of a failed case, its command and what happened, for the corpus."""
+    place = folder / f"{outcome.reader}-{outcome.number}".replace(" ", "-")
+    write_tree(case.tree, place / "files")
+    facts = {"command": case.title, "damaged": case.damaged, "failure": outcome.failure, "details": outcome.details}
+    (place / "failure.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    return place
+
+
+def summary(outcomes: Sequence[Outcome], seconds: float) -> str:
+    """Return the figures of a campaign as text."""
+    lines = [f"{'reader':<16}{'cases':>8}{'read':>8}{'refused':>9}{'failed':>8}{'longest s':>11}{'peak MB':>9}"]
+    for name in [*BY_NAME, "all"]:
+        own = [item for item in outcomes if name in (item.reader, "all")]
+        if own:
+            failed = sum(bool(item.failure) for item in own)
+            good = sum(not item.failure and item.exit == 0 for item in own)
+            longest, peak = max(item.seconds for item in own), max(item.megabytes for item in own)
+            refused = len(own) - failed - good
+            lines.append(f"{name:<16}{len(own):>8}{good:>8}{refused:>9}{failed:>8}{longest:>11.2f}{peak:>9.0f}")
+    kinds = Counter((item.failure, item.reader) for item in outcomes if item.failure)
+    numbers = {(item.failure, item.reader): item.number for item in reversed(outcomes) if item.failure}
+    lines += [
+        f"{count:>6} × {kind} ({reader}), first in case {numbers[kind, reader]}"
+        for (kind, reader), count in kinds.most_common()
+    ]
+    return "\n".join([*lines, f"{len(outcomes)} cases in {seconds:.0f} s"])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the campaign; return 1 when a case failed."""
+    parser = argparse.ArgumentParser(description="Damaged files for every reader of dubio.")
+    parser.add_argument("--cases", type=int, default=2000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--reader", choices=BY_NAME, help="Only this reader.")
+    parser.add_argument("--case", type=int, help="Only this case, and print what happened.")
+    parser.add_argument("--first", type=int, default=0, help="The first case.")
+    parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="Folder for cases that failed.")
+    options = parser.parse_args(arguments)
+
+    def make(number: int) -> Case:
+        return make_case(options.seed, number, options.reader)
+
+    started = time.monotonic()
+    os.environ.update(OMP_NUM_THREADS="1", DUBIO_CACHE=tempfile.mkdtemp(prefix="dubio-fuzz-cache-"))
+    load_dubio()
+    numbers = range(options.first, options.first + options.cases) if options.case is None else [options.case]
+    outcomes: list[Outcome] = []
+    folder = Path(tempfile.mkdtemp(prefix="dubio-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    seen: Counter[str] = Counter()
+    try:
+        for outcome in run_parallel(numbers, make, min(options.jobs, len(numbers)), folder):
+            outcomes.append(outcome)
+            if outcome.failure:
+                seen[outcome.failure] += 1
+                if seen[outcome.failure] <= 3:
+                    place = keep(make(outcome.number), outcome, options.failures)
+                    print(f"case {outcome.number} ({outcome.reader}): {outcome.failure}: {place}", flush=True)
+            if options.case is not None:
+                result = f"exit {outcome.exit}; {outcome.failure or 'passed'}"
+                print(make(outcome.number).title, result, outcome.details, sep="\n")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(os.environ["DUBIO_CACHE"], ignore_errors=True)
+    print(summary(outcomes, time.monotonic() - started))
+    return int(any(outcome.failure for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

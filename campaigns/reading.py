@@ -1,0 +1,88 @@
+"""Functions that read a file as dubio does where no command reads it directly; each takes the folder of a case."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from campaigns import store_seeds
+
+
+def read_idx(folder: Path) -> None:
+    """Read images of an idx file."""
+    from dubio.tasks.images.formats import read_idx
+
+    read_idx(folder / "images.gz", 28)
+
+
+def read_sheet(folder: Path) -> None:
+    """Read an Excel sheet of labels."""
+    from dubio.tasks.fundus.labels import read_records
+
+    read_records(folder / "labels.xlsx")
+
+
+def extract(name: str, folder: Path) -> None:
+    """Open an archive that was fetched."""
+    from dubio.tasks.sources.fetch import extract
+
+    extract(folder / name, folder / "OUT")
+
+
+def load_fit(folder: Path) -> None:
+    """Restore a fit of a module and predict with it."""
+    import numpy as np
+
+    import dubio
+
+    fit = dubio.load_fit(folder / "fit.safetensors", network=store_seeds.perceptron)
+    probs = fit.predict(np.zeros((2, 4), np.float32)).probs
+    if not np.isfinite(probs).all():
+        raise AssertionError("probabilities that are no numbers")
+
+
+def load_encoder(folder: Path) -> None:
+    """Restore an encoder as a stored fit does."""
+    from dubio.encoders import encoder_from_json
+    from dubio.store.records import read_json
+
+    encoder_from_json(read_json(folder / "encoder.json"))
+
+
+def load_checkpoint(folder: Path) -> None:
+    """Read a checkpoint; reading it again must do no harm either."""
+    from dubio.store import Store
+
+    with Store.open(folder / "store", create=False) as store:
+        store.checkpoint("c" * 64).load()
+        store.checkpoint("c" * 64).load()
+
+
+def read_fits(folder: Path) -> None:
+    """Read what a run would reuse; what is damaged is refused or set aside."""
+    from dubio.core.errors import DubioError
+    from dubio.store import Store
+
+    with Store.open(folder / "store", create=False) as store:
+        for fit in store.ids("fits"):
+            try:
+                store.read_fit(fit)
+            except DubioError:
+                store.set_aside("fits", fit)
+        store.failures()
+
+
+def read_cifar(data: str, folder: Path) -> None:
+    """Read CIFAR-10 in any of its formats."""
+    from dubio.tasks.cifar import CIFAR10
+
+    CIFAR10.training_and_test(str(folder / data), None)
+
+
+def read_corpus(folder: Path) -> None:
+    """Read a corpus of texts as JSON lines."""
+    from dubio.tasks.text_corpora import jsonl_layout
+
+    layout = jsonl_layout("corpus.jsonl", {})
+    found = layout.find(folder)
+    assert found is not None
+    layout.read(found)
