@@ -15,7 +15,7 @@ DEV := $(VENV)/.stamp-dev
 DOCS := $(VENV)/.stamp-docs
 SLOW := $(VENV)/.stamp-slow
 
-.PHONY: demo test lint typecheck imports unit test-slow packaging bench faults mutants docs clean
+.PHONY: demo test lint typecheck imports unit test-slow packaging bench faults mutants fuzz docs clean
 .DEFAULT_GOAL := test
 
 $(BASE):
@@ -79,9 +79,15 @@ PACKAGES ?= referral statistics metrics
 mutants: $(DEV)
 	$(BIN)/python -m campaigns.mutants $(PACKAGES)
 
+# Damaged files for every reader, hours for 100,000; then the state machines of the store with many examples.
+CASES ?= 100000
+SEED ?= 0
+fuzz: $(DEV)
+	$(BIN)/python -m campaigns.fuzz --cases $(CASES) --seed $(SEED) --jobs 2
+
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 clean:
-	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis fuzz-failures
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -55,7 +56,16 @@ class Case:
     @property
     def title(self) -> str:
         """Return the command or function, for people."""
-        return self.action if isinstance(self.action, str) else getattr(self.action, "__name__", repr(self.action))
+        return action_title(self.action)
+
+
+def action_title(action: Action) -> str:
+    """Return a command, or the name of a function and the file it is about."""
+    if isinstance(action, str):
+        return action
+    if isinstance(action, functools.partial):
+        return " ".join([action.func.__name__, *action.args])
+    return getattr(action, "__name__", repr(action))
 
 
 @dataclass(frozen=True)

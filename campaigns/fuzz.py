@@ -20,9 +20,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
-from campaigns.cases import SECONDS, Case, Outcome, make_case, run_as_command, run_case, write_tree
+from campaigns.cases import SECONDS, Case, Outcome, make_case, run_as_command, run_case
+from campaigns.corpus import entry_case, read_entries, write_entry
 from campaigns.readers import BY_NAME
 
 BATCH = 200
@@ -103,7 +105,7 @@ def _run_batch(batch: Sequence[int], make: Callable[[int], Case], folder: Path, 
     try:
         for number in batch:
             case = make(number)
-            run = run_as_command if number % AS_COMMAND == AS_COMMAND - 1 else run_case
+            run = run_as_command if case.number % AS_COMMAND == AS_COMMAND - 1 else run_case
             os.write(pipe, run(case, folder / str(number)).line())
         code = 0
     except BaseException as error:
@@ -176,11 +178,9 @@ def run_parallel(numbers: Sequence[int], make: Callable[[int], Case], jobs: int,
 
 
 def keep(case: Case, outcome: Outcome, folder: Path) -> Path:
-    """Write the files of a failed case, its command and what happened, for the corpus."""
-    place = folder / f"{outcome.reader}-{outcome.number}".replace(" ", "-")
-    write_tree(case.tree, place / "files")
-    facts = {"command": case.title, "damaged": case.damaged, "failure": outcome.failure, "details": outcome.details}
-    (place / "failure.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
+    """Write a failed case as an entry of the corpus, and beside it what happened."""
+    place = write_entry(case, outcome.failure, folder)
+    place.with_suffix(".txt").write_text(outcome.details, encoding="utf-8", errors="backslashreplace")
     return place
 
 
@@ -204,6 +204,20 @@ def summary(outcomes: Sequence[Outcome], seconds: float) -> str:
     return "\n".join([*lines, f"{len(outcomes)} cases in {seconds:.0f} s"])
 
 
+def run_corpus() -> int:
+    """Run every entry of the corpus and print its outcome; return 1 when one failed."""
+    entries = read_entries()
+    names = list(entries)
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="dubio-corpus-") as folder:
+        cases = run_cases(range(len(names)), lambda k: entry_case(names[k], entries[names[k]]), Path(folder))
+        for name, outcome in zip(names, cases, strict=True):
+            right = not outcome.failure and outcome.exit in entries[name].exits
+            failed |= not right
+            print(json.dumps({"name": name, "right": right, **asdict(outcome)}), flush=True)
+    return int(failed)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; return 1 when a case failed."""
     parser = argparse.ArgumentParser(description="Damaged files for every reader of dubio.")
@@ -214,6 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--case", type=int, help="Only this case, and print what happened.")
     parser.add_argument("--first", type=int, default=0, help="The first case.")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="Folder for cases that failed.")
+    parser.add_argument("--corpus", action="store_true", help="Run the corpus, and print each outcome as JSON.")
     options = parser.parse_args(arguments)
 
     def make(number: int) -> Case:
@@ -222,6 +237,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     os.environ.update(OMP_NUM_THREADS="1", DUBIO_CACHE=tempfile.mkdtemp(prefix="dubio-fuzz-cache-"))
     load_dubio()
+    if options.corpus:
+        return run_corpus()
     numbers = range(options.first, options.first + options.cases) if options.case is None else [options.case]
     outcomes: list[Outcome] = []
     folder = Path(tempfile.mkdtemp(prefix="dubio-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))

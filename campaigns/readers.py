@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 from campaigns import reading, seeds, store_seeds
+from campaigns.corpus_seeds import jsonl_corpora, photographs, text_corpora
 from campaigns.mutators import Mutator, either
 from campaigns.mutators.arrays import (
     mutate_npy,
@@ -164,12 +165,9 @@ def _own(ending: str, content: Callable[[], bytes], mutator: Mutator) -> Reader:
     return Reader(f"own{ending}", _once(lambda: [{path: content()}]), ((path, mutator),), commands)
 
 
-def _corpus() -> list[Tree]:
-    rows = [{"text": f"text {k}", "labels": ["a" if k % 2 else "b"], "split": "train", "id": k} for k in range(12)]
-    return [
-        {"corpus.jsonl": seeds.json_lines(rows)},
-        {"corpus.jsonl.gz": gzip.compress(seeds.json_lines(rows), mtime=0)},
-    ]
+def _corpora() -> list[Tree]:
+    packed = [{f"{name}.gz": gzip.compress(raw, mtime=0) for name, raw in tree.items()} for tree in jsonl_corpora()]
+    return [*text_corpora(), *jsonl_corpora(), *packed]
 
 
 def _text(text: str) -> Callable[[], list[bytes]]:
@@ -397,10 +395,30 @@ READERS = (
         0.5,
     ),
     Reader(
-        "corpus",
-        _once(_corpus),
-        (("corpus.jsonl", mutate_json_lines), ("corpus.jsonl.gz", gzipped(mutate_json_lines))),
+        "corpora",
+        _once(_corpora),
+        (
+            ("*.json", mutate_json),
+            ("*.csv", mutate_table),
+            ("*.jsonl", mutate_json_lines),
+            ("*.jsonl.gz", gzipped(mutate_json_lines)),
+            ("*.whl", mutate_archive),
+            ("*/*_*", any_bytes),
+            ("*/cats.txt", any_bytes),
+            ("*.sgm", any_bytes),
+            ("*.review", any_bytes),
+            ("20news/*/*/*", any_bytes),
+        ),
         (reading.read_corpus,),
+        1.5,
+    ),
+    Reader(
+        "imagenet",
+        _once(lambda: [photographs()]),
+        (("imagenet/val/val_labels.txt", any_bytes), ("imagenet/*.JPEG", mutate_png)),
+        (reading.read_imagenet,),
+        0.5,
+        writes=True,
     ),
     _own(".csv", lambda: seeds.delimited(seeds.own_rows()), mutate_table),
     _own(".tsv.gz", lambda: gzip.compress(seeds.delimited(seeds.own_rows(), "\t"), mtime=0), gzipped(mutate_table)),

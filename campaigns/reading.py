@@ -79,10 +79,20 @@ def read_cifar(data: str, folder: Path) -> None:
 
 
 def read_corpus(folder: Path) -> None:
-    """Read a corpus of texts as JSON lines."""
-    from dubio.tasks.text_corpora import jsonl_layout
+    """Read a corpus of texts; the folder inside is called like the corpus."""
+    from dubio.tasks import aapd, amazon, clinc, imdb, reuters, twenty_newsgroups
+    from dubio.tasks.sources.locate import find_copy
 
-    layout = jsonl_layout("corpus.jsonl", {})
-    found = layout.find(folder)
-    assert found is not None
-    layout.read(found)
+    modules = (aapd, amazon, clinc, reuters, twenty_newsgroups)
+    corpora = {corpus.name: corpus for corpus in (*(module.CORPUS for module in modules), imdb.TEN, imdb.EIGHT)}
+    (inside,) = folder.iterdir()
+    copy = find_copy(corpora[inside.name], str(inside))
+    if copy is not None:
+        copy.read()
+
+
+def read_imagenet(folder: Path) -> None:
+    """Read photographs in the folders of ImageNet."""
+    from dubio.core.registry import TASKS
+
+    TASKS.make("imagenet", data=str(folder / "imagenet"), shorter=16, size=8, val=0.3)

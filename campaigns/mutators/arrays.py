@@ -220,14 +220,20 @@ def unzip(raw: bytes) -> list[tuple[str, bytes]]:
         return [(info.filename, archive.read(info)) for info in archive.infolist()]
 
 
-def _zip_bomb(rng: Random, name: str) -> bytes:
-    """Return an archive of one array that unpacks to very many bytes, declared or not."""
-    megabytes = rng.choice((300, 3000))
-    size = megabytes * BLOCK
-    declared = rng.choice((size, size, 1000))
-    kind, width = rng.choice((("|u1", 1), ("<f8", 8), ("<f4", 4)))
-    shape = rng.choice((f"({size // width},)", f"({size // width // 10}, 10)", f"(1, {size // width // 4}, 4)"))
-    head = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+def zip_bomb(name: str, megabytes: int, declared: int, kind: str = "|u1", shape: str = "") -> bytes:
+    """Return an archive of one array that unpacks to very many zeros.
+
+    Args:
+        name: The array's file.
+        megabytes: What it unpacks to.
+        declared: The bytes that the archive's directory states.
+        kind: The type in the array's header.
+        shape: The shape in its header; one axis of all bytes where omitted.
+    """
+    head = (
+        f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape or f'({megabytes * BLOCK},)'}, }}".ljust(117)
+        + "\n"
+    )
     start = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head.encode()
     packed = b"\x00" + struct.pack("<HH", len(start), 0xFFFF ^ len(start)) + start + deflated_zeros(megabytes)
     text = name.encode()
@@ -235,6 +241,15 @@ def _zip_bomb(rng: Random, name: str) -> bytes:
     local = b"PK\x03\x04" + struct.pack("<HHHHHIIIHH", *fields) + text + packed
     central = b"PK\x01\x02" + struct.pack("<HHHHHHIIIHHHHHII", 20, *fields, 0, 0, 0, 0, 0) + text
     return local + central + b"PK\x05\x06" + struct.pack("<HHHHIIH", 0, 0, 1, 1, len(central), len(local), 0)
+
+
+def _any_bomb(rng: Random, name: str) -> bytes:
+    """Return an archive of one array that unpacks to very many bytes, declared or not."""
+    megabytes = rng.choice((300, 3000))
+    size = megabytes * BLOCK
+    kind, width = rng.choice((("|u1", 1), ("<f8", 8), ("<f4", 4)))
+    shape = rng.choice((f"({size // width},)", f"({size // width // 10}, 10)", f"(1, {size // width // 4}, 4)"))
+    return zip_bomb(name, megabytes, rng.choice((size, size, 1000)), kind, shape)
 
 
 def _rename_raw(rng: Random, raw: bytes, name: str) -> bytes:
@@ -286,7 +301,7 @@ def mutate_zip(rng: Random, raw: bytes, mutate_member: Any = mutate_npy) -> byte
     elif choice < 0.84:
         return _rename_raw(rng, raw, name)
     elif choice < 0.86:
-        return _zip_bomb(rng, name)
+        return _any_bomb(rng, name)
     else:
         return any_bytes(rng, raw)
     return zip_bytes(

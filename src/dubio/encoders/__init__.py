@@ -82,10 +82,10 @@ def encoder_from_json(saved: Mapping[str, Any]) -> Encoder:
     Raises:
         UserError: When the JSON is not that of an encoder.
     """
-    kind = saved.get("encoder")
+    kind = saved.get("encoder") if isinstance(saved, Mapping) else saved
     if not isinstance(kind, str) or kind not in _KINDS:
         raise UnknownName("encoder", kind, _KINDS)
     try:
         return cast(Encoder, _KINDS[kind][1].from_json(saved))
-    except (KeyError, TypeError) as fault:
-        raise UserError(f"the saved {kind} encoder is incomplete: {fault}.") from fault
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as fault:
+        raise UserError(f"the saved {kind} encoder is damaged: {fault}.") from fault

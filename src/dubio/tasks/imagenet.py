@@ -139,7 +139,10 @@ def _flat(root: Path, named: Path, classes: tuple[str, ...]) -> PhotographFiles:
 
 def _read_labels(table: Path, names: list[str], classes: tuple[str, ...]) -> list[int]:
     """Return the class of each photograph from lines ``NAME WNID …`` (spaces, tabs or commas), or one WNID per line."""
-    texts = table.read_text(encoding="utf-8").splitlines()
+    try:
+        texts = table.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as fault:
+        raise BadFile(f"{table.name} is not text in UTF-8: {fault}.") from fault
     lines = [re.split(r"[\s,]+", text.strip()) for text in texts if text.strip()]
     index = {name: k for k, name in enumerate(classes)}
     if all(len(line) == 1 and _WNID.fullmatch(line[0]) for line in lines):

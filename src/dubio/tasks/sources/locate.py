@@ -6,8 +6,11 @@ reads.
 
 from __future__ import annotations
 
+import csv
 import os
 import sys
+import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -235,6 +238,10 @@ class DataSource:
         return [copy for copy in copies if copy] if self.corpora else None
 
 
+DAMAGED = (UnicodeError, csv.Error, zlib.error, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError)
+"""What the standard library raises for texts, tables and archives that are not what their names say."""
+
+
 @dataclass(frozen=True)
 class LocalCopy:
     """A copy of a corpus on this machine.
@@ -252,8 +259,15 @@ class LocalCopy:
     way: str
 
     def read(self) -> Any:
-        """Read its documents or images."""
-        return self.layout.read(self.path)
+        """Read its documents or images.
+
+        Raises:
+            BadFile: When it is damaged, or is something else under the same name.
+        """
+        try:
+            return self.layout.read(self.path)
+        except DAMAGED as fault:
+            raise BadFile(f"{self.path.name} cannot be read as {self.layout.name}: {fault}.") from fault
 
 
 def cache_dir() -> Path:

@@ -1,0 +1,89 @@
+"""The fuzzers cover every file that dubio reads, their files are valid before they are damaged, and no case fails."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import subprocess
+import sys
+import typing
+from pathlib import Path
+from random import Random
+
+import pytest
+from campaigns.cases import make_case
+from campaigns.covered import ARGUMENTS, MODULES
+from campaigns.readers import BY_NAME
+
+from dubio.cli.app import app
+
+ROOT = Path(__file__).parents[1]
+FILES = re.compile(r"\b(PATH|TOML|CSV, TSV|Files? of|A file|Tables? of|folder of images)\b")
+OPENS = re.compile(
+    r"np\.load\(|np\.fromfile\(|json\.loads?\(|tomllib\.loads?\(|\.read_text\(|\.read_bytes\(|image_module\.open|ZipFile\("
+    r"|tarfile\.open|gzip\.(open|decompress|GzipFile)|safe_open\(|(?<!Store)\.open\(|Unpickler\(|sqlite3\.connect|parse_json\(|parse_toml\("
+)
+
+
+def commands(typed=app, path=()):
+    for command in typed.registered_commands:
+        yield (*path, command.name or command.callback.__name__), command.callback
+    for group in typed.registered_groups:
+        yield from commands(group.typer_instance, (*path, group.name))
+
+
+def arguments():
+    for path, callback in commands():
+        hints = typing.get_type_hints(callback, include_extras=True)
+        for name in inspect.signature(callback).parameters:
+            described = " ".join(str(getattr(item, "help", "")) for item in typing.get_args(hints[name])[1:])
+            if "Path" in str(typing.get_args(hints[name])[:1]) or FILES.search(described):
+                yield " ".join(path), name
+
+
+def test_every_argument_that_names_a_file_has_a_fuzzer():
+    missing = {(command, name) for command, name in arguments() if name not in ARGUMENTS}
+    assert not missing, "add a reader to campaigns/readers.py and the argument to campaigns/covered.py"
+    assert ARGUMENTS.keys() <= {name for _, name in arguments()}, "arguments that no command has any more"
+
+
+def test_every_module_that_opens_files_has_a_fuzzer():
+    source = ROOT / "src" / "dubio"
+    opening = {
+        path.relative_to(source).as_posix()
+        for path in source.rglob("*.py")
+        if OPENS.search(re.sub(r"#.*", "", path.read_text(encoding="utf-8")))
+    }
+    assert opening <= MODULES.keys(), "add a reader to campaigns/readers.py and the module to campaigns/covered.py"
+
+
+@pytest.mark.parametrize("covered", sorted({*ARGUMENTS.values(), *MODULES.values()}))
+def test_covering_readers_exist(covered):
+    if " " not in covered.split(", ")[0] or covered.split(", ")[0] in BY_NAME:
+        assert set(covered.split(", ")) <= BY_NAME.keys()
+
+
+def test_a_case_is_the_same_bytes_every_time():
+    for number in range(40):
+        if make_case(3, number).reader.name not in ("manifest", "records", "checkpoint", "fit file"):
+            assert make_case(3, number).tree == make_case(3, number).tree
+
+
+@pytest.mark.parametrize("name", sorted(BY_NAME))
+def test_most_cases_differ_from_the_valid_file(name):
+    reader = BY_NAME[name]
+    changed = 0
+    for number in range(20):
+        tree, damaged = reader.damage(Random(number))
+        changed += all(tree[damaged] != valid.get(damaged) for valid in reader.trees())
+    assert changed >= 15
+
+
+def campaign(*options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "campaigns.fuzz", *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
+
+
+def test_no_damaged_file_breaks_dubio(tmp_path):
+    done = campaign("--cases", "2000", "--jobs", "1", "--failures", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
