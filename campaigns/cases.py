@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
@@ -95,16 +95,17 @@ class Outcome:
         return json.dumps(asdict(self)).encode() + b"\n"
 
 
-def make_case(seed: int, number: int, only: str | None = None) -> Case:
+def make_case(seed: int, number: int, only: Sequence[str] = ()) -> Case:
     """Return a case; the same seed and number give the same bytes.
 
     Args:
         seed: The seed of the campaign.
         number: The number of the case.
-        only: The name of the reader, where all cases are to be of one.
+        only: The names of the readers to draw from; all where empty.
     """
     draw = Random(f"{seed}/{number}/reader")
-    reader = BY_NAME[only] if only else draw.choices(READERS, [item.share for item in READERS])[0]
+    readers = [BY_NAME[name] for name in only] or READERS
+    reader = draw.choices(readers, [item.share for item in readers])[0]
     rng = Random(f"{seed}/{number}/{reader.name}")
     tree, damaged = reader.damage(rng)
     tops = {Path(name).parts[0] for name in tree}

@@ -1,8 +1,8 @@
 """The corpus: every file that once broke dubio, with the command that read it and the outcome that is right.
 
 An entry is a folder of ``tests/corpus`` with ``case.json`` and the damaged file; what the command needs beside it are
-the valid files of its reader. A file too large to keep is named by a generator instead. ``campaigns.fuzz`` writes the cases
-that fail in the same form, so that one is added by copying its folder and stating the outcome.
+the valid files of its reader. A file too large to keep is named by a generator instead. ``campaigns.fuzz`` writes the
+cases that fail in the same form, so that one is added by copying its folder and stating the outcome.
 """
 
 from __future__ import annotations

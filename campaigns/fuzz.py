@@ -224,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--reader", choices=BY_NAME, help="Only this reader.")
+    parser.add_argument("--reader", choices=BY_NAME, action="append", help="Only this reader; may be repeated.")
     parser.add_argument("--case", type=int, help="Only this case, and print what happened.")
     parser.add_argument("--first", type=int, default=0, help="The first case.")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="Folder for cases that failed.")
@@ -232,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     def make(number: int) -> Case:
-        return make_case(options.seed, number, options.reader)
+        return make_case(options.seed, number, options.reader or ())
 
     started = time.monotonic()
     os.environ.update(OMP_NUM_THREADS="1", DUBIO_CACHE=tempfile.mkdtemp(prefix="dubio-fuzz-cache-"))
