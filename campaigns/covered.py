@@ -14,6 +14,8 @@ CACHE = "a cache of dubio, read again from its source where it is damaged"
 WORDS = "words of the command line, not files"
 PROTOCOL = "what dubio's own processes tell each other"
 
+REASONS = (WRITTEN, CODE, TRUSTED, INSTALLED, DOWNLOADED, CACHE, WORDS, PROTOCOL)
+
 ARGUMENTS = {
     "systems": PREDICTIONS,
     "ood": PREDICTIONS,
@@ -49,6 +51,7 @@ MODULES = {
     "cli/list.py": TRUSTED,
     "core/documents.py": "policy, recalibration, benchmark, jsonl, own.jsonl",
     "core/files.py": WRITTEN,
+    "core/npz.py": "npz, own.npz, cifar arrays",
     "core/specs.py": STORE,
     "core/unpacking.py": f"{PREDICTIONS}, {OWN_DATA}",
     "core/validate.py": "policy, recalibration, fit file",

@@ -88,4 +88,4 @@ def encoder_from_json(saved: Mapping[str, Any]) -> Encoder:
     try:
         return cast(Encoder, _KINDS[kind][1].from_json(saved))
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as fault:
-        raise UserError(f"the saved {kind} encoder is damaged: {fault}.") from fault
+        raise UserError(f"the saved {kind} encoder is incomplete or damaged: {fault}.") from fault

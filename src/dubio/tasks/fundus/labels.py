@@ -19,6 +19,7 @@ from dubio.core.errors import BadFile, UserError
 from dubio.core.types import SourceCard
 from dubio.core.unpacking import check_unpacked, read_member
 from dubio.tasks.images.files import Problem
+from dubio.tasks.sources.locate import DAMAGED
 
 Record = dict[str, str]
 """A row by the column's name in lower case, every value a text without white space around it."""
@@ -40,11 +41,11 @@ def read_records(path: Path) -> list[Record]:
     else:
         try:
             text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as fault:
+            lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+            separator = max(",;\t", key=lines[0].count) if lines else ","
+            rows = list(csv.reader(io.StringIO("\n".join(lines)), delimiter=separator))
+        except (OSError, UnicodeDecodeError, csv.Error) as fault:
             raise BadFile(f"labels {str(path)!r} cannot be read: {fault}.") from fault
-        lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-        separator = max(",;\t", key=lines[0].count) if lines else ","
-        rows = list(csv.reader(io.StringIO("\n".join(lines)), delimiter=separator))
     if not rows:
         raise BadFile(f"labels {str(path)!r}: the table is empty.")
     names = [name.strip().lower() for name in rows[0]]
@@ -79,7 +80,7 @@ def _sheet_rows(path: Path) -> list[list[str]]:
             return table
     except BadFile:
         raise
-    except (OSError, zipfile.BadZipFile, ElementTree.ParseError, ValueError, IndexError) as fault:
+    except (OSError, ElementTree.ParseError, ValueError, LookupError, *DAMAGED) as fault:
         raise BadFile(f"labels {str(path)!r} cannot be read as an Excel sheet: {fault}.") from fault
 
 

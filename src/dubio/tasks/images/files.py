@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ def pillow(use: str = "images") -> Any:
         from PIL import Image
     except ModuleNotFoundError as missing:
         raise MissingExtra(use, "train") from missing
+    # Damaged pictures are refused or read here, and large ones have a limit: no lines of a library between ours.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
     return Image
 
 
