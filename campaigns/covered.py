@@ -73,11 +73,9 @@ MODULES = {
     "runner/ray_executor.py": PROTOCOL,
     "runner/worker.py": PROTOCOL,
     "statistics/result_files.py": "results, results of papers",
-    "store/checkpoints.py": "checkpoint",
-    "store/maintenance.py": "records",
-    "store/records.py": STORE,
-    "store/store.py": STORE,
+    "store/": STORE,
     "studies/published_numbers.py": TRUSTED,
+    "tables/": "csv, tsv, csv.gz, jsonl, parquet, own.csv, own.tsv.gz, own.jsonl, own.parquet",
     "tasks/aapd.py": "corpora",
     "tasks/amazon.py": "corpora",
     "tasks/clinc.py": "corpora",
@@ -100,4 +98,4 @@ MODULES = {
     "testing/methods.py": WRITTEN,
     "torch_module/checkpoint.py": "checkpoint",
 }
-"""Module that opens or parses a file → the readers that cover it, or why none is needed."""
+"""Module that opens or parses a file, or a folder of such modules → the readers that cover it, or why none is needed."""

@@ -54,7 +54,8 @@ def test_every_module_that_opens_files_has_a_fuzzer():
         for path in source.rglob("*.py")
         if OPENS.search(re.sub(r"#.*", "", path.read_text(encoding="utf-8")))
     }
-    assert opening <= MODULES.keys(), "add a reader to campaigns/readers.py and the module to campaigns/covered.py"
+    missing = {name for name in opening if name not in MODULES and f"{name.split('/')[0]}/" not in MODULES}
+    assert not missing, "add a reader to campaigns/readers.py and the module to campaigns/covered.py"
 
 
 @pytest.mark.parametrize("covered", sorted({*ARGUMENTS.values(), *MODULES.values()}))
