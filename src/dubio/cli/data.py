@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as jsons
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -186,7 +185,7 @@ def _progress() -> Callable[[int, int | None], None] | None:
     return show if sys.stderr.isatty() else None
 
 
-def _registry(plugin: list[Path] | None) -> Any:
+def _registry(plugin: list[str] | None) -> Any:
     from dubio.core.registry import TASKS
 
     load_plugins(plugin)

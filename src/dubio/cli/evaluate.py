@@ -11,6 +11,7 @@ import typer
 from dubio.cli.options import (
     EmptyDecisionOption,
     JsonOption,
+    PluginOption,
     ReadingOptions,
     load_plugins,
     named_files,
@@ -50,7 +51,7 @@ def evaluate(
     replicates: Annotated[int, typer.Option(help="Bootstrap replicates for the intervals; 0 for none.")] = 200,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
-    plugin: Annotated[list[Path] | None, typer.Option(help="A Python file that registers metrics.")] = None,
+    plugin: PluginOption = None,
     json: JsonOption = False,
 ) -> None:
     """Score files of predictions: accuracy, calibration, selective prediction, out-of-distribution detection.

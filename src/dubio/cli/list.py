@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 import typer
 
 from dubio.cli.options import JsonOption, PluginOption, load_plugins
-from dubio.cli.output import print_result
+from dubio.cli.output import print_result, say
 
 if TYPE_CHECKING:
     from dubio.core.registry import Entry
@@ -23,15 +23,17 @@ def list_names(
     json: JsonOption = False,
 ) -> None:
     """List tasks, networks, methods, metrics or benchmarks, with their arguments and defaults."""
+    from dubio.core.registry import REGISTRIES, not_loaded_sentence
+
     if kind == "benchmarks":
         items = _benchmarks()
     else:
-        from dubio.core.registry import REGISTRIES
-
         load_plugins(plugin)
         entries = REGISTRIES[kind].entries()
         items = [_described(entry) | (_ranking(entry) if kind == "metrics" else {}) for entry in entries]
     print_result(json, items, _lines(items))
+    if sentence := not_loaded_sentence():
+        say(sentence)
 
 
 def _described(entry: Entry[Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dubio.cli.output import say
 from dubio.core.errors import UserError
 from dubio.tasks.data_options import DataOptions
 
@@ -26,8 +27,11 @@ RawCsvOption = Annotated[
     typer.Option("--raw-csv", help="CSV: write texts that a spreadsheet would take for formulas as they are."),
 ]
 PluginOption = Annotated[
-    list[Path] | None,
-    typer.Option(help="A Python file with tasks, networks, methods, metrics or sections; may be repeated."),
+    list[str] | None,
+    typer.Option(
+        help="A Python file with tasks, networks, methods, metrics or sections, or the name of an installed plugin; "
+        "may be repeated. DUBIO_PLUGINS names others, separated by commas."
+    ),
 ]
 StoreOption = Annotated[Path, typer.Option(help="Folder of the store.")]
 STORE = Path("dubio-store")
@@ -201,13 +205,12 @@ def data_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: str(value) if isinstance(value, Path) else value for key, value in arguments.items()}
 
 
-def load_plugins(paths: Iterable[Path] | None = None) -> None:
-    """Import what installed packages and these files register."""
-    from dubio.core.registry import load_entry_points, load_plugin
+def load_plugins(plugins: Iterable[str] | None = None) -> None:
+    """Import these plugins and those of the environment, and name them."""
+    from dubio.core.registry import load_plugins, plugin_title
 
-    load_entry_points()
-    for path in paths or ():
-        load_plugin(path)
+    if names := load_plugins(plugins or ()):
+        say(f"plugins: {', '.join(map(plugin_title, names))}")
 
 
 def named_files(texts: Iterable[str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from dubio.cli.options import (
     STORE,
     JsonOption,
     MarginOption,
+    PluginOption,
     RawCsvOption,
     data_arguments,
     with_data_options,
@@ -86,7 +87,7 @@ def run(
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the data of a benchmark's tasks; DUBIO_DATA names another one.")
     ] = None,
-    plugin: Annotated[list[Path] | None, typer.Option(help="A Python file to load; may be repeated.")] = None,
+    plugin: PluginOption = None,
     store: Annotated[Path, typer.Option(help="Folder of fits and predictions.")] = STORE,
     out: Annotated[Path, typer.Option(help="Folder for report.html and results.csv.")] = Path("dubio-report"),
     jobs: Annotated[int | None, typer.Option(min=1, help="Processes at a time; one per core if omitted.")] = None,
@@ -136,7 +137,7 @@ def run(
         _make_folder(out)
         with open_store(store, create=True) as opened:
             outcome = prepared.run(
-                opened, count, executor, devices=names, plugins=plugin or (), checkpoint_seconds=checkpoint_seconds
+                opened, count, executor, devices=names, checkpoint_seconds=checkpoint_seconds
             )
         for damage in outcome.damaged:
             say(f"not used by this run, but damaged: {damage}")

@@ -29,18 +29,19 @@ class UserError(DubioError, ValueError):
 class UnknownName(UserError):
     """A name that is not among the known ones."""
 
-    def __init__(self, what: str, name: object, names: Iterable[str]) -> None:
+    def __init__(self, what: str, name: object, names: Iterable[str], advice: str = "") -> None:
         """Compose the message from the name, the nearest one and all that are accepted.
 
         Args:
             what: The kind of name, e.g. ``"task"``.
             name: The name as the user wrote it.
             names: All names that are accepted.
+            advice: A sentence on where others come from.
         """
         listed = sorted(names)
         hint = nearest(str(name), listed)
         guess = f" Did you mean {hint!r}?" if hint else ""
-        super().__init__(f"unknown {what} {name!r}.{guess} Known: {listing(listed)}.")
+        super().__init__(f"unknown {what} {name!r}.{guess} Known: {listing(listed)}. {advice}".rstrip())
 
 
 class BadFile(UserError):

@@ -22,17 +22,18 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
+import os
 import pkgutil
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
-from dubio.core.errors import BadFile, MissingExtra, UnknownName, UserError
+from dubio.core.errors import BadFile, MissingExtra, UnknownName, UserError, listing
 from dubio.core.validate import Positive, decode_arguments
 
 
@@ -43,6 +44,9 @@ def import_packages(*names: str) -> None:
         for module in pkgutil.iter_modules(package.__path__):
             importlib.import_module(f"{name}.{module.name}")
 
+
+PLUGINS, PLUGINS_VARIABLE = "dubio.plugins", "DUBIO_PLUGINS"
+"""The group of entry points of installed plugins, and the environment variable that names those to load."""
 
 T = TypeVar("T")
 Factory = TypeVar("Factory", bound=Callable[..., Any])
@@ -136,7 +140,7 @@ class Registry(Generic[T]):
         """
         self._fill()
         if name not in self._entries:
-            raise UnknownName(self.what, name, self._entries)
+            raise UnknownName(self.what, name, self._entries, not_loaded_sentence())
         return self._entries[name]
 
     def make(self, name: str, /, *positional: Any, **arguments: Any) -> T:
@@ -280,18 +284,22 @@ def _ensemble_of(function: Callable[..., Any], name: str, ensemble: Ensemble) ->
     return make
 
 
-def load_plugin(path: Path) -> types.ModuleType:
-    """Import a user's file so that its decorators register.
+def load_plugin(plugin: str | Path) -> types.ModuleType:
+    """Import a user's file, or a plugin of an installed package, so that its decorators register.
 
     Args:
-        path: A Python file.
+        plugin: A Python file, or the name of an entry point of the group ``dubio.plugins``.
 
     Raises:
-        BadFile: When there is no such file or it cannot be imported.
+        BadFile: When there is no such file or plugin, or it cannot be imported.
     """
+    if is_installed(plugin):
+        return _load_installed(str(plugin))
+    path = Path(plugin)
     resolved = path.resolve()
     if not resolved.is_file():
-        raise BadFile(f"plugin {str(path)!r}: no such file.")
+        other = "" if path.suffix == ".py" else f", nor an installed plugin. Installed: {listing(installed_plugins())}"
+        raise BadFile(f"plugin {str(path)!r}: no such file{other}.")
     name = f"dubio_plugin_{resolved.stem}_{hashlib.sha256(str(resolved).encode()).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
@@ -310,22 +318,54 @@ def load_plugin(path: Path) -> types.ModuleType:
     return module
 
 
-def load_entry_points() -> tuple[str, ...]:
-    """Import every installed plugin of the group ``dubio.plugins``; return their names.
+def load_plugins(plugins: Iterable[str | Path] = ()) -> tuple[str, ...]:
+    """Import the plugins that the environment variable ``DUBIO_PLUGINS`` and the user name; return them, each once.
 
-    Raises:
-        BadFile: When an installed plugin cannot be imported.
+    An installed plugin that nobody names is not imported: installing a package must not change what a run does.
     """
-    names = []
-    for point in entry_points(group="dubio.plugins"):
-        try:
-            point.load()
-        except UserError:
-            raise
-        except Exception as fault:
-            raise BadFile(f"installed plugin {point.name!r} ({point.value}) cannot be imported: {fault}") from fault
-        names.append(point.name)
+    stated = [name.strip() for name in os.environ.get(PLUGINS_VARIABLE, "").split(",")]
+    names = dict.fromkeys(filter(None, [*stated, *map(str, plugins)]))
+    for name in names:
+        load_plugin(name)
     return tuple(names)
+
+
+def installed_plugins() -> dict[str, str]:
+    """Return name → package and version of the plugins that installed packages offer, by name."""
+    points = sorted(entry_points(group=PLUGINS), key=lambda point: point.name)
+    return {p.name: f"{p.dist.name} {p.dist.version}" if p.dist is not None else p.value for p in points}
+
+
+def is_installed(plugin: str | Path) -> bool:
+    """Return whether a plugin is named by its entry point; what looks like a file is one."""
+    return Path(plugin).name == str(plugin) and Path(plugin).suffix != ".py" and str(plugin) in installed_plugins()
+
+
+def plugin_title(plugin: str) -> str:
+    """Return a plugin as a person reads it: the name with its package, or the file."""
+    return f"{plugin} ({installed_plugins()[plugin]})" if is_installed(plugin) else plugin
+
+
+def not_loaded_sentence() -> str:
+    """Return a sentence on installed plugins that are not loaded; empty where there are none."""
+    points = entry_points(group=PLUGINS)
+    names = sorted({point.name for point in points if point.value.partition(":")[0].strip() not in sys.modules})
+    return f"Installed plugins, not loaded: {listing(names)}; load with --plugin NAME." if names else ""
+
+
+def _load_installed(name: str) -> types.ModuleType:
+    values = {point.value: point for point in entry_points(group=PLUGINS, name=name)}
+    if len(values) > 1:
+        modules = listing(sorted(values))
+        raise UserError(f"several installed packages offer a plugin {name!r}: {modules}; remove one of them.")
+    ((value, point),) = values.items()
+    try:
+        point.load()
+    except UserError:
+        raise
+    except Exception as fault:
+        raise BadFile(f"installed plugin {name!r} ({value}) cannot be imported: {fault}") from fault
+    return sys.modules[value.partition(":")[0].strip()]
 
 
 @functools.cache

@@ -238,6 +238,7 @@ class Manifest:
     """A benchmark run, or several reported together: then ``parts`` has one entry per run.
 
     ``command`` makes the run again; it is empty where only Python can, and in manifests that do not state it.
+    ``plugins`` were loaded for the run.
     """
 
     name: str
@@ -250,6 +251,7 @@ class Manifest:
     cautions: tuple[str, ...] = ()
     parts: tuple[PartView, ...] = ()
     command: str = ""
+    plugins: tuple[str, ...] = ()
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -321,6 +323,7 @@ def read_manifest(raw: Mapping[str, Any]) -> Manifest:
             cautions=stored.advice,
             parts=decode(tuple[PartView, ...], stored.others.get("parts", ())),
             command=str(stored.others.get("command", "")),
+            plugins=decode(tuple[str, ...], stored.others.get("plugins", ())),
         )
     except UserError as fault:
         raise BadFile(f"the run's manifest: {fault}") from fault

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.errors import DubioError, UserError, one_of
-from dubio.core.registry import load_entry_points, load_plugin
+from dubio.core.registry import is_installed, load_plugins, plugin_title
 from dubio.core.types import IntArray, Split, Task
 from dubio.metrics.quantities import extreme_rows
 from dubio.reporting.stored_run import Run
@@ -70,6 +70,7 @@ class PreparedBenchmark:
         trainer: Fits and predicts.
         skipped: Its tasks that this machine cannot run.
         command: The command that makes the same run; empty where only Python can name the benchmark.
+        plugins: The plugins that were loaded for it, which every worker loads too.
     """
 
     benchmark: Benchmark
@@ -77,6 +78,7 @@ class PreparedBenchmark:
     trainer: Trainer
     skipped: Sequence[Skipped] = ()
     command: str = ""
+    plugins: Sequence[str] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -85,9 +87,10 @@ class PreparedBenchmark:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences to show before the run: skipped tasks, notes on the data, warnings."""
+        """Sentences to show before the run: skipped tasks, plugins, notes on the data, warnings."""
         notes = [f"{t.name}: {note}" for t in self.tasks for note in (*filter(None, [t.task.account]), *t.notes)]
         skipped = skipped_sentences(item.to_json() for item in self.skipped)
+        skipped += [f"plugins: {', '.join(map(plugin_title, self.plugins))}"] if self.plugins else []
         return (*skipped, *dict.fromkeys(notes), *(f"caution: {warning}" for warning in self.warnings))
 
     @property
@@ -113,7 +116,7 @@ class PreparedBenchmark:
 
     def run(
         self, store: Store, jobs: int = 1, executor: str = "local", *, devices: Sequence[str] = (CPU,),
-        plugins: Sequence[str | Path] = (), checkpoint_seconds: float = CHECKPOINT_SECONDS, show: bool = True,
+        checkpoint_seconds: float = CHECKPOINT_SECONDS, show: bool = True,
     ) -> RunOutcome:  # fmt: skip
         """Make everything that is not in the store, and write the manifest and the index.
 
@@ -122,7 +125,6 @@ class PreparedBenchmark:
             jobs: Processes at a time.
             executor: Name of the executor.
             devices: Where trainings run; each worker uses one of them.
-            plugins: Files that every worker imports.
             checkpoint_seconds: Interval at which a running fit is saved.
             show: Whether progress is shown on standard error.
         """
@@ -130,7 +132,9 @@ class PreparedBenchmark:
         check_fits(missing_nodes(store, [*trial_plan.nodes.values(), *plan.nodes.values()]), self.trainer)
         logs = store.scratch.new()
         logs.mkdir()
-        orders = WorkerOrders(store.path, tuple(map(Path, plugins)), checkpoint_seconds, self.trainer.__name__, devices)
+        installed = [plugin for plugin in self.plugins if is_installed(plugin)]
+        files = [Path(plugin) for plugin in self.plugins if plugin not in installed]
+        orders = WorkerOrders(store.path, files, checkpoint_seconds, self.trainer.__name__, devices, installed)
         workers = EXECUTORS[one_of("--executor", executor, EXECUTORS)](jobs, orders, logs)
         try:
             tuned = self._execute(trial_plan, store, workers, show)
@@ -146,7 +150,7 @@ class PreparedBenchmark:
         outcome = Outcome(tuned.stored + outcome.stored, tuned.completed + outcome.completed, failures, outcome.blocked)
         manifest = make_manifest(
             self.benchmark, self.tasks, plan, choices.values(), outcome, skipped=self.skipped, warnings=self.warnings,
-            command=self.command,
+            command=self.command, plugins=map(plugin_title, self.plugins),
         )  # fmt: skip
         warnings = fit_warnings(store, manifest["runs"])
         manifest["advice"] += warnings
@@ -199,9 +203,7 @@ def prepare_run(
     """
     if benchmark is None:
         _check_own_data(overrides.data_options, data_dir=overrides.data_dir, verify=verify or None)
-    load_entry_points()
-    for path in plugins:
-        load_plugin(Path(path))
+    names = load_plugins(plugins)
     read: dict[int, Task] = {}
     requested = overrides
     if benchmark is None:
@@ -218,8 +220,8 @@ def prepare_run(
     command = ""
     if not isinstance(benchmark, Benchmark):
         name = None if benchmark is None else str(benchmark)
-        command = requested.command(name, changed.preset, plugins)
-    return PreparedBenchmark(changed, prepared.tasks, load_trainer(), prepared.skipped, command)
+        command = requested.command(name, changed.preset, names)
+    return PreparedBenchmark(changed, prepared.tasks, load_trainer(), prepared.skipped, command, names)
 
 
 def run(
@@ -258,7 +260,8 @@ def run(
         data: Your own table, texts or images; or the data of a benchmark whose tasks ask for it.
         data_options: Further options of the data, such as ``{"text": "review", "label": "stars"}``.
         data_dir: A folder with the data of the benchmark's tasks.
-        plugins: Python files that register tasks, networks, methods or metrics.
+        plugins: Python files that register tasks, networks, methods or metrics, or names of installed plugins; those
+            that the environment variable ``DUBIO_PLUGINS`` names are loaded too.
         verify: Whether tasks read every file again instead of trusting their cache.
         baselines: Whether the plain baselines (``dubio list methods`` marks them) join the comparison.
         store: Folder of the store; it is created if necessary.
@@ -286,7 +289,7 @@ def run(
     count, device_names = workers_of(jobs, devices)
     with Store.open(store) as opened:
         outcome = prepared.run(
-            opened, count, executor, devices=device_names, plugins=plugins, checkpoint_seconds=checkpoint_seconds,
+            opened, count, executor, devices=device_names, checkpoint_seconds=checkpoint_seconds,
             show=progress,
         )  # fmt: skip
     return Run(outcome.path.stem, outcome.manifest, Path(store))

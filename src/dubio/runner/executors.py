@@ -40,6 +40,7 @@ class WorkerOrders:
         checkpoint_seconds: Interval at which a running fit is saved.
         trainer: Module that fits and predicts.
         devices: Devices for training and prediction; each worker uses one of them, assigned in turn.
+        installed: Names of plugins of installed packages to import before the first job.
     """
 
     store: Path
@@ -47,6 +48,7 @@ class WorkerOrders:
     checkpoint_seconds: float = 600.0
     trainer: str = TORCH_TRAINER
     devices: Sequence[str] = (CPU,)
+    installed: Sequence[str] = ()
 
     def to_json(self, worker: int = 0) -> str:
         """Return the orders of one worker; they include the search path, as when Python itself spawns a process.
@@ -58,6 +60,7 @@ class WorkerOrders:
             "path": [os.path.abspath(entry) for entry in sys.path],
             "store": str(self.store),
             "plugins": [str(plugin.resolve()) for plugin in self.plugins],
+            "installed": list(self.installed),
             "checkpoint_seconds": self.checkpoint_seconds,
             "trainer": self.trainer,
             "device": self.devices[worker % len(self.devices)],

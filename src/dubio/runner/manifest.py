@@ -57,7 +57,7 @@ def manifest_key(benchmark: Benchmark, tasks: Iterable[PreparedTask]) -> str:
 
 def make_manifest(
     benchmark: Benchmark, tasks: Sequence[PreparedTask], plan: Plan, choices: Iterable[Choice], outcome: Outcome,
-    *, skipped: Iterable[Skipped] = (), warnings: Iterable[str] = (), command: str = "",
+    *, skipped: Iterable[Skipped] = (), warnings: Iterable[str] = (), command: str = "", plugins: Iterable[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """Return the manifest of a run.
 
@@ -70,7 +70,9 @@ def make_manifest(
         skipped: Its tasks that this machine could not run.
         warnings: Reasons to distrust the results.
         command: The command that makes the same run, where there is one.
+        plugins: The plugins that were loaded, as a person reads them.
     """
+    loaded = list(plugins)
     lacking = outcome.failures.keys() | outcome.blocked
     tuning = [choice.to_json() for choice in choices]
     return {
@@ -87,6 +89,7 @@ def make_manifest(
         "skipped": [item.to_json() for item in skipped],
         "advice": list(warnings),
         **({"command": command} if command else {}),
+        **({"plugins": loaded} if loaded else {}),
     }
 
 

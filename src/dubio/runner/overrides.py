@@ -113,7 +113,7 @@ class Overrides:
         Args:
             benchmark: Name or file of the benchmark; None for a user's own data.
             preset: The preset that was applied, or empty.
-            plugins: Files that register what the run names.
+            plugins: Files and installed plugins that register what the run names.
         """
         written = ["dubio", "run", *([] if benchmark is None else [benchmark])]
         pairs: list[tuple[str, Any]] = [("preset", preset), *self._written_data()]

@@ -27,12 +27,11 @@ import traceback
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import IO, Any, cast
 
 from dubio.core.errors import CorruptFile, DubioError, StoreError, UserError
 from dubio.core.predictions import Predictions
-from dubio.core.registry import METHODS, TASKS, load_entry_points, load_plugin
+from dubio.core.registry import METHODS, TASKS, load_plugin
 from dubio.core.specs import canonical, restore
 from dubio.core.types import Split, Task
 from dubio.encoders import Encoding
@@ -214,9 +213,8 @@ def open_job_runner(orders: Json) -> JobRunner:
     sys.path[:] = orders["path"]
     trainer = load_trainer(orders["trainer"])
     _use_one_thread()
-    load_entry_points()
-    for plugin in orders["plugins"]:
-        load_plugin(Path(plugin))
+    for plugin in (*orders["plugins"], *orders["installed"]):
+        load_plugin(plugin)
     store = Store.open(orders["store"], create=False)
     _STORES.append(store)
     return JobRunner(store, trainer, orders["checkpoint_seconds"], orders["device"])

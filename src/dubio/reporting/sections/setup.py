@@ -39,7 +39,9 @@ class Setup(Section):
         yield Text(resolved, "code", "The resolved benchmark, with all defaults and changes")
         versions = ", ".join(f"{name} {value}" for name, value in run.environment.items())
         seeds = f"{counted(len(run.manifest.seeds), 'seed')} ({', '.join(map(str, run.manifest.seeds))})"
-        yield Text(f"Run {run.manifest.name}, {seeds}.{f' Ran on {versions}.' if versions else ''}", "small")
+        plugins = f" Plugins: {', '.join(run.manifest.plugins)}." if run.manifest.plugins else ""
+        ran_on = f" Ran on {versions}." if versions else ""
+        yield Text(f"Run {run.manifest.name}, {seeds}.{ran_on}{plugins}", "small")
         yield Headline("Metrics")
         yield Definitions(tuple(metric_rows(run)))
 
