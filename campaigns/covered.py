@@ -61,7 +61,6 @@ MODULES = {
     "formats/prediction_tables.py": "csv, tsv, jsonl, parquet",
     "formats/predictions.py": "safetensors",
     "formats/safetensors.py": "safetensors, fit file",
-    "formats/tables.py": "csv, tsv, parquet",
     "methods/encoding_cache.py": "encoder",
     "methods/fitting.py": PROTOCOL,
     "metrics/metric.py": WORDS,
@@ -89,7 +88,6 @@ MODULES = {
     "tasks/images/streamed.py": "imagenet",
     "tasks/imdb.py": "corpora",
     "tasks/movie_reviews.py": INSTALLED,
-    "tasks/own/tables.py": "own.csv, own.tsv.gz, own.jsonl, own.parquet",
     "tasks/reuters.py": "corpora",
     "tasks/sources/fetch.py": "tar, zip",
     "tasks/sources/locate.py": CACHE,
@@ -98,4 +96,4 @@ MODULES = {
     "testing/methods.py": WRITTEN,
     "torch_module/checkpoint.py": "checkpoint",
 }
-"""Module that opens or parses a file, or a folder of such modules → the readers that cover it, or why none is needed."""
+"""Module, or folder of modules, that opens or parses files → the readers that cover it, or why none is needed."""

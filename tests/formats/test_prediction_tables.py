@@ -43,7 +43,7 @@ def test_columns_named_after_classes_and_labels_by_name(tmp_path):
     bare = table(tmp_path / "b.csv", "cat,dog\n0.7,0.3\n0.2,0.8\n0.5,0.5\n")
     assert read_predictions(bare, values="probs", labels=labels).labels.tolist() == [1, 0, 1]
     wrong = table(tmp_path / "c.csv", "cat,dog,label\n0.7,0.3,cat\n0.2,0.8,dgo\n")
-    with pytest.raises(UserError, match=r"row 1 .from 0., column 'label' is 'dgo', .*nearest: 'dog'"):
+    with pytest.raises(UserError, match=r"row 3, column 'label' is 'dgo', .*nearest: 'dog'"):
         read_predictions(wrong, values="probs")
     with pytest.raises(UserError, match="'labels' is not known; did you mean 'label'"):
         read_predictions(table(tmp_path / "d.csv", "cat,dog,labels\n0.7,0.3,0\n"), values="probs")
@@ -60,7 +60,7 @@ def test_a_row_a_sample(tmp_path):
     assert np.exp(found.logits[0, 0]) == pytest.approx([0.45, 0.55])
     assert found.probs == pytest.approx(np.tile([0.475, 0.525], (2, 1)))
     for text, words in [
-        ("id,sample,p0,p1\na,0,1,0\na,0,1,0\n", "rows 0 and 1 .from 0. are the same sample of id 'a'"),
+        ("id,sample,p0,p1\na,0,1,0\na,0,1,0\n", "row 2 and row 3 are the same sample of id 'a'"),
         ("id,sample,p0,p1\na,0,1,0\nb,0,1,0\na,1,1,0\n", "id 'b' has no row for sample 1"),
         ("sample,p0,p1\n0,1,0\n", "needs a column 'id'"),
         ("id,sample,p0,p1,label\na,0,1,0,0\na,1,1,0,1\n", "column 'label' differs between the samples"),
@@ -91,7 +91,7 @@ def test_parquet(tmp_path, monkeypatch):
     assert found.labels.tolist() == [0, -1, 1]
     assert found.ids.tolist() == ["7", "8", "9"]
     frame.assign(p0=[0.7, None, 0.5]).to_parquet(path)
-    with pytest.raises(UserError, match="row 1"):
+    with pytest.raises(UserError, match="row 2, column 'p0' must be a number, and is missing"):
         read_predictions(path)
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(BadFile, match="not a readable Parquet file"):
@@ -122,27 +122,28 @@ def test_domains(tmp_path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "is empty"),
+        ("", "has no rows: its first line must name the columns"),
         ("p0,p1\n", "has no rows"),
-        ("p0,p1\n0.5,0.5,1\n", "line 2: 3 cells where the first line names 2"),
+        ("p0,p1\n0.5,0.5,1\n", "line 2 has 3 fields, the header has 2"),
         ("p0,p0\n1,0\n", "names the column 'p0' twice"),
         ("p0,\n1,0\n", "column 1 .from 0. has no name"),
         ("p0,p2\n1,0\n", "column 'p1' is missing"),
-        ("p0,p1\n1,x\n", "row 0 .from 0., column 'p1' must be a number; given 'x'"),
-        ("p0,p1\n1,\n", "column 'p1' must be a number"),
-        ("p0,p1\n1,nan\n", "between 0 and 1; row 0, column 1 is nan"),
-        ("p0,p1\n0.5,0.5\n0.5,0.4\n", "row 1 sums to 0.9"),
+        ("p0,p1\n1,x\n", "row 2, column 'p1' must be a number; given 'x'"),
+        ("p0,p1\n1,\n", "row 2, column 'p1' must be a number, and is missing"),
+        ("p0,p1\n1,nan\n", "row 2, column 'p1' must be a number, and is missing"),
+        ("p0,p1\n1,1.5\n", r"between 0 and 1; row 2, column 1 is 1.5 \(columns count from 0\)"),
+        ("p0,p1\n0.5,0.5\n0.5,0.4\n", "row 3 sums to 0.9"),
         ("p0,p1,label\n1,0,2\n", "column 'label' must lie between 0 and 1; given 2"),
         ("p0,p1,label\n1,0,a\n", "must be the number of a class; given 'a'"),
         ("p0,p1,label\n1,0,0.5\n", "must be the number of a class; given '0.5'"),
         ("p0,p1,lable\n1,0,1\n", "column 'lable' is not known; did you mean 'label'"),
-        ("p0,p1\n0.9,0.9\n", "sums to 1.8 .rows count from 0.. For several labels per row say .*--target multilabel"),
+        ("p0,p1\n0.9,0.9\n", "row 2 sums to 1.8. For several labels per row say .*--target multilabel"),
         ("p0,p1,id\n1,0,a\n1,0,a\n", "ids must be unique"),
         ("p0,p1,id\n1,0,\n", "column 'id' is empty"),
         ("p0,p1,logit0,logit1\n1,0,1,0\n", "logits and probs; say which"),
         ("p0,p1,ood\n1,0,maybe\n", "column 'ood' must be true or false; given 'maybe'"),
         ("p0,p1,ids\n1,0,a\n", "did you mean 'id'"),
-        ('p0,p1\n"1,0\n', "not a readable UTF-8 table"),
+        ('p0,p1\n"1,0\n', "line 2 is not CSV: unexpected end of data. Is a quote unclosed"),
     ],
 )
 def test_tables_that_cannot_be_read_say_where(tmp_path, text, words):
@@ -152,7 +153,7 @@ def test_tables_that_cannot_be_read_say_where(tmp_path, text, words):
 
 def test_a_table_in_another_encoding_is_refused(tmp_path):
     (tmp_path / "a.csv").write_bytes("p0,p1,id\n1,0,é\n".encode("latin-1"))
-    with pytest.raises(BadFile, match="not a readable UTF-8 table"):
+    with pytest.raises(BadFile, match="not UTF-8: byte 0xe9 in line 2"):
         read_predictions(tmp_path / "a.csv")
 
 

@@ -197,7 +197,7 @@ def test_columns_and_scores_from_arrays_and_tables(tmp_path):
         assert found.columns["site"].tolist() == ["x", "y"]
         assert found.class_count == 2
     (tmp_path / "c.csv").write_text("p0,p1,score.u\n0.7,0.3,a\n")
-    with pytest.raises(UserError, match=r"row 0.*'score\.u' must be a number"):
+    with pytest.raises(UserError, match=r"row 2.*'score\.u' must be a number"):
         read_predictions(tmp_path / "c.csv")
 
 

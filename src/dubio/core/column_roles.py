@@ -8,6 +8,7 @@ the reader, or refused.
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -110,23 +111,28 @@ def looks_like_units(name: str, cells: Any) -> bool:
         name: Of the column.
         cells: ``[N]`` texts, numbers or None.
     """
-    column = np.asarray(cells)
-    if column.dtype.kind not in "fiub":
-        column = np.array([str(cell) for cell in column.tolist() if cell is not None and cell != ""], dtype=np.str_)
-    numbers = _as_numbers(column)
-    values = column if numbers is None else numbers[~np.isnan(numbers)]
-    levels = len(np.unique(values))
+    numbers = _as_numbers(cells)
+    if numbers is not None and not names_units(name):
+        return False
+    values: list[Any]
+    if numbers is None:
+        values = [str(cell) for cell in cells if cell is not None and cell != ""]
+    else:
+        values = numbers[~np.isnan(numbers)].tolist()
+    levels = len(set(values))
     if levels < 2 or levels == len(values):
         return False
     if names_units(name):
-        return numbers is None or bool((values == np.floor(values)).all())
+        return numbers is None or all(map(float.is_integer, values))
     many = max(FEWEST, SHARE * len(values))
-    return numbers is None and levels >= many and len(values) - levels >= SHARE * len(values)
+    return levels >= many and len(values) - levels >= SHARE * len(values)
 
 
-def _as_numbers(column: Any) -> Any:
-    """Return a column in float64, or None where a value is not a number."""
+def _as_numbers(cells: Any) -> Any:
+    """Return a column in float64, NaN where a cell is empty; None where one is not a number."""
     try:
-        return column.astype(np.float64)
-    except ValueError:
+        if isinstance(cells, np.ndarray):
+            return cells.astype(np.float64)
+        return np.array([math.nan if cell is None or cell == "" else float(cell) for cell in cells])
+    except (ValueError, TypeError, OverflowError):
         return None

@@ -1,4 +1,4 @@
-"""Files: predictions in and out (safetensors, npz, npy, CSV, TSV, Parquet) and long tables of results."""
+"""Files: predictions in and out (safetensors, npz, npy and tables) and long tables of results."""
 
 from dubio.formats.arrays import predictions_from_arrays
 from dubio.formats.predictions import read_predictions, write_predictions

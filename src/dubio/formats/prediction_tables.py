@@ -8,22 +8,24 @@ example, ``score.<name>`` the system's own uncertainty.
 
 from __future__ import annotations
 
-import json
+import math
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dubio.core.column_roles import is_misspelt, looks_like_units
+from dubio.core.documents import parse_json
 from dubio.core.errors import UserError, listing
 from dubio.core.predictions import Predictions
 from dubio.core.types import UNLABELLED, Target
 from dubio.formats.arrays import SCORE, is_known, nearest_hint, with_logits
 from dubio.formats.columns import COLUMN, Roles, without_role
-from dubio.formats.tables import Frame
 from dubio.formats.values import VALUES, Values, as_logits
+from dubio.tables import Cells, Table, listed, number_in, plain_name, taken
 
 RESERVED = ("label", "id", "group", "domain", "ood", "sample", "member")
 _NUMBERED = re.compile(r"(p|logp|logit)(\d*)")
@@ -31,8 +33,21 @@ _MEANING: dict[str, Values] = {"p": "probs", "logp": "log_probs", "logit": "logi
 _TRUTH = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
-def predictions_from_columns(
-    frame: Frame,
+def numeric_columns(values: Values | None, roles: Roles) -> Callable[[Mapping[str, Sequence[Any]]], set[str]]:
+    """Return what chooses the columns that must be numbers, by their names and first cells."""
+    named = {roles.group, roles.ids, *roles.by, *RESERVED}
+
+    def choose(head: Mapping[str, Sequence[Any]]) -> set[str]:
+        numbers = {name for name in head if _NUMBERED.fullmatch(name)}
+        if values is not None and not numbers:
+            numbers = {name for name, cells in head.items() if not is_known(name) and _has_number(cells)}
+        return (numbers | {name for name in head if name.startswith(SCORE)}) - named
+
+    return choose
+
+
+def predictions_from_table(
+    table: Table,
     *,
     values: Values | None,
     labels: Any,
@@ -46,40 +61,31 @@ def predictions_from_columns(
     Raises:
         UserError: Naming row and column at fault, or a column that looks like groups and is not used.
     """
-    frame = roles.assigned(frame, "id", RESERVED)
-    columns, meaning, names = _value_columns(frame, values, roles)
-    numbers = np.array([_numbers(frame[column], column) for column in columns]).T
+    table = replace(table, columns=roles.assigned(table.columns, "id", RESERVED))
+    columns, meaning, names = _value_columns(table, values, roles)
+    numbers = _present(table, columns)
     if len(columns) == 1 and names is None and target != "multilabel":
         numbers = numbers[:, 0]
-    order, member = _samples(frame)
-    first = order[0]
-    classes = 2 if numbers.ndim == 1 else numbers.shape[1]
-    arrays: dict[str, Any] = {meaning: numbers[order] if len(order) > 1 else numbers[first]}
+    order, member = _samples(table)
     if numbers.ndim == 1 and len(order) > 1:
         raise UserError("give both classes as columns where there are several samples.")
+    if member is not None or len(order) > 1:
+        numbers = numbers[order] if len(order) > 1 else numbers[order[0]]
+    arrays = _side_arrays(table, order, in_domain)
     if names is not None:
         arrays["classes"] = np.array(names, dtype=np.str_)
     if member is not None:
         arrays["member"] = member
-    for column, name in (("id", "ids"), ("group", "group")):
-        if column in frame:
-            arrays[name] = _constant(frame[column], column, order)
-    for column in frame:
-        if column.startswith(COLUMN):
-            arrays[column] = np.array([str(cell) for cell in _constant_cells(frame[column], column, order)])
-        elif column.startswith(SCORE):
-            arrays[column] = _numbers(_constant_cells(frame[column], column, order), column)
-    if "label" in frame:
+    if "label" in table.columns:
         if labels is not None:
             raise UserError("labels are given twice: as a column, and on their own.")
-        arrays["labels"] = _labels(_constant_cells(frame["label"], "label", order), classes, names, target)
-    flags = _flags(frame, in_domain)
-    if flags is not None:
-        arrays["ood"] = flags[first]
-    notes = roles.notes_on(_others(frame, columns, first), grouped="group" in frame)
+        classes = 2 if numbers.ndim == 1 else numbers.shape[-1]
+        arrays["labels"] = _labels(table, _constant(table, "label", order), classes, names, target)
+    notes = roles.notes_on(_others(table, columns, order[0]), grouped="group" in table.columns)
     silent = Roles(rows_are_independent=True)
     try:
-        logits = as_logits(arrays.pop(meaning), meaning, target, tolerance=tolerance)
+        logits = as_logits(numbers, meaning, target, tolerance=tolerance,
+                           row_name=lambda sample, row: table.reference(order[sample, row]))  # fmt: skip
     except UserError as refusal:
         classes_read = f" Read as classes: {listing(names)}; call a column that is none 'column.NAME'." if names else ""
         raise UserError(f"{refusal}{classes_read}") from None
@@ -88,15 +94,50 @@ def predictions_from_columns(
     ).with_checked(notes=notes)
 
 
-def _others(frame: Frame, values: Sequence[str], rows: NDArray[np.int64]) -> dict[str, list[Any]]:
+def _side_arrays(table: Table, order: NDArray[np.int64], in_domain: str | None) -> dict[str, Any]:
+    """Return ids, groups, further texts, scores and flags, one of each per example."""
+    arrays: dict[str, Any] = {}
+    for column, name in (("id", "ids"), ("group", "group")):
+        if column in table.columns:
+            texts = [plain_name(cell) for cell in _constant(table, column, order)]
+            if "" in texts:
+                row = int(order[0][texts.index("")])
+                raise UserError(f"{table.reference(row)}, column {column!r} is empty.")
+            arrays[name] = table.text_array(texts)
+    for column in table.columns:
+        if column.startswith(COLUMN):
+            arrays[column] = table.text_array([plain_name(cell) for cell in _constant(table, column, order)])
+        elif column.startswith(SCORE):
+            _constant(table, column, order)
+            arrays[column] = _present(table, [column])[order[0], 0]
+    flags = _flags(table, in_domain)
+    if flags is not None:
+        arrays["ood"] = flags[order[0]]
+    return arrays
+
+
+def _present(table: Table, columns: list[str]) -> NDArray[np.float64]:
+    """Return columns of numbers ``[N, K]``.
+
+    Raises:
+        UserError: Naming row and column of the first one that is missing.
+    """
+    numbers = table.matrix(columns, "values")
+    for row, index in np.argwhere(np.isnan(numbers))[:1]:
+        raise UserError(f"{table.reference(int(row))}, column {columns[index]!r} must be a number, and is missing.")
+    return numbers
+
+
+def _others(table: Table, values: Sequence[str], rows: NDArray[np.int64]) -> dict[str, Cells | None]:
     """Return the columns that have no role, one cell per example."""
-    roles = {name for name in frame if name.startswith(SCORE) or _NUMBERED.fullmatch(name)}
-    others = without_role(frame, {*RESERVED, *values, *roles})
-    return {name: [cells[row] for row in rows] for name, cells in others.items()}
+    roles = {name for name in table.columns if name.startswith(SCORE) or _NUMBERED.fullmatch(name)}
+    others = without_role(table.columns, {*RESERVED, *values, *roles})
+    return {name: None if cells is None else taken(cells, rows) for name, cells in others.items()}
 
 
-def _value_columns(frame: Frame, values: Values | None, roles: Roles) -> tuple[list[str], Values, list[str] | None]:
+def _value_columns(table: Table, values: Values | None, roles: Roles) -> tuple[list[str], Values, list[str] | None]:
     """Return the columns of values, their meaning, and the names of classes or None where they are numbered."""
+    frame = table.columns
     for name in frame:
         close = name.lower().rstrip("s")
         if close == "group" and roles.rows_are_independent:
@@ -113,7 +154,7 @@ def _value_columns(frame: Frame, values: Values | None, roles: Roles) -> tuple[l
         if not names:
             raise UserError("the table has no column of predictions.")
         for name in names:
-            if looks_like_units(name, frame[name]) and not set(map(str, frame[name])) <= {"0", "1", "0.0", "1.0"}:
+            if looks_like_units(name, frame[name]) and not np.isin(table.floats(name, "values"), (0, 1)).all():
                 raise UserError(f"column {name!r} looks like groups, such as patients, and would be read as a class; "
                                 f"say group={name!r} (--group {name}), or call it 'column.{name}'.")  # fmt: skip
         return names, values, names
@@ -133,135 +174,126 @@ def _value_columns(frame: Frame, values: Values | None, roles: Roles) -> tuple[l
     return expected, _MEANING[kind], None
 
 
-def _has_number(cells: Sequence[Any]) -> bool:
+def _has_number(cells: Cells | Sequence[Any] | None) -> bool:
     """Return whether any cell is a number; a column without one is no class."""
-    for cell in cells:
-        try:
-            float(cell)
-        except (TypeError, ValueError):
-            continue
-        return True
-    return False
+    if cells is None or isinstance(cells, np.ndarray):
+        return cells is not None
+    return any((number := number_in(cell)) is not None and not math.isnan(number) for cell in cells)
 
 
-def _numbers(cells: Sequence[Any], column: str) -> NDArray[np.float64]:
-    numbers = np.empty(len(cells))
-    for row, cell in enumerate(cells):
-        try:
-            numbers[row] = float(cell)
-        except (TypeError, ValueError):
-            raise UserError(f"row {row} (from 0), column {column!r} must be a number; given {cell!r}.") from None
-    return numbers
-
-
-def _samples(frame: Frame) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
+def _samples(table: Table) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
     """Return the row of each sample of each example ``[S, N]``, and the member of each sample or None."""
-    count = len(next(iter(frame.values())))
-    keys = [name for name in ("member", "sample") if name in frame]
+    count = len(table)
+    keys = [name for name in ("member", "sample") if name in table.columns]
     if not keys:
         return np.arange(count)[None], None
-    if "id" not in frame:
+    if "id" not in table.columns:
         raise UserError(f"a table with a column {keys[0]!r} needs a column 'id', which identifies the examples.")
-    ids = [str(cell) for cell in frame["id"]]
-    draws = [tuple(_natural(frame[name][row]) for name in keys) for row in range(count)]
+    ids = [plain_name(cell) for cell in listed(table.column("id", "id"))]
+    draws = list(zip(*(map(_natural, listed(table.column(name, name))) for name in keys), strict=True))
     example = {name: index for index, name in enumerate(dict.fromkeys(ids))}
     sample = {draw: index for index, draw in enumerate(sorted(set(draws)))}
+    if len(sample) * len(example) > count:
+        _refuse_missing(keys, ids, draws, example, sample)
     order = np.full((len(sample), len(example)), -1, dtype=np.int64)
     for row in range(count):
         index = sample[draws[row]], example[ids[row]]
         if order[index] >= 0:
-            raise UserError(f"rows {order[index]} and {row} (from 0) are the same sample of id {ids[row]!r}.")
+            rows = f"{table.reference(int(order[index]))} and {table.reference(row)}"
+            raise UserError(f"{rows} are the same sample of id {ids[row]!r}.")
         order[index] = row
-    if (order < 0).any():
-        which, where = (int(index) for index in np.argwhere(order < 0)[0])
-        missing = ", ".join(f"{name} {value[1]}" for name, value in zip(keys, list(sample)[which], strict=True))
-        raise UserError(f"id {list(example)[where]!r} has no row for {missing}; every example needs every sample.")
-    if "member" not in frame:
+    if "member" not in table.columns:
         return order, None
     members = {draw[0]: index for index, draw in enumerate(sorted({draw[:1] for draw in sample}))}
     return order, np.array([members[draw[0]] for draw in sample], dtype=np.int64)
 
 
+def _refuse_missing(keys: Sequence[str], ids: list[str], draws: list[Any], example: Any, sample: Any) -> NoReturn:
+    """Refuse an example that lacks a sample, before a place is made for every sample of every one."""
+    present = set(zip(ids, draws, strict=True))
+    name, draw = next((name, draw) for draw in sample for name in example if (name, draw) not in present)
+    missing = ", ".join(f"{key} {value[1]}" for key, value in zip(keys, draw, strict=True))
+    raise UserError(f"id {name!r} has no row for {missing}; every example needs every sample.")
+
+
 def _natural(cell: Any) -> tuple[float, str]:
     """Return a sort key: numbers by size, then texts."""
-    text = str(cell)
+    text = plain_name(cell)
     return (float(text), text) if re.fullmatch(r"-?\d{1,15}", text) else (float("inf"), text)
 
 
-def _constant_cells(cells: Sequence[Any], column: str, order: NDArray[np.int64]) -> list[Any]:
+def _constant(table: Table, column: str, order: NDArray[np.int64]) -> list[Any]:
     """Return one cell per example; refuse samples that disagree."""
+    cells = listed(table.column(column, column))
     for sample in order[1:]:
         for base, row in zip(order[0], sample, strict=True):
-            if cells[base] != cells[row]:
-                rows = f"rows {base} and {row} (from 0) have {cells[base]!r} and {cells[row]!r}"
+            if cells[base] != cells[row] and not (cells[base] != cells[base] and cells[row] != cells[row]):  # NaN twice
+                rows = f"{table.reference(base)} and {table.reference(row)} have {cells[base]!r} and {cells[row]!r}"
                 raise UserError(f"column {column!r} differs between the samples of one example: {rows}.")
-    return [cells[row] for row in order[0]]
+    return [cells[row] for row in order[0]] if len(order) > 1 else cells
 
 
-def _constant(cells: Sequence[Any], column: str, order: NDArray[np.int64]) -> NDArray[np.str_]:
-    constant = _constant_cells(cells, column, order)
-    for row, cell in enumerate(constant):
-        if cell is None or cell == "":
-            raise UserError(f"row {row} (from 0), column {column!r} is empty.")
-    return np.array([str(cell) for cell in constant], dtype=np.str_)
+def _labels(table: Table, cells: list[Any], classes: int, names: list[str] | None, target: Target) -> NDArray[np.int64]:
+    indices = None if names is None else {name: index for index, name in enumerate(names)}
+    row = 0
+    try:
+        if target != "multilabel":
+            labels = np.full(len(cells), UNLABELLED, dtype=np.int64)
+            for row, cell in enumerate(cells):
+                if plain_name(cell):
+                    labels[row] = _class(cell, classes, indices)
+            return labels
+        labels = np.zeros((len(cells), classes), dtype=np.int64)
+        for row, cell in enumerate(cells):
+            for item in _items(cell):
+                labels[row, _class(item, classes, indices)] = 1
+        return labels
+    except UserError as fault:
+        raise UserError(f"{table.reference(row)}, column 'label' {fault}") from None
 
 
-def _labels(cells: list[Any], classes: int, names: list[str] | None, target: Target) -> NDArray[np.int64]:
-    if target != "multilabel":
-        return np.array([UNLABELLED if cell is None or cell == "" else _class(cell, row, classes, names)
-                         for row, cell in enumerate(cells)], dtype=np.int64)  # fmt: skip
-    hot = np.zeros((len(cells), classes), dtype=np.int64)
-    for row, cell in enumerate(cells):
-        for item in _items(cell, row):
-            hot[row, _class(item, row, classes, names)] = 1
-    return hot
-
-
-def _items(cell: Any, row: int) -> list[Any]:
+def _items(cell: Any) -> list[Any]:
     """Return the labels of a cell: a list, a JSON list, or texts with semicolons between them."""
-    if cell is None or cell == "":
-        return []
-    if isinstance(cell, str) and cell.startswith("["):
+    if isinstance(cell, str) and cell.strip().startswith("["):
         try:
-            cell = json.loads(cell)
-        except ValueError:
-            raise UserError(f"row {row} (from 0), column 'label' is not a JSON list: {cell!r}.") from None
+            cell = parse_json(cell, "a list of labels", UserError)
+        except UserError:
+            raise UserError(f"is not a JSON list: {cell!r:.60}.") from None
     if isinstance(cell, list):
         return cell
-    return [item.strip() for item in str(cell).split(";") if item.strip()]
+    return [item.strip() for item in plain_name(cell).split(";") if item.strip()]
 
 
-def _class(cell: Any, row: int, classes: int, names: list[str] | None) -> int:
-    if names is not None:
-        if str(cell) in names:
-            return names.index(str(cell))
-        hint = nearest_hint(str(cell), names)
-        raise UserError(f"row {row} (from 0), column 'label' is {cell!r}, which is not a class{hint}.")
-    try:
-        index = int(float(cell))  # "2.0" too: a column with missing labels is often written so
-        if index != float(cell):
-            raise ValueError
-    except (TypeError, ValueError, OverflowError):
-        raise UserError(f"row {row} (from 0), column 'label' must be the number of a class; given {cell!r}.") from None
-    if not UNLABELLED <= index < classes:
-        raise UserError(f"row {row} (from 0), column 'label' must lie between 0 and {classes - 1}; given {index}.")
-    return index
+def _class(cell: Any, classes: int, indices: dict[str, int] | None) -> int:
+    if indices is not None:
+        name = plain_name(cell)
+        if name in indices:
+            return indices[name]
+        raise UserError(f"is {name!r:.60}, which is not a class{nearest_hint(name, list(indices))}.")
+    number = number_in(cell)  # "2.0" too: a column with missing labels is often written so
+    if number is None or not number.is_integer():
+        raise UserError(f"must be the number of a class; given {cell!r:.60}.")
+    if not UNLABELLED <= number < classes:
+        raise UserError(f"must lie between 0 and {classes - 1}; given {number:.0f}.")
+    return int(number)
 
 
-def _flags(frame: Frame, in_domain: str | None) -> NDArray[np.bool_] | None:
+def _flags(table: Table, in_domain: str | None) -> NDArray[np.bool_] | None:
     """Return which rows are out of distribution: from ``ood``, or from ``domain`` and the name of the in-domain one."""
+    cells = table.column("domain", "domain") if "domain" in table.columns else []
+    domains = [plain_name(cell) for cell in listed(cells)]
     if in_domain is not None:
-        if "domain" not in frame:
+        if not domains:
             raise UserError("in_domain (--in-domain) needs a column 'domain', and the table has none.")
-        domains = [str(cell) for cell in frame["domain"]]
         if in_domain not in domains:
-            raise UserError(f"no row has the domain {in_domain!r}; there are {', '.join(sorted(set(domains)))}.")
+            raise UserError(f"no row has the domain {in_domain!r}; there are {listing(sorted(set(domains)))}.")
         return np.array([cell != in_domain for cell in domains])
-    if "ood" in frame:
-        for row, cell in enumerate(frame["ood"]):
-            if str(cell).lower() not in _TRUTH:
-                raise UserError(f"row {row} (from 0), column 'ood' must be true or false; given {cell!r}.")
-        return np.array([_TRUTH[str(cell).lower()] for cell in frame["ood"]])
-    if "domain" in frame and len({str(cell) for cell in frame["domain"]}) > 1:
+    if "ood" in table.columns:
+        texts = [plain_name(cell).lower() for cell in listed(table.column("ood", "ood"))]
+        for row, text in enumerate(texts):
+            if text not in _TRUTH:
+                raise UserError(f"{table.reference(row)}, column 'ood' must be true or false; given {text!r:.60}.")
+        return np.array([_TRUTH[text] for text in texts])
+    if len(set(domains)) > 1:
         raise UserError("the table has several domains; say which one is in distribution with in_domain (--in-domain).")
     return None

@@ -26,10 +26,10 @@ from dubio.core.predictions import Predictions, checked_logits
 from dubio.core.types import KINDS, TARGETS, EmptyDecision, Kind, StrArray, Target
 from dubio.formats.arrays import NAMES, SCORE, is_known, predictions_from_arrays, refuse_near_misses, with_logits
 from dubio.formats.columns import COLUMN, Roles
-from dubio.formats.prediction_tables import predictions_from_columns
+from dubio.formats.prediction_tables import numeric_columns, predictions_from_table
 from dubio.formats.safetensors import read_tensors, write_tensors
-from dubio.formats.tables import SEPARATORS, read_delimited, read_parquet
 from dubio.formats.values import TOLERANCE, VALUES, Values
+from dubio.tables import ENDINGS, plain_name, read_table, table_ending
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -37,7 +37,7 @@ SCHEMA = 1
 """Raised by hand when a file written by this dubio can no longer be read by an older one."""
 
 _PLAIN = ("logits", "labels", "ood", "member", "data_variance", "model_variance")
-SUFFIXES = (".safetensors", ".npz", ".npy", ".csv", ".tsv", ".parquet")
+SUFFIXES = (".safetensors", ".npz", ".npy", *ENDINGS)
 
 
 def write_predictions(path: Path, predictions: Predictions) -> None:
@@ -97,13 +97,13 @@ def read_predictions(
     by: Iterable[str] = (),
     rows_are_independent: bool = False,
 ) -> Predictions:
-    """Read predictions from a file, by its ending: .safetensors, .npz, .npy, .csv, .tsv or .parquet.
+    """Read predictions from a file, by its ending: .safetensors, .npz, .npy, or that of a table.
 
     Args:
         path: The file.
         values: The meaning of the numbers, where their names do not say it.
-        labels: An array, or a file of labels (.npy, or .npz or .safetensors with an array ``labels``, or a .csv or .tsv
-            with a column ``label``), where the file has none.
+        labels: An array, or a file of labels (.npy, or .npz or .safetensors with an array ``labels``, or a table with a
+            column ``label``), where the file has none.
         target: The kind of prediction; ``multiclass`` unless the file says otherwise.
         tolerance: Largest difference from one of the sum of a row's probabilities.
         in_domain: For a table with a column ``domain``: the one that is in distribution; all others are not.
@@ -118,9 +118,10 @@ def read_predictions(
             one that looks like groups and is not used.
     """
     path = Path(path)
-    suffix = path.suffix.lower()
+    suffix = table_ending(path) or path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise BadFile(f"{str(path)!r}: predictions are read from files ending in {', '.join(SUFFIXES)}.")
+        raise BadFile(f"{str(path)!r}: predictions are read from files ending in {', '.join(SUFFIXES)} (or .csv.gz and "
+                      "so on).")  # fmt: skip
     if target is not None:
         one_of("target", target, TARGETS)
     if not path.is_file():
@@ -133,9 +134,9 @@ def read_predictions(
     options: Any = {"values": values, "labels": labels, "target": target or "multiclass", "tolerance": tolerance,
                     "roles": roles}  # fmt: skip
     try:
-        if suffix in (".csv", ".tsv", ".parquet"):
-            frame = read_parquet(path) if suffix == ".parquet" else read_delimited(path, SEPARATORS[suffix])
-            return predictions_from_columns(frame, **options, in_domain=in_domain)
+        if suffix in ENDINGS:
+            table = read_table(path, numeric_columns(values, roles))
+            return predictions_from_table(table, **options, in_domain=in_domain)
         if in_domain is not None:
             raise UserError("in_domain is for a table with a column 'domain'; arrays say it with 'ood'.")
         if suffix != ".safetensors":
@@ -270,18 +271,20 @@ def read_labels(path: str | Path) -> NDArray[Any]:
         BadFile: When there are none in it.
     """
     path = Path(path)
-    suffix = path.suffix.lower()
+    suffix = table_ending(path) or path.suffix.lower()
     if suffix == ".npy":
         return read_npy(path)
     if suffix == ".npz":
         arrays = read_npz(path, lambda _: ("labels",))
     elif suffix == ".safetensors":
         arrays, _ = read_tensors(path)
-    elif suffix in SEPARATORS:
-        columns = read_delimited(path, SEPARATORS[suffix])
-        arrays = {"labels": np.array(columns["label"])} if "label" in columns else {}
+    elif suffix in ENDINGS:
+        table = read_table(path)
+        cells = table.columns.get("label")
+        texts = cells if cells is None or isinstance(cells, np.ndarray) else table.text_array([*map(plain_name, cells)])
+        arrays = {} if texts is None else {"labels": texts}
     else:
-        raise BadFile(f"{str(path)!r}: labels are read from files ending in .npy, .npz, .safetensors, .csv or .tsv.")
+        raise BadFile(f"{str(path)!r}: labels are read from files ending in {', '.join(SUFFIXES)}.")
     if "labels" not in arrays:
-        raise BadFile(f"{str(path)!r} has no {'column label' if suffix in SEPARATORS else 'array labels'}.")
+        raise BadFile(f"{str(path)!r} has no {'column label' if suffix in ENDINGS else 'array labels'}.")
     return arrays["labels"]

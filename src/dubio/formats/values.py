@@ -19,6 +19,8 @@ from dubio.core.types import FloatArray, Target
 Values = Literal["probs", "log_probs", "logits"]
 VALUES: tuple[Values, ...] = get_args(Values)
 
+RowName = Callable[[int, int], str]
+
 TOLERANCE = 1e-3
 """Largest difference from one of the sum of a row's probabilities; they are then divided by their sum."""
 
@@ -27,7 +29,13 @@ SLACK = 1e-6
 
 
 def as_logits(
-    array: Any, values: Values, target: Target, *, tolerance: float = TOLERANCE, name: str | None = None
+    array: Any,
+    values: Values,
+    target: Target,
+    *,
+    tolerance: float = TOLERANCE,
+    name: str | None = None,
+    row_name: RowName | None = None,
 ) -> NDArray[np.float32]:
     """Return logits ``[S, N, K]`` float32 from numbers of shape [N, K], [S, N, K] or, binary, [N].
 
@@ -37,6 +45,7 @@ def as_logits(
         target: Softmax over classes, or one sigmoid per label.
         tolerance: Largest difference from one of the sum of a row's probabilities.
         name: Their name in a message.
+        row_name: What a message calls a row, by the indices of sample and row; the row's index unless given.
 
     Returns:
         ``log p`` (multi-label: ``log p − log(1 − p)``), −inf where p = 0. Logits in float32 are returned as they are.
@@ -46,7 +55,8 @@ def as_logits(
     """
     one_of("values", values, VALUES)
     label = name or values
-    numbers = _shaped(real_numbers(array, label), values, target, label)
+    errors = _BlockErrors(label, 0, row_name)
+    numbers = _shaped(real_numbers(array, label), values, target, errors)
     if values == "logits" and numbers.dtype == np.float32 and target != "multilabel":
         return numbers  # NaN and +inf are refused by Predictions, which looks at every value once
     logits = np.empty(numbers.shape, dtype=np.float32)
@@ -57,7 +67,7 @@ def as_logits(
         raw = numbers[:, rows]
         block: FloatArray = raw if narrow else np.asarray(raw, dtype=np.float64)
         with np.errstate(over="ignore"):  # a logarithm below the range of float32 is that of zero
-            logits[:, rows] = convert(block, _BlockErrors(label, rows.start), tolerance)
+            logits[:, rows] = convert(block, _BlockErrors(label, rows.start, row_name), tolerance)
     return logits
 
 
@@ -85,10 +95,11 @@ def real_numbers(array: Any, name: str) -> NDArray[Any]:
     return numbers
 
 
-def _shaped(array: NDArray[Any], values: Values, target: Target, name: str) -> NDArray[Any]:
+def _shaped(array: NDArray[Any], values: Values, target: Target, errors: _BlockErrors) -> NDArray[Any]:
     """Return [S, N, K] with at least one of each; a binary [N] becomes its two classes."""
+    name = errors.name
     if array.ndim == 1 and target != "multilabel":
-        array = _two_classes(array, values, name)
+        array = _two_classes(array, values, errors)
     if array.ndim == 2:
         array = array[None]
     if array.ndim != 3:
@@ -101,10 +112,9 @@ def _shaped(array: NDArray[Any], values: Values, target: Target, name: str) -> N
     return array
 
 
-def _two_classes(array: NDArray[Any], values: Values, name: str) -> NDArray[Any]:
+def _two_classes(array: NDArray[Any], values: Values, errors: _BlockErrors) -> NDArray[Any]:
     """Return both columns of a binary prediction that has the second one only."""
     second = array.astype(np.float64)[None, :, None]
-    errors = _BlockErrors(name, 0)
     if values == "logits":
         return np.concatenate([np.zeros_like(second), second], axis=2)
     with np.errstate(divide="ignore"):
@@ -118,25 +128,28 @@ def _two_classes(array: NDArray[Any], values: Values, name: str) -> NDArray[Any]
 class _BlockErrors:
     """The position of a block, to name a row and column in an error."""
 
-    def __init__(self, name: str, start: int) -> None:
-        self.name, self.start = name, start
+    def __init__(self, name: str, start: int, row_name: RowName | None) -> None:
+        self.name, self.start, self._row_name = name, start, row_name
 
     def refuse(self, rule: str, block: FloatArray, bad: NDArray[np.bool_]) -> NoReturn:
         """Refuse the first bad value."""
         sample, row, column = (int(index) for index in np.argwhere(bad)[0])
+        counts = "(rows and columns count from 0)" if self._row_name is None else "(columns count from 0)"
         where = f"{self._row(block, sample, row)}, column {column}"
-        value = f"{block[sample, row, column]:g} (rows and columns count from 0)"
-        raise UserError(f"{self.name} {rule}; {where} is {value}.")
+        raise UserError(f"{self.name} {rule}; {where} is {block[sample, row, column]:g} {counts}.")
 
     def check_sums(self, block: FloatArray, sums: FloatArray, tolerance: float) -> None:
         """Refuse the first row that does not sum to one."""
         bad = np.argwhere(~(np.abs(sums - 1.0) <= tolerance))
         if len(bad):
-            where = f"{self._row(block, *bad[0])} sums to {sums[tuple(bad[0])]:.6g} (rows count from 0)"
+            counts = " (rows count from 0)" if self._row_name is None else ""
+            where = f"{self._row(block, *bad[0])} sums to {sums[tuple(bad[0])]:.6g}{counts}"
             raise UserError(f"{self.name}: every row must sum to one within {tolerance:g}; {where}. For several labels "
                             "per row say target='multilabel' (--target multilabel).")  # fmt: skip
 
     def _row(self, block: FloatArray, sample: int, row: int) -> str:
+        if self._row_name is not None:
+            return self._row_name(sample, self.start + row)
         return f"sample {sample}, row {self.start + row}" if len(block) > 1 else f"row {self.start + row}"
 
 

@@ -89,7 +89,7 @@ def test_features_may_be_all_columns_without_another_use(path: str) -> None:
     assert task.inputs == "table"
     assert task.split("train").data.inputs.shape == (72, 2)
     assert sum(int(np.isnan(split.data.inputs).sum()) for split in task.splits) == 12
-    with pytest.raises(UserError, match="column 'body' for features: row 2"):
+    with pytest.raises(UserError, match="row 2, column 'body' must be a number"):
         own(data=path, features=["*"], label="topic")
     with pytest.raises(UserError, match="label column"):
         own(data=path, features=["width", "topic"], label="topic")

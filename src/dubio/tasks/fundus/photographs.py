@@ -19,11 +19,11 @@ from dubio.core.errors import BadFile, UserError
 from dubio.core.lazy_rows import MappedRows
 from dubio.core.types import IntArray, SourceCard, StrArray
 from dubio.core.unpacking import check_unpacked
+from dubio.tables import plain_name
 from dubio.tasks.fundus.cache import Outcome, digest_of, file_hashes, prepare_files
 from dubio.tasks.fundus.labels import UNKNOWN, Collection, Photograph, read_grade, read_quality
 from dubio.tasks.fundus.layouts import OWN, read_collection
 from dubio.tasks.images.files import Problem, progress_on_screen, read_arrays, resize_images
-from dubio.tasks.own.tables import plain_name
 from dubio.tasks.sources.locate import source_card
 
 SIZES = (64, 128, 256, 512)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from dubio.core.column_roles import ROLES, column_role, words_of
 from dubio.core.errors import BadFile, UserError
 from dubio.core.types import Inputs, Modality, StrArray
 from dubio.core.unpacking import check_unpacked
+from dubio.tables import Table, listed, number_in, plain_name
 from dubio.tasks.data_options import DataOptions
 from dubio.tasks.images.files import (
     ENDINGS,
@@ -25,11 +28,12 @@ from dubio.tasks.images.files import (
     resize_images,
     visible_folders,
 )
-from dubio.tasks.own.tables import Labels, Table
 from dubio.tasks.splitting import PART_ALIASES
 
 ALL = "*"
 """Among features: every column that is not used for something else."""
+
+Labels = tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +91,16 @@ def rows_of_table(table: Table, options: DataOptions) -> Rows:
         notes += unused_notes(table, options)
         rows = _rows(filled, options, "text", tuple(filled.texts(options.text)), notes)
         return replace(rows, left_out={"because the text is empty": lost} if (lost := len(table) - len(filled)) else {})
-    features = options.features
-    if ALL in features:
-        used = set(options.columns().values())
-        features = tuple(name for name in table.columns if name not in used)
+    features = feature_names(table.columns, options)
     if options.label in features:
         raise UserError(f"features must not contain the label column {options.label!r}.")
     return _rows(table, options, "table", table.features(features), unused_notes(table, options))
+
+
+def feature_names(columns: Iterable[str], options: DataOptions) -> tuple[str, ...]:
+    """Return the features that the options name; for ``*`` all columns that are not used for something else."""
+    used = set(options.columns().values())
+    return tuple(name for name in columns if name not in used) if ALL in options.features else options.features
 
 
 def unused_notes(table: Table, options: DataOptions) -> tuple[str, ...]:
@@ -116,14 +123,84 @@ def unused_notes(table: Table, options: DataOptions) -> tuple[str, ...]:
 
 def _rows(table: Table, options: DataOptions, modality: Modality, inputs: Inputs, notes: tuple[str, ...] = ()) -> Rows:
     """Return the rows of a table with these inputs: labels, ids, groups, domains, parts and times are its columns."""
-    labels, listed = table.label_lists(options.label or "y", options.label_separator)
+    labels, listed = label_lists(table, options.label or "y", options.label_separator)
     side: dict[str, Any] = {
         argument: None if column is None else table.names(column, argument)
         for argument, column in (("group", options.group), ("domain", options.domain), ("split", options.split))
     }
-    ids = np.array(table.numbers).astype(np.str_) if options.id is None else table.unique_names(options.id)
-    time = None if options.time is None else table.times(options.time)
+    ids = table.row_numbers.astype(np.str_) if options.id is None else unique_names(table, options.id)
+    time = None if options.time is None else times(table, options.time)
     return Rows(modality, inputs, labels, listed, table.references, ids, time=time, notes=notes, **side)
+
+
+def unique_names(table: Table, column: str) -> StrArray:
+    """Return a column of ids.
+
+    Raises:
+        UserError: Naming the first id that two rows share.
+    """
+    ids = table.names(column, "id")
+    first: dict[str, int] = {}
+    for row, name in enumerate(ids.tolist()):
+        if name in first:
+            rows = f"{table.reference(first[name])} and {table.reference(row)}"
+            raise UserError(f"column {column!r} for id has {name!r} twice: {rows}; ids are unique, groups are not.")
+        first[name] = row
+    return ids
+
+
+def label_lists(table: Table, column: str, separator: str | None) -> tuple[list[Labels], bool]:
+    """Return the labels of each row, and whether the column holds lists.
+
+    A cell holds a list when it is one (JSON Lines, Parquet) or when a separator is given; such a list may be empty.
+
+    Raises:
+        UserError: Naming the first row without a label, where cells hold one label each.
+    """
+    if separator == "":
+        raise UserError("label_separator must not be empty; leave it out where a row has one label.")
+    values = listed(table.column(column, "label"))
+    lists = separator is not None or any(isinstance(value, list | tuple) for value in values)
+    rows: list[Labels] = []
+    for row, value in enumerate(values):
+        items = value if isinstance(value, list | tuple) else [plain_name(value)]
+        if separator is not None and not isinstance(value, list | tuple):
+            items = items[0].split(separator)
+        rows.append(tuple(dict.fromkeys(filter(None, map(plain_name, items)))))
+        if not lists and not rows[-1]:
+            raise UserError(f"column {column!r} for label is empty in {table.reference(row)}.")
+    return rows, lists
+
+
+def times(table: Table, column: str) -> NDArray[np.float64]:
+    """Return the time of each row as a number: numbers as they are, dates as seconds since 1970 (UTC).
+
+    Raises:
+        UserError: Naming the first row that is neither a number nor an ISO 8601 date.
+    """
+    values = listed(table.column(column, "time"))
+    moments = [_moment(value) for value in values]
+    formats = {format for _, format in moments}
+    if None in formats:
+        row = next(row for row, (_, format) in enumerate(moments) if format is None)
+        cell = f"column {column!r} for time: {table.reference(row)} is {values[row]!r:.60}"
+        raise UserError(f"{cell}; write a number or an ISO date such as 2024-05-31 or 2024-05-31T09:30.")
+    if len(formats) > 1:
+        raise UserError(f"column {column!r} for time mixes numbers and dates; write all of them one way.")
+    return np.array([moment for moment, _ in moments])
+
+
+def _moment(value: Any) -> tuple[float, str | None]:
+    """Return a time as a number, and its format: ``number``, ``date``, or None for neither."""
+    text = value.isoformat() if isinstance(value, date) else plain_name(value)
+    number = number_in(text)
+    if number is not None:
+        return number, "number" if math.isfinite(number) else None
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp(), "date"
+    except (ValueError, OverflowError):
+        return math.nan, None
 
 
 def _without_empty(table: Table, column: str) -> tuple[Table, tuple[str, ...]]:
@@ -181,9 +258,11 @@ def rows_of_npz(path: Path, options: DataOptions) -> Rows:
     if "x" not in arrays:
         raise BadFile(f"data {str(path)!r} has no array 'x'; it has {', '.join(arrays) or 'none'}.")
     x = arrays.pop("x")
-    side = {name: array.tolist() for name, array in arrays.items() if array.ndim == 1 and len(array) == len(x)}
+    side: dict[str, Any] = {
+        name: array.tolist() for name, array in arrays.items() if array.ndim == 1 and len(array) == len(x)
+    }
     modality, inputs = _array_inputs(path, x, options.size)
-    table = Table(path, side, list(range(len(x))))
+    table = Table(path, side, np.arange(len(x)))
     notes = (*((_describe(inputs),) if modality == "image" else ()), *unused_notes(table, options))
     return _rows(table, options, modality, inputs, notes)
 

@@ -19,10 +19,10 @@ from dubio.core.errors import BadFile, UserError, listing
 from dubio.core.registry import task
 from dubio.core.specs import hash_file
 from dubio.core.types import BoolArray, Examples, IntArray, Kind, SourceCard, Split, Target, Task, families_by_name
+from dubio.tables import read_table
 from dubio.tasks.data_options import DataOptions, takes_options
 from dubio.tasks.duplicates import shared_sentences
-from dubio.tasks.own.reading import Rows, rows_of_folder, rows_of_npz, rows_of_table
-from dubio.tasks.own.tables import read_table
+from dubio.tasks.own.reading import Rows, feature_names, rows_of_folder, rows_of_npz, rows_of_table
 from dubio.tasks.shift import hold_out, hold_out_untrained, novel_names, other_domains
 from dubio.tasks.splitting import (
     LEARNED,
@@ -80,7 +80,9 @@ def _read(path: Path, options: DataOptions) -> Rows:
         return rows_of_npz(path, options)
     if options.size is not None:
         raise UserError(f"size is for images; {path.name} is a table.")
-    return rows_of_table(read_table(path), options)
+    used = set(options.columns().values())
+    table = read_table(path, lambda head: set(feature_names(head, options)) - used)
+    return rows_of_table(table, options)
 
 
 def _card(path: Path, rows: Rows) -> SourceCard:

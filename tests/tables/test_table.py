@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from dubio.core.errors import BadFile, UnknownName, UserError
-from dubio.tasks.own.tables import Table, read_table
+from dubio.tables import Table, read_table
+from dubio.tasks.own.reading import label_lists, times, unique_names
 
 
 def write(tmp_path: Path, name: str, content: str | bytes) -> Path:
@@ -19,7 +20,7 @@ def write(tmp_path: Path, name: str, content: str | bytes) -> Path:
 
 def table(**values: list[object]) -> Table:
     length = len(next(iter(values.values())))
-    return Table(Path("t.csv"), dict(values), list(range(2, length + 2)))
+    return Table(Path("t.csv"), dict(values), np.arange(2, length + 2))
 
 
 def test_the_same_rows_from_every_sort_of_file(tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_the_same_rows_from_every_sort_of_file(tmp_path: Path) -> None:
 
 def test_rows_are_counted_as_in_a_spreadsheet(tmp_path: Path) -> None:
     found = read_table(write(tmp_path, "t.csv", 'a,b\n1,2\n\n"x\ny",3\n'))
-    assert found.numbers == [2, 4]
+    assert found.row_numbers.tolist() == [2, 4]
     assert found.references[1] == "row 4"
     assert read_table(write(tmp_path, "t.jsonl", '\n{"a": 1}\n')).references[0] == "line 2"
 
@@ -64,9 +65,9 @@ def test_rows_are_counted_as_in_a_spreadsheet(tmp_path: Path) -> None:
         ("latin.csv", "a,b\n1,caf\xe9\n".encode("latin-1"), "not UTF-8: byte 0xe9 in line 2"),
         ("bad.jsonl", '{"a": 1}\n{"a": \n', "line 2 is not JSON"),
         ("list.jsonl", "[1, 2]\n", "line 1 is not a JSON object"),
-        ("cut.csv.gz", gzip.compress(b"a,b\n1,2\n" * 100, mtime=0)[:-20], "cannot be read"),
-        ("not.csv.gz", b"a,b\n1,2\n", "cannot be read"),
-        ("bad.parquet", b"nothing", "is not Parquet"),
+        ("cut.csv.gz", gzip.compress(b"a,b\n1,2\n" * 100, mtime=0)[:-20], "cannot be unpacked"),
+        ("not.csv.gz", b"a,b\n1,2\n", "cannot be unpacked"),
+        ("bad.parquet", b"nothing", "is not a readable Parquet file"),
         ("t.xlsx", b"", "unknown ending"),
     ],
 )
@@ -83,17 +84,17 @@ def test_a_missing_file_and_a_missing_column_are_named(tmp_path: Path) -> None:
 
 
 def test_labels_are_names_without_decoration() -> None:
-    found, listed = table(y=[" a ", 1, 2.0, True]).label_lists("y", None)
+    found, listed = label_lists(table(y=[" a ", 1, 2.0, True]), "y", None)
     assert found == [("a",), ("1",), ("2",), ("True",)]
     assert not listed
-    found, listed = table(y=["a|b", "", "b | b"]).label_lists("y", "|")
+    found, listed = label_lists(table(y=["a|b", "", "b | b"]), "y", "|")
     assert found == [("a", "b"), (), ("b",)]
     assert listed
-    found, listed = table(y=[["a", "b c"], "one two", []]).label_lists("y", None)
+    found, listed = label_lists(table(y=[["a", "b c"], "one two", []]), "y", None)
     assert found == [("a", "b c"), ("one two",), ()]
     assert listed
     with pytest.raises(UserError, match="label is empty in row 3"):
-        table(y=["a", None]).label_lists("y", None)
+        label_lists(table(y=["a", None]), "y", None)
 
 
 def test_numbers_may_be_missing_but_not_words() -> None:
@@ -101,23 +102,23 @@ def test_numbers_may_be_missing_but_not_words() -> None:
     np.testing.assert_array_equal(found[:, 0], [1, 25, np.nan, np.nan, np.nan])
     np.testing.assert_array_equal(found[:, 1], [1, 2, 3, 4, np.nan])
     for bad in ("12 kg", "inf", [1]):
-        with pytest.raises(UserError, match="column 'a' for features: row 3"):
+        with pytest.raises(UserError, match=r"row 3, column 'a'.* must be a"):
             table(a=["1", bad]).features(["a"])
 
 
 def test_times_are_numbers_or_iso_dates() -> None:
-    dates = table(t=["2024-05-31", "2024-05-31T09:30", "2024-05-31T00:00+02:00", "2023-12-31"]).times("t")
+    dates = times(table(t=["2024-05-31", "2024-05-31T09:30", "2024-05-31T00:00+02:00", "2023-12-31"]), "t")
     assert np.argsort(dates).tolist() == [3, 2, 0, 1]
     assert dates[1] - dates[0] == 9.5 * 3600
-    assert table(t=["3", 1.5]).times("t").tolist() == [3.0, 1.5]
+    assert times(table(t=["3", 1.5]), "t").tolist() == [3.0, 1.5]
     with pytest.raises(UserError, match="row 3 is '31/05/2024'"):
-        table(t=["2024-05-31", "31/05/2024"]).times("t")
+        times(table(t=["2024-05-31", "31/05/2024"]), "t")
     with pytest.raises(UserError, match="mixes numbers and dates"):
-        table(t=["2024-05-31", "7"]).times("t")
+        times(table(t=["2024-05-31", "7"]), "t")
 
 
 def test_ids_are_unique_and_names_not_missing() -> None:
     with pytest.raises(UserError, match="'7' twice: row 2 and row 4"):
-        table(k=[7, 8, 7.0]).unique_names("k")
+        unique_names(table(k=[7, 8, 7.0]), "k")
     with pytest.raises(UserError, match="for group is empty in row 3"):
         table(g=["a", " "]).names("g", "group")

@@ -1,0 +1,133 @@
+"""Parquet: read in batches, after what its metadata declare has been compared with the limit.
+
+A column that is constant, or that has few texts, may stand for any number of rows in a few bytes. Texts are therefore
+read as their dictionary, and the cells of a column share them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dubio.core.errors import BadFile, MissingExtra
+from dubio.core.unpacking import check_unpacked
+from dubio.tables.collecting import CELL, Columns, Numeric, check_names
+from dubio.tables.table import Cells
+
+CELLS = 500_000
+"""Cells that are read together: some columns at a time, whole, so that little is in memory twice."""
+
+
+def read_parquet(path: Path, columns: Columns, numeric: Numeric) -> None:
+    """Read a Parquet file; its columns have the types that it gives them.
+
+    Raises:
+        MissingExtra: When pyarrow is not installed.
+        BadFile: When it cannot be read, or unpacks to more than the limit.
+    """
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as missing:
+        raise MissingExtra("reading Parquet", "parquet") from missing
+    try:
+        with pyarrow.parquet.ParquetFile(path) as source:
+            facts, schema = source.metadata, source.schema_arrow
+            names = list(schema.names)
+            check_names(path, names)
+            _check_declared(path, facts)
+        texts = [field.name for field in schema if _is_text(pyarrow, field.type)]
+        with pyarrow.parquet.ParquetFile(path, metadata=facts, read_dictionary=texts) as source:
+            columns.add(_read_columns(pyarrow, path, source, names), np.arange(1, facts.num_rows + 1))
+    except UnicodeDecodeError as fault:
+        raise BadFile(f"{str(path)!r}: the name of a column is not UTF-8.") from fault
+    except BadFile:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as fault:
+        raise BadFile(f"{str(path)!r} is not a readable Parquet file: {fault}") from fault
+
+
+def _read_columns(pa: Any, path: Path, source: Any, names: list[str]) -> dict[str, Cells | None]:
+    """Return the cells of every column; those of fractions lie side by side in memory."""
+    rows = source.metadata.num_rows
+    floating = [name for name in names if pa.types.is_floating(source.schema_arrow.field(name).type)]
+    cells: dict[str, Cells | None] = dict.fromkeys(names)
+    cells |= dict(zip(floating, np.empty((len(floating), rows)), strict=True))
+    together = max(1, CELLS // max(1, rows))
+    for start in range(0, len(names), together):
+        table = source.read(columns=names[start : start + together])
+        for name in names[start : start + together]:
+            column, target = table.column(name), cells[name]
+            if len(column) != rows:
+                raise BadFile(f"{str(path)!r}: column {name!r} has {len(column)} rows; the file declares {rows}.")
+            if target is None:
+                cells[name] = _cells(pa, path, name, column)
+            else:
+                target[:] = column.to_numpy()
+    return cells
+
+
+_BYTES = ("binary", "large_binary", "fixed_size_binary", "binary_view")
+
+
+def _check_declared(path: Path, facts: Any) -> None:
+    """Refuse a file whose metadata declare more than the limit: its pages, or the cells that they stand for."""
+    pages = cells = 0
+    for group in map(facts.row_group, range(facts.num_row_groups)):
+        pages += max(0, group.total_byte_size)
+        cells += sum(group.column(index).num_values for index in range(group.num_columns))
+    check_unpacked(path, max(pages, 8 * cells, 8 * facts.num_rows * facts.num_columns))
+
+
+def _is_text(pa: Any, kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _cells(pa: Any, path: Path, name: str, column: Any) -> Cells | None:
+    """Return the cells of a column that is not of fractions; None where they are no single values."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        if _is_text(pa, kind.value_type):
+            return _texts(pa, path, name, column)
+        kind = kind.value_type
+        column = column.cast(kind)
+    if pa.types.is_integer(kind) and not column.null_count:
+        array: NDArray[Any] = column.to_numpy()
+        return array
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False)  # nanoseconds would need pandas
+    nested = pa.types.is_nested(kind)
+    item = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
+    if pa.types.is_nested(item) or any(getattr(pa.types, f"is_{suffix}")(item) for suffix in _BYTES):
+        return None
+    check_unpacked(path, CELL * (len(column.combine_chunks().flatten()) if nested else len(column)))
+    try:
+        cells: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError) as fault:  # UTF-8 in lists, dates beyond the year 9999
+        raise BadFile(f"{str(path)!r}: column {name!r} cannot be read: {fault}.") from fault
+    return cells
+
+
+def _texts(pa: Any, path: Path, name: str, column: Any) -> list[str | None]:
+    """Return texts from their dictionary, as shared objects.
+
+    Raises:
+        BadFile: Naming row and column of a text that is not UTF-8.
+    """
+    cells: list[str | None] = []
+    for chunk in column.chunks:
+        raw = chunk.dictionary.cast(pa.large_binary()).to_pylist()
+        indices = chunk.indices.fill_null(len(raw)).to_numpy(zero_copy_only=False)
+        texts: list[str | None] = []
+        for index, text in enumerate(raw):
+            try:
+                texts.append(None if text is None else text.decode("utf-8"))
+            except UnicodeDecodeError as fault:
+                rows = np.flatnonzero(indices == index)
+                reference = f"row {len(cells) + rows[0] + 1}" if len(rows) else "a text that no row has"
+                raise BadFile(f"{str(path)!r}: {reference}, column {name!r}: not UTF-8.") from fault
+        cells += map([*texts, None].__getitem__, indices.tolist())
+    return cells
