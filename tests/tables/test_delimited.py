@@ -122,6 +122,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @example(raw=b"n0,n1\n")
 @example(raw=b"n0,n0\n1,2\n")
 @example(raw=b"n0,\n1,2\n")
+@example(raw=b"t0,n1\n,0.0\n\xef\xbb\xbf,0.0\n")
 @example(raw=b"n0,t1\n1,a\n2,b\n3,nan(7)\n")
 @example(raw=b'n0,t1\n1,a\n2,"b"c\n')
 @example(raw=b'n0,t1\n1,a\n2,"b\n')

@@ -7,6 +7,7 @@ cells. Every other block, and every refusal, is the standard library's.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import re
 from collections.abc import Iterator
@@ -210,6 +211,8 @@ def _block(stream: BinaryIO) -> bytearray:
 def _counts(block: bytearray, separator: bytes) -> tuple[int, int]:
     """Return the lines and rows of a block; no row where its quotes or line breaks leave a doubt."""
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
+        return 0, 0
+    if block.startswith(codecs.BOM_UTF8):  # a character here, which pyarrow would skip
         return 0, 0
     codes = np.frombuffer(block, dtype=np.uint8)
     lines = int(np.count_nonzero(codes == ord("\n"))) + (not block.endswith(b"\n"))
