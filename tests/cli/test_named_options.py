@@ -16,7 +16,7 @@ from dubio.cli.app import app
 SOURCE = Path(dubio.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z](?![\w-])")
 
-OF_OTHERS = {"--help": "of click"}
+OF_OTHERS = {"--help": "of click", "--head": "of ray start"}
 """Options that are not dubio's own, and whose they are."""
 
 READING = ("evaluate", "calibrate fit", "calibrate apply", "refer fit", "refer apply", "dee")

@@ -100,6 +100,12 @@ def run(
     executor: Annotated[
         str, typer.Option(help="local (processes on this machine) or ray (actors, also on a cluster).")
     ] = "local",
+    resources: Annotated[
+        str | None,
+        typer.Option(
+            help="With --executor ray: what a job takes, such as cpu=2,gpu=0.5,memory=4GB; one core if omitted."
+        ),
+    ] = None,
     checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Interval of a training's checkpoints.")] = 600.0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the number of trainings and the expected time; do nothing.")
@@ -114,13 +120,17 @@ def run(
     """Train and evaluate methods on tasks. Interrupt it at any time: the same command continues where it stopped."""
     from dubio.reporting.run_view import check_margin
     from dubio.reporting.stored_run import Run
-    from dubio.runner.benchmark_run import prepare_run, workers_of
+    from dubio.runner.benchmark_run import check_executor, prepare_run, workers_of
     from dubio.runner.overrides import Overrides
     from dubio.runner.progress import LogProgress
+    from dubio.runner.ray_cluster import check_cluster
     from dubio.store import open_store
     from dubio.tasks.sources.locate import sealed
 
     check_margin(margin)
+    job_resources = check_executor(executor, resources, devices)
+    if executor == "ray" and not dry_run:
+        check_cluster()
     try:
         options = data_arguments({"data": data, **data_options, "shift": shift, "shift_data": shift_data})
         overrides = Overrides(
@@ -137,7 +147,7 @@ def run(
         _make_folder(out)
         with open_store(store, create=True) as opened:
             outcome = prepared.run(
-                opened, count, executor, devices=names, checkpoint_seconds=checkpoint_seconds
+                opened, count, executor, devices=names, checkpoint_seconds=checkpoint_seconds, resources=job_resources
             )
         for damage in outcome.damaged:
             say(f"not used by this run, but damaged: {damage}")

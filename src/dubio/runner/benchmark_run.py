@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,9 @@ from dubio.runner.overrides import Overrides, own_data_benchmark, verified_tasks
 from dubio.runner.plan import Plan, make_plan
 from dubio.runner.prepare import PreparedTask, Skipped, prepare_available
 from dubio.runner.progress import make_progress
+from dubio.runner.ray_cluster import check_cluster
 from dubio.runner.ray_executor import RayExecutor
+from dubio.runner.resources import parse_resources
 from dubio.runner.trainer import Trainer, load_trainer
 from dubio.runner.tuning import Trial, choose, plan_trials, tuning_failures
 from dubio.store import Store
@@ -117,6 +120,7 @@ class PreparedBenchmark:
     def run(
         self, store: Store, jobs: int = 1, executor: str = "local", *, devices: Sequence[str] = (CPU,),
         checkpoint_seconds: float = CHECKPOINT_SECONDS, show: bool = True,
+        resources: Mapping[str, float] = MappingProxyType({}),
     ) -> RunOutcome:  # fmt: skip
         """Make everything that is not in the store, and write the manifest and the index.
 
@@ -127,6 +131,7 @@ class PreparedBenchmark:
             devices: Where trainings run; each worker uses one of them.
             checkpoint_seconds: Interval at which a running fit is saved.
             show: Whether progress is shown on standard error.
+            resources: What a job takes of a Ray cluster, by name.
         """
         trial_plan, trials, plan = self._plans()
         check_fits(missing_nodes(store, [*trial_plan.nodes.values(), *plan.nodes.values()]), self.trainer)
@@ -134,7 +139,9 @@ class PreparedBenchmark:
         logs.mkdir()
         installed = [plugin for plugin in self.plugins if is_installed(plugin)]
         files = [Path(plugin) for plugin in self.plugins if plugin not in installed]
-        orders = WorkerOrders(store.path, files, checkpoint_seconds, self.trainer.__name__, devices, installed)
+        orders = WorkerOrders(
+            store.path, files, checkpoint_seconds, self.trainer.__name__, devices, installed, resources
+        )
         workers = EXECUTORS[one_of("--executor", executor, EXECUTORS)](jobs, orders, logs)
         try:
             tuned = self._execute(trial_plan, store, workers, show)
@@ -243,6 +250,7 @@ def run(
     jobs: int | None = None,
     devices: str | Sequence[str] | None = None,
     executor: str = "local",
+    resources: str | None = None,
     checkpoint_seconds: float = CHECKPOINT_SECONDS,
     progress: bool = True,
 ) -> Run:
@@ -268,6 +276,7 @@ def run(
         jobs: Processes at a time; one per core (or per device) if omitted.
         devices: Where trainings run, such as ``"cuda:0,cuda:1"``; the CPU if omitted.
         executor: ``"local"`` or ``"ray"``.
+        resources: What a job takes of a Ray cluster, such as ``"cpu=2,gpu=0.5,memory=4GB"``; one core if omitted.
         checkpoint_seconds: Interval at which a running fit is saved.
         progress: Whether progress is shown on standard error.
 
@@ -283,6 +292,9 @@ def run(
     for argument, names in (("tasks", tasks), ("methods", methods), ("networks", networks), ("settings", settings)):
         if isinstance(names, str):
             raise UserError(f"{argument} must be a list of texts, such as [{names!r}]; given {names!r}.")
+    job_resources = check_executor(executor, resources, devices)
+    if executor == "ray":
+        check_cluster()
     chosen_seeds = () if seeds is None else seeds
     overrides = Overrides(tasks, methods, networks, chosen_seeds, settings, options, data_dir, baselines)
     prepared = prepare_run(benchmark, overrides, preset=preset, plugins=plugins, verify=verify)
@@ -290,7 +302,7 @@ def run(
     with Store.open(store) as opened:
         outcome = prepared.run(
             opened, count, executor, devices=device_names, checkpoint_seconds=checkpoint_seconds,
-            show=progress,
+            show=progress, resources=job_resources,
         )  # fmt: skip
     return Run(outcome.path.stem, outcome.manifest, Path(store))
 
@@ -333,6 +345,24 @@ def workers_of(jobs: int | None, devices: str | Sequence[str] | None) -> tuple[i
     separate = devices.split(",") if isinstance(devices, str) else devices
     names = tuple(check_device(name.strip()) for name in separate)
     return jobs or len(names), names
+
+
+def check_executor(executor: str, resources: str | None, devices: str | Sequence[str] | None) -> dict[str, float]:
+    """Check that an executor exists and takes these options; return the resources of a job by name.
+
+    Raises:
+        UserError: For an unknown executor, or options that it does not have.
+    """
+    one_of("--executor", executor, EXECUTORS)
+    amounts = parse_resources(resources)
+    if amounts and executor != "ray":
+        raise UserError(
+            f"--resources is an option of --executor ray; given --executor {executor}, whose jobs take one core each: "
+            "--jobs sets their number, --devices where they run."
+        )
+    if amounts.get("gpu") and devices is not None:
+        raise UserError("--devices cannot be used with gpu in --resources: Ray gives every job its own device.")
+    return amounts
 
 
 # Thumbnails of the images that a report may show: the most and least certain ones of every method's first run. They are

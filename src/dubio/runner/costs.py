@@ -13,7 +13,7 @@ from typing import Any
 
 from dubio.core.errors import UserError
 from dubio.core.specs import identity, restore
-from dubio.runner.executors import Executor, Finished
+from dubio.runner.executors import Executor, Finished, Noted
 from dubio.runner.plan import Node, Plan
 from dubio.runner.prepare import PreparedTask
 from dubio.runner.trainer import Trainer
@@ -261,11 +261,13 @@ def measure_in_workers(nodes: Sequence[Node], executor: Executor, note: Callable
             key = waiting.pop()
             executor.submit(kinds[key].job(kind="estimate", id=key, splits=[]))
         for event in executor.wait(1.0):
+            if isinstance(event, Noted):
+                note(event.text)
             if not isinstance(event, Finished):
                 continue
             if event.result["status"] == "lost":
                 note(f"worker died while the cost of {kinds[event.id]} was measured: {event.result['error']}")
-                if not event.result.get("begun", True):
+                if not event.result.get("blame", True):
                     waiting.append(event.id)
                     continue
             measured[event.id] = event.result.get("cost", UNKNOWN)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dubio.core.errors import CorruptFile, StoreError
-from dubio.runner.executors import Executor, Finished, Progressed
+from dubio.runner.executors import Executor, Finished, Noted, Progressed
 from dubio.runner.plan import Node, Plan
 from dubio.runner.progress import SilentProgress, State
 from dubio.store import Store
@@ -24,6 +24,10 @@ WAIT_SECONDS = 0.25
 POLL_SECONDS = 0.5
 MOST_ATTEMPTS = 3
 """Times a damaged fit is made again, or a job is tried whose worker dies, before it counts as failed."""
+
+BLAMELESS_SHARE = 0.1
+"""The part of an attempt that a worker counts for which died while starting or with its machine: jobs outlive machines
+that are lost, but one that takes every machine with it ends at last."""
 
 
 @dataclass
@@ -101,7 +105,7 @@ class _Execution:
         self._states: dict[str, State] = {i: "done" if i in complete else "todo" for i in plan.nodes}
         self._open = len(plan.nodes) - len(complete)
         self._attempts: dict[str, int] = {}
-        self._lost: dict[str, int] = {}
+        self._lost: dict[str, float] = {}
         self._other_process: set[str] = set()
         self._next_poll = 0.0
         # Predictions first: if the run is interrupted, every finished training has been used. Then the longest fit
@@ -124,11 +128,12 @@ class _Execution:
         if not self._open:
             return False
         for event in self._executor.wait(WAIT_SECONDS):
-            node = self._plan.nodes[event.id]
-            if isinstance(event, Progressed):
-                self._display.update(node, event.fraction, event.detail)
+            if isinstance(event, Noted):
+                self._display.note(event.text)
+            elif isinstance(event, Progressed):
+                self._display.update(self._plan.nodes[event.id], event.fraction, event.detail)
             else:
-                self._process(node, event)
+                self._process(self._plan.nodes[event.id], event)
         self._poll_other_processes()
         return True
 
@@ -198,12 +203,13 @@ class _Execution:
             self._queue_if_ready(node.id)
 
     def _try_again(self, node: Node, result: Mapping[str, Any]) -> None:
-        """Queue a node whose worker died, or fail it; a worker that died while starting does not count."""
-        lost = self._lost[node.id] = self._lost.get(node.id, 0) + result.get("begun", True)
+        """Queue a node whose worker died, or fail it after several times; most of a death without blame is forgiven."""
+        share = 1.0 if result.get("blame", True) else BLAMELESS_SHARE
+        lost = self._lost[node.id] = self._lost.get(node.id, 0.0) + share
         if lost >= MOST_ATTEMPTS:
-            self._fail(node, {**result, "error": f"{result['error']} It was tried {lost} times."})
+            self._fail(node, {**result, "error": f"{result['error']} It was tried {lost:.0f} times."})
             return
-        attempt = f"attempt {lost + 1} of {MOST_ATTEMPTS}"
+        attempt = f"attempt {int(lost) + 1} of {MOST_ATTEMPTS}"
         self._display.note(f"worker died: {node}: {result['error']} Trying it again, {attempt}.")
         self._states[node.id] = "todo"
         self._queue_if_ready(node.id)

@@ -11,8 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -41,6 +41,7 @@ class WorkerOrders:
         trainer: Module that fits and predicts.
         devices: Devices for training and prediction; each worker uses one of them, assigned in turn.
         installed: Names of plugins of installed packages to import before the first job.
+        resources: What a job takes of a cluster, by name.
     """
 
     store: Path
@@ -49,6 +50,7 @@ class WorkerOrders:
     trainer: str = TORCH_TRAINER
     devices: Sequence[str] = (CPU,)
     installed: Sequence[str] = ()
+    resources: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self, worker: int = 0) -> str:
         """Return the orders of one worker; they include the search path, as when Python itself spawns a process.
@@ -87,15 +89,22 @@ class Progressed:
 class Finished:
     """A job has ended; ``result`` is as in :mod:`dubio.runner.worker`, or has the status ``lost``.
 
-    A lost job is one whose worker died: ``error`` is the cause of death, ``traceback`` the end of its log. ``begun`` is
-    False where the worker died while starting, which says nothing about the job.
+    A lost job is one whose worker died: ``error`` is the cause of death, ``traceback`` the end of its log. ``blame`` is
+    False where the death says nothing about the job: while the worker was starting, or together with its machine.
     """
 
     id: str
     result: dict[str, Any]
 
 
-Event = Progressed | Finished
+@dataclass(frozen=True)
+class Noted:
+    """Something for the display that concerns no single job."""
+
+    text: str
+
+
+Event = Progressed | Finished | Noted
 
 
 class Executor(Protocol):
@@ -297,7 +306,7 @@ class LocalExecutor:
             self._next_start = self._last_failed_start + pause
         if self._failed_starts >= MOST_FAILED_STARTS and not self._workers:
             raise DubioError(f"workers cannot start ({self._failed_starts} attempts): {cause}\n{output}".strip())
-        return _lost(job, f"while starting, {cause}", output, begun=False)
+        return _lost(job, f"while starting, {cause}", output, blame=False)
 
     def close(self) -> None:
         """Stop every worker at once."""
@@ -312,9 +321,9 @@ class LocalExecutor:
         self._workers.clear()
 
 
-def _lost(job: str, cause: str, output: str, *, begun: bool = True) -> Finished:
+def _lost(job: str, cause: str, output: str, *, blame: bool = True) -> Finished:
     """Return the end of a job whose worker died."""
-    return Finished(job, {"status": "lost", "error": cause, "traceback": output, "begun": begun})
+    return Finished(job, {"status": "lost", "error": cause, "traceback": output, "blame": blame})
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:

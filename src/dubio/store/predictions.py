@@ -65,18 +65,34 @@ def write_prediction(
         with storing(fresh):
             fresh.mkdir()
         yield writer
-        if target.is_dir():
-            stored = files_of(target)
-            for name in writer.files:
-                scratch.adopt(fresh / name, target / name)
-            scratch.write_file(target / RECORD, _record({**stored, **writer.files}, environment))
-        else:
-            with storing(target):
-                (fresh / SPEC).write_bytes(json_bytes(spec))
-                (fresh / RECORD).write_bytes(_record(writer.files, environment))
-            scratch.adopt_directory(fresh, target)
+        with storing(target):
+            (fresh / SPEC).write_bytes(json_bytes(spec))
+        place_prediction(scratch, fresh, target, writer.files, environment)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def place_prediction(
+    scratch: ScratchDirectory, fresh: Path, target: Path, files: Mapping[str, Any], environment: Mapping[str, Any]
+) -> None:
+    """Put the files and the specification of a prediction in place; files join those of one that is there.
+
+    Args:
+        scratch: The scratch directory that holds the fresh one.
+        fresh: Holds the files and the specification.
+        target: The prediction's directory.
+        files: The entries of the files in its record.
+        environment: Where it was made.
+    """
+    if target.is_dir():
+        stored = files_of(target)
+        for name in files:
+            scratch.adopt(fresh / name, target / name)
+        scratch.write_file(target / RECORD, _record({**stored, **files}, environment))
+    else:
+        with storing(target):
+            (fresh / RECORD).write_bytes(_record(files, environment))
+        scratch.adopt_directory(fresh, target)
 
 
 def _record(files: Mapping[str, Any], environment: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,194 @@
+"""Lose nodes of a Ray cluster in the middle of runs, and compare what the runs made with a run on this machine alone.
+
+``python -m campaigns.nodes --rounds 20 --seed 0`` starts a cluster of three nodes for every round, a run on it in a
+process of its own, and removes one node and then another at random moments while trainings run; in every other round
+the node that stays has cores to spare, and in every third one a node joins. The fits are the fake ones of the tests,
+which take seconds and checkpoint at every epoch. It ends with 1 if a run fails, hangs, or makes other bits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SEEDS = (0, 1)
+METHODS = ("plain-ensemble", "mc-drop", "child")
+FITS = 10
+"""Trainings of these methods and seeds: three members, one, and one that starts from a member, for each seed."""
+
+RUN_SECONDS = 240.0
+"""Longest time of a run; a longer one counts as hanging."""
+
+SMALL_NODE = {"object_store_memory": 80_000_000}
+
+
+def drive(store: Path, jobs: int, executor: str, seconds: float) -> dict[str, int]:
+    """Run the fake benchmark in this process; return how many jobs were made, lost and failed."""
+    from tests.runner import fake_trainer
+
+    from dubio.core.registry import METHODS as REGISTERED
+    from dubio.core.registry import NETWORKS, TASKS
+    from dubio.runner import benchmark_run
+    from dubio.runner.benchmark_file import Benchmark, TaskEntry
+    from dubio.runner.executors import Event, Finished
+    from dubio.runner.prepare import prepare_available
+    from dubio.runner.ray_executor import RayExecutor
+    from dubio.store import Store
+
+    for registry in (REGISTERED, NETWORKS, TASKS):
+        registry._entries = {}
+    fake_trainer.register()
+    counts: Counter[str] = Counter()
+
+    class CountingExecutor(RayExecutor):
+        def wait(self, seconds: float) -> list[Event]:
+            events = super().wait(seconds)
+            counts.update(event.result["status"] for event in events if isinstance(event, Finished))
+            return events
+
+    benchmark_run.EXECUTORS = {**benchmark_run.EXECUTORS, "ray": CountingExecutor}
+    training = {"seconds": seconds, "epochs": 10}
+    benchmark = Benchmark("nodes", (TaskEntry("toy", "toy-net", training=training),), METHODS, SEEDS)
+    tasks = prepare_available(benchmark).tasks
+    with Store.open(store) as opened:
+        outcome = benchmark_run.PreparedBenchmark(benchmark, tasks, fake_trainer).run(
+            opened, jobs, executor, checkpoint_seconds=0
+        )
+    return {**counts, "failed": len(outcome.outcome.failures)}
+
+
+def content(store: Path) -> dict[str, str]:
+    """Return the hash of every file of a store's fits and predictions but the records, which hold timings."""
+    paths = (path for kind in ("fits", "predictions") for path in (store / kind).rglob("*") if path.is_file())
+    return {
+        str(path.relative_to(store)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(paths)
+        if path.name != "record.json"
+    }
+
+
+class Driver:
+    """A run in a process of its own."""
+
+    def __init__(self, folder: Path, store: str, jobs: int, executor: str, seconds: float, address: str = "") -> None:
+        self.store, self._log, self._figures = folder / store, folder / "log", folder / f"{store}.json"
+        self._errors = folder / f"{store}.err"
+        path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+        variables = {"DUBIO_FAKE_LOG": str(folder), "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "RAY_ADDRESS": address}
+        words = ["--drive", self.store, "--jobs", jobs, "--executor", executor, "--seconds", seconds]
+        with self._figures.open("wb") as figures, self._errors.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "campaigns.nodes", *map(str, words)],
+                env={**os.environ, **variables}, cwd=ROOT, stdout=figures, stderr=errors,
+            )  # fmt: skip
+
+    def begun(self) -> int:
+        """Return the number of trainings that have begun, every attempt counted."""
+        return self._log.read_text().count("begin ") if self._log.exists() else 0
+
+    def wait_for(self, trainings: int) -> bool:
+        """Wait until that many trainings have begun; return whether the run still works."""
+        deadline = time.monotonic() + RUN_SECONDS
+        while self.process.poll() is None and self.begun() < trainings and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self.process.poll() is None
+
+    def finish(self) -> dict[str, Any]:
+        """Wait for the end and return its figures; a run that hangs is ended."""
+        try:
+            code = self.process.wait(RUN_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return {"hung": 1, "errors": self.errors()}
+        text = self._figures.read_text()
+        return json.loads(text) if not code else {"crashed": 1, "errors": self.errors()}
+
+    def errors(self) -> str:
+        """Return what it has said."""
+        return self._errors.read_text("utf-8", "replace")
+
+
+def lose_nodes(folder: Path, seed: int, seconds: float, expected: Mapping[str, str]) -> dict[str, Any]:
+    """Run once on three nodes of which two are lost; return the figures of the round.
+
+    Args:
+        folder: An empty folder.
+        seed: Decides how much room there is, when nodes are lost, and whether one joins.
+        seconds: Duration of a training.
+        expected: The content of a store that was made without losses.
+    """
+    utilities: Any = importlib.import_module("ray.cluster_utils")  # untyped
+    draw = random.Random(seed)
+    spare, joins = seed % 2 == 1, seed % 3 == 2
+    head = {"num_cpus": 3 if spare else 1, "include_dashboard": False, **SMALL_NODE}
+    cluster = utilities.Cluster(initialize_head=True, head_node_args=head)
+    nodes = [cluster.add_node(num_cpus=1, **SMALL_NODE) for _ in range(2)]
+    figures: Counter[str] = Counter()
+    try:
+        driver = Driver(folder, "ray", 3, "ray", seconds, cluster.address)
+        moments = sorted(draw.sample(range(2, FITS + 1), 2))
+        for node, moment in zip(draw.sample(nodes, 2), moments, strict=True):
+            if driver.wait_for(moment):
+                time.sleep(draw.uniform(0.0, 1.0))
+                figures["nodes lost in mid-run"] += driver.process.poll() is None
+                cluster.remove_node(node, allow_graceful=draw.random() < 0.3)
+        if joins:
+            cluster.add_node(num_cpus=1, **SMALL_NODE)
+            figures["nodes joined"] += 1
+        ended = driver.finish()
+    finally:
+        cluster.shutdown()
+    if "errors" in ended:
+        print(ended.pop("errors"), file=sys.stderr)
+    figures.update({f"jobs {status}": count for status, count in ended.items()})
+    figures["runs with equal bits"] += content(driver.store) == expected
+    return {"runs": 1, **figures}
+
+
+def main() -> int:
+    """Run the campaign and print its figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0)
+    for option, kind in (("--drive", Path), ("--jobs", int), ("--executor", str), ("--seconds", float)):
+        parser.add_argument(option, type=kind, help=argparse.SUPPRESS)
+    words = parser.parse_args()
+    if words.drive is not None:
+        print(json.dumps(drive(words.drive, words.jobs, words.executor, words.seconds)))
+        return 0
+    total: Counter[str] = Counter()
+    for seed in range(words.seed, words.seed + words.rounds):
+        with tempfile.TemporaryDirectory(prefix="dubio-nodes-campaign-") as folder:
+            total.update(run_round(Path(folder), seed))
+            print(f"seed {seed}: {json.dumps(total)}", flush=True)
+    print(json.dumps(total, indent=1))
+    return int(total["runs with equal bits"] != total["runs"] or total["jobs failed"] > 0)
+
+
+def run_round(folder: Path, seed: int) -> dict[str, Any]:
+    """Make a store without losses and one with; return the figures of the second."""
+    seconds = random.Random(f"seconds {seed}").uniform(0.5, 2.0)
+    local = Driver(folder, "local", 2, "local", seconds)
+    ended = local.finish()
+    if ended.get("failed") != 0:
+        raise RuntimeError(f"the run without losses failed: {ended}")
+    (folder / "log").unlink()
+    return lose_nodes(folder, seed, seconds, content(local.store))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""A Ray cluster as dubio uses it: how to connect, which nodes can be used, how many jobs it holds, new actors."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from dubio.core.errors import MissingExtra, UserError, listing
+from dubio.runner.executors import worker_environment
+from dubio.runner.ray_node import guest_class, node_facts
+from dubio.runner.resources import DEFAULT_RESOURCES, RAY_NAMES, resource_text
+
+ADDRESS_VARIABLE = "RAY_ADDRESS"
+ANSWER_SECONDS = 10.0
+"""Time for a cluster to answer, and for its nodes to say what they are."""
+
+LOCAL = "local"
+
+Json = dict[str, Any]
+
+
+class RayCluster:
+    """The cluster that RAY_ADDRESS names, or an instance started for this run."""
+
+    def __init__(self, jobs: int, resources: Mapping[str, float]) -> None:
+        """Connect.
+
+        Args:
+            jobs: Number of jobs at a time; an instance that is started has a core for each.
+            resources: What a job takes, by name.
+
+        Raises:
+            MissingExtra: If Ray is not installed.
+            UserError: If there is no cluster at RAY_ADDRESS.
+        """
+        self.ray = load_ray()
+        self.jobs, self.needs = jobs, {**DEFAULT_RESOURCES, **resources}
+        self.address = cluster_address()
+        self._started_here = not self.ray.is_initialized()
+        self._local = self._started_here and self.address == LOCAL
+        if not self._started_here:
+            return
+        options: Json = {"log_to_driver": False, "logging_level": "error"}
+        if self._local:
+            options |= {"num_cpus": math.ceil(jobs * self.needs["cpu"]), "include_dashboard": False}
+        else:
+            check_cluster()
+        try:
+            self.ray.init(address=self.address, **options)
+        except (ValueError, RuntimeError, OSError) as error:  # what was true a moment ago has changed
+            raise UserError(f"{ADDRESS_VARIABLE} {self.address!r}: {error}") from error
+
+    def close(self) -> None:
+        """Leave the cluster, or stop the instance that was started."""
+        if self._started_here:
+            self.ray.shutdown()
+
+    # --- its size --------------------------------------------------------------------------------------------------
+
+    def shortage(self) -> str:
+        """Return a sentence if the cluster is too small for all jobs at a time, else an empty text.
+
+        Raises:
+            UserError: If it can never hold a job.
+        """
+        offered = self.ray.cluster_resources()
+        for name in self.needs:
+            if name not in RAY_NAMES and name not in offered:
+                own = (other for other in offered if other not in RAY_NAMES.values() and ":" not in other)
+                names = listing(sorted({*RAY_NAMES, *own} - {"object_store_memory"}))
+                raise UserError(f"--resources: no node of the cluster offers {name!r}; there are: {names}.")
+        capacity, text = self._capacity(), resource_text(self.needs)
+        if self._local and not capacity:
+            raise UserError(f"--resources: this machine cannot hold a job that takes {text}.")
+        if not capacity:
+            return f"no node of the cluster has {text}; waiting for one that does"
+        if capacity < self.jobs:
+            return f"the cluster can hold {capacity} of {self.jobs} jobs at a time; more start when nodes join"
+        return ""
+
+    def _capacity(self) -> int:
+        """Return how many actors would fit the cluster's nodes if nothing else ran there."""
+        needs = {RAY_NAMES.get(name, name): amount for name, amount in self.needs.items() if amount}
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        return sum(int(min(node.get(name, 0.0) // amount for name, amount in needs.items())) for node in nodes)
+
+    def free_share(self) -> str:
+        """Say how much of the cluster is free."""
+        free, total = self.ray.available_resources().get("CPU", 0.0), self.ray.cluster_resources().get("CPU", 0.0)
+        return f"{free:g} of its {total:g} CPUs are free, a job takes {resource_text(self.needs)}"
+
+    # --- actors -----------------------------------------------------------------------------------------------------
+
+    def new_guest(self, **options: Any) -> Any:
+        """Ask Ray for an actor; it need not be placed yet."""
+        return self.ray.remote(max_restarts=0)(guest_class()).options(runtime_env=_environment(), **options).remote()
+
+    def job_guest(self) -> Any:
+        """Ask Ray for an actor with the resources of a job."""
+        custom = {name: amount for name, amount in self.needs.items() if name not in RAY_NAMES}
+        memory = {"memory": int(self.needs["memory"])} if "memory" in self.needs else {}
+        return self.new_guest(
+            num_cpus=self.needs["cpu"], num_gpus=self.needs.get("gpu", 0.0), resources=custom, **memory
+        )
+
+
+def on_node(node: str) -> Json:
+    """Return the options by which something runs on that node, whatever else runs there."""
+    strategies = importlib.import_module("ray.util.scheduling_strategies")
+    return {"num_cpus": 0, "scheduling_strategy": strategies.NodeAffinitySchedulingStrategy(node, soft=False)}
+
+
+def ask_node(ray: Any, function: Callable[..., Any], node: str, *arguments: Any) -> Any:
+    """Call a function on a node; return the reference of its answer."""
+    remote = ray.remote(max_retries=0)(function)
+    return remote.options(runtime_env=_environment(), **on_node(node)).remote(*arguments)
+
+
+def is_alive(ray: Any, node: str) -> bool:
+    """Return whether the cluster counts on a node."""
+    return any(other["NodeID"] == node and other["Alive"] for other in ray.nodes())
+
+
+def fault_of(facts: Json, address: str) -> str:
+    """Return why a node cannot be used, or an empty text."""
+    own, versions = node_facts()("")["versions"], facts["versions"]
+    where = f"node {facts['host']} ({facts['node'][:8]}) of the Ray cluster {address}"
+    if versions["dubio"] is None:
+        return f"{where} has no dubio: install dubio {own['dubio']} for {facts['executable']} there."
+    for name, parts in (("dubio", 9), ("Python", 2), ("torch", 2)):
+        here, there = own[name] or "none", versions[name] or "none"
+        if here.split(".")[:parts] != there.split(".")[:parts]:
+            return f"{where} has {name} {there}, this machine {here}: install the same version on both."
+    return ""
+
+
+def load_ray() -> Any:
+    """Import Ray, by name: type checkers see the same code whether or not it is installed.
+
+    Raises:
+        MissingExtra: If it is not installed.
+    """
+    try:
+        return importlib.import_module("ray")
+    except ModuleNotFoundError as missing:
+        raise MissingExtra("--executor ray", "ray") from missing
+
+
+def check_cluster() -> None:
+    """Refuse a RAY_ADDRESS where no Ray cluster answers, or one of whose nodes has no dubio or another version of it.
+
+    Raises:
+        MissingExtra: If Ray is not installed.
+        UserError: Naming the address or the node, the reason and what to do.
+    """
+    ray, address = load_ray(), cluster_address()
+    if address == LOCAL or ray.is_initialized():
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address != "auto" and not (host and port.isascii() and port.isdigit() and int(port) < 65536):
+        forms = "HOST:PORT, ray://HOST:PORT, auto (the cluster of this machine) or local (a new instance)"
+        raise UserError(f"{ADDRESS_VARIABLE} must be {forms}; given {address!r}.")
+    for facts in _nodes_at(address):
+        if fault := fault_of(facts, address):
+            raise UserError(fault)
+
+
+@cache
+def _nodes_at(address: str) -> list[Json]:
+    """Return the facts of the nodes of a cluster, as far as they answer in time.
+
+    Another process asks, which can be ended: Ray keeps trying for a minute, and may end the process it runs in.
+    """
+    command = [sys.executable, "-m", __name__, address]
+    try:
+        answer = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=ANSWER_SECONDS, check=False, text=True,
+            env={**os.environ, **worker_environment()},
+        )  # fmt: skip
+        last = answer.stdout.strip().rpartition("\n")[2]
+        if not answer.returncode:
+            nodes: list[Json] = json.loads(last)
+            return nodes
+        reason = last or f"the attempt ended with exit code {answer.returncode}"
+    except subprocess.TimeoutExpired:
+        reason = f"no answer of a Ray cluster within {ANSWER_SECONDS:.0f} s"
+    raise UserError(
+        f"{ADDRESS_VARIABLE} {address!r} cannot be used: {reason.rstrip('.')}. Start a cluster there "
+        "(ray start --head), correct the variable, or unset it to run on this machine alone."
+    )
+
+
+def main(address: str) -> int:
+    """Print the facts of the nodes of a cluster as JSON, or why it cannot be reached."""
+    try:
+        if address != "auto":
+            host, _, port = address.removeprefix("ray://").rpartition(":")
+            socket.create_connection((host.strip("[]"), int(port))).close()
+        ray = load_ray()
+        ray.init(address=address, log_to_driver=False, logging_level="critical")
+        nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+        answers = [ask_node(ray, node_facts(), node, "") for node in nodes]
+        ready, _ = ray.wait(answers, num_returns=len(answers), timeout=ANSWER_SECONDS / 2)
+        facts = []
+        for answer in ready:
+            with contextlib.suppress(ray.exceptions.RayError):
+                facts.append(ray.get(answer))
+        print(json.dumps(facts), flush=True)
+    except Exception as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        print(" ".join(reason.split()), flush=True)
+        return 1
+    return 0
+
+
+def cluster_address() -> str:
+    """Return the address that RAY_ADDRESS names; ``local`` stands for an instance of this run's own."""
+    return os.environ.get(ADDRESS_VARIABLE) or LOCAL
+
+
+def _environment() -> Json:
+    """Return the environment of every actor: one thread, this package if the node sees it, and dubio's variables."""
+    own = {name: value for name, value in os.environ.items() if name.startswith("DUBIO_")}
+    return {"env_vars": {**own, **worker_environment()}}
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1]))  # at once: leaving a cluster in good order may take seconds

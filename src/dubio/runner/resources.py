@@ -1,0 +1,59 @@
+"""Resources of a job, as ``--resources cpu=2,gpu=0.5,memory=4GB`` names them."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from dubio.core.errors import UserError
+
+RAY_NAMES = {"cpu": "CPU", "gpu": "GPU", "memory": "memory"}
+"""The resources that every cluster may have, and Ray's names of them; others are a cluster's own."""
+
+DEFAULT_RESOURCES: Mapping[str, float] = {"cpu": 1.0}
+
+UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+EXAMPLE = "cpu=2,gpu=0.5,memory=4GB"
+
+
+def parse_resources(text: str | None) -> dict[str, float]:
+    """Return the resources that a text names; memory in bytes.
+
+    Raises:
+        UserError: Naming the part that cannot be understood.
+    """
+    resources: dict[str, float] = {}
+    for assignment in filter(None, (text or "").split(",")):
+        name, sign, value = (piece.strip() for piece in assignment.partition("="))
+        name = name.lower() if name.lower() in RAY_NAMES else name
+        if not sign or not name:
+            raise UserError(f"--resources must be such as {EXAMPLE}; given {assignment!r}.")
+        if name in resources:
+            raise UserError(f"--resources names {name!r} twice.")
+        resources[name] = _amount(name, value)
+    return resources
+
+
+def _amount(name: str, text: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{0,9})?)\s*([A-Za-z]*)", text)
+    unit = match[2] if match else ""
+    if match is None or unit not in (UNITS if name == "memory" else ("",)):
+        allowed = (
+            f"a number of bytes, or with a unit ({', '.join(filter(None, UNITS))})" if name == "memory" else "a number"
+        )
+        raise UserError(f"--resources: {name} must be {allowed}; given {text!r}.")
+    amount = float(match[1]) * UNITS[unit]
+    if name != "gpu" and not amount:
+        raise UserError(f"--resources: {name} must be above 0; given {text!r}.")
+    if name != "memory" and amount > 1 and amount != math.floor(amount):
+        raise UserError(f"--resources: {name} must be a whole number where it is above 1; given {text!r}.")
+    return amount
+
+
+def resource_text(resources: Mapping[str, float]) -> str:
+    """Return resources as the option names them."""
+    return ",".join(
+        f"{name}={amount / 1e9:g}GB" if name == "memory" else f"{name}={amount:g}" for name, amount in resources.items()
+    )
