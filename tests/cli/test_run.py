@@ -107,6 +107,20 @@ def test_a_dry_run_counts_and_changes_nothing(folder, done):
     assert not (folder / "elsewhere").exists()
 
 
+def test_a_shard_makes_its_part_and_says_what_comes_next(folder, tmp_path):
+    """One shard of more than there are trainings has nothing to do, which is quick and no failure."""
+    ahead = dubio(folder, *SMALL, "--shard", "1/2", "--dry-run", "--json")
+    assert json.loads(ahead.stdout)["shard"] == "1/2"
+    store, out = tmp_path / "part", tmp_path / "report"
+    ended = dubio(folder, *SMALL, "--shard", "9/9", "--store", str(store), "--out", str(out))
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("shard 9/9 of my-points-")
+    assert "0 trainings, 0 predictions" in ended.stdout
+    assert "dubio store merge STORE STORE … --into MERGED" in ended.stdout
+    assert not out.exists()
+    assert Store.open(store, create=False).manifests() == ()
+
+
 def test_one_training_is_spoken_of_as_one(folder, monkeypatch):
     monkeypatch.chdir(folder)
     one = (*OWN, "--seeds", "1", "--method", "deterministic", "--no-baselines", "--dry-run", "--store", "elsewhere")
@@ -129,6 +143,7 @@ def test_one_training_is_spoken_of_as_one(folder, monkeypatch):
         (("run", "quick", "--network", "mlp", "--task", "digits"), "mlp"),
         ((*OWN[:5], "--label", "klass"), "Did you mean 'class'"),
         ((*SMALL, "--executor", "remote"), "local"),
+        ((*SMALL, "--shard", "4/3"), "--shard must be I/N with I from 1 to N, such as 2/3"),
         (("run", "quick", "--preset", "paper"), "unknown preset .* Known: smoke, start"),
         (("run", "text", "--preset", "papr"), "Did you mean 'paper'"),
         (("run", "text", "--task", "amazon-book"), "Did you mean 'amazon-books'"),

@@ -1,4 +1,4 @@
-"""The quick benchmark's smallest task, for real: killed, resumed, shared, with one job and with two."""
+"""The quick benchmark's smallest task, for real: killed, resumed, shared, divided, with one job and with two."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[
 COMMAND = (
     "run", "quick", "--task", "breast-cancer", "--set", "epochs=3", "--seeds", "0,1", "--checkpoint-seconds", "0",
 )  # fmt: skip
-FITS = 18
+FITS = 21
+"""18 of networks, and one of each plain baseline."""
 
 
-def start(folder: Path, store: str, jobs: int) -> subprocess.Popen[str]:
-    words = [*COMMAND, "--store", store, "--out", f"{store}-report", "--jobs", str(jobs)]
+def start(folder: Path, store: str, jobs: int, *more: str) -> subprocess.Popen[str]:
+    return dubio(folder, *COMMAND, "--store", store, "--out", f"{store}-report", "--jobs", str(jobs), *more)
+
+
+def dubio(folder: Path, *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "dubio", *words]
     return subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, text=True, stdout=-1, stderr=-1)
 
@@ -77,3 +81,31 @@ def test_two_runs_on_one_store_end_the_same(folder, whole):
     end(first)
     end(second)
     assert dumped(folder, "both") == whole
+
+
+def test_three_machines_and_a_merge_end_the_same(folder, whole):
+    """Equal are weights, encoders and predictions, byte for byte, the manifest, and the table of results."""
+    for number in "123":
+        end(start(folder, f"shard-{number}", 1, "--shard", f"{number}/3"))
+        assert not (folder / f"shard-{number}-report").exists()
+    end(dubio(folder, "store", "merge", "shard-1", "shard-2", "shard-3", "--into", "merged"))
+    counts = [len(Store.open(folder / f"shard-{number}").ids("fits")) for number in "123"]
+    assert (sum(counts), max(counts) - min(counts) <= 2) == (FITS, True)
+    before = fit_times(folder / "merged")
+    end(start(folder, "merged", 1))
+    assert fit_times(folder / "merged") == before  # the report trains and predicts nothing
+    assert dumped(folder, "merged") == whole
+    for pattern in ("fits/*/*.safetensors", "fits/*/encoder.json", "predictions/*/*.safetensors", "runs/*.json"):
+        single, merged = contents(folder / "whole", pattern), contents(folder / "merged", pattern)
+        assert single
+        assert single == merged
+    assert contents(folder / "whole-report", "results.csv") == contents(folder / "merged-report", "results.csv")
+
+
+def fit_times(store: Path) -> dict[str, int]:
+    files = [path for kind in ("fits", "predictions") for path in store.glob(f"{kind}/*/record.json")]
+    return {str(path): path.stat().st_mtime_ns for path in files}
+
+
+def contents(root: Path, pattern: str) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.glob(pattern)}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -107,6 +108,13 @@ def run(
         ),
     ] = None,
     checkpoint_seconds: Annotated[float, typer.Option(min=0, help="Interval of a training's checkpoints.")] = 600.0,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Make only part I of N equal parts, without a report; `dubio store merge` joins their stores.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the number of trainings and the expected time; do nothing.")
     ] = False,
@@ -124,6 +132,7 @@ def run(
     from dubio.runner.overrides import Overrides
     from dubio.runner.progress import LogProgress
     from dubio.runner.ray_cluster import check_cluster
+    from dubio.runner.sharding import Shard
     from dubio.store import open_store
     from dubio.tasks.sources.locate import sealed
 
@@ -131,6 +140,7 @@ def run(
     job_resources = check_executor(executor, resources, devices)
     if executor == "ray" and not dry_run:
         check_cluster()
+    own_shard = None if shard is None else Shard.parse(shard)
     try:
         options = data_arguments({"data": data, **data_options, "shift": shift, "shift_data": shift_data})
         overrides = Overrides(
@@ -138,17 +148,21 @@ def run(
         )
         count, names = workers_of(jobs, devices)
         with sealed() if dry_run else nullcontext():
-            prepared = prepare_run(benchmark, overrides, preset=preset, plugins=plugin or (), verify=verify)
+            prepared = replace(
+                prepare_run(benchmark, overrides, preset=preset, plugins=plugin or (), verify=verify), shard=own_shard
+            )
             for note in prepared.notes:
                 say(note)
             if dry_run:
                 _print_forecast(prepared, store, count, names[0], as_json=json)
                 return
+        work = {"devices": names, "checkpoint_seconds": checkpoint_seconds, "resources": job_resources}
+        if own_shard is not None:
+            _run_shard(prepared, store, count, executor, work, as_json=json)
+            return
         _make_folder(out)
         with open_store(store, create=True) as opened:
-            outcome = prepared.run(
-                opened, count, executor, devices=names, checkpoint_seconds=checkpoint_seconds, resources=job_resources
-            )
+            outcome = prepared.run(opened, count, executor, **work)
         for damage in outcome.damaged:
             say(f"not used by this run, but damaged: {damage}")
         for warning in outcome.warnings:
@@ -160,6 +174,33 @@ def run(
         say(f"\nInterrupted. Finished work is in {store}; run the same command again to continue.")
         raise typer.Exit(INTERRUPTED) from None
     if outcome.outcome.failures:
+        raise typer.Exit(1)
+
+
+def _run_shard(
+    prepared: PreparedBenchmark, path: Path, jobs: int, executor: str, work: Mapping[str, Any], *, as_json: bool
+) -> None:
+    """Make one part of a run and say what to do when all are complete; a report of a part would mislead."""
+    from dubio.store import open_store
+
+    with open_store(path, create=True) as store:
+        executed = prepared.make(store, jobs, executor, **work)
+    failures = list(executed.outcome.failures.values())
+    _say_failures(failures)
+    fits, predictions = len(executed.plan.of_kind("fit")), len(executed.plan.of_kind("predict", "method"))
+    listed = f"{_counted(fits, 'training')}, {_counted(predictions, 'prediction')}"
+    shard = prepared.shard
+    lines = [
+        f"shard {shard} of {prepared.name}: {listed} in {path}; {len(failures)} failed",
+        "A shard has no report. When every shard is complete, merge their stores:",
+        "  dubio store merge STORE STORE … --into MERGED",
+        "and write the report, for which nothing is trained again:",
+        f"  {prepared.command} --store MERGED",
+    ]
+    document: dict[str, Any] = {"run": prepared.name, "shard": str(shard), "store": str(path), "failures": failures}
+    document |= {"trainings": fits, "predictions": predictions}
+    print_result(as_json, document, lines)
+    if failures:
         raise typer.Exit(1)
 
 
@@ -179,7 +220,11 @@ def _print_forecast(prepared: PreparedBenchmark, path: Path, jobs: int, device: 
     forecast = prepared.forecast(store, jobs, device)
     facts = {"preset": prepared.benchmark.preset, "shared": forecast.asked - forecast.trainings, "jobs": jobs}
     facts |= {"skipped": [item.to_json() for item in prepared.skipped], "rows": prepared.row_accounts}
-    print_result(as_json, {**vars(forecast), **facts}, _forecast_lines(forecast, path, jobs))
+    lines = list(_forecast_lines(forecast, path, jobs))
+    if prepared.shard is not None:
+        facts["shard"] = str(prepared.shard)
+        lines.insert(0, f"shard         {prepared.shard} of {prepared.name}")
+    print_result(as_json, {**vars(forecast), **facts}, lines)
 
 
 def _forecast_lines(forecast: Forecast, path: Path, jobs: int) -> Iterator[str]:
@@ -220,13 +265,17 @@ def _print_results(run: Run, report: WrittenReport, *, as_json: bool) -> None:
         print_json({"run": run.name, "report": str(report.page), **notes, "results": run.results.scores})
         return
     print_table(run)
-    for failure in run.failures:
-        blocked = len(failure["blocked"])
-        consequence = f" {blocked} more were not made because of it." if blocked else ""
-        say(f"failed: {failure['what']}: {failure['error']}{consequence}")
+    _say_failures(run.failures)
     for sentence in skipped_sentences(run.skipped):
         say(sentence)
     say(f"\nrun     {run.name} in {run.store}\nresults {report.table}\nreport  {report.page}")
+
+
+def _say_failures(failures: Iterable[Mapping[str, Any]]) -> None:
+    for failure in failures:
+        blocked = len(failure["blocked"])
+        consequence = f" {blocked} more were not made because of it." if blocked else ""
+        say(f"failed: {failure['what']}: {failure['error']}{consequence}")
 
 
 def _counted(count: int, noun: str) -> str:

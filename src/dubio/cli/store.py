@@ -1,4 +1,4 @@
-"""``dubio store``: list, verify, clean and export a store."""
+"""``dubio store``: list, verify, clean, export and merge stores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dubio.cli.options import STORE, JsonOption, StoreOption
 from dubio.cli.output import print_json, print_result, say
 from dubio.core.errors import UserError
 
-app = typer.Typer(help="List, verify, clean and export a store.", no_args_is_help=True)
+app = typer.Typer(help="List, verify, clean, export and merge stores.", no_args_is_help=True)
 
 MEGABYTE = 1e6
 
@@ -92,3 +92,27 @@ def export(
         print_json({"target": str(target), "runs": list(names), "files": [path.as_posix() for path in files]})
         return
     say(f"{len(files)} files of {', '.join(names)} written to {target}")
+
+
+@app.command("merge")
+def merge(
+    stores: Annotated[list[Path], typer.Argument(help="The stores to merge, such as those of the shards of a run.")],
+    into: Annotated[Path, typer.Option(help="The store that receives them; it is created if necessary.")] = STORE,
+    json: JsonOption = False,
+) -> None:
+    """Copy the fits, predictions and runs of several stores into one; exit code 1 if some are damaged or differ.
+
+    Every file is compared with its recorded hash. What is there already stays: repeat an interrupted merge.
+    """
+    from dubio.store import merging, open_store
+
+    sources = [open_store(path) for path in stores]
+    with open_store(into, create=True) as target:
+        merged = merging.merge(target, sources)
+    lines = [f"damaged, left out: {row.kind} {row.id}: {row.error}" for row in merged.damaged]
+    lines += [f"differs: {sentence}" for sentence in merged.conflicts]
+    counts = ", ".join(f"{merged.copied[kind]} {kind} ({merged.present[kind]} there)" for kind in merged.copied)
+    lines.append(f"copied to {into}: {counts}")
+    document = {**vars(merged), "damaged": [row.to_json() for row in merged.damaged], "into": str(into)}
+    print_result(json, document, lines)
+    raise typer.Exit(1 if merged.damaged or merged.conflicts else 0)

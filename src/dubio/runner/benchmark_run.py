@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -30,8 +31,9 @@ from dubio.runner.progress import make_progress
 from dubio.runner.ray_cluster import check_cluster
 from dubio.runner.ray_executor import RayExecutor
 from dubio.runner.resources import parse_resources
+from dubio.runner.sharding import Part, Shard, closed, own_part
 from dubio.runner.trainer import Trainer, load_trainer
-from dubio.runner.tuning import Trial, choose, plan_trials, tuning_failures
+from dubio.runner.tuning import Choice, Trial, choose, plan_trials, tuning_failures
 from dubio.store import Store
 from dubio.store.locks import sweep
 from dubio.store.maintenance import rebuild_index
@@ -63,6 +65,15 @@ class RunOutcome:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class ExecutedPlan:
+    """The outcome of a plan, the plan with the values that tuning chose, and these choices."""
+
+    plan: Plan
+    choices: tuple[Choice, ...]
+    outcome: Outcome
+
+
 @dataclass(frozen=True, eq=False)
 class PreparedBenchmark:
     """A benchmark whose tasks have been read.
@@ -74,6 +85,7 @@ class PreparedBenchmark:
         skipped: Its tasks that this machine cannot run.
         command: The command that makes the same run; empty where only Python can name the benchmark.
         plugins: The plugins that were loaded for it, which every worker loads too.
+        shard: The part of the run that is planned, forecast and made; None for all of it.
     """
 
     benchmark: Benchmark
@@ -82,6 +94,12 @@ class PreparedBenchmark:
     skipped: Sequence[Skipped] = ()
     command: str = ""
     plugins: Sequence[str] = ()
+    shard: Shard | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the run, which is that of its manifest, and of each of its shards."""
+        return f"{self.benchmark.name}-{manifest_key(self.benchmark, self.tasks)[:8]}"
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -117,12 +135,32 @@ class PreparedBenchmark:
         trial_plan, trials, plan = self._plans()
         return forecast(plan, trial_plan, len(trials), self.tasks, self.trainer, store=store, jobs=jobs, device=device)
 
-    def run(
+    def run(self, store: Store, jobs: int = 1, executor: str = "local", **options: Any) -> RunOutcome:
+        """Make everything that is not in the store, and write the manifest and the index.
+
+        Args:
+            store: Where results are written.
+            jobs: Processes at a time.
+            executor: Name of the executor.
+            options: Further arguments of :meth:`make`.
+        """
+        executed = self.make(store, jobs, executor, **options)
+        manifest = make_manifest(
+            self.benchmark, self.tasks, executed.plan, executed.choices, executed.outcome, skipped=self.skipped,
+            warnings=self.warnings, command=self.command, plugins=map(plugin_title, self.plugins),
+        )  # fmt: skip
+        warnings = fit_warnings(store, manifest["runs"])
+        manifest["advice"] += warnings
+        path = store.write_manifest(manifest, manifest_key(self.benchmark, self.tasks))
+        store_thumbnails(store, self.tasks, manifest["runs"])
+        return RunOutcome(manifest, path, executed.outcome, damaged=rebuild_index(store), warnings=warnings)
+
+    def make(
         self, store: Store, jobs: int = 1, executor: str = "local", *, devices: Sequence[str] = (CPU,),
         checkpoint_seconds: float = CHECKPOINT_SECONDS, show: bool = True,
         resources: Mapping[str, float] = MappingProxyType({}),
-    ) -> RunOutcome:  # fmt: skip
-        """Make everything that is not in the store, and write the manifest and the index.
+    ) -> ExecutedPlan:  # fmt: skip
+        """Make the fits and predictions that are not in the store; write no manifest.
 
         Args:
             store: Where results are written.
@@ -147,29 +185,40 @@ class PreparedBenchmark:
             tuned = self._execute(trial_plan, store, workers, show)
             choices = choose(trials, store)
             if trials:
-                chosen = {key: choice.trial.arguments for key, choice in choices.items()}
-                plan = make_plan(self.benchmark, self.tasks, self.trainer, chosen)
+                plan = self._plan({key: choice.trial.arguments for key, choice in choices.items()})
             outcome = self._execute(plan, store, workers, show)
         finally:
             workers.close()
             sweep(store.layout.scratch)
         failures = {**tuned.failures, **tuning_failures(trials, choices), **outcome.failures}
         outcome = Outcome(tuned.stored + outcome.stored, tuned.completed + outcome.completed, failures, outcome.blocked)
-        manifest = make_manifest(
-            self.benchmark, self.tasks, plan, choices.values(), outcome, skipped=self.skipped, warnings=self.warnings,
-            command=self.command, plugins=map(plugin_title, self.plugins),
-        )  # fmt: skip
-        warnings = fit_warnings(store, manifest["runs"])
-        manifest["advice"] += warnings
-        path = store.write_manifest(manifest, manifest_key(self.benchmark, self.tasks))
-        store_thumbnails(store, self.tasks, manifest["runs"])
-        return RunOutcome(manifest, path, outcome, damaged=rebuild_index(store), warnings=warnings)
+        return ExecutedPlan(plan, tuple(choices.values()), outcome)
 
     def _plans(self) -> tuple[Plan, Sequence[Trial], Plan]:
         """Return the plan of the trials, the trials, and the plan with the first values of every ``[tune]`` table."""
         trial_plan, trials = plan_trials(self.benchmark, self.tasks, self.trainer)
-        first = {trial.key: trial.arguments for trial in reversed(trials)}
-        return trial_plan, trials, make_plan(self.benchmark, self.tasks, self.trainer, first)
+        if self._part is not None:
+            trials = [trial for trial in trials if trial.task.index in self._part.tuned]
+            trial_plan = closed(trial_plan, (trial.fit for trial in trials))
+        return trial_plan, trials, self._plan({trial.key: trial.arguments for trial in reversed(trials)})
+
+    def _plan(self, chosen: Mapping[tuple[int, str], Mapping[str, Any]]) -> Plan:
+        plan = make_plan(self.benchmark, self.tasks, self.trainer, chosen)
+        return plan if self._part is None else self._part.of(plan, self._untuned)
+
+    @cached_property
+    def _untuned(self) -> Plan:
+        return make_plan(self.benchmark, self.tasks, self.trainer, {})
+
+    @cached_property
+    def _part(self) -> Part | None:
+        if self.shard is None:
+            return None
+        if self.skipped:
+            lacking = skipped_sentences(item.to_json() for item in self.skipped)
+            reason = "every machine must divide the same plan; provide what is missing, or name the tasks with --task"
+            raise UserError(f"--shard: {reason}. {' '.join(lacking)}")
+        return own_part(self.shard, self._untuned, *plan_trials(self.benchmark, self.tasks, self.trainer), self.trainer)
 
     def _execute(self, plan: Plan, store: Store, executor: Executor, show: bool) -> Outcome:
         if not plan.nodes:

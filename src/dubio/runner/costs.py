@@ -13,7 +13,7 @@ from typing import Any
 
 from dubio.core.errors import UserError
 from dubio.core.specs import identity, restore
-from dubio.runner.executors import Executor, Finished, Noted
+from dubio.runner.executors import CPU, Executor, Finished, Noted
 from dubio.runner.plan import Node, Plan
 from dubio.runner.prepare import PreparedTask
 from dubio.runner.trainer import Trainer
@@ -156,7 +156,12 @@ def prediction_seconds(node: Node, nodes: Mapping[str, Node], costs: Mapping[str
 
 
 def _report_seconds(plan: Plan) -> float:
-    """Return the estimated seconds of a report, which reads every prediction of every test split once."""
+    """Return the estimated seconds of a report, which reads every prediction of every test split once.
+
+    A part of a run has no report.
+    """
+    if not plan.runs:
+        return 0.0
     splits = [(node, split) for node in _reported(plan) for split in node.task.predicted if split.kind != "val"]
     values = sum(
         len(split) * len(node.task.task.classes) * _samples(node, plan.nodes) * max(1, len(node.needs))
@@ -216,17 +221,17 @@ def _measure(nodes: Iterable[Node], trainer: Trainer, device: str) -> dict[str, 
     costs: dict[str, Cost] = {}
     paces: dict[str, float] = {}
     started = time.monotonic()
-    for required, keys_of in ((True, _network_key), (False, _setup_key), (False, _equal_cost_of)):
+    for required, keys_of in ((True, _network_key), (False, setup_key), (False, _equal_cost_of)):
         for kind, node in kinds.items():
             late = time.monotonic() - started > MEASURING_SECONDS
             if keys_of(node) in paces or (late and not required):
                 continue
             costs[kind] = trainer.estimate(node.spec, node.task.task, device=device)
-            for key in (_network_key(node), _setup_key(node), _equal_cost_of(node)):
+            for key in (_network_key(node), setup_key(node), _equal_cost_of(node)):
                 paces.setdefault(key, costs[kind].get("pace", 0.0))
     for kind, node in kinds.items():
         if kind not in costs:
-            pace = paces.get(_setup_key(node), paces[_network_key(node)])
+            pace = paces.get(setup_key(node), paces[_network_key(node)])
             costs[kind] = trainer.estimate(node.spec, node.task.task, device=device, pace=pace)
     return {node.id: costs[_equal_cost(node.spec)] for node in nodes}
 
@@ -240,9 +245,21 @@ def _network_key(node: Node) -> str:
     return identity({key: node.spec[key] for key in ("network", "encoding")})
 
 
-def _setup_key(node: Node) -> str:
+def setup_key(node: Node) -> str:
     """Return the identity that fits with the same network and encoding on the same task share."""
     return identity({key: node.spec[key] for key in ("network", "encoding", "task")})
+
+
+def nominal_costs(nodes: Sequence[Node], trainer: Trainer) -> dict[str, Cost]:
+    """Return id → cost of these fits if an example took one second in a step: the same on every machine."""
+    kinds = {_equal_cost(node.spec): node for node in nodes}
+    costs = {}
+    for kind, node in kinds.items():
+        try:
+            costs[kind] = trainer.estimate(node.spec, node.task.task, device=CPU, pace=1.0)
+        except Exception:
+            costs[kind] = UNKNOWN  # a bug in a network: its fits fail, and are recorded
+    return {node.id: costs[_equal_cost(node.spec)] for node in nodes}
 
 
 def measure_in_workers(nodes: Sequence[Node], executor: Executor, note: Callable[[str], None]) -> dict[str, Cost]:

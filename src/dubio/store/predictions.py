@@ -24,6 +24,7 @@ from dubio.store.records import (
     SPEC,
     Layout,
     StoredSplit,
+    copy_verified,
     file_facts,
     json_bytes,
     read_record,
@@ -52,6 +53,20 @@ class PredictionWriter:
             written = file_facts(self._fresh / name)
         facts = {"split": split.name, "fingerprint": split.fingerprint, "kind": split.kind, "examples": len(split)}
         self.files[name] = {**written, **facts, "seconds": seconds}
+
+    def copy(self, source: Path, name: str, facts: Mapping[str, Any]) -> None:
+        """Take over a file of another store.
+
+        Args:
+            source: The prediction's directory there.
+            name: The file.
+            facts: What its record says about it.
+
+        Raises:
+            CorruptFile: When the file is not what the record says.
+        """
+        copy_verified(source, name, facts, self._fresh)
+        self.files[name] = dict(facts)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from urllib.parse import quote
 
 from dubio.core.documents import parse_json
 from dubio.core.errors import CorruptFile, StoreError, UserError
-from dubio.core.files import reading
+from dubio.core.files import reading, writing
 from dubio.core.specs import check_id, hash_file, identity, to_plain
 from dubio.core.types import EmptyDecision, Kind, Modality, Target
 from dubio.core.validate import NonNegative, decode
@@ -151,7 +152,12 @@ def read_record(directory: Path, files: type[StoredFile] = StoredFile) -> dict[s
     """
     path = directory / RECORD
     record = read_json(path)
-    if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
+    files = record.get("files") if isinstance(record, dict) else None
+    if (
+        not isinstance(record, dict)
+        or not isinstance(files, dict)
+        or not all(isinstance(f, dict) and {"sha256", "bytes"} <= {*f} for f in files.values())
+    ):
         raise CorruptFile(f"{path}: not a record.")
     sealed = record.pop(SEAL, None)
     if sealed is None or sealed != identity(record):
@@ -200,6 +206,22 @@ def verify_file(directory: Path, name: str, facts: Mapping[str, Any]) -> None:
             raise CorruptFile(f"{path}: {size} bytes, its record says {facts['bytes']}.")
         if hash_file(path) != facts["sha256"]:
             raise CorruptFile(f"{path}: its SHA-256 is not the one in its record.")
+
+
+def copy_verified(source: Path, name: str, facts: Mapping[str, Any], target: Path) -> None:
+    """Copy a stored file into another directory and compare the copy with its record.
+
+    Raises:
+        CorruptFile: When the file is missing, is no plain file of its directory, or differs from its record.
+        StoreError: When the copy cannot be written.
+    """
+    path = source / name
+    if name != path.name or path.is_symlink() or not path.is_file():
+        raise CorruptFile(f"{path}: the file is missing.")
+    with writing(target / name, StoreError):
+        shutil.copyfile(path, target / name)
+    if file_facts(target / name) != {key: facts.get(key) for key in ("sha256", "bytes")}:
+        raise CorruptFile(f"{path}: its content is not what its record says.")
 
 
 # --- manifests of benchmark runs ------------------------------------------------------------------------------------
