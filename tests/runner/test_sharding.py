@@ -10,8 +10,8 @@ from dubio.core.errors import UserError
 from dubio.runner.prepare import Skipped
 from dubio.runner.sharding import Shard
 from dubio.store import Store
-from dubio.store.maintenance import verify
 from dubio.store.merging import merge
+from dubio.store.verification import verify
 from tests.runner import fake_trainer
 from tests.store.helpers import dump_index
 

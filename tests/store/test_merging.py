@@ -14,9 +14,10 @@ from dubio.cli.app import app
 from dubio.core.errors import StoreError, UserError
 from dubio.core.specs import identity
 from dubio.store import Store
-from dubio.store.maintenance import rebuild_index, verify
+from dubio.store.maintenance import rebuild_index
 from dubio.store.merging import merge
 from dubio.store.records import RECORD, read_record, seal
+from dubio.store.verification import verify
 from tests.store.helpers import FIT, SPEC, dump_index, predicted, split, write_fit, write_prediction
 
 PNG = b"\x89PNG\r\n\x1a\n and the rest"
@@ -192,7 +193,7 @@ def test_a_record_that_says_nothing_about_a_file_is_damage(store, facts):
     directory = store("one").layout.directory("predictions", prediction)
     (directory / RECORD).write_bytes(seal({"files": {"test": facts}}))
     (damage,) = merge(store("all"), [store("one")]).damaged
-    assert "not a record" in damage.error
+    assert f"{RECORD}: file 'test':" in damage.error
 
 
 def test_a_link_is_not_followed(store, tmp_path):

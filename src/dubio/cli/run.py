@@ -112,7 +112,7 @@ def run(
         str | None,
         typer.Option(
             metavar="I/N",
-            help="Make only part I of N equal parts, without a report; `dubio store merge` joins their stores.",
+            help="Make only part I of N equal parts, without a report; merge their stores with dubio store merge.",
         ),
     ] = None,
     dry_run: Annotated[
@@ -192,7 +192,7 @@ def _run_shard(
     shard = prepared.shard
     lines = [
         f"shard {shard} of {prepared.name}: {listed} in {path}; {len(failures)} failed",
-        "A shard has no report. When every shard is complete, merge their stores:",
+        "A shard has no report; --out and the like are not used. When every shard is complete, merge their stores:",
         "  dubio store merge STORE STORE … --into MERGED",
         "and write the report, for which nothing is trained again:",
         f"  {prepared.command} --store MERGED",

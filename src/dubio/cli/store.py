@@ -109,7 +109,7 @@ def merge(
     sources = [open_store(path) for path in stores]
     with open_store(into, create=True) as target:
         merged = merging.merge(target, sources)
-    lines = [f"damaged, left out: {row.kind} {row.id}: {row.error}" for row in merged.damaged]
+    lines = [f"damaged, left out: {row}" for row in merged.damaged]
     lines += [f"differs: {sentence}" for sentence in merged.conflicts]
     counts = ", ".join(f"{merged.copied[kind]} {kind} ({merged.present[kind]} there)" for kind in merged.copied)
     lines.append(f"copied to {into}: {counts}")

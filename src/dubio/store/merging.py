@@ -16,10 +16,21 @@ from dubio.core.errors import CorruptFile, StoreError, UserError
 from dubio.core.specs import ID
 from dubio.store.fits import ENCODER, WEIGHTS
 from dubio.store.locks import BusyError
-from dubio.store.maintenance import ENTRY_KINDS, Damage, rebuild_index
+from dubio.store.maintenance import ENTRY_KINDS, rebuild_index
 from dubio.store.predictions import members_of
-from dubio.store.records import RECORD, SPEC, EntryKind, copy_verified, json_bytes, read_record, read_spec, seal
+from dubio.store.records import (
+    RECORD,
+    SPEC,
+    EntryKind,
+    StoredSplit,
+    copy_verified,
+    json_bytes,
+    read_record,
+    read_spec,
+    seal,
+)
 from dubio.store.store import Store
+from dubio.store.verification import Damage
 
 
 @dataclass
@@ -95,7 +106,9 @@ def _copy_fit(target: Store, source: Store, fit_id: str) -> tuple[bool, list[str
         return False, _differing(record, read_record(destination))
     with target.scratch.directory(destination) as fresh:
         for name in (WEIGHTS, ENCODER):
-            copy_verified(directory, name, record["files"].get(name, {}), fresh)
+            if name not in record["files"]:
+                raise CorruptFile(f"{directory / RECORD}: does not name {name}.")
+            copy_verified(directory, name, record["files"][name], fresh)
         (fresh / SPEC).write_bytes(json_bytes(spec))
         (fresh / RECORD).write_bytes(seal(record))
     target.forget_failure(fit_id)
@@ -114,8 +127,8 @@ def _copy_prediction(target: Store, source: Store, pred_id: str) -> tuple[bool, 
         there = destination.is_dir()
         target.write_ensemble(spec)
         return not there, []
-    record = read_record(directory)
-    present = read_record(destination) if destination.is_dir() else {"files": {}}
+    record = read_record(directory, StoredSplit)
+    present = read_record(destination, StoredSplit) if destination.is_dir() else {"files": {}}
     missing = {name: facts for name, facts in record["files"].items() if name not in present["files"]}
     if missing or not destination.is_dir():
         with target.prediction_writer(spec, record.get("environment", {})) as writer:
