@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from dubio.cli.app import app
 from dubio.core.errors import StoreError, UserError
 from dubio.core.specs import identity
+from dubio.runner.benchmark_run import thumbnail
 from dubio.store import Store
 from dubio.store.maintenance import rebuild_index
 from dubio.store.merging import merge
@@ -20,7 +21,7 @@ from dubio.store.records import RECORD, read_record, seal
 from dubio.store.verification import verify
 from tests.store.helpers import FIT, SPEC, dump_index, predicted, split, write_fit, write_prediction
 
-PNG = b"\x89PNG\r\n\x1a\n and the rest"
+PNG = thumbnail(np.zeros((2, 2, 1), np.uint8))
 
 
 @pytest.fixture
