@@ -68,11 +68,15 @@ packaging: $(DEV)
 bench: $(DEV)
 	$(BIN)/python -m bench
 
-# Faults: a failure at every n-th system call of every kind of write. Tests do a small part of it.
+# Faults: kills of running benchmarks, a failure at every n-th system call of every write, lost power. An hour or two on
+# idle cores; `make faults KILLS=10 EVERY=20 DISKS=20` takes minutes, 0 leaves a campaign out. Tests do a small part.
+KILLS ?= 200
 EVERY ?= 1
+DISKS ?= 1000
+SEED ?= 0
 FIGURES ?= faults.json
 faults: $(DEV)
-	$(BIN)/python -m campaigns.faults --every $(EVERY) --figures $(FIGURES)
+	$(BIN)/python -m campaigns.faults --kills $(KILLS) --every $(EVERY) --disks $(DISKS) --seed $(SEED) --figures $(FIGURES)
 
 # Mutation testing, an hour or so per package: `make mutants PACKAGES=referral`.
 PACKAGES ?= referral statistics metrics

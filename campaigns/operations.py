@@ -1,4 +1,4 @@
-"""What the campaigns disturb: every kind of write to a store, a whole run, and every kind of exported file.
+"""What the campaigns disturb in a store: every kind of write, and a whole run; exported files are in ``exports.py``.
 
 An operation acts in a folder that its preparation has filled, and is observed as ``{key: value}``, one key for each
 thing that must be old or new as a whole: a fit, a prediction, a manifest, an exported file.
@@ -10,8 +10,7 @@ import hashlib
 import os
 import shutil
 import sqlite3
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -31,7 +30,7 @@ from dubio.runner.executors import Event, Finished, WorkerOrders
 from dubio.runner.worker import JobRunner
 from dubio.store import Store
 from dubio.store.checkpoints import FitCheckpoint
-from dubio.store.maintenance import ENTRY_KINDS, export, litter, rebuild_index, remove
+from dubio.store.maintenance import ENTRY_KINDS, litter, rebuild_index, remove
 
 State = dict[str, str]
 Folder = Callable[[Path], None]
@@ -75,7 +74,8 @@ def observe_store(folder: Path) -> State:
     for name in store.manifests():
         state[f"runs/{name}"] = _manifest(store, name)
     for path in sorted(store.layout.failures.glob("*.json")):
-        state[f"failures/{path.stem}"] = digest(path.read_bytes())
+        if not store.has_fit(path.stem):  # else resolved; swept later
+            state[f"failures/{path.stem}"] = digest(path.read_bytes())
     for path in sorted(store.layout.checkpoints.glob("*")):
         if store.has_fit(path.name):
             continue  # of no use any more; swept later
@@ -116,17 +116,6 @@ def _index(store: Store) -> str:
         return "damaged"
 
 
-def observe_files(folder: Path) -> State:
-    """Return the hash of every exported file; half-made ones aside do not count, they have names of their own."""
-    paths = [path for path in sorted((folder / "out").rglob("*")) if path.is_file() and not is_scratch(path)]
-    return {str(path.relative_to(folder)): digest(path.read_bytes()) for path in paths}
-
-
-def is_scratch(path: Path) -> bool:
-    """Return whether a path is, or lies in, what dubio writes aside before a rename."""
-    return any(part.startswith(".") and part.endswith(".tmp") for part in path.parts)
-
-
 # --- the store ------------------------------------------------------------------------------------------------------
 
 
@@ -142,11 +131,6 @@ def small_store(folder: Path) -> None:
         other = helpers.identity({**helpers.SPEC, **OTHER_FIT})
         store.checkpoint(other, 0).save({"w": np.arange(5.0)}, {"epoch": 1}, {"first": {"s": np.arange(3.0)}})
         store.write_failure(other, {"error": "the loss is not a number."})
-
-
-def with_run(folder: Path) -> None:
-    """Prepare a store with a finished run."""
-    run_inline(folder)
 
 
 def littered_store(folder: Path) -> None:
@@ -191,18 +175,6 @@ def hold_lock(store: Store) -> None:
         store.is_locked(helpers.FIT)
 
 
-def export_as(name: str) -> Folder:
-    """Return an act that exports the runs of a store."""
-
-    def act(folder: Path) -> None:
-        shutil.rmtree(folder / "out" / name, ignore_errors=True)  # an export never replaces; tried again, it is anew
-        (folder / "out" / name).unlink(missing_ok=True)
-        with Store.open(folder / "store", create=False) as store:
-            export(store, store.manifests(), folder / "out" / name)
-
-    return act
-
-
 # --- a whole run in one process -------------------------------------------------------------------------------------
 
 
@@ -237,96 +209,19 @@ class InlineExecutor:
 
 
 def run_inline(folder: Path) -> None:
-    """Run a small benchmark with checkpoints, ensembles and predictions on two splits.
+    """Run a small benchmark: two fits with a checkpoint each, their predictions on two splits, and their ensemble.
 
     Raises:
         DubioError: When some of it failed.
     """
     cast(dict[str, Any], benchmark_run.EXECUTORS)["inline"] = InlineExecutor
-    tasks = (TaskEntry("toy", "toy-net", training={"epochs": 2}),)
-    benchmark = Benchmark("toy-run", tasks, ("plain", "mc-drop", "plain-ensemble"), (0,))
+    tasks = (TaskEntry("toy", "toy-net", training={"epochs": 1, "members": 2}),)
+    benchmark = Benchmark("toy-run", tasks, ("mc-drop-ensemble",), (0,))
     with Store.open(folder / "store") as store:
         prepared = PreparedBenchmark(benchmark, prepare_tasks(benchmark), cast(Any, fake_trainer))
         outcome = prepared.run(store, 1, "inline", checkpoint_seconds=0, show=False)
     if outcome.outcome.failures:
         raise DubioError("; ".join(failure["error"] for failure in outcome.outcome.failures.values()))
-
-
-# --- exported files -------------------------------------------------------------------------------------------------
-
-
-def command(*arguments: str) -> Folder:
-    """Return an act that runs ``dubio`` with these arguments; ``{}`` stands for the folder."""
-
-    def act(folder: Path) -> None:
-        from dubio.__main__ import main
-
-        sys.argv = ["dubio", *(argument.replace("{}", str(folder)) for argument in arguments)]
-        main()
-
-    return act
-
-
-def prediction_file(folder: Path, older: Iterable[str] = ()) -> None:
-    """Prepare a prediction file of 200 rows, and older outputs that are to be replaced."""
-    generator = np.random.default_rng(0)
-    labels = generator.integers(0, 3, 200)
-    logits = generator.normal(size=(200, 3)) + 3 * np.eye(3)[labels]
-    probs = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    np.savez(folder / "mine.npz", probs=probs, labels=labels)
-    (folder / "out").mkdir()
-    for name in older:
-        (folder / "out" / name).write_bytes(b"what was there before")
-
-
-def before_apply(folder: Path) -> None:
-    """Prepare a policy and a recalibration to apply."""
-    prediction_file(folder, ("decisions.csv", "scaled.npz"))
-    for arguments in (POLICY, RECALIBRATION):
-        run_quietly(command(*(argument.replace("out/", "") for argument in arguments)), folder)
-
-
-def run_quietly(act: Folder, folder: Path) -> None:
-    """Run a command that ends with an exit code.
-
-    Raises:
-        RuntimeError: When the code is not 0.
-    """
-    try:
-        act(folder)
-    except SystemExit as end:
-        if end.code not in (0, None):
-            raise RuntimeError(f"{sys.argv}: exit code {end.code}") from end
-
-
-def saved_fit(folder: Path) -> None:
-    """Fit a small torch module and save it."""
-    import torch
-
-    import dubio
-
-    rows = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
-    torch.manual_seed(0)
-    data = rows, (rows[:, 0] > 0).astype(np.int64)
-    fitted = dubio.fit("deterministic", network=torch.nn.Linear(4, 2), train=data, epochs=1)
-    fitted.save(folder / "out" / "fit.safetensors")
-
-
-RECALIBRATION = ("calibrate", "fit", "{}/mine.npz", "-o", "{}/out/recalibration.json")
-POLICY = ("refer", "fit", "{}/mine.npz", "--max-risk", "0.2", "-o", "{}/out/policy.json")
-
-
-def reported_run(folder: Path) -> None:
-    """Prepare a finished run, and an older report."""
-    with_run(folder)
-    (folder / "out").mkdir()
-    for name in ("report.html", "results.csv"):
-        (folder / "out" / name).write_bytes(b"what was there before")
-
-
-def with_older(*names: str) -> Folder:
-    """Return a preparation with older outputs."""
-    return lambda folder: prediction_file(folder, names)
 
 
 def store_operations() -> list[Operation]:
@@ -341,33 +236,12 @@ def store_operations() -> list[Operation]:
         ),
         "write an ensemble": (small_store, lambda store: store.write_ensemble({"members": [helpers.FIT]})),
         "save a checkpoint": (small_store, save_checkpoint),
-        "write a failure": (small_store, lambda store: store.write_failure(helpers.FIT, {"error": "no."})),
+        "write a failure": (small_store, lambda store: store.write_failure("f" * 64, {"error": "no."})),
         "write pictures": (small_store, lambda store: store.write_pictures(helpers.FIT, {0: png, 7: png + b"7"})),
-        "rebuild the index": (with_run, rebuild_index),
+        "rebuild the index": (run_inline, rebuild_index),
         "take and release a lock": (small_store, hold_lock),
         "set a damaged fit aside": (damaged_store, lambda store: store.set_aside("fits", helpers.FIT)),
         "sweep": (littered_store, lambda store: remove(store, litter(store))),
     }  # fmt: skip
     made = [Operation(name, prepare, in_store(change), observe_store) for name, (prepare, change) in rows.items()]
     return [*made, Operation("a whole run", empty, run_inline, observe_store)]
-
-
-def export_operations() -> list[Operation]:
-    """Return every kind of exported file."""
-    rows: Mapping[str, tuple[Folder, Folder]] = {
-        "calibrate fit": (with_older("recalibration.json"), command(*RECALIBRATION)),
-        "refer fit": (with_older("policy.json"), command(*POLICY)),
-        "calibrate apply": (
-            before_apply,
-            command("calibrate", "apply", "{}/recalibration.json", "{}/mine.npz", "-o", "{}/out/scaled.npz"),
-        ),
-        "refer apply": (
-            before_apply, command("refer", "apply", "{}/policy.json", "{}/mine.npz", "-o", "{}/out/decisions.csv"),
-        ),
-        "report": (reported_run, command("report", "--store", "{}/store", "--out", "{}/out")),
-        "save a torch module": (with_older("fit.safetensors"), saved_fit),
-        "export a folder": (with_run, export_as("copy")),
-        "export a zip": (with_run, export_as("copy.zip")),
-        "export a tar": (with_run, export_as("copy.tar")),
-    }  # fmt: skip
-    return [Operation(name, prepare, act, observe_files) for name, (prepare, act) in rows.items()]

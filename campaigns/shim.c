@@ -137,12 +137,14 @@ static int count_call(const char *name, int answers) {
 
 static int watched_open(int folder, const char *name, int flags, mode_t mode) {
     struct stat facts;
-    int answers = INTERRUPTIBLE | (flags & (O_CREAT | O_TRUNC) ? ALLOCATES : 0);
+    int nameless = (flags & __O_TMPFILE) != 0;
+    int answers = INTERRUPTIBLE | (flags & (O_CREAT | O_TRUNC | __O_TMPFILE) ? ALLOCATES : 0);
     FAIL_PATH(folder, name, "open", answers)
     int fresh = inside && (flags & O_CREAT) && lstat(at, &facts) != 0;
     int fd = (int)syscall(SYS_openat, folder, name, flags, mode);
     if (fd >= 0 && inside) {
-        if (fresh) record('C', inode_of(fd), 0, at, NULL, 0);
+        if (nameless) record('A', inode_of(fd), 0, NULL, NULL, 0);
+        else if (fresh) record('C', inode_of(fd), 0, at, NULL, 0);
         else if ((flags & O_TRUNC) && (flags & O_ACCMODE)) record('T', inode_of(fd), 0, NULL, NULL, 0);
     }
     return fd;
@@ -246,11 +248,10 @@ int renameat2(int from, const char *old, int to, const char *new, unsigned flags
 }
 
 static int watched_link(int from, const char *old, int to, const char *new, int flags) {
-    char source[PATH_MAX];
-    int known = watching && absolute(from, old, source);
+    struct stat facts;
     FAIL_PATH(to, new, "link", ALLOCATES)
     int answer = (int)syscall(SYS_linkat, from, old, to, new, flags);
-    if (inside && known && !answer) record('L', 0, 0, source, at, strlen(at));
+    if (inside && !answer && !lstat(at, &facts)) record('L', facts.st_ino, 0, at, NULL, 0);
     return answer;
 }
 int link(const char *old, const char *new) { return watched_link(AT_FDCWD, old, AT_FDCWD, new, 0); }

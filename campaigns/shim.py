@@ -56,8 +56,8 @@ class Effect:
     """A change of the disk, a flush, or a mark that the process set.
 
     Attributes:
-        kind: C create, T truncate, W write, F flush of one file or directory, S of all, R rename, L link, U remove,
-            M make a directory, X mark.
+        kind: C create, A create without a name, T truncate, W write, F flush of one file or directory, S of all,
+            R rename, L link (to ``path``), U remove, M make a directory, X mark.
         inode: Of the file, where it is known.
         offset: Where the data were written, or the new length.
         path: The path or the text of a mark.
@@ -86,11 +86,12 @@ def compiled(folder: Path) -> Path:
     return library
 
 
-def run_preloaded(module: str, arguments: Sequence[str]) -> int:
-    """Run a module in a process with the library; return its exit code."""
+def run_preloaded(module: str, arguments: Sequence[str], **variables: str) -> int:
+    """Run a module in a process with the library and these environment variables; return its exit code."""
     with tempfile.TemporaryDirectory(prefix="dubio-shim-") as folder:
         library = compiled(Path(folder))
-        environment = {**os.environ, "LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+        environment = {**os.environ, **variables, "LD_PRELOAD": str(library)}
+        environment |= {"OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
         if os.access(IN_MEMORY, os.W_OK):
             environment["TMPDIR"] = IN_MEMORY
         return subprocess.run([sys.executable, "-m", module, *arguments], env=environment, check=False).returncode

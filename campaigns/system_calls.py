@@ -25,8 +25,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from campaigns.exports import export_operations, is_scratch, run_quietly
 from campaigns.forks import Ending, in_fork
-from campaigns.operations import Operation, State, export_operations, is_scratch, run_quietly, store_operations
+from campaigns.operations import Operation, State, store_operations
 from campaigns.shim import Call, read_record, watching
 from dubio.store.locks import sweep
 

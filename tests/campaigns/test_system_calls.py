@@ -5,23 +5,19 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+
 import pytest
-from campaigns.faults import preloaded
+from campaigns.faults import main, preloaded
 from campaigns.shim import FAULTS
 
 STORE = "store|fit$|ensemble|predictions|checkpoint|failure|pictures|index|lock|aside|sweep"
 
 
 @pytest.fixture(scope="module")
-def figures(monkeypatch_module_environment):
+def figures():
     return preloaded("campaigns.system_calls", "--every", "9", "--only", STORE)
-
-
-@pytest.fixture(scope="module")
-def monkeypatch_module_environment():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DUBIO_FAKE_LOG", "")
-        yield
 
 
 def test_no_failed_call_does_harm(figures):
@@ -35,3 +31,12 @@ def test_faults_of_every_kind_were_injected(figures):
     assert figures["refused"]["EIO"] > figures["cases"]["EIO"] / 2
     assert figures["refused"]["EINTR"] == figures["refused"]["short"] == 0
     assert figures["calls"]["write a fit"] > 30
+
+
+def test_without_a_compiler_the_campaign_says_so_and_ends(monkeypatch, capsys):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(sys, "argv", ["faults", "--every", "9", "--disks", "0", "--kills", "0"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert "C compiler" in capsys.readouterr().err
