@@ -17,7 +17,7 @@ from dubio.evaluation import evaluate
 from dubio.runner.benchmark_file import parse_benchmark
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").glob("*.md")])
 ALL_PAGES = sorted({*PAGES, ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")})
 ENTRY_POINTS = "dubio.plugins"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -169,3 +169,19 @@ def test_cross_references_lead_to_documented_modules() -> None:
     for page in PAGES:
         for name in re.findall(r"\]\[(dubio[\w.]+)\]", page.read_text(encoding="utf-8")):
             assert any(name == module or name.startswith(f"{module}.") for module in documented), (page.name, name)
+
+
+def test_every_promise_about_security_names_what_holds_it() -> None:
+    """Each row of a table of promises names tests that exist, or a campaign that the Makefile has."""
+    text, makefile = ((ROOT / name).read_text(encoding="utf-8") for name in ("SECURITY.md", "Makefile"))
+    tables = re.findall(r"^\| promise \| held by \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.MULTILINE)
+    rows = [row for table in tables for row in table.splitlines()]
+    assert len(rows) >= 15
+    for row in rows:
+        held_by = row.rsplit("|", 2)[1]
+        tests = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", held_by)
+        campaigns = re.findall(r"`make (\w+)`", held_by)
+        assert tests or campaigns, row
+        for file, name in tests:
+            assert f"def {name}" in (ROOT / file).read_text(encoding="utf-8"), (file, name)
+        assert all(re.search(rf"^{name}:", makefile, re.MULTILINE) for name in campaigns), row

@@ -73,6 +73,7 @@ def test_nothing_is_fetched_from_anywhere(page: str) -> None:
         if name in ("src", "href", "xlink:href", "action", "srcset", "data"):
             assert value.startswith(("#", "data:")), (tag, name, value)
         assert "url(" not in value or "url(#" in value
+    assert "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:" in page
     assert "http://" not in page
     assert "https://" not in page
     assert "@import" not in page
