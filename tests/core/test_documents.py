@@ -121,7 +121,7 @@ def test_a_text_is_what_utf8_can_hold(text: str) -> None:
 
 SOURCES = Path(__file__).parents[2] / "src" / "dubio"
 OWN_TEXT = {
-    "runner/executors.py", "runner/ray_executor.py", "runner/worker.py",  # between processes of one run
+    "runner/executors.py", "runner/ray_executor.py", "runner/worker.py", "runner/ray_node.py", "runner/ray_cluster.py",
     "methods/fitting.py", "methods/encoding_cache.py", "torch_module/checkpoint.py", "testing/methods.py",
     "encoders/wordpieces.py",  # whose settings state 10^30 for no limit; any fault in them is caught
 }  # fmt: skip

@@ -175,5 +175,5 @@ def test_none_of_them_ranks_and_each_says_why():
 
 
 def test_bins_below_one_are_refused():
-    with pytest.raises(UserError, match="at least 1; given 0"):
+    with pytest.raises(UserError, match="1 to 10,000; given 0"):
         ece(drawn(0), bins=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from dubio.core.errors import CorruptFile
 from dubio.core.validate import json_schema
-from dubio.store.records import Manifest, read_manifest
+from dubio.store.records import Manifest, read_manifest, read_record, read_spec, with_defaults
 from tests.core.helpers import schema_fault
 
 PATH = Path(__file__).parent / "data" / "store-0.1" / "store" / "runs" / "quick-a4f56c7a.json"
@@ -56,3 +57,51 @@ def test_a_damaged_manifest_is_refused_by_place_and_by_the_schema(
     with pytest.raises(CorruptFile, match=rf"run-00000000\.json.*{message}"):
         read_manifest(path)
     assert schema_fault(json_schema(Manifest), manifest) is not None
+
+
+HOSTILE: tuple[Any, ...] = (None, True, -1, 1.5, 1e308, 2**62, "x", [], {}, [1], [[]], [{}], {"a": 1})
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from _places(inner, (*path, key))
+
+
+def _with(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    if not path:
+        return new
+    changed = dict(value) if isinstance(value, dict) else list(value)
+    changed[path[0]] = _with(value[path[0]], path[1:], new)
+    return changed
+
+
+def test_a_manifest_with_any_value_at_any_place_is_read_or_refused(tmp_path: Path) -> None:
+    manifest = json.loads(PATH.read_text())
+    file = tmp_path / "run.json"
+    outcomes = set()
+    parts = ("tasks", "methods", "runs", "benchmark")
+    for place in _places({name: manifest[name] for name in parts if name in manifest}):
+        for value in HOSTILE:
+            file.write_text(json.dumps(_with(manifest, place, value)))
+            try:
+                filled = with_defaults(read_manifest(file))
+                assert {"failures", "skipped", "advice", "benchmark"} <= filled.keys()
+                fields = {"task", "network", "method", "seed", "member", "fits"}
+                assert all(fields <= run.keys() for run in filled["runs"])
+                outcomes.add("read")
+            except CorruptFile as refusal:
+                assert str(file) in str(refusal)  # noqa: PT017
+                outcomes.add("refused")
+    assert outcomes == {"read", "refused"}
+
+
+@pytest.mark.parametrize(
+    "text", ['{"runs": [1]}', "[" * 100_000, '{"schema": 1e999}', f'{{"schema": {"9" * 400}}}', '{"name": NaN}']
+)
+def test_hostile_documents_of_a_store_are_damaged_files(text: str, tmp_path: Path) -> None:
+    for read, name in ((read_manifest, "run.json"), (read_record, "record.json"), (read_spec, "spec.json")):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(CorruptFile):
+            read(tmp_path / name if read is read_manifest else tmp_path)

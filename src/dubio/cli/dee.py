@@ -34,7 +34,7 @@ def dee(
         typer.Option(help="Calibrated nll, calibrated Brier score, error, or calibrated aurc."),
     ] = "nll",
     orders: Annotated[int, typer.Option(min=1, help="Random orders of members and samples to average over.")] = 5,
-    seed: Annotated[int, typer.Option(help="Seed of the orders and of the halves of cross-validation.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the orders and of the halves of cross-validation.")] = 0,
     figure: Annotated[Path | None, typer.Option(help="Draw the curves here: .svg, .png or .pdf.")] = None,
     json: JsonOption = False,
 ) -> None:

@@ -50,7 +50,7 @@ def evaluate(
     ] = None,
     replicates: Annotated[int, typer.Option(help="Bootstrap replicates for the intervals; 0 for none.")] = 200,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     plugin: PluginOption = None,
     json: JsonOption = False,
 ) -> None:

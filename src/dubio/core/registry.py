@@ -296,11 +296,11 @@ def load_plugin(plugin: str | Path) -> types.ModuleType:
     if is_installed(plugin):
         return _load_installed(str(plugin))
     path = Path(plugin)
-    resolved = path.resolve()
-    if not resolved.is_file():
+    if not path.is_file():
         other = "" if path.suffix == ".py" else f", nor an installed plugin. Installed: {listing(installed_plugins())}"
         raise BadFile(f"plugin {str(path)!r}: no such file{other}.")
-    name = f"dubio_plugin_{resolved.stem}_{hashlib.sha256(str(resolved).encode()).hexdigest()[:8]}"
+    resolved = path.resolve()
+    name = f"dubio_plugin_{resolved.stem}_{hashlib.sha256(os.fsencode(resolved)).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, resolved)

@@ -15,6 +15,7 @@ from dubio.core.types import BoolArray, Split, Task, class_frequencies
 from dubio.estimators.adapters import GIVEN, predictions_on
 from dubio.formats.values import as_logits
 from dubio.store import Store
+from dubio.store.records import with_defaults
 
 PRIOR = "class prior"
 RANDOM = "random referral"
@@ -103,7 +104,7 @@ def stored_baselines(task: Task, splits: Sequence[Split], path: Path | str, run:
     """
     with Store.open(path, create=False) as store:
         names = store.manifests() if run is None else (store.full_name(run),)
-        manifests = {name: store.manifest(name) for name in names}
+        manifests = {name: with_defaults(store.manifest(name)) for name in names}
     baselines: list[Stored] = []
     for name, manifest in manifests.items():
         matching = {(entry["name"], entry["network"]) for entry in manifest["tasks"] if _same(entry, splits)}

@@ -276,6 +276,8 @@ def evaluate_predictions(
     """Score one set of predictions; arguments as for :func:`evaluate`."""
     check_replicates(replicates)
     check_level(level)
+    if seed < 0:
+        raise UserError(f"seed must be at least 0; given {seed}.")
     if isinstance(metrics, str):
         raise UserError(f"metrics must be a list of names, such as [{metrics!r}]; given {metrics!r}.")
     names = STANDARD if metrics is None else metrics

@@ -98,7 +98,7 @@ def real_numbers(array: Any, name: str) -> NDArray[Any]:
 def _shaped(array: NDArray[Any], values: Values, target: Target, errors: _BlockErrors) -> NDArray[Any]:
     """Return [S, N, K] with at least one of each; a binary [N] becomes its two classes."""
     name = errors.name
-    if array.ndim == 1 and target != "multilabel":
+    if array.ndim == 1 and target != "multilabel" and array.size:
         array = _two_classes(array, values, errors)
     if array.ndim == 2:
         array = array[None]

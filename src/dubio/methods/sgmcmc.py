@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dubio.core.registry import method
+from dubio.core.validate import Positive
 from dubio.methods.arguments import ImageViews
 from dubio.methods.recipe import Recipe
 from dubio.training.collectors import KeepAll, Precision
@@ -39,7 +40,7 @@ class Cycles:
         images: Random views of images.
     """
 
-    epochs: int = 45
+    epochs: Positive = 45
     batch: int = 32
     cycles: int = 5
     samples_per_cycle: int = 3

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from dubio.core.errors import UserError
 from dubio.core.registry import Ensemble, method
+from dubio.core.validate import Positive
 from dubio.methods.arguments import ImageViews, OptimiserName, Tail, Training
 from dubio.methods.recipe import Recipe
 from dubio.training.collectors import KeepAll, Precision
@@ -22,7 +23,7 @@ from dubio.training.schedules import Cyclic, Triangular
 class CycleTraining:
     """The arguments of :class:`~dubio.methods.arguments.Training` that training in cycles leaves open."""
 
-    epochs: int = 45
+    epochs: Positive = 45
     batch: int = 32
     clip: float = 10.0
     class_weights: ClassWeights = "none"

@@ -100,9 +100,13 @@ def _width_bins(stated: FloatArray, bins: int) -> IntArray:
     return np.asarray(np.clip(np.ceil((stated - EDGE) * bins) - 1, 0, bins - 1), dtype=np.int64)
 
 
+MOST_BINS = 10_000
+"""Bins × replicates of the bootstrap are held at once."""
+
+
 def _check_bins(bins: int) -> None:
-    if bins < 1:
-        raise UserError(f"bins must be at least 1; given {bins}.")
+    if not 1 <= bins <= MOST_BINS:
+        raise UserError(f"bins must be 1 to {MOST_BINS:,}; given {bins}.")
 
 
 @dataclass(frozen=True, eq=False)

@@ -314,7 +314,7 @@ def read_manifest(raw: Mapping[str, Any]) -> Manifest:
         views = zip(stored.tasks, keys.values(), graded, strict=True)
         return Manifest(
             name=stored.name,
-            benchmark=stored.others.get("benchmark") or {},
+            benchmark=stored.benchmark or {},
             tasks=tuple(_task(task, key, stored.tuning, stated) for task, key, stated in views),
             methods=tuple(_method(method) for method in stored.methods),
             runs=tuple(replace(run, task=_key_of(run, keys)) for run in stored.runs),
@@ -366,7 +366,7 @@ def _graded_by_name(splits: Sequence[SplitView]) -> tuple[SplitView, ...]:
 
 def _column(split: str, name: str, column: ManifestColumn, size: int | None) -> StrArray:
     values, rows = np.array(column.values, dtype=np.str_), column.rows.split()
-    if len(rows) != size or not all(row.isdecimal() and int(row) < len(values) for row in set(rows)):
+    if len(rows) != size or not all(row.isdecimal() and len(row) < 19 and int(row) < len(values) for row in set(rows)):
         raise UserError(f"fact {name!r} of split {split!r} does not fit its rows.")
     return np.asarray(values[np.array(rows, dtype=np.int64)])
 

@@ -39,7 +39,7 @@ def merge(store: Source, manifests: Mapping[str, Raw]) -> dict[str, Any]:
     present = {(name, task["network"]) for task in tasks for name in (task["name"], task.get("task"))}
     descriptions = {str((raw.get("benchmark") or {}).get("description") or "") for raw in raws}
     lists = {field: _union(raws, field) for field in ("tuning", "failures", "advice", "skipped", "plugins")}
-    skipped = [entry for entry in lists["skipped"] if (entry["task"], entry.get("network")) not in present]
+    skipped = [entry for entry in lists["skipped"] if (entry.get("task"), entry.get("network")) not in present]
     return {
         "schema": 1,
         "name": " + ".join(manifests),

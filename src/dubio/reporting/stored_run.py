@@ -21,6 +21,7 @@ from dubio.reporting.run_view import MARGIN, check_margin
 from dubio.reporting.score_table import ScoreTable
 from dubio.reporting.terminal import terminal_table
 from dubio.store import Store
+from dubio.store.records import with_defaults
 
 if TYPE_CHECKING:
     import pandas
@@ -177,7 +178,7 @@ def open_run(*names: str, store: str | Path = STORE) -> Run:
     """
     opened = Store.open(store, create=False)
     names = names or (_only_run(opened.manifests(), Path(store)),)
-    manifests = {name: opened.manifest(name) for name in dict.fromkeys(names)}
+    manifests = {name: with_defaults(opened.manifest(name)) for name in dict.fromkeys(names)}
     manifest = merge(opened, manifests) if len(manifests) > 1 else manifests[names[0]]
     return Run(" + ".join(manifests), manifest, Path(store))
 
@@ -270,6 +271,4 @@ def report(
     if not isinstance(run, Run):
         names = () if run is None else (run,) if isinstance(run, str) else tuple(run)
         run = open_run(*names, store=store)
-    return run.report(
-        out, figures=figures, formats=formats, as_published=as_published, margin=margin, raw_csv=raw_csv
-    )
+    return run.report(out, figures=figures, formats=formats, as_published=as_published, margin=margin, raw_csv=raw_csv)

@@ -35,7 +35,9 @@ from dubio.runner.benchmark_file import (
 )
 from dubio.runner.prepare import NOT_AVAILABLE
 
-RANGE = re.compile(r"(\d+)(?:-(\d+))?")
+RANGE = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
+"""Seeds of up to 18 digits: those fit into 64 bits."""
+
 MOST_SEEDS = 1000
 
 TASK_TABLES = {"task": "arguments", "network": "network_arguments", "encoding": "encoding", "training": "training"}
@@ -297,12 +299,12 @@ def parse_seeds(seeds: int | str | Sequence[int]) -> tuple[int, ...]:
     if isinstance(seeds, str) and not seeds.strip().isdecimal():
         return tuple(dict.fromkeys(seed for piece in seeds.split(",") for seed in _seed_range(piece.strip(), seeds)))
     if isinstance(seeds, Sequence) and not isinstance(seeds, str):
-        if not all(isinstance(seed, int) and seed >= 0 for seed in seeds):
-            raise UserError(f"seeds must be whole numbers from 0; given {list(seeds)}.")
+        if not all(isinstance(seed, int) and 0 <= seed < 10**18 for seed in seeds):
+            raise UserError(f"seeds must be whole numbers from 0 to 10^18; given {list(seeds)}.")
         return tuple(seeds)
     if not isinstance(seeds, str | int):
         raise UserError(f"seeds must be a number of seeds, a list of them or a text such as '0-4'; given {seeds!r}.")
-    if not 1 <= (count := int(seeds)) <= MOST_SEEDS:
+    if not 1 <= (count := int(seeds.strip()[:40] if isinstance(seeds, str) else seeds)) <= MOST_SEEDS:
         raise UserError(
             f"--seeds {count} is a number of seeds; give 1 to {MOST_SEEDS}. The seed {count} alone is {count}-{count}."
         )

@@ -263,10 +263,14 @@ def check_level(level: float) -> None:
         raise UserError(f"level must lie between 0 and 1; given {level!r}.")
 
 
+MOST_REPLICATES = 1_000_000
+"""More would run for hours and change no digit that is printed."""
+
+
 def check_replicates(replicates: int) -> None:
     """Refuse a number of replicates that gives no interval."""
-    if not isinstance(replicates, int) or replicates < 0 or replicates == 1:
-        raise UserError(f"replicates must be 0 (no intervals) or at least 2; given {replicates!r}.")
+    if not isinstance(replicates, int) or not (replicates == 0 or 2 <= replicates <= MOST_REPLICATES):
+        raise UserError(f"replicates must be 0 (no intervals) or 2 to {MOST_REPLICATES:,}; given {replicates!r}.")
 
 
 CELLS = 4_000_000

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dubio.core.csv_files import restored
+from dubio.core.documents import read_document
 from dubio.core.errors import BadFile, UnknownName, UserError, listing
 from dubio.statistics.choose_metrics import direction_of
 from dubio.statistics.result_table import Columns, Result, ResultTable, exact
@@ -100,7 +101,7 @@ def _cells(source: Any) -> Cells:
     if not path.is_file():
         raise BadFile(f"table of results {str(path)!r}: no such file.")
     try:
-        text = path.read_bytes().decode("utf-8-sig")  # line ends within a cell stay as they are
+        text = read_document(path).decode("utf-8-sig")  # line ends within a cell stay as they are
         rows = list(_READERS.get(path.suffix.lower(), _delimited)(text))
     except (UnicodeDecodeError, csv.Error) as fault:
         raise BadFile(f"{path}: not a CSV table in UTF-8: {fault}") from fault
@@ -145,8 +146,9 @@ def _markdown(text: str) -> Iterator[list[str]]:
 
 def _latex(text: str) -> Iterator[list[str]]:
     """Yield the rows of the first tabular; of commands those of fonts, rules and ± are understood."""
-    body = re.search(r"\\begin\{(tabular[x*]?)\}(?:\{[^{}]*\})*(.*?)\\end\{\1\}", text, re.DOTALL)
-    plain = re.sub(r"(?<!\\)%.*", "", body[2] if body else "")
+    begin = re.search(r"\\begin\{(tabular[x*]?)\}(?:\{[^{}]*\})*", text)
+    body = text[begin.end() :].partition(rf"\end{{{begin[1]}}}")[0] if begin else ""
+    plain = re.sub(r"(?<!\\)%.*", "", body)
     for line in re.split(r"\\\\(?:\[[^\]]*\])?", _RULE.sub("", plain)):
         cells = [cell.strip() for cell in re.split(r"(?<!\\)&", line)]
         if any(cells):

@@ -15,8 +15,8 @@ from typing import Any
 from dubio.core.errors import UnknownName, UserError
 from dubio.core.types import Direction
 
-MAX_EXPONENT = 400
-"""Powers of ten beyond which a value is refused: an exact fraction of 1e999999999 would fill the memory."""
+MAX_EXPONENT = 300
+"""Powers of ten beyond which a value is refused: means and ranks are also floats, which end at 1e308."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Columns:
     metric: str = "metric"
     value: str = "value"
     seed: str | None = None
+
 
 @dataclass(frozen=True)
 class ResultTable:

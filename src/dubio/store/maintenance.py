@@ -25,7 +25,7 @@ from dubio.core.specs import ID, canonical
 from dubio.store.fits import WEIGHTS
 from dubio.store.locks import BusyError, abandoned, is_held, storing
 from dubio.store.predictions import files_of, members_of, stray_files
-from dubio.store.records import EntryKind, read_record
+from dubio.store.records import EntryKind, read_record, with_defaults
 from dubio.store.store import Store
 
 ENTRY_KINDS: tuple[EntryKind, ...] = ("fits", "predictions")
@@ -53,7 +53,7 @@ def overview(store: Store) -> dict[str, Any]:
     manifests: dict[str, dict[str, Any]] = {}
     for name in store.manifests():
         with suppress(CorruptFile, StoreError):
-            manifests[name] = store.manifest(name)
+            manifests[name] = with_defaults(store.manifest(name))
     runs = [
         {
             "run": name,

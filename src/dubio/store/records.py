@@ -21,7 +21,7 @@ from dubio.core.errors import CorruptFile, StoreError, UserError
 from dubio.core.files import reading, writing
 from dubio.core.specs import check_id, hash_file, identity, to_plain
 from dubio.core.types import EmptyDecision, Kind, Modality, Target
-from dubio.core.validate import NonNegative, decode
+from dubio.core.validate import NonNegative, decode, encode
 
 EntryKind = Literal["fits", "predictions"]
 
@@ -243,7 +243,7 @@ class ManifestSplit:
 class ManifestColumn:
     """A column of a split beside its labels, such as a site: its values, and the number of the value of each row."""
 
-    values: tuple[Any, ...]
+    values: tuple[str | int | float | bool | None, ...]
     rows: str
 
 
@@ -386,6 +386,7 @@ class Manifest:
         tuning: The choices of tuning.
         skipped: Tasks that could not be run, with the reason.
         advice: Reasons to distrust the results.
+        benchmark: The benchmark file, as it was run.
     """
 
     name: str
@@ -397,6 +398,7 @@ class Manifest:
     tuning: tuple[ManifestTuning, ...] = ()
     skipped: tuple[Table, ...] = ()
     advice: tuple[str, ...] = ()
+    benchmark: Table | None = None
     others: Table = field(default_factory=dict, metadata=EXTRA)
 
 
@@ -422,3 +424,11 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise CorruptFile(f"{path}: not the manifest of a run: {fault} {REPAIR}") from fault
     checked: dict[str, Any] = manifest
     return checked
+
+
+def with_defaults(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a checked manifest with the defaults of the fields that it does not state."""
+    filled: dict[str, Any] = encode(decode(Manifest, manifest))
+    for task, stated in zip(filled["tasks"], manifest["tasks"], strict=True):
+        task["splits"] = stated.get("splits", [])  # whether they state a severity tells versions apart
+    return filled

@@ -179,9 +179,9 @@ def find_unreadable(root: Path, parts: Sequence[PhotographFiles], *, verify: boo
         parts: The photographs.
         verify: Decode every file.
     """
-    digest = hashlib.sha256(str(root.resolve()).encode())
+    digest = hashlib.sha256(str(root.resolve()).encode("utf-8", "surrogatepass"))
     for files in parts:
-        digest.update("\n".join(files.names.tolist()).encode())
+        digest.update("\n".join(files.names.tolist()).encode("utf-8", "surrogatepass"))
         digest.update(files.sizes.tobytes() + files.changed.tobytes())
     path = cache_dir() / "imagenet" / f"{digest.hexdigest()[:32]}.json"
     survey = read_cached(path)
