@@ -22,6 +22,7 @@ from bench import (
     scoring_memory,
     snapshot_storage,
     stacked_members,
+    table_reading,
     text_grid,
     text_inference,
     train_step,
@@ -46,6 +47,7 @@ BENCHMARKS = {
     "stacked_members": stacked_members.run,
     "augmentation": augmentation.run,
     "snapshot_storage": snapshot_storage.run,
+    "table_reading": table_reading.run,
 }
 
 

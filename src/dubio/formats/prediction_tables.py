@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -25,7 +26,7 @@ from dubio.core.types import UNLABELLED, Target
 from dubio.formats.arrays import SCORE, is_known, nearest_hint, with_logits
 from dubio.formats.columns import COLUMN, Roles, without_role
 from dubio.formats.values import VALUES, Values, as_logits
-from dubio.tables import Cells, Table, listed, number_in, plain_name, taken
+from dubio.tables import Cells, NotANumber, Table, as_numbers, listed, number_in, plain_name, taken
 
 RESERVED = ("label", "id", "group", "domain", "ood", "sample", "member")
 _NUMBERED = re.compile(r"(p|logp|logit)(\d*)")
@@ -123,7 +124,9 @@ def _present(table: Table, columns: list[str]) -> NDArray[np.float64]:
         UserError: Naming row and column of the first one that is missing.
     """
     numbers = table.matrix(columns, "values")
-    for row, index in np.argwhere(np.isnan(numbers))[:1]:
+    missing = np.isnan(numbers)
+    if missing.any():
+        row, index = np.argwhere(missing)[0]
         raise UserError(f"{table.reference(int(row))}, column {columns[index]!r} must be a number, and is missing.")
     return numbers
 
@@ -234,20 +237,42 @@ def _constant(table: Table, column: str, order: NDArray[np.int64]) -> list[Any]:
 
 
 def _labels(table: Table, cells: list[Any], classes: int, names: list[str] | None, target: Target) -> NDArray[np.int64]:
+    """Return class indices ``[N]`` or, multi-label, 0 and 1 ``[N, K]``.
+
+    Raises:
+        UserError: Naming the row of a label that is no class.
+    """
     indices = None if names is None else {name: index for index, name in enumerate(names)}
-    row = 0
-    try:
-        if target != "multilabel":
-            labels = np.full(len(cells), UNLABELLED, dtype=np.int64)
-            for row, cell in enumerate(cells):
-                if plain_name(cell):
-                    labels[row] = _class(cell, classes, indices)
-            return labels
-        labels = np.zeros((len(cells), classes), dtype=np.int64)
+    if target == "multilabel":
+        hot = np.zeros((len(cells), classes), dtype=np.int64)
         for row, cell in enumerate(cells):
-            for item in _items(cell):
-                labels[row, _class(item, classes, indices)] = 1
-        return labels
+            with _label_of(table, row):
+                for item in _items(cell):
+                    hot[row, _class(item, classes, indices)] = 1
+        return hot
+    if indices is not None:
+        numbers_of = {"": UNLABELLED, **indices}
+        texts = [plain_name(cell) for cell in cells]
+        for row in (row for row, text in enumerate(texts) if text not in numbers_of):
+            with _label_of(table, row):
+                _class(texts[row], classes, indices)
+        return np.array([numbers_of[text] for text in texts], dtype=np.int64)
+    try:
+        numbers = as_numbers(cells)
+        bad = np.flatnonzero(~(np.isnan(numbers) | np.isin(numbers, np.arange(UNLABELLED, classes))))
+    except NotANumber as fault:
+        bad = np.array([fault.row])
+    for row in bad.tolist():
+        with _label_of(table, row):
+            _class(cells[row], classes, None)
+    return np.where(np.isnan(numbers), UNLABELLED, numbers).astype(np.int64)
+
+
+@contextmanager
+def _label_of(table: Table, row: int) -> Iterator[None]:
+    """Name the row in a refusal of its label."""
+    try:
+        yield
     except UserError as fault:
         raise UserError(f"{table.reference(row)}, column 'label' {fault}") from None
 

@@ -28,9 +28,21 @@ from dubio.tables.collecting import Columns, Numeric
 from dubio.tables.delimited import read_delimited
 from dubio.tables.json_lines import read_json_lines
 from dubio.tables.parquet import read_parquet
-from dubio.tables.table import Cells, Table, listed, number_in, plain_name, taken
+from dubio.tables.table import Cells, NotANumber, Table, as_numbers, listed, number_in, plain_name, taken
 
-__all__ = ["ENDINGS", "Cells", "Table", "listed", "number_in", "plain_name", "read_table", "table_ending", "taken"]
+__all__ = [
+    "ENDINGS",
+    "Cells",
+    "NotANumber",
+    "Table",
+    "as_numbers",
+    "listed",
+    "number_in",
+    "plain_name",
+    "read_table",
+    "table_ending",
+    "taken",
+]
 
 ENDINGS: dict[str, Callable[[Path, Columns, Numeric], None]] = {
     ".csv": read_delimited,

@@ -113,9 +113,14 @@ def _size(cells: Cells | None) -> int:
         return 0
     if isinstance(cells, np.ndarray):
         return int(cells.nbytes)
-    return CELL * len(cells) + sum(len(cell) for cell in cells if isinstance(cell, str)) + sum(
-        sum(CELL + len(str(item)) for item in cell) for cell in cells if isinstance(cell, list)
-    )  # fmt: skip
+    kinds = set(map(type, cells))
+    if kinds <= {str, list}:
+        size = CELL * len(cells) + sum(map(len, cells))
+    else:
+        size = CELL * len(cells) + sum(len(cell) for cell in cells if isinstance(cell, str))
+    if list in kinds:
+        size += sum(CELL + len(str(item)) for cell in cells if isinstance(cell, list) for item in cell)
+    return size
 
 
 class Lines:

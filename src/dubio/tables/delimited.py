@@ -139,31 +139,37 @@ class _Rows:
 
     def add_block(self, block: bytearray, arrow: Any) -> bool:
         """Add a block of whole rows as pyarrow reads it; return whether there was no doubt."""
-        lines, count = _counts(block, self.separator.encode())
-        cells = self._arrow_cells(block, count, arrow) if count else None
-        if cells is None:
+        breaks = _breaks_in_quotes(block, self.separator.encode())
+        table = None if breaks is None else self._arrow_table(block, arrow)
+        cells = None if table is None else self._arrow_cells(block, table)
+        if breaks is None or table is None or cells is None:
             return False
+        count = table.num_rows
         self.columns.add(cells, np.arange(self._number + 1, self._number + 1 + count, dtype=np.int64))
         self._number += count
-        self.lines.number += lines
+        self.lines.number += count + breaks
         return True
 
-    def _arrow_cells(self, block: bytearray, count: int, arrow: Any) -> dict[str, Cells | None] | None:
+    def _arrow_table(self, block: bytearray, arrow: Any) -> Any:
+        """Return a block as pyarrow reads it; None where it refuses it, as it does where a line is blank."""
         pa, reader = arrow
         types = {name: pa.float64() if name in self.numeric else pa.string() for name in self.names}
         try:
-            table = reader.read_csv(
+            return reader.read_csv(
                 pa.BufferReader(block),
                 reader.ReadOptions(column_names=self.names, block_size=_INSIDE),
-                reader.ParseOptions(delimiter=self.separator, newlines_in_values=b'"' in block),
+                reader.ParseOptions(
+                    delimiter=self.separator, newlines_in_values=b'"' in block, ignore_empty_lines=False
+                ),
                 reader.ConvertOptions(column_types=types, null_values=_NULLS, strings_can_be_null=False),
-            )  # fmt: skip
+            )
         except pa.ArrowException:
             return None
-        if table.num_rows != count:
-            return None
+
+    def _arrow_cells(self, block: bytearray, table: Any) -> dict[str, Cells | None] | None:
+        """Return the cells of a block; None where a number may be none."""
         cells: dict[str, Cells | None] = {}
-        numbers = np.empty((len(self.numeric), count))
+        numbers = np.empty((len(self.numeric), table.num_rows))
         row = iter(numbers)
         nulls = 0
         for name, column in zip(self.names, table.columns, strict=True):
@@ -208,23 +214,22 @@ def _block(stream: BinaryIO) -> bytearray:
     return block
 
 
-def _counts(block: bytearray, separator: bytes) -> tuple[int, int]:
-    """Return the lines and rows of a block; no row where its quotes or line breaks leave a doubt."""
+def _breaks_in_quotes(block: bytearray, separator: bytes) -> int | None:
+    """Return the line breaks of a block within quotes, or None where its quotes or line breaks leave a doubt."""
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
-        return 0, 0
+        return None
     if block.startswith(codecs.BOM_UTF8):  # a character here, which pyarrow would skip
-        return 0, 0
-    codes = np.frombuffer(block, dtype=np.uint8)
-    lines = int(np.count_nonzero(codes == ord("\n"))) + (not block.endswith(b"\n"))
+        return None
     if b'"' not in block:
-        return lines, lines
+        return 0
+    codes = np.frombuffer(block, dtype=np.uint8)
     quotes = np.flatnonzero(codes == ord('"'))
     opening, closing = quotes[::2], quotes[1::2]
     if len(opening) != len(closing):
-        return 0, 0
+        return None
     # A doubled quote within a field closes and opens it: the two stand side by side.
     begins = np.isin(codes[opening - 1], list(b'"\n' + separator)) | (opening == 0)
     ends = np.isin(codes[(closing + 1) % len(codes)], list(b'"\r\n' + separator)) | (closing + 1 == len(codes))
     if not (begins.all() and ends.all()):
-        return 0, 0
-    return lines, lines - int((np.searchsorted(quotes, np.flatnonzero(codes == ord("\n"))) % 2).sum())
+        return None
+    return int((np.searchsorted(quotes, np.flatnonzero(codes == ord("\n"))) % 2).sum())

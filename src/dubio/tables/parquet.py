@@ -53,7 +53,8 @@ def read_parquet(path: Path, columns: Columns, numeric: Numeric) -> None:
 def _read_columns(pa: Any, path: Path, source: Any, names: list[str]) -> dict[str, Cells | None]:
     """Return the cells of every column; those of fractions lie side by side in memory."""
     rows = source.metadata.num_rows
-    floating = [name for name in names if pa.types.is_floating(source.schema_arrow.field(name).type)]
+    schema = source.schema_arrow
+    floating = [name for name in names if pa.types.is_floating(schema.field(name).type)]
     cells: dict[str, Cells | None] = dict.fromkeys(names)
     cells |= dict(zip(floating, np.empty((len(floating), rows)), strict=True))
     together = max(1, CELLS // max(1, rows))

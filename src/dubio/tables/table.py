@@ -96,7 +96,9 @@ class Table:
             UserError: Naming column and row of the first value that is not a finite number.
         """
         values = self.matrix(names, "features")
-        for row, index in np.argwhere(np.isinf(values))[:1]:
+        infinite = np.isinf(values)
+        if infinite.any():
+            row, index = np.argwhere(infinite)[0]
             cell = f"{self.reference(int(row))}, column {names[index]!r} for features"
             raise UserError(f"{cell} must be a finite number; given {values[row, index]}.")
         return values
@@ -153,6 +155,8 @@ def listed(cells: Cells) -> list[Any]:
 
 def plain_name(value: Any) -> str:
     """Return a cell as a name: without surrounding white space, and an integer without its decimal point."""
+    if isinstance(value, str):
+        return value.strip()
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
