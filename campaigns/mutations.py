@@ -30,6 +30,8 @@ ATTRIBUTES = {
 """Of arrays and of numpy."""
 WORDS = {"left": "right", "right": "left", "lower": "higher", "higher": "lower"}
 """Texts that are arguments of numpy: sides and interpolations."""
+DECLARATIVE = ("strict", "frozen", "eq", "slots")
+"""Keywords that guard against misuse and change no result."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +130,9 @@ def _is_text(node: ast.AST, name: str) -> bool:
         return True
     if isinstance(node, ast.Raise | ast.Assert) and name in ("exc", "msg", "cause"):
         return True
-    if isinstance(node, ast.JoinedStr | ast.Subscript) and name in ("values",):
+    if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.keyword) and node.arg in DECLARATIVE):
+        return True
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return True
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 

@@ -239,3 +239,75 @@ def test_shift_test_rejects_at_most_at_its_level_also_with_groups():
         policy = fit_capacity_policy(both.take(group < 60), capacity=0.2, seed=run)
         rejected += shift_test(policy, both.take(group >= 60), level=0.05, seed=run).significant
     assert rejected <= 20  # 0.05 of 200, and chance
+
+
+def test_every_number_of_the_summary_is_a_count_of_the_rows():
+    calibration = easy(400)
+    applied = apply_policy(fit_capacity_policy(calibration, capacity=0.25), easy(200, seed=3))
+    retained = int((applied.uncertainty <= fit_capacity_policy(calibration, capacity=0.25).threshold).sum())
+    assert 0 < retained < 200
+    summary = applied.as_dict()
+    assert (summary["rows"], summary["retained"], summary["referred"]) == (200, retained, 200 - retained)
+    first = applied.lines[0]
+    assert first.startswith(f"200 rows: {retained} retained, {200 - retained} referred ({(200 - retained) / 200:.1%});")
+    assert summary["groups"] is None
+
+
+def test_an_error_with_a_bound_is_judged_and_one_without_is_stated_once():
+    applied = apply_policy(fit_risk_policy(easy(2000), max_risk=0.3), easy(500, seed=1))
+    assert [rate.name for rate in applied.rates if rate.bound is not None] == ["error"]
+    assert any(line == applied.rates[0].sentence() for line in applied.lines)
+    capacity = apply_policy(fit_capacity_policy(easy(2000), capacity=0.3), easy(500, seed=1))
+    assert [rate.name for rate in capacity.rates if rate.bound is None] == ["error"]
+    assert sum("error" in line for line in capacity.lines) == 1  # an error without a bound is not repeated
+
+
+@pytest.mark.parametrize("positives", [0, 1])
+def test_positives_are_counted_where_there_are_any(positives):
+    truth = np.repeat([0, 1], [150, 50])
+    calibration = of_doubts(np.linspace(0.01, 0.4, 200), np.zeros(200), truth=truth)
+    policy = fit_screening_policy(calibration, specificity=0.6, sensitivity=0.6)
+    new = of_doubts([0.45] * 10, np.zeros(10), truth=[1] * positives + [0] * (10 - positives))
+    said = any(line.startswith("Positives referred") for line in apply_policy(policy, new).lines)
+    assert said == bool(positives)
+
+
+def test_groups_of_one_side_alone_are_warned_of():
+    groups = np.arange(400).astype(str)
+    plain, grouped = easy(400), easy(400, group=groups)
+    by_rows, by_groups = fit_capacity_policy(plain, capacity=0.3), fit_capacity_policy(grouped, capacity=0.3)
+
+    def about_groups(policy, predictions):
+        return [text for text in apply_policy(policy, predictions).warnings if "groups" in text]
+
+    assert about_groups(by_rows, plain) == about_groups(by_groups, grouped) == []
+    assert [text.split(":")[0] for text in about_groups(by_groups, plain)] == [
+        "The policy was fitted on groups and these rows have none"
+    ]
+    assert [text.split(":")[0] for text in about_groups(by_rows, grouped)] == [
+        "The policy was fitted on rows without groups and these have some"
+    ]
+
+
+def test_a_reason_states_the_share_of_calibration_rows_that_are_more_certain():
+    doubts = (np.arange(100) + 0.5) / 256
+    policy = fit_capacity_policy(of_doubts(doubts, np.zeros(100)), capacity=0.5)
+    applied = apply_policy(policy, of_doubts([doubts[60], doubts[99]], [0, 0]))
+    assert [reason.rsplit("; ", 1)[1] for reason in applied.reasons] == [
+        "60 % of calibration rows are more certain", "99 % of calibration rows are more certain"
+    ]  # fmt: skip
+
+
+def test_predictions_of_another_type_are_refused():
+    with pytest.raises(UserError, match="predictions"):
+        apply_policy(fit_capacity_policy(easy(), capacity=0.3), np.ones((3, 2)) / 2)
+
+
+def test_an_error_free_set_where_all_is_retained_is_no_empty_one():
+    doubts = np.repeat([0.1, 0.4], 400)
+    policy = fit_risk_policy(of_doubts(doubts, doubts > 0.2), max_risk=0.05)
+    applied = apply_policy(policy, of_doubts([0.1] * 3, [0, 0, 0]))
+    assert applied.outcome in ("undecided", "met")
+    unlabelled = apply_policy(policy, without_labels(of_doubts([0.4] * 3, [0, 0, 0])))
+    assert not unlabelled.retained.any()
+    assert unlabelled.outcome is None  # without labels there is nothing to check

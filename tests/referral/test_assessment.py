@@ -8,18 +8,23 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
+from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.metrics.decisions import correct
 from dubio.referral import Policy, fit_capacity_policy
 from dubio.referral.assessment import (
     Observation,
     Rate,
+    SubgroupRates,
     observe,
     outcome_of,
     referred_share,
     share_of_units,
 )
+from dubio.referral.bounds import hoeffding_bentkus_upper
+from dubio.referral.shift import SHIFT_LEVEL
 from dubio.referral.units import rounded_uncertainty
+from dubio.statistics.subgroups import UNDERPOWERED
 
 ENTROPY = "predictive_entropy"
 
@@ -134,3 +139,39 @@ def test_an_outcome_is_that_of_the_whole_interval(interval, outcome):
 def test_the_shift_test_warns_below_its_level():
     assert Observation("a", 0.5, 0.1, None, 1e-3).warned
     assert not Observation("a", 0.5, 0.1, None, 0.02).warned
+    assert not Observation("a", 0.5, 0.1, None, SHIFT_LEVEL).warned
+
+
+def test_a_bound_at_the_end_of_the_interval():
+    assert outcome_of((0.02, 0.05), 0.05) == "met"
+    assert outcome_of((0.05, 0.09), 0.05) == "violated"
+
+
+def test_another_system_is_not_observed():
+    other = replace(two_classes([0.1, 0.2], [True, False]), target="multilabel", labels=np.ones((2, 2), dtype=np.int8))
+    with pytest.raises(UserError, match="target"):
+        observe(policy_between(0.3), "test", other)
+
+
+def test_a_row_at_the_threshold_is_retained_in_every_measure():
+    policy, rows = policy_between(0.3), two_classes([0.3, 0.3, 0.4], [False, False, False])
+    assert referred_share(policy, rows).value == pytest.approx(1 / 3)
+    assert observe(policy, "test", rows).retained == pytest.approx(2 / 3)
+
+
+def test_one_group_of_several_rows_is_enough_to_leave_the_exact_interval():
+    """Shares of groups need not be 0 or 1: a binomial count of half a group would be rounded away."""
+    rows, every = two_classes([0.1] * 5, [False] * 5, list("aabcd")), np.ones(5, dtype=bool)
+    share = share_of_units(np.array([True, False, False, False, False]), every, rows)
+    assert share.value == pytest.approx(1 / 8)
+    expected = (1 - hoeffding_bentkus_upper(7 / 8, 4, 0.025), hoeffding_bentkus_upper(1 / 8, 4, 0.025))
+    assert share.interval == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("units", "underpowered"), [(UNDERPOWERED - 1, True), (UNDERPOWERED, False)])
+def test_a_subgroup_counts_its_rows_and_says_when_it_is_too_small(units, underpowered):
+    subgroup = SubgroupRates(rows=90, units=units, retained=60, rates=())
+    assert subgroup.underpowered is underpowered
+    assert subgroup.as_dict() == {
+        "rows": 90, "units": units, "underpowered": underpowered, "retained": 60, "referred": 30, "rates": [],
+    }  # fmt: skip

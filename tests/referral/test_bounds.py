@@ -71,3 +71,7 @@ def test_a_sequence_finds_the_last_of_an_unbroken_run_of_passed_tests(seed):
     if found is not None:
         assert found.retained == (doubts <= found.threshold).sum()
         assert found.wrong == wrong[doubts <= found.threshold].sum()
+
+
+def test_an_upper_bound_is_a_rate():
+    assert hoeffding_bentkus_upper(0.0, 1, 1e-10) <= 1.0  # its upward rounding stops at one

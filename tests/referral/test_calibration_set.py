@@ -13,6 +13,7 @@ from dubio.referral import (
     fit_risk_policy,
     fit_screening_policy,
 )
+from dubio.referral.units import rounded_uncertainty
 from tests.referral.helpers import FITS, easy, shuffled, without_labels
 
 
@@ -74,3 +75,12 @@ def test_rows_left_out_are_counted_in_singular_and_plural():
         assert any(note.startswith(f"Left out: {said}") for note in notes)
     strange = replace(rows, ood=np.arange(400) < 1)
     assert "Left out: 1 row marked out of distribution." in fit_risk_policy(strange, max_risk=0.4).notes
+
+
+@pytest.mark.parametrize("rows", [4000, 4001])
+def test_a_policy_stores_at_most_four_thousand_uncertainties(rows):
+    calibration = easy(rows)
+    seen = np.array(fit_capacity_policy(calibration, capacity=0.3).seen)
+    assert len(seen) == 4000
+    assert (np.diff(seen) >= 0).all()
+    assert set(seen.tolist()) <= set(rounded_uncertainty(calibration, "confidence").tolist())

@@ -1,10 +1,11 @@
 """A policy for a capacity, without labels and with ties."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
-from scipy.stats import beta
+from scipy.stats import beta, betabinom
 
 from dubio.core.errors import UserError
 from dubio.referral import fit_capacity_policy
@@ -44,3 +45,40 @@ def test_too_few_groups_are_counted_as_groups():
     one = dataclasses.replace(easy(), group=np.full(len(easy()), "a"))
     with pytest.raises(UserError, match=r"needs at least 3 independent calibration groups; given 1"):
         fit_capacity_policy(one, capacity=0.3)
+
+
+@pytest.mark.parametrize(("rows", "capacity"), [(60, 0.2), (4, 0.2), (9, 0.1), (200, 0.25), (33, 0.5)])
+def test_the_threshold_and_its_bounds_by_their_formulas(rows, capacity):
+    doubts = (np.arange(rows) + 1) / 1024
+    policy = fit_capacity_policy(of_doubts(doubts, np.zeros(rows)), capacity=capacity)
+    rank = math.ceil(round((rows + 1) * (1 - capacity), 9))
+    assert policy.threshold == pytest.approx(doubts[rank - 1], rel=1e-4)
+    above = rows + 1 - rank
+    assert policy.evidence["referred"] == pytest.approx((rows - rank) / rows)
+    assert policy.evidence["expected_referral"] == pytest.approx(above / (rows + 1))
+    assert policy.evidence["upper_referral"] == pytest.approx(beta.ppf(0.95, above, rank))
+    assert policy.evidence["of_next_hundred"] == betabinom.ppf(0.95, 100, above, rank)
+    assert f"on average at most {above / (rows + 1):.4g} of new rows are referred" in policy.guarantee.lower()
+    assert policy.notes[1:] == ()  # nothing about ties
+    if rank == rows:
+        with pytest.raises(UserError, match=f"at least {rows} independent calibration rows; given {rows - 1}"):
+            fit_capacity_policy(of_doubts(doubts[1:], np.zeros(rows - 1)), capacity=capacity)
+
+
+def test_with_groups_the_guarantee_is_about_a_new_group():
+    grouped = dataclasses.replace(easy(), group=np.arange(len(easy())).astype(str))
+    assert "of the rows of a new group are referred" in fit_capacity_policy(grouped, capacity=0.3).guarantee
+    assert "group" not in fit_capacity_policy(easy(), capacity=0.3).guarantee
+
+
+@pytest.mark.parametrize(("tied", "told"), [(1, False), (2, False), (3, False), (4, True), (8, True)])
+def test_ties_are_told_where_they_leave_a_tenth_of_the_capacity_and_a_row_unused(tied, told):
+    # 99 rows, a capacity of 0.2: the threshold is the 80th, so 19 rows are above it unless they equal it.
+    doubts = (np.arange(99) + 1) / 1024
+    doubts[79 : 79 + tied] = doubts[79]
+    policy = fit_capacity_policy(of_doubts(doubts, np.zeros(99)), capacity=0.2)
+    used = (20 - tied) / 99
+    assert policy.evidence["referred"] == pytest.approx(used)
+    assert told == (used <= 0.9 * 0.2 - 1 / 99)
+    assert any("have exactly the uncertainty of the threshold" in note for note in policy.notes) == told
+    assert not told or f"only {used:.4g} of the rows are referred" in policy.notes[-1]

@@ -1,8 +1,10 @@
 """Fixed-sequence testing: the bound that a refusal offers holds at the stated rate."""
 
 import numpy as np
+import pytest
+from scipy.stats import binom, binomtest
 
-from dubio.referral.fixed_sequence import FixedSequences
+from dubio.referral.fixed_sequence import Candidate, FixedSequences
 from dubio.referral.units import rounded_uncertainty
 from tests.referral.helpers import ALPHA, RISK, at_most, draw, flat
 
@@ -17,3 +19,38 @@ def test_what_a_refusal_offers_holds_at_the_stated_rate():
     print(f"\nbest bound: {violations} of {runs} violations")
     assert at_most(violations, runs, ALPHA)
     assert violations > 0.01 * runs
+
+
+def fewest_rows(errors, risk, level):
+    return next(rows for rows in range(errors + 1, 10_000) if binom.cdf(errors, rows, risk) <= level)
+
+
+@pytest.mark.parametrize("rows", [30, 60, 100, 1000])
+def test_the_sequences_start_where_the_procedure_says(rows):
+    sequences = FixedSequences.over(np.arange(rows) / rows, np.zeros(rows), risk=0.1, level=0.1)
+    earliest, three = fewest_rows(0, 0.1, 0.09), fewest_rows(3, 0.1, 0.09)
+    start = min(rows, max(earliest, min(three, int(0.4 * rows))))
+    guards = sorted({round(rows * step / 20) for step in range(1, 21)})
+    starts = sequences._starts()
+    assert [count for count, _ in starts] == [start, *guards]
+    assert [level for _, level in starts] == pytest.approx([0.09] + [0.01 / 20] * len(guards))
+
+
+def test_the_best_bound_is_the_lowest_exact_one_over_tenths_at_a_tenth_of_the_level():
+    rng = np.random.default_rng(0)
+    doubts = rng.permutation(200) / 256
+    wrong = (rng.random(200) < 0.2 + doubts / 2) * 1.0
+    upper, candidate = FixedSequences.over(doubts, wrong, risk=0.01, level=0.1).best_bound()
+    bounds = {}
+    for count in range(20, 201, 20):
+        errors = int(wrong[np.argsort(doubts)[:count]].sum())
+        bounds[count] = binomtest(errors, count, alternative="less").proportion_ci(0.99, method="exact").high
+    best = min(bounds, key=bounds.get)
+    assert (upper, candidate.retained) == (pytest.approx(bounds[best]), best)
+    assert candidate.error == wrong[np.argsort(doubts)[:best]].mean()
+
+
+def test_nothing_retained_has_no_errors():
+    assert Candidate(0.1, 0, 0).error == 0.0
+    tied = FixedSequences.over(np.array([0.5, 0.5]), np.array([1.0, 1.0]), risk=0.1, level=0.1).candidate(1)
+    assert (tied.retained, tied.wrong) == (0, 0)  # ties stay together

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dubio.referral import Policy, apply_policy, fit_capacity_policy
-from dubio.referral.threshold import answer_probability, least_probability, percentage, rounded_down
+from dubio.referral.threshold import answer_probability, least_probability, percentage, rounded_down, rule
 from dubio.referral.units import BITS, rounded, rounded_uncertainty
 from tests.referral.helpers import easy, of_doubts
 
@@ -105,3 +105,21 @@ def test_a_threshold_beyond_every_uncertainty_is_a_probability_of_zero():
         beyond = replace(policy, threshold=threshold)
         assert least_probability(beyond) == (0.0, 1)
         assert beyond.rule == "retained when the answer has at least 0.0 %"
+
+
+def test_thresholds_at_the_ends_of_their_range():
+    policy = fit_capacity_policy(easy(), capacity=0.3)
+    assert least_probability(replace(policy, threshold=0.0, seen=(0.0, 0.5))) == (1.0, 1)
+    assert rule(replace(policy, threshold=0.0, seen=(0.0, 0.5))) == "retained when the answer has at least 100.0 %"
+    assert least_probability(replace(policy, threshold=np.inf)) is None
+    assert least_probability(replace(policy, threshold=-1.0)) is None
+
+
+def test_a_referred_row_stays_below_the_stated_probability_and_never_at_it():
+    policy = replace(fit_capacity_policy(easy(), capacity=0.3), threshold=0.2498, seen=(0.1,))
+    assert least_probability(policy, [0.25]) == (0.7502, 2)  # 75.0 % would retain the row that has just that
+
+
+def test_rows_that_no_decimal_divides_have_the_limit_itself():
+    policy = replace(fit_capacity_policy(easy(), capacity=0.3), threshold=1.5e-11, seen=(1e-12,))
+    assert least_probability(policy, [1.6e-11]) == (1 - 1.5e-11 * (1 - 2.0**-16), 9)
