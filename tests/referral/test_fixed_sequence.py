@@ -54,3 +54,39 @@ def test_nothing_retained_has_no_errors():
     assert Candidate(0.1, 0, 0).error == 0.0
     tied = FixedSequences.over(np.array([0.5, 0.5]), np.array([1.0, 1.0]), risk=0.1, level=0.1).candidate(1)
     assert (tied.retained, tied.wrong) == (0, 0)  # ties stay together
+
+
+@pytest.mark.parametrize("rows", [7, 20, 33, 150])
+def test_the_candidates_are_every_hundredth_and_the_starts(rows):
+    sequences = FixedSequences.over(np.arange(rows) / rows, np.zeros(rows), risk=0.1, level=0.1)
+    hundredths = {int(np.rint(rows * step / 100)) for step in range(1, 101)}
+    assert sequences._counts().tolist() == sorted(hundredths | {count for count, _ in sequences._starts()})
+
+
+def by_hand(doubts, wrong, risk, level):
+    """The procedure of the module, step by step, with scipy's binomial distribution."""
+    rows = len(doubts)
+    main = 0.9 * level
+    start = min(rows, max(fewest_rows(0, risk, main), min(fewest_rows(3, risk, main), int(0.4 * rows))))
+    guards = sorted({round(rows * step / 20) for step in range(1, 21)} - {0})
+    counts = sorted({int(np.rint(rows * step / 100)) for step in range(1, 101)} | {start, *guards})
+    best = None
+    for first, share in [(start, main), *((guard, 0.1 * level / 20) for guard in guards)]:
+        for count in (count for count in counts if count >= first):
+            kept = doubts < (np.inf if count >= rows else np.sort(doubts)[count])
+            if not kept.any() or binom.cdf(wrong[kept].sum(), kept.sum(), risk) > share:
+                break
+            best = max(best or 0, int(kept.sum()))
+    return best
+
+
+def test_the_largest_candidate_is_that_of_the_procedure_also_for_few_rows():
+    rng, largest = np.random.default_rng(0), []
+    for _ in range(300):
+        rows, risk, level = int(rng.integers(2, 60)), float(rng.choice([0.2, 0.4, 0.6])), float(rng.choice([0.05, 0.3]))
+        doubts = rng.integers(1, int(rng.choice([4, 1000])), rows) / 1024
+        wrong = (rng.random(rows) < rng.choice([0.02, 0.1, 0.5])) * 1.0
+        candidate = FixedSequences.over(doubts, wrong, risk=risk, level=level).largest()
+        largest.append(None if candidate is None else candidate.retained)
+        assert largest[-1] == by_hand(doubts, wrong, risk, level)
+    assert {None, 4} < set(largest)
