@@ -207,7 +207,9 @@ class Figures:
         return (self.outcomes["killed"] + self.outcomes["hangs"]) / total if total else 1.0
 
 
-def campaign(package: str, *, share: float, seed: int, jobs: int, files: Sequence[str], longest: float) -> Figures:
+def campaign(
+    package: str, *, share: float, seed: int, jobs: int, files: Sequence[str], again: Sequence[str], longest: float
+) -> Figures:
     """Make the mutants of a package and try them."""
     started = time.monotonic()
     paths = [path for path in sorted((SOURCE / package).glob("*.py")) if not files or path.stem in files]
@@ -215,6 +217,8 @@ def campaign(package: str, *, share: float, seed: int, jobs: int, files: Sequenc
     _pytest(TESTS[package], [_Tracer({str(path) for path in paths}, reach)])
     trees = {path: mutations(path) for path in paths}
     chosen = [mutation for _, mutants in trees.values() for mutation in mutants if _drawn(mutation, share, seed)]
+    if again:
+        chosen = [mutation for mutation in chosen if mutation.key(ROOT) in again]
     print(f"{package}: {len(chosen)} mutants, {len(reach.seconds)} tests", flush=True)
     outcomes: Counter[str] = Counter()
     survivors: list[str] = []
@@ -225,7 +229,7 @@ def campaign(package: str, *, share: float, seed: int, jobs: int, files: Sequenc
             print(f"  {outcome}: {mutation.key(ROOT)} (line {mutation.line})", flush=True)
     explanations = tomllib.loads(EXPLANATIONS.read_text("utf-8")).get(package, {})
     unused = [key for key in explanations if key not in survivors]
-    if share == 1 and not files and unused:
+    if share == 1 and not files and not again and unused:
         print("explained, but no survivor; remove the explanation:", *unused, sep="\n  ")
     left = [key for key in survivors if key not in explanations]
     return Figures(package, outcomes, left, len(survivors) - len(left), time.monotonic() - started)
@@ -292,6 +296,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--files", default="", help="only these modules, by name, with commas")
+    parser.add_argument("--again", type=Path, help="only the survivors that this file of figures lists")
     parser.add_argument("--longest", type=float, default=20.0, help="seconds of unchanged tests per mutant")
     parser.add_argument("--figures", type=Path, help="write the figures to this file, as JSON")
     options = parser.parse_args()
@@ -305,6 +310,8 @@ def main() -> None:
         result = campaign(
             package, share=options.share, seed=options.seed, jobs=options.jobs, longest=options.longest,
             files=[name for name in options.files.split(",") if name],
+            again=[key for row in json.loads(options.again.read_text("utf-8")) for key in row["survivors"]]
+            if options.again else (),
         )  # fmt: skip
         figures.append({
             "package": package, **result.outcomes, "explained": result.explained, "share_killed": result.share_killed,

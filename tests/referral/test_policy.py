@@ -102,3 +102,13 @@ def test_a_path_in_place_of_predictions_is_refused_with_the_function_that_reads_
 def test_a_goal_that_is_no_share_is_refused_by_its_name(given):
     with pytest.raises(UserError, match="capacity"):
         fit_capacity_policy(easy(), capacity=given)
+
+
+@pytest.mark.parametrize(("positive", "valid"), [(0, True), (1, True), (2, False)])
+def test_the_positive_class_is_one_of_the_classes(positive, valid):
+    policy = FITS["screening"](easy(2000))
+    if valid:
+        assert replace(policy, positive=positive).positive == positive
+    else:
+        with pytest.raises(UserError, match="positive.*index of one of 2 classes"):
+            replace(policy, positive=positive)

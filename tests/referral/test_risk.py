@@ -1,6 +1,7 @@
 """A policy with a bound on the error: what is retained, and what a refusal offers."""
 
 import json
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.stats import binom
 from dubio.core.errors import UserError
 from dubio.core.predictions import Predictions
 from dubio.referral import (
+    NoGuarantee,
     apply_policy,
     fit_capacity_policy,
     fit_risk_policy,
@@ -114,3 +116,31 @@ def test_risk_policy_breaks_its_bound_at_most_at_the_stated_rate(world):
     if world.startswith("flat"):
         assert violations > 0.02 * runs  # the bound is nearly used up: a level twice as lax would be seen
         assert not at_most(naive, runs, ALPHA)
+
+
+def test_the_guarantee_says_what_the_error_is_of():
+    rows = draw(np.random.default_rng(0), 600, lambda doubts: doubts / 4)
+    plain = fit_risk_policy(rows, max_risk=0.2)
+    assert "the error among the retained is below 0.2" in plain.guarantee
+    assert plain.evidence["error_without_referral"] == pytest.approx((rows.probs.argmax(1) != rows.labels).mean())
+    grouped = replace(rows, group=np.repeat(np.arange(300), 2).astype(str))
+    assert "mean over groups of the error among their retained rows" in fit_risk_policy(grouped, max_risk=0.2).guarantee
+
+
+def test_a_refusal_carries_the_best_bound_and_its_coverage():
+    with pytest.raises(NoGuarantee) as refusal:
+        fit_risk_policy(easy(), max_risk=0.01)
+    assert 0.01 < refusal.value.upper < 1
+    assert 0 < refusal.value.coverage <= 1
+    said = f"an error below {refusal.value.upper:.4g}, retaining {refusal.value.coverage:.1%} of rows"
+    assert said in str(refusal.value)
+    with pytest.raises(NoGuarantee, match="No bound at all can be guaranteed") as nothing:
+        fit_risk_policy(of_doubts([0.1, 0.2], [1, 1]), max_risk=0.05)
+    assert nothing.value.upper == 1
+
+
+def test_the_default_seed_is_zero():
+    grouped = easy(260, group=np.repeat(np.arange(130), 2).astype(str))
+    thresholds = {fit_risk_policy(grouped, max_risk=0.3, seed=seed).threshold for seed in range(6)}
+    assert len(thresholds) > 1
+    assert fit_risk_policy(grouped, max_risk=0.3) == fit_risk_policy(grouped, max_risk=0.3, seed=0)

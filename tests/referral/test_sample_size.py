@@ -138,3 +138,25 @@ def test_few_rows_without_error_are_not_said_to_be_wrong_too_often() -> None:
     few = Predictions(np.log([[[0.9, 0.1], [0.8, 0.2], [0.7, 0.3]]]).astype(np.float32), np.zeros(3, dtype=np.int64))
     sentence = sample_size_sentence(few, max_risk=0.05, confidence=0.95, quantity="confidence")
     assert sentence.startswith("These rows are too few to estimate how many would be enough. Even without any error")
+
+
+def test_the_search_ends_with_the_largest_number() -> None:
+    assert least_count(0.0, 0.11, level=0.1, bound=ROWS, most=20) == 20  # as many as the closed form needs
+    assert least_count(0.0, 0.11, level=0.1, bound=ROWS, most=19) is None
+    assert least_count(0.0, 0.95, level=0.1, bound=ROWS, most=1) == 1
+    assert least_count(0.0, 0.5, level=0.5, bound=ROWS) == 1  # (1 − r)ⁿ = α passes
+
+
+def test_coverages_are_tried_at_every_tenth() -> None:
+    # Only the most certain tenth is free of errors: nothing larger can be retained.
+    odds = np.linspace(6.0, 0.1, 1000)
+    labels = (np.arange(1000) >= 100).astype(np.int64)
+    some = Predictions(np.stack([odds, np.zeros(1000)], axis=1)[None].astype(np.float32), labels, kind="cal")
+    needed = units_needed(some, max_risk=0.1, confidence=0.9, quantity="confidence")
+    assert needed is not None
+    assert needed.retained == pytest.approx(0.1, abs=0.002)
+    least = least_count(0.5 / 101, 0.1, level=0.09, bound=ROWS)
+    assert least is not None
+    assert needed.units == pytest.approx(least / 0.1, rel=0.02)
+    limited = units_needed(some, max_risk=0.1, confidence=0.9, quantity="confidence", refused=0)
+    assert needed == limited
