@@ -110,5 +110,5 @@ def test_the_positive_class_is_one_of_the_classes(positive, valid):
     if valid:
         assert replace(policy, positive=positive).positive == positive
     else:
-        with pytest.raises(UserError, match="positive.*index of one of 2 classes"):
+        with pytest.raises(UserError, match=r"positive.*index of one of 2 classes"):
             replace(policy, positive=positive)

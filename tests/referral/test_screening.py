@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dubio.core.errors import UnknownName
 from dubio.referral import fit_screening_policy
 from dubio.referral.bounds import binomial_p
-from tests.referral.helpers import ALPHA, at_most, of_doubts, threshold_or_none
+from dubio.referral.screening import class_index
+from tests.referral.helpers import ALPHA, at_most, easy, of_doubts, threshold_or_none
 
 
 def test_positive_class_by_name_or_number():
@@ -58,3 +60,23 @@ def test_the_guarantee_names_the_positive_class():
     named = replace(unnamed, classes=("well", "sick"))
     assert fit_screening_policy(named, sensitivity=0.8, positive="well").guarantee.endswith("; positive is well.")
     assert fit_screening_policy(unnamed, sensitivity=0.8).guarantee.endswith("; positive is class 1.")
+
+
+def test_the_evidence_has_the_rates_of_the_test_set():
+    rng = np.random.default_rng(0)
+    truth = rng.random(800) < 0.4
+    doubts = rng.random(800) / 2
+    calibration = of_doubts(doubts, rng.random(800) < doubts / 3, truth=truth)
+    policy = fit_screening_policy(calibration, sensitivity=0.7, specificity=0.7)
+    for name in ("sensitivity", "specificity"):
+        assert 0.7 < policy.evidence[name] <= 1.0
+    assert policy.evidence["sensitivity"] != policy.evidence["specificity"]
+
+
+@pytest.mark.parametrize(("name", "index"), [("0", 0), (1, 1), ("1", 1), ("2", None), (2, None), ("x", None)])
+def test_a_class_is_named_by_its_index_below_their_number(name, index):
+    if index is None:
+        with pytest.raises(UnknownName, match="positive class"):
+            class_index(easy(), name)
+    else:
+        assert class_index(easy(), name) == index
