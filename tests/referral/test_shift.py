@@ -28,7 +28,9 @@ def test_a_p_value_at_the_level_is_not_below_it():
     assert Shift(0.3, SHIFT_LEVEL * 0.999, 0.5, SHIFT_LEVEL, 50, 60).significant
 
 
-@pytest.mark.parametrize("rows, new_rows, method".split(", "), [(80, 60, "exact"), (1000, 1000, "exact"), (1000, 1001, "asymp")])
+@pytest.mark.parametrize(
+    ("rows", "new_rows", "method"), [(80, 60, "exact"), (1000, 1000, "exact"), (1000, 1001, "asymp")]
+)
 def test_small_sets_have_the_exact_distribution_and_large_ones_the_limit(rows, new_rows, method):
     calibration, new = easy(rows), easy(new_rows, seed=5)
     shift = shift_test(fit_capacity_policy(calibration, capacity=0.3), new)

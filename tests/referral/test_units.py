@@ -23,3 +23,12 @@ def test_just_below_is_the_next_graded_number(value):
     assert rounded(np.array([below])) == [below]
     between = rounded(np.linspace(below, value, 101))
     assert set(between) == {below, value}
+
+
+def test_values_are_rounded_to_sixteen_binary_digits():
+    step = 2.0**-16  # of numbers from one half to one
+    values = np.array([0.5 + step, 0.5 + 0.4 * step, 0.5 + 1.4 * step, 0.25 + step / 2, 0.25 + step / 5])
+    assert rounded(values).tolist() == [0.5 + step, 0.5, 0.5 + step, 0.25 + step / 2, 0.25]
+    assert just_below(0.75) == 0.75 - step
+    assert just_below(0.5) == 0.5 - step / 2
+    assert just_below(0.0) < 0
