@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import dubio
 from dubio.core.csv_files import ESCAPE, MARK, CsvTable, restored
 from dubio.statistics.result_files import read_results
+from dubio.tables import read_table
 
 DANGEROUS = "=+-@\t\r\n＝＋－＠"
 TEXTS = st.text(
@@ -97,6 +98,21 @@ def test_a_table_of_version_0_1_or_of_a_user_is_read_as_it_stands(tmp_path: Path
     path = tmp_path / "results.csv"
     path.write_text(HEADER + "'d,test,id,'=m,0,,accuracy,0.5\n'd,test,id,-n,0,,accuracy,-0.25\n")
     assert [(item.dataset, item.method) for item in read_results(path).results] == [("'d", "'=m"), ("'d", "-n")]
+
+
+def test_a_marked_table_of_data_gives_the_cells_that_were_written(tmp_path: Path) -> None:
+    """The reader of tables undoes it too, before it looks for numbers; with enough rows for more than one batch."""
+    path, count = tmp_path / "decisions.csv", 3000
+    rows = [[f"={n}", f"-{n}", "'kept", -0.5, "plain"] for n in range(count)]
+    path.write_text(CsvTable(["id", "-1", "'note", "score", "=text"], rows).escaped(), "utf-8", newline="")
+    table = read_table(path, lambda head: ["-1", "score"])
+    assert list(table.columns) == ["id", "-1", "'note", "score", "=text"]
+    assert table.columns["id"] == [f"={n}" for n in range(count)]
+    assert [float(cell) for cell in table.columns["-1"]] == [-n for n in range(count)]
+    assert set(table.columns["'note"]) == {"'kept"}
+    assert {float(cell) for cell in table.columns["score"]} == {-0.5}
+    path.write_text("id,note\n'a,'=b\n", "utf-8")
+    assert read_table(path).columns == {"id": ["'a"], "note": ["'=b"]}  # a table of somebody else
 
 
 def test_nothing_else_writes_csv() -> None:

@@ -71,14 +71,20 @@ def restored(rows: Iterable[Sequence[str]]) -> list[list[str]]:
     Rows of a file without the mark, and rows without it in a marked file, are returned as they are.
     """
     lines = [list(row) for row in rows]
-    if not lines or not lines[0] or lines[0][-1] != MARK:
+    if not lines or not is_marked(lines[0]):
         return lines
-    width = len(lines[0])
-    marked = [number == 0 or (len(line) == width and line[-1] == ESCAPE) for number, line in enumerate(lines)]
-    return [
-        [cell.removeprefix("'") for cell in line[:-1]] if own else line[: width - 1]
-        for line, own in zip(lines, marked, strict=True)
-    ]
+    return [restored_row(line, len(lines[0])) for line in lines]
+
+
+def is_marked(header: Sequence[str]) -> bool:
+    """Return whether the names of a file's columns say that its cells are escaped."""
+    return bool(header) and header[-1].strip() == MARK
+
+
+def restored_row(row: Sequence[str], width: int) -> list[str]:
+    """Return the header or a row of a marked file of that many columns without its mark, unescaped if it has one."""
+    own = len(row) == width and row[-1].strip() in (MARK, ESCAPE)
+    return [cell.removeprefix("'") if own else cell for cell in row[: width - 1]]
 
 
 def _is_safe(text: str) -> bool:

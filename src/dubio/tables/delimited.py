@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from dubio.core.csv_files import is_marked, restored_row
 from dubio.core.errors import BadFile
 from dubio.tables.collecting import BATCH, HEAD, LONGEST_ROW, Columns, Lines, Numeric, check_names, open_lines, parsed
 from dubio.tables.table import Cells
@@ -45,7 +46,8 @@ def read_delimited(path: Path, columns: Columns, numeric: Numeric) -> None:
             return
         rows.numeric = frozenset(numeric(dict(zip(rows.names, zip(*head, strict=True), strict=True)))) & {*rows.names}
         rows.add(head)
-        arrow = _pyarrow_csv() if len(rows.names) > 1 else None  # a single blank cell is a blank line, or is it?
+        plain = len(rows.names) > 1 and not rows.escaped  # a single blank cell is a blank line, or is it?
+        arrow = _pyarrow_csv() if plain else None
         if rows.lines.pushed:
             rows.add_batches()
         while arrow is not None and (block := _block(stream)):
@@ -68,7 +70,10 @@ class _Rows:
         csv.field_size_limit(LONGEST_ROW)
         self._number = self.lines.number - 1  # of the last row; blank lines count
         self._reader = csv.reader(self._from(first), delimiter=self.separator, strict=True)
-        self.names = [name.strip() for name in self._next() or ()]
+        names = self._next() or []
+        self.escaped = is_marked(names)  # a file that dubio wrote
+        names = restored_row(names, len(names)) if self.escaped else names
+        self.names = [name.strip() for name in names]
         if not self.names:
             raise BadFile(f"{str(path)!r} has no rows: its first line must name the columns.")
         check_names(path, self.names)
@@ -116,12 +121,13 @@ class _Rows:
     def _checked(self) -> list[str] | None:
         """Return the next row; refuse one of another length than the first."""
         row = self._next()
-        if row is not None and len(row) != len(self.names):
-            counts = f"line {self.lines.number} has {len(row)} fields, the header has {len(self.names)}"
+        width = len(self.names) + self.escaped
+        if row is not None and len(row) != width:
+            counts = f"line {self.lines.number} has {len(row)} fields, the header has {width}"
             sign = "a tab" if self.separator == "\t" else repr(self.separator)
             quotes = f"A field that contains {sign} or a line break must be in quotes"
             raise BadFile(f"{str(self.path)!r}: {counts}. {quotes}.")
-        return row
+        return restored_row(row, width) if row is not None and self.escaped else row
 
     def add(self, rows: list[list[str]]) -> None:
         """Add rows of :meth:`batch` to the columns."""
