@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -78,16 +78,16 @@ def test_a_second_merge_changes_nothing(store):
 def test_a_merge_that_was_stopped_is_taken_up(store, monkeypatch):
     for seed in range(4):
         fill(store("one"), seed)
-    original, calls = shutil.copyfile, []
+    original, calls = shutil.copyfileobj, []
 
-    def copyfile(source, target):
+    def copy(source, target):
         calls.append(source)
         if len(calls) == 5:
-            Path(target).write_bytes(b"half")
-            raise OSError(28, "No space left on device", str(target))
+            target.write(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
         return original(source, target)
 
-    monkeypatch.setattr(shutil, "copyfile", copyfile)
+    monkeypatch.setattr(shutil, "copyfileobj", copy)
     with pytest.raises(StoreError, match=r"cannot write .*: the disk is full"), store("all") as target:
         merge(target, [store("one")])
     assert verify(store("all")) == ()  # what is there is whole
@@ -203,6 +203,21 @@ def test_a_link_is_not_followed(store, tmp_path):
     weights.rename(tmp_path / "elsewhere")
     weights.symlink_to(tmp_path / "elsewhere")
     assert [row.id for row in merge(store("all"), [store("one")]).damaged] == [fit]
+
+
+def test_a_file_that_cannot_be_read_is_named_as_such(store, monkeypatch):
+    fit = write_fit(store("one"))
+    weights = store("one").layout.directory("fits", fit) / "weights.safetensors"
+    original = type(weights).open
+
+    def refuse(path, *arguments, **options):
+        if path == weights:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return original(path, *arguments, **options)
+
+    monkeypatch.setattr(type(weights), "open", refuse)
+    with pytest.raises(UserError, match=r"weights.safetensors' cannot be read"):
+        merge(store("all"), [store("one")])
 
 
 def test_no_entry_is_written_while_a_run_makes_it(store):

@@ -213,8 +213,9 @@ def copy_verified(source: Path, name: str, facts: Mapping[str, Any], target: Pat
     path = source / name
     if path.is_symlink() or not path.is_file():
         raise CorruptFile(f"{path}: the file is missing.")
-    with writing(target / name, StoreError):
-        shutil.copyfile(path, target / name)
+    with reading(path), path.open("rb") as original:  # noqa: SIM117  each names the file that is at fault
+        with writing(target / name, StoreError), (target / name).open("wb") as copy:
+            shutil.copyfileobj(original, copy)
     if file_facts(target / name) != {key: facts[key] for key in ("sha256", "bytes")}:
         raise CorruptFile(f"{path}: its content is not what its record says.")
 
