@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import importlib
 import json
 import math
@@ -20,8 +21,13 @@ from dubio.runner.ray_node import guest_class, node_facts
 from dubio.runner.resources import DEFAULT_RESOURCES, RAY_NAMES, resource_text
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
-ANSWER_SECONDS = 10.0
-"""Time for a cluster to answer, and for its nodes to say what they are."""
+ANSWER_SECONDS = 11.0
+"""Time for a cluster to answer, from the moment when Ray is imported: a busy machine is no sign of a wrong address."""
+
+NODE_SECONDS = 5.0
+"""Time for its nodes to say what they are; nodes that take longer are asked again before they get a job."""
+
+IMPORT_SECONDS = 60.0
 
 LOCAL = "local"
 
@@ -183,16 +189,16 @@ def _nodes_at(address: str) -> list[Json]:
     command = [sys.executable, "-m", __name__, address]
     try:
         answer = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=ANSWER_SECONDS, check=False, text=True,
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=IMPORT_SECONDS, check=False, text=True,
             env={**os.environ, **worker_environment()},
         )  # fmt: skip
         last = answer.stdout.strip().rpartition("\n")[2]
         if not answer.returncode:
             nodes: list[Json] = json.loads(last)
             return nodes
-        reason = last or f"the attempt ended with exit code {answer.returncode}"
+        reason = last or f"no answer of a Ray cluster within {ANSWER_SECONDS:.0f} s"
     except subprocess.TimeoutExpired:
-        reason = f"no answer of a Ray cluster within {ANSWER_SECONDS:.0f} s"
+        reason = f"no answer of a Ray cluster within {IMPORT_SECONDS:.0f} s"
     raise UserError(
         f"{ADDRESS_VARIABLE} {address!r} cannot be used: {reason.rstrip('.')}. Start a cluster there "
         "(ray start --head), correct the variable, or unset it to run on this machine alone."
@@ -202,14 +208,16 @@ def _nodes_at(address: str) -> list[Json]:
 def main(address: str) -> int:
     """Print the facts of the nodes of a cluster as JSON, or why it cannot be reached."""
     try:
+        ray = load_ray()
+        faulthandler.dump_traceback_later(ANSWER_SECONDS, exit=True)  # also ends a call that holds every lock
         if address != "auto":
             host, _, port = address.removeprefix("ray://").rpartition(":")
             socket.create_connection((host.strip("[]"), int(port))).close()
-        ray = load_ray()
         ray.init(address=address, log_to_driver=False, logging_level="critical")
+        faulthandler.cancel_dump_traceback_later()
         nodes = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
         answers = [ask_node(ray, node_facts(), node, "") for node in nodes]
-        ready, _ = ray.wait(answers, num_returns=len(answers), timeout=ANSWER_SECONDS / 2)
+        ready, _ = ray.wait(answers, num_returns=len(answers), timeout=NODE_SECONDS)
         facts = []
         for answer in ready:
             with contextlib.suppress(ray.exceptions.RayError):
