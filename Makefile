@@ -68,15 +68,18 @@ packaging: $(DEV)
 bench: $(DEV)
 	$(BIN)/python -m bench
 
-# Faults: kills of running benchmarks, a failure at every n-th system call of every write, lost power. An hour or two on
-# idle cores; `make faults KILLS=10 EVERY=20 DISKS=20` takes minutes, 0 leaves a campaign out. Tests do a small part.
+# Faults: kills of running benchmarks, a failure at every n-th system call of every write, lost power, lost
+# nodes of a Ray cluster. An hour or two on idle cores; `make faults KILLS=10 EVERY=20 DISKS=20 ROUNDS=1` takes minutes, 0
+# leaves a campaign out. Tests do a small part.
 KILLS ?= 200
 EVERY ?= 1
 DISKS ?= 1000
+ROUNDS ?= 20
 SEED ?= 0
 FIGURES ?= faults.json
-faults: $(DEV)
+faults: $(SLOW)
 	$(BIN)/python -m campaigns.faults --kills $(KILLS) --every $(EVERY) --disks $(DISKS) --seed $(SEED) --figures $(FIGURES)
+	$(BIN)/python -m campaigns.nodes --rounds $(ROUNDS) --seed $(SEED)
 
 # Mutation testing, an hour or so per package: `make mutants PACKAGES=referral`.
 PACKAGES ?= referral statistics metrics
