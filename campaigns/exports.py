@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from campaigns.operations import Folder, Operation, State, digest, run_inline
+from campaigns.operations import Folder, Operation, State, digest, observe_store, run_inline, small_store
 from dubio.store import Store
 from dubio.store.maintenance import export
 
@@ -135,13 +135,20 @@ def _rendered(report: Any) -> str:
     return PAGES[0]
 
 
+def before_merge(folder: Path) -> None:
+    """Prepare a store, and another with a run that it is to receive."""
+    small_store(folder)
+    (folder / "shard").mkdir()
+    run_inline(folder / "shard")
+
+
 def with_older(*names: str) -> Folder:
     """Return a preparation with older outputs."""
     return lambda folder: prediction_file(folder, names)
 
 
 def export_operations() -> list[Operation]:
-    """Return every kind of exported file."""
+    """Return every kind of exported file, and the merging of stores."""
     rows: Mapping[str, tuple[Folder, Folder]] = {
         "calibrate fit": (with_older("recalibration.json"), command(*RECALIBRATION)),
         "refer fit": (with_older("policy.json"), command(*POLICY)),
@@ -158,4 +165,8 @@ def export_operations() -> list[Operation]:
         "export a zip": (run_inline, export_as("copy.zip")),
         "export a tar": (run_inline, export_as("copy.tar")),
     }  # fmt: skip
-    return [Operation(name, prepare, act, observe_files) for name, (prepare, act) in rows.items()]
+    merge = command("store", "merge", "{}/shard/store", "--into", "{}/store")
+    return [
+        *(Operation(name, prepare, act, observe_files) for name, (prepare, act) in rows.items()),
+        Operation("merge stores", before_merge, merge, observe_store),
+    ]
