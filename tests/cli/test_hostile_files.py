@@ -277,3 +277,42 @@ def test_what_is_no_such_file_is_refused(
             names = {"F": f"{stem}.{suffix}", "GOOD": good, "OUT": tmp_path / "out.json", "OUT.npz": tmp_path / "o.npz"}
             refused(run(*(names.get(word, word) for word in command)))
             assert not (tmp_path / "out.json").exists()
+
+
+# --- Parquet and JSON Lines, as predictions and as data ---------------------------------------------------------------
+
+
+def bad_texts(arrow: Any, rows: int) -> Any:
+    """Return a column of texts whose bytes are not UTF-8, which Arrow does not check."""
+    ends = np.arange(0, 2 * rows + 1, 2, dtype=np.int32)
+    buffers = [None, arrow.py_buffer(ends.tobytes()), arrow.py_buffer(b"\xff\xfe" * rows)]
+    return arrow.Array.from_buffers(arrow.string(), rows, buffers)
+
+
+@pytest.mark.parametrize("kind", ["texts", "dictionary", "duration", "timestamp", "column"])
+def test_parquet_that_python_cannot_hold(kind: str, tmp_path: Path, run: Run) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {f"prob_{k}": arrow.array(PROBABILITIES[:, k]) for k in range(3)} | {"label": arrow.array(LABELS)}
+    columns["colname"] = {
+        "texts": lambda: bad_texts(arrow, 40),
+        "dictionary": lambda: bad_texts(arrow, 40).dictionary_encode(),
+        "duration": lambda: arrow.array([2**62] * 40, arrow.duration("s")),
+        "timestamp": lambda: arrow.array([2**62] * 40, arrow.timestamp("ms")),
+        "column": lambda: arrow.array(range(40)),
+    }[kind]()
+    path = tmp_path / "mine.parquet"
+    parquet.write_table(arrow.table(columns), path, store_schema=kind != "column")
+    if kind == "column":
+        path.write_bytes(path.read_bytes().replace(b"colname", b"\xff\xfe" * 3 + b"\xff"))
+    for command in (("evaluate", path, "--by", "colname"), ("evaluate", path), ("data", "check", path)):
+        code, message = run(*command)
+        assert code in (0, 2), message
+        assert "Traceback" not in message
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_json_lines(value: str, tmp_path: Path, run: Run) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"text": "a", "label": "x"}\n{"text": "b", "label": ' + value + "}\n")
+    refused(run("evaluate", path), "mine.jsonl", "line 2", VALUES[value])
+    refused(run("data", "check", path), "mine.jsonl", "line 2", VALUES[value])
