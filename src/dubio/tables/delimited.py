@@ -146,7 +146,7 @@ class _Rows:
     def add_block(self, block: bytearray, arrow: Any) -> bool:
         """Add a block of whole rows as pyarrow reads it; return whether there was no doubt."""
         breaks = _breaks_in_quotes(block, self.separator.encode())
-        table = None if breaks is None else self._arrow_table(block, arrow)
+        table = None if breaks is None else self._arrow_table(block, breaks, arrow)
         cells = None if table is None else self._arrow_cells(block, table)
         if breaks is None or table is None or cells is None:
             return False
@@ -156,7 +156,7 @@ class _Rows:
         self.lines.number += count + breaks
         return True
 
-    def _arrow_table(self, block: bytearray, arrow: Any) -> Any:
+    def _arrow_table(self, block: bytearray, breaks: int, arrow: Any) -> Any:
         """Return a block as pyarrow reads it; None where it refuses it, as it does where a line is blank."""
         pa, reader = arrow
         types = {name: pa.float64() if name in self.numeric else pa.string() for name in self.names}
@@ -164,9 +164,7 @@ class _Rows:
             return reader.read_csv(
                 pa.BufferReader(block),
                 reader.ReadOptions(column_names=self.names, block_size=_INSIDE),
-                reader.ParseOptions(
-                    delimiter=self.separator, newlines_in_values=b'"' in block, ignore_empty_lines=False
-                ),
+                reader.ParseOptions(delimiter=self.separator, newlines_in_values=breaks > 0, ignore_empty_lines=False),
                 reader.ConvertOptions(column_types=types, null_values=_NULLS, strings_can_be_null=False),
             )
         except pa.ArrowException:
