@@ -231,9 +231,10 @@ def remove(store: Store, rows: Iterable[Litter]) -> int:
         with store.scratch.alone():
             if any(is_held(path) for path in _listed(store.layout.locks, "*.lock")):
                 raise BusyError(str(store.layout.locks))
-            if any(row.reason == "unreferenced" for row in rows):  # a run may have ended since they were listed
-                unneeded = {row.path for row in unreferenced(store)}
-                rows = [row for row in rows if row.reason != "unreferenced" or row.path in unneeded]
+            # What was listed may be needed by now: a run has ended since, or another has begun and ended.
+            listings = {unreferenced if row.reason == "unreferenced" else litter for row in rows}
+            unneeded = {row.path for listing in listings for row in listing(store)}
+            rows = [row for row in rows if row.path in unneeded]
             for row in rows:
                 with storing(row.path), suppress(FileNotFoundError):
                     _discard(row.path, store.scratch.new())
