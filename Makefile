@@ -88,9 +88,11 @@ mutants: $(DEV)
 
 # Damaged files for every reader, hours for 100,000; then the state machines of the store with many examples.
 CASES ?= 100000
+EXAMPLES ?= 2000
 SEED ?= 0
 fuzz: $(DEV)
 	$(BIN)/python -m campaigns.fuzz --cases $(CASES) --seed $(SEED) --jobs 2
+	$(BIN)/python -m campaigns.store_machine --examples $(EXAMPLES) --seed $(SEED)
 
 docs: $(DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from campaigns import store_machine
 from hypothesis.errors import Flaky
 
+from campaigns import store_machine
 from dubio.store import locks, records
 from dubio.store import store as store_module
 
