@@ -38,33 +38,25 @@ WALL = 6 * SECONDS
 
 
 def load_dubio() -> None:
-    """Import what the cases need and make the valid files, before processes are forked."""
+    """Import all of dubio and make the valid files, before processes are forked; build the command line once."""
     import importlib
+    import pkgutil
 
-    for name in (
-        "numpy",
-        "scipy.stats",
-        "scipy.optimize",
-        "pyarrow.parquet",
-        "PIL.Image",
-        "rich.table",
-        "dubio.cli.app",
-        "dubio.formats",
-        "dubio.evaluation",
-        "dubio.referral",
-        "dubio.store",
-        "dubio.tasks",
-        "torch",
-        "dubio.torch_module",
-        "dubio.reporting.build",
-        "dubio.runner.benchmark_run",
-    ):
-        importlib.import_module(name)
     import torch
+    from typer.main import get_command
 
+    import dubio
+    from dubio.cli import app
+
+    for module in pkgutil.walk_packages(dubio.__path__, "dubio."):
+        if not module.name.endswith(("__main__", ".ray_executor")):
+            importlib.import_module(module.name)
+    for name in ("matplotlib.figure", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "PIL.Image", "rich.table"):
+        importlib.import_module(name)
     torch.set_num_threads(1)
     for reader in BY_NAME.values():
         reader.trees()
+    app.app = get_command(app.app)  # type: ignore[assignment]  # typer builds it again for every command
 
 
 def run_cases(numbers: Sequence[int], make: Callable[[int], Case], folder: Path) -> Iterator[Outcome]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import struct
 from random import Random
@@ -25,8 +26,9 @@ def mutate_parquet(rng: Random, raw: bytes) -> bytes:
     if choice < 0.4:
         return any_bytes(rng, raw)
     table = pq.read_table(io.BytesIO(raw))
-    if choice < 0.43:
-        return _parquet_bytes(rng, _large(rng, table))
+    if choice < 0.415:
+        names = tuple(table.column_names)
+        return _large(rng.choice((names, names[:2])), rng.choice((2_000_000, 20_000_000)), rng.choice(("", "x", "x" * 100)))
     place = rng.randrange(table.num_columns)
     if choice < 0.75:
         table = table.set_column(place, table.column_names[place], _column(rng, table.column(place)))
@@ -104,15 +106,14 @@ def _column(rng: Random, column: Any) -> Any:
     return rng.choice(ways)()
 
 
-def _large(rng: Random, table: Any) -> Any:
-    """Return a table of very many equal rows: a few kilobytes in the file, gigabytes as columns."""
+@functools.cache
+def _large(names: tuple[str, ...], rows: int, text: str) -> bytes:
+    """Return very many equal rows: a few kilobytes in the file, gigabytes as columns; numbers where there is no text."""
     import pyarrow as pa
 
-    rows = rng.choice((2_000_000, 20_000_000))
-    names = rng.sample(table.column_names, min(2, table.num_columns))
-    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array(["x" * rng.choice((1, 100))]))
-    number = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), pa.array([0.5]))
-    return pa.table({name: rng.choice((text, number)) for name in names})
+    value = pa.array([text]) if text else pa.array([0.5])
+    column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), value)
+    return _parquet_bytes(Random(rows), pa.table(dict.fromkeys(names, column)))
 
 
 def _damage_footer(rng: Random, raw: bytes) -> bytes:
