@@ -33,6 +33,8 @@ AS_COMMAND = 500
 """One case of so many runs as a command of its own."""
 ADDRESS_SPACE = 4 << 30
 """Bytes that a process may reserve beyond what it has after imports, so that no bomb takes the machine along."""
+MOST_UNPACKED = "250MB"
+"""The limit that the cases set on what a file may unpack to; a bomb is some times larger."""
 WALL = 6 * SECONDS
 """Seconds after which a case counts as a hang even if it uses no processor."""
 
@@ -227,7 +229,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return make_case(options.seed, number, options.reader or ())
 
     started = time.monotonic()
-    os.environ.update(OMP_NUM_THREADS="1", DUBIO_CACHE=tempfile.mkdtemp(prefix="dubio-fuzz-cache-"))
+    cache = tempfile.mkdtemp(prefix="dubio-fuzz-cache-")
+    os.environ.update(OMP_NUM_THREADS="1", DUBIO_CACHE=cache, DUBIO_MAX_UNPACKED=MOST_UNPACKED)
     load_dubio()
     if options.corpus:
         return run_corpus()
@@ -248,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(make(outcome.number).title, result, outcome.details, sep="\n")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(os.environ["DUBIO_CACHE"], ignore_errors=True)
+        shutil.rmtree(cache, ignore_errors=True)
     print(summary(outcomes, time.monotonic() - started))
     return int(any(outcome.failure for outcome in outcomes))
 

@@ -28,7 +28,9 @@ def mutate_parquet(rng: Random, raw: bytes) -> bytes:
     table = pq.read_table(io.BytesIO(raw))
     if choice < 0.415:
         names = tuple(table.column_names)
-        return _large(rng.choice((names, names[:2])), rng.choice((2_000_000, 20_000_000)), rng.choice(("", "x", "x" * 100)))
+        return _large(
+            rng.choice((names, names[:2])), rng.choice((2_000_000, 20_000_000)), rng.choice(("", "x", "x" * 100))
+        )
     place = rng.randrange(table.num_columns)
     if choice < 0.75:
         table = table.set_column(place, table.column_names[place], _column(rng, table.column(place)))
@@ -108,7 +110,7 @@ def _column(rng: Random, column: Any) -> Any:
 
 @functools.cache
 def _large(names: tuple[str, ...], rows: int, text: str) -> bytes:
-    """Return very many equal rows: a few kilobytes in the file, gigabytes as columns; numbers where there is no text."""
+    """Return very many equal rows, of numbers where there is no text: kilobytes in the file, gigabytes as columns."""
     import pyarrow as pa
 
     value = pa.array([text]) if text else pa.array([0.5])

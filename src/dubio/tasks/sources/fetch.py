@@ -21,7 +21,6 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -33,6 +32,7 @@ from dubio.core.files import atomic_directory, place_file
 from dubio.core.specs import hash_file
 from dubio.core.unpacking import check_unpacked
 from dubio.tasks.sources.locate import (
+    DAMAGED,
     DATA_VARIABLE,
     Corpus,
     DataMissing,
@@ -191,7 +191,7 @@ def extract(archive: Path, folder: Path, *, keep: str = "") -> Path:
                         written += len(chunk)
                         check_unpacked(archive, written)
                         file.write(chunk)
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError) as fault:
+    except (tarfile.TarError, *DAMAGED) as fault:
         raise BadFile(f"{archive.name} cannot be opened: {fault}.") from fault
     return folder
 
