@@ -35,7 +35,7 @@ ADDRESS_SPACE = 4 << 30
 """Bytes that a process may reserve beyond what it has after imports, so that no bomb takes the machine along."""
 MOST_UNPACKED = "250MB"
 """The limit that the cases set on what a file may unpack to; a bomb is some times larger."""
-WALL = 6 * SECONDS
+WALL = 12 * SECONDS
 """Seconds after which a case counts as a hang even if it uses no processor."""
 
 

@@ -52,6 +52,7 @@ def grey_thumbnails(images: NDArray[np.uint8] | LazyRows) -> Points:
     return means.reshape(count, -1)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def standardize(values: NDArray[Any], reference: NDArray[Any]) -> Points:
     """Return columns in deviations of the reference rows; missing values and constant columns become 0."""
     filled = np.where(np.isnan(reference), 0.0, reference)
@@ -62,6 +63,7 @@ def standardize(values: NDArray[Any], reference: NDArray[Any]) -> Points:
     return np.where(np.isnan(points), 0.0, points)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a distance that overflows is not near
 def near_points(earlier: Points, later: Points, tolerance: float) -> IntArray:
     """Return for each later point the nearest earlier one within the root mean square tolerance, or −1."""
     centre = earlier.mean(axis=0)  # far from zero, the expanded square would cancel

@@ -191,7 +191,9 @@ def extract(archive: Path, folder: Path, *, keep: str = "") -> Path:
                         written += len(chunk)
                         check_unpacked(archive, written)
                         file.write(chunk)
-    except (tarfile.TarError, *DAMAGED) as fault:
+    except BadFile:
+        raise
+    except (tarfile.TarError, ValueError, *DAMAGED) as fault:  # tarfile lets a wrong number in a header through
         raise BadFile(f"{archive.name} cannot be opened: {fault}.") from fault
     return folder
 
