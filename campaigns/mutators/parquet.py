@@ -36,9 +36,9 @@ def mutate_parquet(rng: Random, raw: bytes) -> bytes:
         table = table.set_column(place, table.column_names[place], _column(rng, table.column(place)))
     elif choice < 0.9:
         others = (*HOSTILE_TEXTS, "label", "p0", "p99999999", "id", "group", "sample", "member", *table.column_names)
-        names = list(table.column_names)
-        names[place] = rng.choice(others)
-        table = table.rename_columns(names)
+        columns = list(table.column_names)
+        columns[place] = rng.choice(others)
+        table = table.rename_columns(columns)
     else:
         ways = (
             lambda: table.slice(0, 0),
