@@ -288,6 +288,7 @@ READERS = (
             "dee --store store --orders 1 --json",
             "store gc --store store --unreferenced",
             "store export OUT.zip --store store",
+            "store merge store --into OUT",
             "store ls --store store --json",
         ),
         2,

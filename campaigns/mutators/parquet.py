@@ -29,7 +29,7 @@ def mutate_parquet(rng: Random, raw: bytes) -> bytes:
     if choice < 0.415:
         names = tuple(table.column_names)
         return _large(
-            rng.choice((names, names[:2])), rng.choice((2_000_000, 20_000_000)), rng.choice(("", "x", "x" * 100))
+            rng.choice((names, names[:2])), rng.choice((2_000_000, 8_000_000)), rng.choice(("", "x", "x" * 100))
         )
     place = rng.randrange(table.num_columns)
     if choice < 0.75:
