@@ -36,15 +36,17 @@ def test_the_sequences_start_where_the_procedure_says(rows):
     assert [level for _, level in starts] == pytest.approx([0.09] + [0.01 / 20] * len(guards))
 
 
-def test_the_best_bound_is_the_lowest_exact_one_over_tenths_at_a_tenth_of_the_level():
+@pytest.mark.parametrize("rows", [3, 10, 200])
+def test_the_best_bound_is_the_lowest_exact_one_over_tenths_sharing_the_level(rows):
     rng = np.random.default_rng(0)
-    doubts = rng.permutation(200) / 256
-    wrong = (rng.random(200) < 0.2 + doubts / 2) * 1.0
+    doubts = rng.permutation(rows) / 256
+    wrong = (rng.random(rows) < 0.2 + doubts / 2) * 1.0
     upper, candidate = FixedSequences.over(doubts, wrong, risk=0.01, level=0.1).best_bound()
-    bounds = {}
-    for count in range(20, 201, 20):
+    bounds, counts = {}, {round(rows * step / 10) for step in range(1, 11)} - {0}
+    for count in counts:
         errors = int(wrong[np.argsort(doubts)[:count]].sum())
-        bounds[count] = binomtest(errors, count, alternative="less").proportion_ci(0.99, method="exact").high
+        share = 1 - 0.1 / len(counts)
+        bounds[count] = binomtest(errors, count, alternative="less").proportion_ci(share, method="exact").high
     best = min(bounds, key=bounds.get)
     assert (upper, candidate.retained) == (pytest.approx(bounds[best]), best)
     assert candidate.error == wrong[np.argsort(doubts)[:best]].mean()
@@ -82,11 +84,18 @@ def by_hand(doubts, wrong, risk, level):
 
 def test_the_largest_candidate_is_that_of_the_procedure_also_for_few_rows():
     rng, largest = np.random.default_rng(0), []
-    for _ in range(300):
-        rows, risk, level = int(rng.integers(2, 60)), float(rng.choice([0.2, 0.4, 0.6])), float(rng.choice([0.05, 0.3]))
+    for _ in range(200):
+        rows, risk, level = int(rng.integers(2, 60)), float(rng.choice([0.2, 0.5, 0.9])), float(rng.choice([0.05, 0.3]))
         doubts = rng.integers(1, int(rng.choice([4, 1000])), rows) / 1024
         wrong = (rng.random(rows) < rng.choice([0.02, 0.1, 0.5])) * 1.0
         candidate = FixedSequences.over(doubts, wrong, risk=risk, level=level).largest()
         largest.append(None if candidate is None else candidate.retained)
         assert largest[-1] == by_hand(doubts, wrong, risk, level)
-    assert {None, 4} < set(largest)
+    assert {None, 2} < set(largest)
+
+
+def test_a_single_row_is_enough_where_the_bound_is_high():
+    # 1 − 0.8 = 0.2 passes at 0.9 · 0.3; with the wrong second row 1 − 0.8² = 0.36 does not.
+    candidate = FixedSequences.over(np.array([0.1, 0.2]), np.array([0.0, 1.0]), risk=0.8, level=0.3).largest()
+    assert candidate is not None
+    assert (candidate.retained, candidate.wrong) == (1, 0)

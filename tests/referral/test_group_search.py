@@ -105,3 +105,17 @@ def test_two_units_are_the_fewest():
     assert a_search(rng, 2, 3, (0.3,)).design.sum() == 1
     with pytest.raises(UserError, match="at least two independent rows or groups; given 1"):
         a_search(rng, 1, 3, (0.3,))
+
+
+def test_thresholds_are_the_hundredths_of_the_design_set_and_ties_stay_together():
+    rng = np.random.default_rng(0)
+    numbers, doubts = rng.random(2000), rng.permutation(2000) / 4096
+    claim = Claim("error", np.ones(2000, dtype=bool), np.zeros(2000), 0.1)
+    search = threshold_search(Units(doubts, np.arange(2000), 2000, True), (claim,), level=0.1, numbers=numbers)
+    of_design = doubts[np.argsort(numbers)[:400]]
+    hundredths = np.quantile(of_design, np.arange(1, 100) / 100, method="inverted_cdf")
+    assert search.thresholds.tolist() == [*hundredths, np.inf]
+    tied = Units(np.repeat([0.1, 0.2], 1000), np.arange(2000), 2000, True)
+    few = threshold_search(tied, (claim,), level=0.1, numbers=numbers)
+    assert few.thresholds.tolist() == [0.1, 0.2, np.inf]
+    assert few.coverage(0.1) == (np.argsort(numbers)[400:] < 1000).mean()

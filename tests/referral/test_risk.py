@@ -134,6 +134,7 @@ def test_a_refusal_carries_the_best_bound_and_its_coverage():
     assert 0 < refusal.value.coverage <= 1
     said = f"an error below {refusal.value.upper:.4g}, retaining {refusal.value.coverage:.1%} of rows"
     assert said in str(refusal.value)
+    assert str(refusal.value).startswith("no threshold on these 400 rows")
     with pytest.raises(NoGuarantee, match="No bound at all can be guaranteed") as nothing:
         fit_risk_policy(of_doubts([0.1, 0.2], [1, 1]), max_risk=0.05)
     assert nothing.value.upper == 1
