@@ -11,7 +11,7 @@ import pytest
 
 from dubio.core.errors import CorruptFile
 from dubio.core.validate import json_schema
-from dubio.store.records import Manifest, read_manifest, read_record, read_spec, with_defaults
+from dubio.store.records import Manifest, read_json, read_manifest, read_record, read_spec, seal, with_defaults
 from tests.core.helpers import schema_fault
 
 PATH = Path(__file__).parent / "data" / "store-0.1" / "store" / "runs" / "quick-a4f56c7a.json"
@@ -105,3 +105,10 @@ def test_hostile_documents_of_a_store_are_damaged_files(text: str, tmp_path: Pat
         (tmp_path / name).write_text(text)
         with pytest.raises(CorruptFile):
             read(tmp_path / name if read is read_manifest else tmp_path)
+
+
+def test_a_long_document_keeps_names_of_files_that_are_no_text(tmp_path: Path) -> None:
+    document = {"data": "caf\udce9.csv", "rows": [[index] for index in range(200)]}
+    path = tmp_path / "run.json"
+    path.write_bytes(seal(document))
+    assert read_json(path)["data"] == "caf\udce9.csv"
