@@ -7,7 +7,6 @@ cases that fail in the same form, so that one is added by copying its folder and
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections.abc import Callable
@@ -89,20 +88,20 @@ def entry_case(name: str, entry: Entry, folder: Path = FOLDER) -> Case:
 
 
 def _constant_parquet() -> bytes:
-    """Return 20 million equal rows, some kilobytes as Parquet."""
+    """Return 20 million equal rows of a user's own data, some kilobytes as Parquet."""
     import numpy as np
     import pyarrow as pa
 
-    rows = np.zeros(20_000_000, np.int8)
-    names = {"p0": 0.5, "p1": 0.5, "label": 0}
-    return seeds.parquet({n: pa.DictionaryArray.from_arrays(pa.array(rows), pa.array([v])) for n, v in names.items()})
+    rows = pa.array(np.zeros(20_000_000, np.int8))
+    values = {"text": "a text of some words", "label": "yes"}
+    return seeds.parquet({n: pa.DictionaryArray.from_arrays(rows, pa.array([v])) for n, v in values.items()})
 
 
 GENERATORS: dict[str, Callable[[], bytes]] = {
     "npz of 3 GB, declared": lambda: zip_bomb("probs.npy", 3000, 3000 << 20),
     "npz of 3 GB, declared as 1 kB": lambda: zip_bomb("x.npy", 3000, 1000),
     "npz of 3 GB of own data": lambda: zip_bomb("x.npy", 3000, 3000 << 20),
-    "gzip CSV of 3 GB": lambda: gzip_bomb(gzip.decompress(gzip.compress(seeds.table_text().encode())), 3000, b"1"),
+    "gzip TSV of 3 GB": lambda: gzip_bomb(seeds.delimited(seeds.own_rows(), "\t"), 3000, b"1"),
     "Parquet of equal rows": _constant_parquet,
 }
 """Makes files that are too large to keep, by name."""

@@ -193,7 +193,7 @@ def extract(archive: Path, folder: Path, *, keep: str = "") -> Path:
                         file.write(chunk)
     except BadFile:
         raise
-    except (tarfile.TarError, ValueError, *DAMAGED) as fault:  # tarfile lets a wrong number in a header through
+    except (tarfile.TarError, ValueError, IndexError, *DAMAGED) as fault:  # wrong numbers and empty names in headers
         raise BadFile(f"{archive.name} cannot be opened: {fault}.") from fault
     return folder
 
