@@ -60,7 +60,7 @@ def test_a_file_in_a_new_directory_is_lost_with_the_name_of_the_directory(folder
 
 
 def test_what_dubio_writes_survives_lost_power():
-    only = "a fit$|predictions|checkpoint|create|refer fit"
+    only = "a fit$|predictions|checkpoint|create|aside|refer fit"
     figures = preloaded("campaigns.power", "--most", "15", "--only", only)
     assert figures["problems"] == []
     assert sum(figures["checked"].values()) > 80

@@ -12,7 +12,7 @@ import pytest
 from campaigns.faults import main, preloaded
 from campaigns.shim import FAULTS
 
-STORE = "store|fit$|ensemble|predictions|checkpoint|failure|pictures|index|lock|aside|sweep"
+STORE = "create|write|add a split|checkpoint|index|lock|aside|sweep|^refer fit$"
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 
 from dubio.core.documents import parse_json
 from dubio.core.errors import CorruptFile
-from dubio.core.files import make_directories
+from dubio.core.files import make_directories, sync_directory
 from dubio.core.specs import canonical, to_plain
 from dubio.formats.safetensors import write_tensors
 from dubio.store.locks import ScratchDirectory, storing
@@ -38,6 +38,7 @@ def move_aside(layout: Layout, source: Path, kind: str) -> Path:
     with storing(target):
         make_directories(layout.corrupt)
         os.rename(source, target)
+        sync_directory(layout.corrupt)
     return target
 
 
