@@ -35,6 +35,8 @@ ADDRESS_SPACE = 4 << 30
 """Bytes that a process may reserve beyond what it has after imports, so that no bomb takes the machine along."""
 MOST_UNPACKED = "250MB"
 """The limit that the cases set on what a file may unpack to; a bomb is some times larger."""
+KEPT = 3
+"""Failures of one kind that are written as entries of a corpus."""
 WALL = 12 * SECONDS
 """Seconds after which a case counts as a hang even if it uses no processor."""
 
@@ -159,16 +161,20 @@ def run_parallel(numbers: Sequence[int], make: Callable[[int], Case], jobs: int,
             os._exit(0)
         os.close(write)
         pipes[read] = (child, [b""])
-    while pipes:
-        for pipe in select.select(list(pipes), [], [])[0]:
-            child, rest = pipes[pipe]
-            received = os.read(pipe, 1 << 20)
-            *lines, rest[0] = (rest[0] + received).split(b"\n")
-            yield from (Outcome(**json.loads(line)) for line in lines)
-            if not received:
-                os.close(pipe)
-                os.waitpid(child, 0)
-                del pipes[pipe]
+    try:
+        while pipes:
+            for pipe in select.select(list(pipes), [], [])[0]:
+                child, rest = pipes[pipe]
+                received = os.read(pipe, 1 << 20)
+                *lines, rest[0] = (rest[0] + received).split(b"\n")
+                yield from (Outcome(**json.loads(line)) for line in lines)
+                if not received:
+                    os.close(pipe)
+                    os.waitpid(child, 0)
+                    del pipes[pipe]
+    finally:
+        for child, _ in pipes.values():  # those of an interrupted campaign
+            os.kill(child, signal.SIGKILL)
 
 
 def keep(case: Case, outcome: Outcome, folder: Path) -> Path:
@@ -198,22 +204,21 @@ def summary(outcomes: Sequence[Outcome], seconds: float) -> str:
     return "\n".join([*lines, f"{len(outcomes)} cases in {seconds:.0f} s"])
 
 
-def run_corpus() -> int:
+def run_corpus(folder: Path) -> int:
     """Run every entry of the corpus and print its outcome; return 1 when one failed."""
     entries = read_entries()
     names = list(entries)
     failed = False
-    with tempfile.TemporaryDirectory(prefix="dubio-corpus-") as folder:
-        cases = run_cases(range(len(names)), lambda k: entry_case(names[k], entries[names[k]]), Path(folder))
-        for name, outcome in zip(names, cases, strict=True):
-            right = not outcome.failure and outcome.exit in entries[name].exits
-            failed |= not right
-            print(json.dumps({"name": name, "right": right, **asdict(outcome)}), flush=True)
+    cases = run_cases(range(len(names)), lambda k: entry_case(names[k], entries[names[k]]), folder / "cases")
+    for name, outcome in zip(names, cases, strict=True):
+        right = not outcome.failure and outcome.exit in entries[name].exits
+        failed |= not right
+        print(json.dumps({"name": name, "right": right, **asdict(outcome)}), flush=True)
     return int(failed)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the campaign; return 1 when a case failed."""
+def parse_options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options of the command line."""
     parser = argparse.ArgumentParser(description="Damaged files for every reader of dubio.")
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
@@ -223,37 +228,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="The first case.")
     parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="Folder for cases that failed.")
     parser.add_argument("--corpus", action="store_true", help="Run the corpus, and print each outcome as JSON.")
-    options = parser.parse_args(arguments)
+    return parser.parse_args(arguments)
+
+
+def run_campaign(options: argparse.Namespace, folder: Path) -> int:
+    """Run the cases that the options name, print what fails and the figures; return 1 when a case failed."""
 
     def make(number: int) -> Case:
         return make_case(options.seed, number, options.reader or ())
 
     started = time.monotonic()
-    cache = tempfile.mkdtemp(prefix="dubio-fuzz-cache-")
-    os.environ.update(OMP_NUM_THREADS="1", DUBIO_CACHE=cache, DUBIO_MAX_UNPACKED=MOST_UNPACKED)
-    load_dubio()
-    if options.corpus:
-        return run_corpus()
     numbers = range(options.first, options.first + options.cases) if options.case is None else [options.case]
     outcomes: list[Outcome] = []
-    folder = Path(tempfile.mkdtemp(prefix="dubio-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     seen: Counter[str] = Counter()
     try:
         for outcome in run_parallel(numbers, make, min(options.jobs, len(numbers)), folder):
             outcomes.append(outcome)
-            if outcome.failure:
-                seen[outcome.failure] += 1
-                if seen[outcome.failure] <= 3:
-                    place = keep(make(outcome.number), outcome, options.failures)
-                    print(f"case {outcome.number} ({outcome.reader}): {outcome.failure}: {place}", flush=True)
+            seen[outcome.failure] += 1
+            if outcome.failure and seen[outcome.failure] <= KEPT:
+                place = keep(make(outcome.number), outcome, options.failures)
+                print(f"case {outcome.number} ({outcome.reader}): {outcome.failure}: {place}", flush=True)
             if options.case is not None:
                 result = f"exit {outcome.exit}; {outcome.failure or 'passed'}"
                 print(make(outcome.number).title, result, outcome.details, sep="\n")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.rmtree(cache, ignore_errors=True)
+            if len(outcomes) % 5000 == 0:
+                print(f"{len(outcomes)} cases in {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print("Interrupted; so far:")
     print(summary(outcomes, time.monotonic() - started))
     return int(any(outcome.failure for outcome in outcomes))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the campaign or the corpus; return 1 when a case failed."""
+    options = parse_options(arguments)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell started it in the background
+    folder = Path(tempfile.mkdtemp(prefix="dubio-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    os.environ.update(OMP_NUM_THREADS="1", DUBIO_CACHE=str(folder / "cache"), DUBIO_MAX_UNPACKED=MOST_UNPACKED)
+    try:
+        load_dubio()
+        return run_corpus(folder) if options.corpus else run_campaign(options, folder / "cases")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
