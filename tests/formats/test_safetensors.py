@@ -147,3 +147,14 @@ def test_bfloat16_is_read_as_float32(tmp_path):
     found, _ = read_tensors(tmp_path / "a.safetensors")
     assert found["logits"].dtype == np.float32
     np.testing.assert_array_equal(found["logits"], numbers.float().numpy())
+
+
+def test_a_file_that_cannot_be_mapped_is_named(tmp_path, monkeypatch):
+    write_tensors(tmp_path / "a", ARRAYS, {})
+
+    def refuse(*arguments, **keywords):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(np, "memmap", refuse)
+    with pytest.raises(BadFile, match=r"a' cannot be read: Input/output error"):
+        read_tensors(tmp_path / "a")

@@ -83,7 +83,8 @@ def read_tensors(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
         raise BadFile(f"{str(path)!r}: the metadata of the header must be texts.")
     start = 8 + length
     _check_layout(path, header, size - start)
-    data = np.memmap(path, np.uint8, "r", offset=start) if size > start else np.empty(0, np.uint8)
+    with reading(path):
+        data = np.memmap(path, np.uint8, "r", offset=start) if size > start else np.empty(0, np.uint8)
     return {name: _view(path, name, entry, data) for name, entry in header.items()}, metadata
 
 
