@@ -82,3 +82,10 @@ def test_ties_are_told_where_they_leave_a_tenth_of_the_capacity_and_a_row_unused
     assert told == (used <= 0.9 * 0.2 - 1 / 99)
     assert any("have exactly the uncertainty of the threshold" in note for note in policy.notes) == told
     assert not told or f"only {used:.4g} of the rows are referred" in policy.notes[-1]
+
+
+def test_the_default_seed_is_zero():
+    grouped = dataclasses.replace(easy(), group=np.repeat(np.arange(80), 5).astype(str))
+    thresholds = [fit_capacity_policy(grouped, capacity=0.3, seed=seed).threshold for seed in range(4)]
+    assert len(set(thresholds)) > 1
+    assert fit_capacity_policy(grouped, capacity=0.3).threshold == thresholds[0]
