@@ -46,6 +46,17 @@ def test_the_same_rows_from_every_sort_of_file(tmp_path: Path) -> None:
         assert read_table(path).columns == rows, path.name
 
 
+def test_only_the_ending_makes_tabs_the_separator(tmp_path: Path) -> None:
+    for name in ("of.tsv.csv", "model.tsv-2.csv.gz", "plain.CSV"):
+        content = b"a,b\n1,2\n"
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        assert list(read_table(tmp_path / name).columns) == ["a", "b"]
+    for name in ("of.csv.tsv", "b.TSV.gz"):
+        content = b"a,b\tc\n1\t2\n"
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+        assert list(read_table(tmp_path / name).columns) == ["a,b", "c"]
+
+
 def test_rows_are_counted_as_in_a_spreadsheet(tmp_path: Path) -> None:
     found = read_table(write(tmp_path, "t.csv", 'a,b\n1,2\n\n"x\ny",3\n'))
     assert found.row_numbers.tolist() == [2, 4]

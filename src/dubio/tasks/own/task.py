@@ -31,6 +31,7 @@ from dubio.tasks.splitting import (
     TRAIN,
     UNASSIGNED,
     SplitOptions,
+    check_seed,
     fill_parts,
     label_array,
     part_splits,
@@ -183,6 +184,7 @@ def divide_rows(rows: Rows, encoded: EncodedLabels, options: DataOptions) -> Div
     parts, named = _named_parts(rows, in_domain)
     inside = in_domain & ~_any_of((mask for _, mask in named.values()), len(rows))
     counts = [int((_carries(encoded.labels, k) & inside).sum()) for k in range(len(encoded.classes))]
+    check_seed(options.split_seed)
     held_out = novel_names(encoded.classes, counts, options.novel, seed=options.split_seed)
     novel = hold_out(encoded.classes, encoded.labels, held_out).novel
     pool = inside & ~novel
