@@ -313,11 +313,14 @@ def run_as_command(case: Case, folder: Path) -> Outcome:
     """Run a case as a process of its own, as a user does; functions of dubio have no command and run here."""
     if not isinstance(case.action, str):
         return run_case(case, folder)
+    import dubio
+
     folder.mkdir(parents=True)
     write_tree(case.tree, folder)
     before = set(_files(folder))
     command = [sys.executable, "-m", "dubio", *case.action.split()]
-    environment = {**os.environ, "XDG_STATE_HOME": str(folder.parent / "state")}
+    source = str(Path(dubio.__file__).parents[1])  # the same code, wherever the process starts
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder.parent / "state"), "PYTHONPATH": source}
     try:
         done = subprocess.run(
             command,

@@ -87,8 +87,9 @@ def read_corpus(folder: Path) -> None:
     corpora = {corpus.name: corpus for corpus in (*(module.CORPUS for module in modules), imdb.TEN, imdb.EIGHT)}
     (inside,) = folder.iterdir()
     copy = find_copy(corpora[inside.name], str(inside))
-    if copy is not None:
-        copy.read()
+    for document in copy.read() if copy is not None else ():
+        if not all(isinstance(text, str) for text in (document.subset, document.text, document.id, *document.labels)):
+            raise AssertionError("a document that is no text")
 
 
 def read_imagenet(folder: Path) -> None:

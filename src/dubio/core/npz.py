@@ -153,7 +153,7 @@ def _header(handle: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dt
         raise BadFile(f"{where} has no readable npy header: {fault}") from fault
     if dtype.hasobject:
         raise BadFile(f"{where} is an array of Python objects (pickled); save numbers or texts of a fixed type.")
-    if dtype.names is not None or dtype.subdtype is not None or dtype.itemsize == 0:
+    if dtype.kind == "V" or dtype.subdtype is not None or dtype.itemsize == 0:
         raise BadFile(f"{where} has type {dtype}; an array of one plain type is needed.")
     if any(type(length) is not int or length < 0 for length in shape):
         raise BadFile(f"{where} has shape {shape}.")

@@ -26,9 +26,15 @@ def _read_json(path: Path) -> list[Document]:
     try:
         splits = parse_json(path.read_bytes(), path.name)
         rows = [(_PARTS.get(split, split), *row) for split, rows in splits.items() for row in rows]
-        return [Document(subset, text, (intent,)) for subset, text, intent in rows]
+        return [Document(subset, _text(text), (_text(intent),)) for subset, text, intent in rows]
     except (ValueError, TypeError, AttributeError) as fault:
         raise BadFile(f"{path.name}: expected an object of lists of [text, intent]: {fault}.") from fault
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
 
 
 def _read_tables(folder: Path) -> list[Document]:
@@ -36,8 +42,8 @@ def _read_tables(folder: Path) -> list[Document]:
     for name, subset in _TABLES.items():
         with (folder / name).open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
-                if "text" not in row or "intent_name" not in row:
-                    raise BadFile(f"{name}: expected the columns text and intent_name.")
+                if row.get("text") is None or row.get("intent_name") is None:
+                    raise BadFile(f"{name}: expected the columns text and intent_name in every row.")
                 inside = subset in ("train", "val", "test")
                 documents.append(Document(subset, row["text"], (row["intent_name"] if inside else OUT_OF_SCOPE,)))
     return documents

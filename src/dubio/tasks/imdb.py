@@ -28,11 +28,11 @@ from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_
 
 def _read_json(path: Path) -> list[Document]:
     try:
-        rows = [(int(row["rating"]), row["review"]) for row in parse_json(path.read_bytes(), path.name)]
+        rows = [(int(row["rating"]), _plain(row["review"])) for row in parse_json(path.read_bytes(), path.name)]
     except (ValueError, TypeError, KeyError) as fault:
         raise BadFile(f"{path.name}: expected a list of objects with review and rating: {fault!r}.") from fault
     return [
-        Document("", _plain(review), (str(rating),), id=str(index))
+        Document("", review, (str(rating),), id=str(index))
         for index, (rating, review) in enumerate(rows)
         if 1 <= rating <= 10
     ]

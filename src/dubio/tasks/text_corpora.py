@@ -236,12 +236,18 @@ def jsonl_layout(
     return Layout(name, f"{file} or {file}.gz", find_file(f"{file}.gz", file), read, counts, partial=partial)
 
 
+MOST_LINES = 10_000_000
+"""Lines of a corpus, blank ones too: a small gzip file can hold any number of those."""
+
+
 def _json_lines(path: Path) -> list[tuple[int, Any]]:
     rows, number = [], 1
     try:
         stream: BinaryIO = open_gzip(path) if path.suffix == ".gz" else path.open("rb")
         with stream, io.TextIOWrapper(stream, encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):
+                if number > MOST_LINES:
+                    raise ValueError(f"more than {MOST_LINES:,} lines")
                 if line.strip():
                     rows.append((number, parse_json(line, "the line")))
     except (OSError, ValueError) as fault:

@@ -258,6 +258,8 @@ def rows_of_npz(path: Path, options: DataOptions) -> Rows:
     if "x" not in arrays:
         raise BadFile(f"data {str(path)!r} has no array 'x'; it has {', '.join(arrays) or 'none'}.")
     x = arrays.pop("x")
+    if x.ndim == 0:
+        raise BadFile(f"data {str(path)!r}: 'x' is a single value; rows of numbers or images are needed.")
     side: dict[str, Any] = {
         name: array.tolist() for name, array in arrays.items() if array.ndim == 1 and len(array) == len(x)
     }
