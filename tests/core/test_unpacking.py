@@ -84,8 +84,8 @@ def test_damaged_gzip_is_a_bad_file(tmp_path: Path, cut: int) -> None:
 
 
 def test_sizes_are_written_with_the_unit_that_fits() -> None:
-    assert [size_text(size) for size in (12, 5900, 4_400_000, 5_400_000_000)] == ["12 bytes", "5.9 kB", "4.4 MB",
-                                                                                  "5.4 GB"]  # fmt: skip
+    sizes = (12, 5900, 4_400_000, 5_400_000_000, 150_000_000_000_000)
+    assert [size_text(size) for size in sizes] == ["12 bytes", "5.9 kB", "4.4 MB", "5.4 GB", "150 TB"]
 
 
 def test_commands_that_read_files_take_the_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ def test_seeds_are_averaged_and_unused_columns_named(tmp_path):
         ("dataset,method\nA,x\n", "no column has numbers"),
         ("dataset,model,algorithm,brier\nA,x,y,1\n", "model, algorithm may all be the method; name it with --method"),
         ("dataset,method,brier\nA,x,1\nA,y,low\n", "row 3: brier 'low' is not a finite number"),
+        ("dataset,method,brier\nA,x,1\nA,y,1e-320\n", "'1e-320' is not a finite number, 0 or between 1e-300 and 1e300"),
+        (f"dataset,method,brier\nA,x,1\nA,y,{'9' * 400}\n", "brier '9{59} is not a finite number"),
     ],
 )
 def test_a_table_that_is_not_understood_says_what_is_missing(tmp_path, text, message):

@@ -71,9 +71,12 @@ def parse_size(text: str, argument: str) -> int:
     return size
 
 
+_POWERS = (("TB", 12), ("GB", 9), ("MB", 6), ("kB", 3))
+
+
 def size_text(size: int) -> str:
     """Return bytes as a reader writes them: ``5.4 GB``."""
-    unit, scale = next(((unit, 10**power) for unit, power in (("GB", 9), ("MB", 6), ("kB", 3)) if size >= 10**power),
+    unit, scale = next(((unit, 10**power) for unit, power in _POWERS if size >= 10**power),
                        ("bytes", 1))  # fmt: skip
     return f"{size / scale:.3g} {unit}" if size < 10**15 else f"{size:.1e} bytes"
 

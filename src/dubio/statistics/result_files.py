@@ -22,7 +22,7 @@ from dubio.core.csv_files import restored
 from dubio.core.documents import read_document
 from dubio.core.errors import BadFile, UnknownName, UserError, listing
 from dubio.statistics.choose_metrics import direction_of
-from dubio.statistics.result_table import Columns, Result, ResultTable, exact
+from dubio.statistics.result_table import MAX_EXPONENT, Columns, Result, ResultTable, exact
 
 SYNONYMS = {
     "dataset": ("dataset", "datasets", "data_set", "data", "task", "corpus", "benchmark"),
@@ -255,7 +255,8 @@ def _number(table: Cells, number: int, column: str, text: str) -> Fraction:
     try:
         return exact(match[1] if match else text)
     except ValueError:
-        raise BadFile(f"{table.name}: row {number}: {column} {text!r} is not a finite number.") from None
+        allowed = f"a finite number, 0 or between 1e-{MAX_EXPONENT} and 1e{MAX_EXPONENT} in size"
+        raise BadFile(f"{table.name}: row {number}: {column} {text!r:.60} is not {allowed}.") from None
 
 
 def _unreadable(table: Cells, problem: str) -> BadFile:
