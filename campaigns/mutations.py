@@ -118,7 +118,7 @@ def _walk(node: ast.AST, prefix: str, inside: bool) -> Iterator[Place]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and name == "body" and not inside:
             within, entered = f"{prefix}.{node.name}".lstrip("."), isinstance(node, ast.FunctionDef)
         for index, child in enumerate(value if isinstance(value, list) else [value]):
-            if isinstance(child, ast.AST):
+            if isinstance(child, ast.AST) and not _is_for_type_checkers(child):
                 if hasattr(child, "lineno"):
                     yield (node, name, index if isinstance(value, list) else None), child, within if entered else ""
                 yield from _walk(child, within, entered)
@@ -132,9 +132,11 @@ def _is_text(node: ast.AST, name: str) -> bool:
         return True
     if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.keyword) and node.arg in DECLARATIVE):
         return True
-    if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-        return True
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def _replacements(node: ast.AST) -> Iterator[ast.AST]:
