@@ -8,6 +8,7 @@ import pytest
 from sklearn import metrics as sk
 
 from dubio.calibration.cross_validation import calibrated_nll
+from dubio.core.errors import StoreError
 from dubio.core.predictions import Predictions, join
 from dubio.core.registry import METRICS
 from dubio.reporting.build import Report, build_report
@@ -137,6 +138,17 @@ def test_missing_predictions_are_reported_and_the_rest_is_scored() -> None:
     (missing,) = report.run.missing
     assert (missing.what, missing.task, missing.method) == ("predictions on test", "digits", "deterministic")
     assert report.run.scores.cells["digits", "test", "deterministic", "accuracy"].n == 1
+
+
+def test_a_disk_that_cannot_be_read_ends_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, manifest = make_world((0,))
+
+    def refuse(*arguments: object) -> None:
+        raise StoreError("'a' cannot be read: Input/output error.") from OSError(5, "Input/output error")
+
+    monkeypatch.setattr(store, "read_predictions", refuse)
+    with pytest.raises(StoreError, match="Input/output error"):
+        build_report(store, manifest)
 
 
 def test_costs_are_sums_over_the_fits_a_run_needs(world: World, report: Report) -> None:

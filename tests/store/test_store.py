@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from dubio.core import files
-from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
+from dubio.core.errors import BadFile, CorruptFile, StoreError, UnknownName, UserError
 from dubio.store import BusyError, Store, maintenance
 from dubio.store.maintenance import rebuild_index
 from dubio.store.store import SCHEMA
@@ -281,3 +281,14 @@ def test_pictures_are_stored_by_split_and_row_and_other_files_are_ignored(tmp_pa
         assert store.read_pictures("cd" * 32) == {}
         with pytest.raises(StoreError):
             store.read_pictures("../../other")
+
+
+def test_predictions_that_the_disk_cannot_give_are_no_damage(tmp_path, monkeypatch):
+    def refuse(path):
+        raise BadFile("cannot be read: Input/output error.") from OSError(5, "Input/output error")
+
+    with Store.open(tmp_path / "store") as store:
+        pred_id = write_prediction(store)
+        monkeypatch.setattr("dubio.store.predictions.read_verified", refuse)
+        with pytest.raises(StoreError, match="Input/output error"):
+            store.read_predictions(pred_id, "test", split().fingerprint)

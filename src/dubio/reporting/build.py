@@ -183,6 +183,8 @@ def _visit_run(
             item = Visit(run, task, split, method_run, predictions, in_domain)
             scorer.score(item)
         except DubioError as fault:
+            if isinstance(fault.__cause__, OSError):
+                raise  # the disk cannot be read now: an older report is better than one that lacks these rows
             what = f"predictions on {split.name}"
             run.missing.append(Failure(what, task.key, method_run.method, str(fault), method_run.id))
             continue

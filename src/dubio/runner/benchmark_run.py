@@ -35,7 +35,7 @@ from dubio.runner.sharding import Part, Shard, closed, own_part
 from dubio.runner.trainer import Trainer, load_trainer
 from dubio.runner.tuning import Choice, Trial, choose, plan_trials, tuning_failures
 from dubio.store import Store
-from dubio.store.locks import sweep
+from dubio.store.locks import storing, sweep
 from dubio.store.maintenance import rebuild_index
 
 EXECUTORS: Mapping[str, Callable[[int, WorkerOrders, Path], Executor]] = {"local": LocalExecutor, "ray": RayExecutor}
@@ -174,7 +174,8 @@ class PreparedBenchmark:
         trial_plan, trials, plan = self._plans()
         check_fits(missing_nodes(store, [*trial_plan.nodes.values(), *plan.nodes.values()]), self.trainer)
         logs = store.scratch.new()
-        logs.mkdir()
+        with storing(logs):
+            logs.mkdir()
         installed = [plugin for plugin in self.plugins if is_installed(plugin)]
         files = [Path(plugin) for plugin in self.plugins if plugin not in installed]
         orders = WorkerOrders(

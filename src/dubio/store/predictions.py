@@ -173,6 +173,8 @@ def _read_files(layout: Layout, pred_id: str, split: str, fingerprint: str) -> P
     try:
         return read_verified(directory / name)
     except UserError as fault:
+        if isinstance(fault.__cause__, OSError):  # the disk, not the file: nothing is to be made again
+            raise StoreError(str(fault)) from fault.__cause__
         raise CorruptFile(f"{directory / name}: {fault}") from fault
 
 
