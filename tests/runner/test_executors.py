@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ from typer.testing import CliRunner
 from dubio.cli.app import app
 from dubio.core.errors import UserError
 from dubio.methods.fitting import available_devices, check_device
-from dubio.runner.executors import LocalExecutor, WorkerOrders
+from dubio.runner.executors import LocalExecutor, WorkerOrders, worker_environment
 
 
 def told(orders: WorkerOrders, worker: int) -> str:
@@ -33,6 +36,23 @@ def test_who_follows_a_dead_worker_gets_its_slot(tmp_path: Path) -> None:
     executor = LocalExecutor(3, WorkerOrders(tmp_path, devices=("a", "b", "c")), tmp_path)
     executor._workers = [Sitting(0), Sitting(2)]  # type: ignore[list-item]
     assert executor._free_slot() == 1
+
+
+def test_the_last_words_of_a_worker_that_cannot_start_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text("raise RuntimeError('not today')")
+    orders = WorkerOrders(tmp_path, [tmp_path / "odd.py"], trainer="tests.runner.fake_trainer").to_json()
+    command = [sys.executable, "-m", "dubio.runner.worker"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, **worker_environment()},
+    ) as worker:  # fmt: skip
+        assert worker.stdin is not None
+        assert worker.stderr is not None
+        worker.stdin.write(orders + "\n")
+        worker.stdin.flush()  # and stays open: the worker ends by itself
+        last_words = worker.stderr.read()
+        assert worker.wait(30) == 1
+    assert last_words == f"plugin {str(tmp_path / 'odd.py')!r} cannot be imported: RuntimeError: not today\n"
 
 
 @pytest.mark.parametrize("name", ["cuda:97", "gpu", "", "meta"])

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from dubio.core.errors import MissingExtra, UserError
 from dubio.runner import ray_cluster
 from dubio.runner.execute import MOST_ATTEMPTS
 from dubio.runner.executors import Event, Finished, Noted, WorkerOrders
-from dubio.runner.ray_cluster import check_cluster, fault_of
+from dubio.runner.ray_cluster import RayCluster, check_cluster, fault_of
 from dubio.runner.ray_executor import RayExecutor
 from dubio.store import Store
 from tests.store.helpers import dump_index
@@ -95,6 +96,41 @@ def test_a_node_with_other_software_is_named(versions: dict[str, Any], words: st
     fault = fault_of({**FACTS, "versions": {**own, **versions}}, "HERE")
     assert words in fault
     assert bool(fault) == bool(words)
+
+
+class FakeRay:
+    """One node with a GPU, all of whose cores are taken."""
+
+    def nodes(self) -> list[dict[str, Any]]:
+        return [{"Alive": True, "Resources": self.cluster_resources()}]
+
+    def cluster_resources(self) -> dict[str, float]:
+        return {"CPU": 4.0, "GPU": 1.0}
+
+    def available_resources(self) -> dict[str, float]:
+        return {}
+
+    def is_initialized(self) -> bool:
+        return True
+
+
+def test_parts_of_a_resource_fill_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_cluster, "load_ray", FakeRay)
+    for part in (0.1, 0.2, 0.3, 0.7):  # 1 // 0.1 is 9 and 1 // 0.2 is 4, in fractions of two
+        whole = int(Fraction(1) / Fraction(str(part)))
+        assert RayCluster(whole, {"gpu": part, "cpu": 0.1}).shortage() == ""
+        assert f"can hold {whole} of {whole + 1} jobs" in RayCluster(whole + 1, {"gpu": part, "cpu": 0.1}).shortage()
+
+
+def test_ray_s_own_options_are_not_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Alone(FakeRay):
+        def init(self, **_: Any) -> None:
+            raise ConnectionError("Could not find any running Ray instance. Please set the `--address` flag.")
+
+    monkeypatch.setattr(ray_cluster, "load_ray", Alone)
+    monkeypatch.setattr(ray_cluster.faulthandler, "dump_traceback_later", lambda *_, **__: None)
+    assert ray_cluster.main("auto") == 1
+    assert capsys.readouterr().out == "Could not find any running Ray instance\n"
 
 
 @pytest.mark.slow

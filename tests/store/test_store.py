@@ -153,6 +153,13 @@ def test_a_damaged_header_is_refused(store, content):
         Store.open(store.path)
 
 
+@pytest.mark.parametrize("content", ["{}", "[]"])
+def test_a_header_without_a_schema_is_refused_in_words(store, content):
+    store.layout.header.write_text(content)
+    with pytest.raises(StoreError, match="is not the header of a dubio store: it names no schema"):
+        Store.open(store.path)
+
+
 def test_a_directory_of_something_else_is_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(StoreError, match=r"thesis\.tex"):

@@ -18,7 +18,7 @@ from typing import Any
 from dubio.core.errors import MissingExtra, UserError, listing
 from dubio.runner.executors import worker_environment
 from dubio.runner.ray_node import guest_class, node_facts
-from dubio.runner.resources import DEFAULT_RESOURCES, RAY_NAMES, resource_text
+from dubio.runner.resources import DEFAULT_RESOURCES, RAY_NAMES, SMALLEST, resource_text
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 ANSWER_SECONDS = 11.0
@@ -95,14 +95,15 @@ class RayCluster:
 
     def _capacity(self) -> int:
         """Return how many actors would fit the cluster's nodes if nothing else ran there."""
-        needs = {RAY_NAMES.get(name, name): amount for name, amount in self.needs.items() if amount}
+        needs = {RAY_NAMES.get(name, name): _units(amount) for name, amount in self.needs.items() if amount}
         nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
-        return sum(int(min(node.get(name, 0.0) // amount for name, amount in needs.items())) for node in nodes)
+        return sum(min(_units(node.get(name, 0.0)) // amount for name, amount in needs.items()) for node in nodes)
 
     def free_share(self) -> str:
         """Say how much of the cluster is free."""
         free, total = self.ray.available_resources().get("CPU", 0.0), self.ray.cluster_resources().get("CPU", 0.0)
-        return f"{free:g} of its {total:g} CPUs are free, a job takes {resource_text(self.needs)}"
+        cores = f"{free:g} of {total:g} CPUs are free (actors that are starting have taken theirs)"
+        return f"{cores}, a job takes {resource_text(self.needs)}"
 
     # --- actors -----------------------------------------------------------------------------------------------------
 
@@ -117,6 +118,11 @@ class RayCluster:
         return self.new_guest(
             num_cpus=self.needs["cpu"], num_gpus=self.needs.get("gpu", 0.0), resources=custom, **memory
         )
+
+
+def _units(amount: float) -> int:
+    """Return a resource in Ray's unit: as fractions of two, 0.2 would fit into 1 only four times."""
+    return round(amount / SMALLEST)
 
 
 def on_node(node: str) -> Json:
@@ -225,6 +231,8 @@ def main(address: str) -> int:
         print(json.dumps(facts), flush=True)
     except Exception as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        if address == "auto":  # Ray goes on about options of its own
+            reason = reason.partition(". ")[0]
         print(" ".join(reason.split()), flush=True)
         return 1
     return 0

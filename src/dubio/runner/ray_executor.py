@@ -126,7 +126,7 @@ class RayExecutor:
             self._waiting_since, self._patience = now, PATIENCE
         elif now - self._waiting_since > self._patience:
             self._patience *= 2
-            self.note(f"waiting for a place in the cluster: {self.cluster.free_share()}")
+            self.note(f"waiting for an actor to start: {self.cluster.free_share()}")
 
     def close(self) -> None:
         """Stop every actor at once."""

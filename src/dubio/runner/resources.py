@@ -17,6 +17,9 @@ UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB"
 UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 EXAMPLE = "cpu=2,gpu=0.5,memory=4GB"
 
+SMALLEST = 0.0001
+"""Ray counts resources in this unit."""
+
 
 def parse_resources(text: str | None) -> dict[str, float]:
     """Return the resources that a text names; memory in bytes.
@@ -25,6 +28,8 @@ def parse_resources(text: str | None) -> dict[str, float]:
         UserError: Naming the part that cannot be understood.
     """
     resources: dict[str, float] = {}
+    if text is not None and not text.strip(" ,"):
+        raise UserError(f"--resources must be such as {EXAMPLE}; given {text!r}.")
     for assignment in filter(None, (text or "").split(",")):
         name, sign, value = (piece.strip() for piece in assignment.partition("="))
         name = name.lower() if name.lower() in RAY_NAMES else name
@@ -41,12 +46,14 @@ def _amount(name: str, text: str) -> float:
     unit = match[2] if match else ""
     if match is None or unit not in (UNITS if name == "memory" else ("",)):
         allowed = (
-            f"a number of bytes, or with a unit ({', '.join(filter(None, UNITS))})" if name == "memory" else "a number"
+            f"a number of bytes, or with a unit ({', '.join(filter(None, UNITS))})"
+            if name == "memory"
+            else "a positive number in digits, such as 2 or 0.5"
         )
         raise UserError(f"--resources: {name} must be {allowed}; given {text!r}.")
     amount = float(match[1]) * UNITS[unit]
-    if name != "gpu" and not amount:
-        raise UserError(f"--resources: {name} must be above 0; given {text!r}.")
+    if amount < SMALLEST and (amount or name != "gpu"):
+        raise UserError(f"--resources: {name} must be at least {SMALLEST}; given {text!r}.")
     if name != "memory" and amount > 1 and amount != math.floor(amount):
         raise UserError(f"--resources: {name} must be a whole number where it is above 1; given {text!r}.")
     return amount

@@ -243,7 +243,11 @@ def main() -> None:
     answers = _private_output()
     lines: Lines = queue.SimpleQueue()
     threading.Thread(target=_read, args=(lines,), daemon=True).start()
-    runner = open_job_runner(json.loads(lines.get()))
+    try:
+        runner = open_job_runner(json.loads(lines.get()))
+    except DubioError as error:  # its last words, without the lines of this program
+        print(error, file=sys.stderr, flush=True)
+        os._exit(1)
     _answer(answers, {"ready": True})
     while True:
         job = json.loads(lines.get())

@@ -376,8 +376,10 @@ def _check_header(layout: Layout) -> None:
     """Raise a StoreError when the header is damaged or of a newer schema."""
     try:
         schema = read_json(layout.header)["schema"]
-    except (CorruptFile, KeyError, TypeError) as fault:
+    except CorruptFile as fault:
         raise StoreError(f"{str(layout.header)!r} cannot be read: {fault}") from fault
+    except (KeyError, TypeError) as fault:
+        raise StoreError(f"{str(layout.header)!r} is not the header of a dubio store: it names no schema.") from fault
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         raise StoreError(f"{str(layout.header)!r}: its schema must be a whole number from 1; given {schema!r}.")
     if schema > SCHEMA:
