@@ -106,7 +106,8 @@ def test_store_scores_are_compared(tmp_path, monkeypatch):
     ]
     scores += [score("A", "test", "id", "x", 0.5), score("A", "s-1", "shift", "random-referral", 0.0)]
     scored = SimpleNamespace(scores=scores, not_ranked={"nll": "why"}, better={"brier": "lower"})
-    store = SimpleNamespace(manifests=lambda: ("quick-1",), manifest=lambda name: {"name": name})
+    path = Path(__file__).parents[1] / "store" / "data" / "store-0.1" / "store" / "runs" / "quick-a4f56c7a.json"
+    store = SimpleNamespace(manifests=lambda: ("quick-1",), manifest=lambda name: json.loads(path.read_text("utf-8")))
     monkeypatch.setattr("dubio.store.Store.open", lambda path, create: store)
     report = SimpleNamespace(run=SimpleNamespace(scores=scored, tasks=()))
     monkeypatch.setattr("dubio.reporting.stored_run.build_report", lambda opened, manifest, **_: report)
