@@ -16,6 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dubio.core.errors import BadFile
+from dubio.formats import read_predictions
 from dubio.tables import collecting, delimited, read_table
 
 pytest.importorskip("pyarrow")
@@ -196,3 +197,10 @@ def test_limits_are_the_same_for_both(tmp_path: Path, monkeypatch: pytest.Monkey
     fast, plain, _ = both(path)
     assert fast == plain
     assert "51 columns; a table may have 50" in fast
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_blank_lines_are_no_rows(tmp_path, end):
+    path = tmp_path / "blank.csv"
+    path.write_bytes(end.join([b"label,p0,p1", b"", b"0,0.9,0.1", b"", b"", b"1,0.2,0.8", b"", b""]))
+    assert read_predictions(path).labels.tolist() == [0, 1]

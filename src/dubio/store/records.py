@@ -140,6 +140,10 @@ class StoredSplit(StoredFile):
     seconds: float = field(kw_only=True)
 
 
+FIGURES = frozenset({"bytes", "seconds", "examples", "parameters", "epochs"})
+"""Numbers of a record, where it has them; one of predictions states its bytes, seconds and examples."""
+
+
 def read_record(directory: Path, files: type[StoredFile] = StoredFile) -> dict[str, Any]:
     """Return the record of a stored directory.
 
@@ -159,6 +163,13 @@ def read_record(directory: Path, files: type[StoredFile] = StoredFile) -> dict[s
         raise CorruptFile(f"{path}: its content is not what was written.")
     for name, facts in record["files"].items():
         check_file(path, name, facts, files)
+    required = () if files is StoredFile else ("bytes", "seconds", "examples")
+    for name in {*FIGURES & record.keys(), *required}:
+        value = record.get(name)
+        if not isinstance(value, int | float) and (value is not None or name in required):
+            raise CorruptFile(f"{path}: {name!r} is no number.")
+    if not isinstance(record.get("environment", {}), dict):
+        raise CorruptFile(f"{path}: 'environment' is no object.")
     return record
 
 

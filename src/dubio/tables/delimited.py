@@ -157,7 +157,7 @@ class _Rows:
         return True
 
     def _arrow_table(self, block: bytearray, breaks: int, arrow: Any) -> Any:
-        """Return a block as pyarrow reads it; None where it refuses it, as it does where a line is blank."""
+        """Return a block as pyarrow reads it; None where it refuses it."""
         pa, reader = arrow
         types = {name: pa.float64() if name in self.numeric else pa.string() for name in self.names}
         try:
@@ -223,6 +223,8 @@ def _breaks_in_quotes(block: bytearray, separator: bytes) -> int | None:
     if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
         return None
     if block.startswith(codecs.BOM_UTF8):  # a character here, which pyarrow would skip
+        return None
+    if block.startswith((b"\n", b"\r\n")) or b"\n\n" in block or b"\n\r\n" in block:  # rows of nothing for some pyarrow
         return None
     if b'"' not in block:
         return 0

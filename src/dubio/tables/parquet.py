@@ -38,7 +38,7 @@ def read_parquet(path: Path, columns: Columns, numeric: Numeric) -> None:
             facts, schema = source.metadata, source.schema_arrow
             names = list(schema.names)
             check_names(path, names)
-            _check_declared(path, facts)
+            _check_declared(path, source)
         texts = [field.name for field in schema if _is_text(pyarrow, field.type)]
         with pyarrow.parquet.ParquetFile(path, metadata=facts, read_dictionary=texts) as source:
             columns.add(_read_columns(pyarrow, path, source, names), np.arange(1, facts.num_rows + 1))
@@ -74,13 +74,22 @@ def _read_columns(pa: Any, path: Path, source: Any, names: list[str]) -> dict[st
 _BYTES = ("binary", "large_binary", "fixed_size_binary", "binary_view")
 
 
-def _check_declared(path: Path, facts: Any) -> None:
-    """Refuse a file whose metadata declare more than the limit: its pages, or the cells that they stand for."""
-    pages = cells = 0
-    for group in map(facts.row_group, range(facts.num_row_groups)):
-        pages += max(0, group.total_byte_size)
-        cells += sum(group.column(index).num_values for index in range(group.num_columns))
-    check_unpacked(path, max(pages, 8 * cells, 8 * facts.num_rows * facts.num_columns))
+def _check_declared(path: Path, source: Any) -> None:
+    """Refuse a file whose metadata declare more than the limit: its pages, or the cells that they stand for.
+
+    pyarrow ends the process when it is asked for a column of damaged metadata; scanning reports the damage. Only lists
+    need to be asked: other columns have as many cells as rows.
+    """
+    facts = source.metadata
+    groups = [facts.row_group(index) for index in range(facts.num_row_groups)]
+    pages = sum(max(0, group.total_byte_size) for group in groups)
+    rows = max(facts.num_rows, sum(max(0, group.num_rows) for group in groups))
+    check_unpacked(path, max(pages, 8 * rows * facts.num_columns))
+    columns = [source.schema.column(index) for index in range(facts.num_columns)]
+    lists = [index for index, column in enumerate(columns) if column.max_repetition_level > 0]
+    if lists:
+        source.scan_contents(columns=[columns[index].path.partition(".")[0] for index in lists])
+        check_unpacked(path, 8 * sum(group.column(index).num_values for group in groups for index in lists))
 
 
 def _is_text(pa: Any, kind: Any) -> bool:
@@ -122,6 +131,8 @@ def _texts(pa: Any, path: Path, name: str, column: Any) -> list[str | None]:
     for chunk in column.chunks:
         raw = chunk.dictionary.cast(pa.large_binary()).to_pylist()
         indices = chunk.indices.fill_null(len(raw)).to_numpy(zero_copy_only=False)
+        if len(indices) and not 0 <= indices.min() <= indices.max() <= len(raw):
+            raise BadFile(f"{str(path)!r}: column {name!r} names texts that its dictionary does not have.")
         texts: list[str | None] = []
         for index, text in enumerate(raw):
             try:
