@@ -189,7 +189,6 @@ def test_benchmarks(text: str, words: str, tmp_path: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("--set", "epochs=0"),
         ("--set", "epochs=-1"),
         ("--set", f"epochs={DIGITS}"),
         ("--set", "epochs=1e999"),

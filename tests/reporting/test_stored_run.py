@@ -12,6 +12,7 @@ import dubio
 from dubio.core.errors import StoreError, UnknownName, UserError
 from dubio.reporting.stored_run import open_run
 from dubio.store import Store
+from dubio.store.records import with_defaults
 
 pytest.importorskip("torch")
 
@@ -35,7 +36,7 @@ def test_a_run_holds_its_scores_and_prints_them(run: dubio.Run) -> None:
 
 def test_a_run_is_opened_again_by_its_name(run: dubio.Run, tmp_path: Path) -> None:
     again = dubio.open_run(store=run.store)
-    assert json.loads(json.dumps(run.manifest)) == again.manifest
+    assert with_defaults(json.loads(json.dumps(run.manifest))) == again.manifest
     assert dubio.open_run("quick", store=run.store).manifest == again.manifest
     with pytest.raises(UnknownName, match="quick"):
         dubio.open_run("quik", store=run.store)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from dubio.core.errors import UserError
-from dubio.core.validate import NonNegativeFloat, Positive
+from dubio.core.validate import NonNegative, NonNegativeFloat
 from dubio.inference.augmentation import Affine, Augmentation, ResizedCrop, ShiftFlip, Views
 from dubio.methods.recipe import Recipe
 from dubio.networks.heads.head import Head
@@ -154,7 +154,7 @@ class Training:
         images: Random views of images.
     """
 
-    epochs: Positive = 45
+    epochs: NonNegative = 45
     batch: int = 32
     patience: int = 15
     clip: float = 10.0

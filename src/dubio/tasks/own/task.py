@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,8 +82,13 @@ def _read(path: Path, options: DataOptions) -> Rows:
     if options.size is not None:
         raise UserError(f"size is for images; {path.name} is a table.")
     used = set(options.columns().values())
-    table = read_table(path, lambda head: set(feature_names(head, options)) - used)
-    return rows_of_table(table, options)
+
+    def numeric(head: Collection[str]) -> Collection[str]:
+        # With a column that is not named, or named wrongly, "*" would ask for numbers where there are labels.
+        known = options.label is not None and used <= set(head)
+        return set(feature_names(head, options)) - used if known else ()
+
+    return rows_of_table(read_table(path, numeric), options)
 
 
 def _card(path: Path, rows: Rows) -> SourceCard:
