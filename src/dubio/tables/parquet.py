@@ -78,7 +78,7 @@ def _check_declared(path: Path, source: Any) -> None:
     """Refuse a file whose metadata declare more than the limit: its pages, or the cells that they stand for.
 
     pyarrow ends the process when it is asked for a column of damaged metadata; scanning reports the damage. Only lists
-    need to be asked: other columns have as many cells as rows.
+    need to be asked: other columns have one cell per row.
     """
     facts = source.metadata
     groups = [facts.row_group(index) for index in range(facts.num_row_groups)]

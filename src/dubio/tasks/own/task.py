@@ -85,8 +85,9 @@ def _read(path: Path, options: DataOptions) -> Rows:
 
     def numeric(head: Collection[str]) -> Collection[str]:
         # With a column that is not named, or named wrongly, "*" would ask for numbers where there are labels.
-        known = options.label is not None and used <= set(head)
-        return set(feature_names(head, options)) - used if known else ()
+        if options.label is None or not used <= set(head):
+            return ()
+        return set(feature_names(head, options)) - used
 
     return rows_of_table(read_table(path, numeric), options)
 
