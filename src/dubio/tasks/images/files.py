@@ -206,7 +206,7 @@ def resize_images(path: Path, images: NDArray[np.uint8], size: int) -> NDArray[n
     module = pillow("resizing images")
     flat = images[..., 0] if images.shape[3] == 1 else images
     small = [np.asarray(module.fromarray(image).resize((size, size), module.Resampling.BILINEAR)) for image in flat]
-    return np.stack(small).reshape(len(images), size, size, images.shape[3])
+    return np.array(small, dtype=np.uint8).reshape(len(images), size, size, images.shape[3])
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
