@@ -149,7 +149,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, f
         ("folder", "would unpack to 180 MB"),
         ("large.png", "9000×9000 pixels take 648 MB"),
         ("narrow.png", "256×7680000 pixels"),
-        ("images.idx.gz", "would unpack to 3.37e+03 GB"),
+        ("images.idx.gz", "would unpack to 3.37 TB"),
         ("corpus.jsonl.gz", "unpacks to more than it should"),
         ("newsgroups.whl", "would unpack to 200 MB"),
         ("strings.xlsx", "would unpack to 4 GB"),
