@@ -104,7 +104,8 @@ def growth_curve(
     halves = random_halves(rows, repeats=repeats, seed=seed)
     permutations = random_orders(len(names), orders=orders, seed=seed)
     values = np.array([_grow(rows, owner, names[order], halves) for order in permutations])  # [orders, L, scores]
-    mean, std = values.mean(axis=0), values.std(axis=0, ddof=1 if len(permutations) > 1 else 0)
+    with np.errstate(invalid="ignore"):  # an infinite score has no deviation
+        mean, std = values.mean(axis=0), values.std(axis=0, ddof=1 if len(permutations) > 1 else 0)
     means, stds = (dict(zip(SCORES, columns.T, strict=True)) for columns in (mean, std))
     return GrowthCurve(means, stds, len(permutations))
 

@@ -104,9 +104,10 @@ def load_fit(path: str | Path, *, network: NetworkSource, device: str = "cpu") -
 def _read_recipe(header: FitHeader, path: str) -> Recipe:
     try:
         recipe = restore(header.recipe)
+        reason = unsupported(recipe)
     except (DubioError, *FAULTS) as fault:
         raise BadFile(f"{path}: 'recipe' in its header cannot be read: {_reason(fault)}") from fault
-    if (reason := unsupported(recipe)) is not None:
+    if reason is not None:
         raise BadFile(f"{path}: 'recipe' in its header is not one for a plain module: {reason}.")
     assert isinstance(recipe, Recipe)
     if len(header.records) != recipe.members:

@@ -88,10 +88,10 @@ def prepare_one(path: Path, row: int, array: NDArray[np.uint8]) -> Outcome:
     size = array.shape[1]
     try:
         picture = open_picture(path, size)
+        disc = find_disc(picture)
+        pixels = crop_square(picture, disc.box, size)
     except Unreadable as fault:
         return Outcome(row, digest_of(array[row]), "unreadable", str(fault))
-    disc = find_disc(picture)
-    pixels = crop_square(picture, disc.box, size)
     array[row] = pixels
     return Outcome(row, digest_of(pixels), disc.problem)
 

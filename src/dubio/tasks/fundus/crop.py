@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.tasks.images.files import ProblemKind, pillow
+from dubio.tasks.images.files import ProblemKind, Unreadable, check_pixels, pillow
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -71,7 +71,11 @@ def find_disc(image: Picture) -> Disc:
 
 
 def crop_square(image: Picture, box: tuple[float, float, float, float], size: int) -> NDArray[np.uint8]:
-    """Return the smallest square around a box, black where it leaves the photograph, as uint8 ``[size, size, 3]``."""
+    """Return the smallest square around a box, black where it leaves the photograph, as uint8 ``[size, size, 3]``.
+
+    Raises:
+        Unreadable: When the square is absurdly large, as around a photograph of one row.
+    """
     x0, y0, x1, y1 = box
     side = max(x1 - x0, y1 - y0)
     x, y = (x0 + x1 - side) / 2, (y0 + y1 - side) / 2
@@ -80,7 +84,11 @@ def crop_square(image: Picture, box: tuple[float, float, float, float], size: in
     if corners[0] >= 0 and corners[1] >= 0 and corners[2] <= image.width and corners[3] <= image.height:
         resized = image.resize((size, size), smooth, box=corners, reducing_gap=3.0)
     else:
-        resized = image.crop(corners).resize((size, size), smooth, reducing_gap=3.0)
+        check_pixels(corners[2] - corners[0], corners[3] - corners[1])
+        try:
+            resized = image.crop(corners).resize((size, size), smooth, reducing_gap=3.0)
+        except pillow().DecompressionBombError as fault:
+            raise Unreadable(str(fault)) from fault
     return np.asarray(resized, dtype=np.uint8)
 
 
