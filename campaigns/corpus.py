@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 
-from campaigns import seeds
+from campaigns import seeds, store_seeds
 from campaigns.cases import Case, action_title
 from campaigns.mutators.arrays import zip_bomb
 from campaigns.mutators.raw import gzip_bomb
@@ -97,11 +97,19 @@ def _constant_parquet() -> bytes:
     return seeds.parquet({n: pa.DictionaryArray.from_arrays(rows, pa.array([v])) for n, v in values.items()})
 
 
+def _long_manifest() -> bytes:
+    """Return a manifest that lists its runs a thousand times."""
+    (raw,) = (raw for path, raw in store_seeds.store_tree().items() if fnmatch(path, "store/runs/*.json"))
+    manifest = {key: value for key, value in json.loads(raw).items() if key != "seal"}
+    return json.dumps({**manifest, "runs": manifest["runs"] * 1000}).encode()
+
+
 GENERATORS: dict[str, Callable[[], bytes]] = {
     "npz of 3 GB, declared": lambda: zip_bomb("probs.npy", 3000, 3000 << 20),
     "npz of 3 GB, declared as 1 kB": lambda: zip_bomb("x.npy", 3000, 1000),
     "npz of 3 GB of own data": lambda: zip_bomb("x.npy", 3000, 3000 << 20),
     "gzip TSV of 3 GB": lambda: gzip_bomb(seeds.delimited(seeds.own_rows(), "\t"), 3000, b"1"),
     "Parquet of equal rows": _constant_parquet,
+    "manifest of 6,000 runs": _long_manifest,
 }
 """Makes files that are too large to keep, by name."""

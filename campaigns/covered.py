@@ -13,12 +13,17 @@ DOWNLOADED = "a file that is verified by its SHA-256"
 CACHE = "a cache of dubio, read again from its source where it is damaged"
 WORDS = "words of the command line, not files"
 PROTOCOL = "what dubio's own processes tell each other"
+SECRET = "the operator's own token, of which 4096 bytes are read as text"
+REQUESTS = "requests, which tests/serving/test_web.py sends in every bad form"
+SEALED = "a model's folder, damaged in every file by tests/deployment/test_folder.py"
 
-REASONS = (WRITTEN, CODE, TRUSTED, INSTALLED, DOWNLOADED, CACHE, WORDS, PROTOCOL)
+REASONS = (SEALED, WRITTEN, CODE, TRUSTED, INSTALLED, DOWNLOADED, CACHE, WORDS, PROTOCOL, SECRET, REQUESTS)
 
 ARGUMENTS = {
     "systems": PREDICTIONS,
     "ood": PREDICTIONS,
+    "cal": PREDICTIONS,
+    "shift": PREDICTIONS,
     "validation": PREDICTIONS,
     "predictions": PREDICTIONS,
     "ensemble": PREDICTIONS,
@@ -37,8 +42,16 @@ ARGUMENTS = {
     "store": STORE,
     "stores": STORE,
     "into": STORE,
+    "log": "decision log",
+    "model": SEALED,
+    "from_model": SEALED,
+    "rows": OWN_DATA,
+    "decisions": WRITTEN,
+    "token_file": SECRET,
     "file": CODE,
     "output": WRITTEN,
+    "report": WRITTEN,
+    "junit": WRITTEN,
     "out": WRITTEN,
     "diagram": WRITTEN,
     "figure": WRITTEN,
@@ -50,12 +63,14 @@ ARGUMENTS = {
 MODULES = {
     "cli/app.py": WRITTEN,
     "cli/list.py": TRUSTED,
+    "cli/show.py": SEALED,
     "core/documents.py": "policy, recalibration, benchmark, jsonl, own.jsonl",
     "core/files.py": WRITTEN,
     "core/npz.py": "npz, own.npz, cifar arrays",
     "core/specs.py": STORE,
     "core/unpacking.py": f"{PREDICTIONS}, {OWN_DATA}",
     "core/validate.py": "policy, recalibration, fit file",
+    "deployment/prediction_job.py": PROTOCOL,
     "encoders/pretrained.py": DOWNLOADED,
     "encoders/wordpieces.py": "encoder",
     "formats/npz.py": "npz, npy, labels",
@@ -67,6 +82,8 @@ MODULES = {
     "metrics/metric.py": WORDS,
     "reporting/manifest_view.py": TRUSTED,
     "reporting/page.py": TRUSTED,
+    "reporting/report_cache.py": CACHE,
+    "reporting/stored_run.py": STORE,
     "runner/benchmark_file.py": "benchmark",
     "runner/executors.py": PROTOCOL,
     "runner/overrides.py": WORDS,
@@ -75,6 +92,10 @@ MODULES = {
     "runner/ray_node.py": PROTOCOL,
     "runner/transfer.py": PROTOCOL,
     "runner/worker.py": PROTOCOL,
+    "serving/guard.py": SECRET,
+    "serving/log_file.py": "decision log",
+    "serving/queue_page.py": TRUSTED,
+    "serving/web.py": REQUESTS,
     "statistics/result_files.py": "results, results of papers",
     "store/": STORE,
     "studies/published_numbers.py": TRUSTED,

@@ -125,13 +125,13 @@ def write_report(folder: Path) -> None:
     command("report", "--store", "{}/store", "--out", "{}/out")(folder)
 
 
-RENDER: list[Callable[[Any], str]] = []
+RENDER: list[Callable[..., str]] = []
 PAGES: list[str] = []
 
 
-def _rendered(report: Any) -> str:
+def _rendered(report: Any, **options: Any) -> str:
     if not PAGES:
-        PAGES.append(RENDER[0](report))
+        PAGES.append(RENDER[0](report, **options))
     return PAGES[0]
 
 

@@ -25,14 +25,15 @@ from pathlib import Path
 
 from campaigns.cases import SECONDS, Case, Outcome, make_case, run_as_command, run_case
 from campaigns.corpus import entry_case, read_entries, write_entry
+from campaigns.forks import processor_seconds
 from campaigns.readers import BY_NAME
 
 BATCH = 200
 """Cases that one forked process runs."""
 AS_COMMAND = 500
 """One case of so many runs as a command of its own."""
-ADDRESS_SPACE = 4 << 30
-"""Bytes that a process may reserve beyond what it has after imports, so that no bomb takes the machine along."""
+DATA = 4 << 30
+"""Bytes that a process may take beyond what it has after imports, so that no bomb takes the machine along."""
 MOST_UNPACKED = "250MB"
 """The limit that the cases set on what a file may unpack to; a bomb is some times larger."""
 KEPT = 3
@@ -55,7 +56,7 @@ def load_dubio() -> None:
     for module in pkgutil.walk_packages(dubio.__path__, "dubio."):
         if not module.name.endswith(("__main__", ".ray_executor")):
             importlib.import_module(module.name)
-    for name in ("matplotlib.figure", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "PIL.Image", "rich.table"):
+    for name in ("altair", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "PIL.Image", "rich.table"):
         importlib.import_module(name)
     torch.set_num_threads(1)
     for reader in BY_NAME.values():
@@ -95,8 +96,9 @@ def run_cases(numbers: Sequence[int], make: Callable[[int], Case], folder: Path)
 def _run_batch(batch: Sequence[int], make: Callable[[int], Case], folder: Path, pipe: int) -> None:
     """Run cases and report each; the process ends with it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + ADDRESS_SPACE, resource.RLIM_INFINITY))
+    # Data, not address space: the engine that draws pictures reserves addresses that it never uses.
+    size = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_DATA, (size + DATA, resource.RLIM_INFINITY))
     code = 1
     try:
         for number in batch:
@@ -115,11 +117,11 @@ def _run_batch(batch: Sequence[int], make: Callable[[int], Case], folder: Path, 
 
 def _watched(child: int, pipe: int) -> Iterator[Outcome]:
     """Yield the reports of a process until it ends; end it when a case takes too long."""
-    rest, started, used = b"", time.monotonic(), _processor_seconds(child)
+    rest, started, used = b"", time.monotonic(), processor_seconds(child)
     while True:
         ready, _, _ = select.select([pipe], [], [], 1.0)
         if not ready:
-            if time.monotonic() - started > WALL or _processor_seconds(child) - used > SECONDS:
+            if time.monotonic() - started > WALL or processor_seconds(child) - used > SECONDS:
                 os.kill(child, signal.SIGKILL)
                 return
             continue
@@ -129,15 +131,7 @@ def _watched(child: int, pipe: int) -> Iterator[Outcome]:
         *lines, rest = (rest + received).split(b"\n")
         for line in lines:
             yield Outcome(**json.loads(line))
-        started, used = time.monotonic(), _processor_seconds(child)
-
-
-def _processor_seconds(process: int) -> float:
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        started, used = time.monotonic(), processor_seconds(child)
 
 
 def _end(child: int) -> str:

@@ -22,8 +22,8 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 from collections import Counter
@@ -35,6 +35,7 @@ from typing import Any, Literal
 
 import pytest
 
+from campaigns.forks import processor_seconds
 from campaigns.mutations import Mutation, mutations
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,7 +50,12 @@ TESTS: dict[str, tuple[str, ...]] = {
 """Package → the tests that answer for it."""
 
 SLACK, LEAST_SECONDS = 8.0, 20.0
-"""A mutant has this many times the time of the unchanged tests before it counts as hanging, and at least this long."""
+"""A mutant has this many times the time of the unchanged tests before it counts as hanging, and at least this long.
+
+The time is that of the processor: on a busy machine a mutant that only waits its turn would count as killed.
+"""
+WALL = 30.0
+"""Times as long, a mutant may take by the clock: one that waits for ever uses no processor."""
 
 NOT_CHANGED = 90
 
@@ -153,15 +159,15 @@ def in_child(work: Callable[[], int], seconds: float) -> Outcome:
 
 
 def _outcome(child: int, seconds: float) -> Outcome:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    end = time.monotonic() + WALL * seconds
+    while time.monotonic() < end and processor_seconds(child) < seconds:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             code = os.waitstatus_to_exitcode(status)
             if code == NOT_CHANGED:
                 raise RuntimeError("no function has the changed code; a mutant that changes nothing proves nothing.")
             return "killed" if code else "survived"
-        time.sleep(0.005)
+        time.sleep(0.02)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return "hangs"
@@ -281,8 +287,13 @@ def _try(mutation: Mutation, tree: ast.Module, reach: Reach, longest: float) -> 
         return _pytest(["-x", *tests]) if exchange_code(module) else NOT_CHANGED
 
     def on_import() -> int:
-        command = [sys.executable, "-m", "campaigns.mutants", "--as-mutant", str(mutation.path), *tests]
-        return subprocess.run(command, input=source.encode(), cwd=ROOT).returncode
+        with tempfile.TemporaryFile() as file:
+            file.write(source.encode())
+            file.seek(0)
+            os.dup2(file.fileno(), 0)
+        os.chdir(ROOT)
+        module = "campaigns.mutants"
+        os.execv(sys.executable, [sys.executable, "-m", module, "--as-mutant", str(mutation.path), *tests])
 
     return in_child(in_place if mutation.function else on_import, max(LEAST_SECONDS, SLACK * total))
 

@@ -237,7 +237,7 @@ def store_operations() -> list[Operation]:
         "write an ensemble": (small_store, lambda store: store.write_ensemble({"members": [helpers.FIT]})),
         "save a checkpoint": (small_store, save_checkpoint),
         "write a failure": (small_store, lambda store: store.write_failure("f" * 64, {"error": "no."})),
-        "write pictures": (small_store, lambda store: store.write_pictures(helpers.FIT, {0: png, 7: png + b"7"})),
+        "write examples": (small_store, lambda store: store.write_examples(helpers.FIT, {0: png, 7: "a text"})),
         "rebuild the index": (run_inline, rebuild_index),
         "take and release a lock": (small_store, hold_lock),
         "set a damaged fit aside": (damaged_store, lambda store: store.set_aside("fits", helpers.FIT)),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 
@@ -85,6 +86,22 @@ def resealed(mutator: Mutator) -> Mutator:
             return seal(json.loads(damaged))
         except (ValueError, TypeError, AttributeError, RecursionError, DubioError):
             return damaged
+
+    return mutate
+
+
+def chained(mutator: Mutator) -> Mutator:
+    """Return a mutator of one frame of a log that gives it, and all after it, right checksums, as its author could."""
+
+    def mutate(rng: Random, raw: bytes) -> bytes:
+        payloads = [line[33:] for line in raw.splitlines()]
+        index = rng.randrange(len(payloads))
+        payloads[index] = mutator(rng, payloads[index])
+        previous, lines = b"0" * 32, []
+        for payload in payloads:
+            previous = sha256(previous + payload).hexdigest()[:32].encode()
+            lines.append(previous + b" " + payload + b"\n")
+        return b"".join(lines)
 
     return mutate
 
@@ -240,6 +257,13 @@ READERS = (
             "refer apply damaged.json rows.npz -o OUT.csv --per group --force",
         ),
         2,
+    ),
+    Reader(
+        "decision log",
+        _once(lambda: [seeds.decision_log()]),
+        (("log/*.log", chained(mutate_json)),),
+        (reading.read_register,),
+        writes=True,
     ),
     Reader(
         "recalibration",

@@ -57,6 +57,18 @@ def load_checkpoint(folder: Path) -> None:
         store.checkpoint("c" * 64).load()
 
 
+def read_register(folder: Path) -> None:
+    """Open the log of a server, read its queue, and open it again."""
+    from dubio.serving.register import Register
+
+    for _ in range(2):
+        register = Register(folder / "log")
+        try:
+            list(register.queue(10))
+        finally:
+            register.close()
+
+
 def read_fits(folder: Path) -> None:
     """Read what a run would reuse; what is damaged is refused or set aside."""
     from dubio.core.errors import DubioError

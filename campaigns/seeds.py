@@ -193,6 +193,24 @@ def referral_files() -> Tree:
     return _written(write)
 
 
+def decision_log() -> Tree:
+    """Return the folder of a server that has decided about three rows, one of them labelled."""
+    from dubio.serving.register import Register
+
+    def write(path: Path) -> None:
+        register = Register(path)
+        for name, uncertainty, decision in (("a", 0.4, "refer"), ("b", 0.01, "retain"), ("c", 0.3, "refer")):
+            answer: dict[str, Any] = {"id": name, "answer": "x", "reason": "r"}
+            answer |= {"probabilities": {"x": 1 - uncertainty, "y": uncertainty}}
+            answer |= {"uncertainty": uncertainty, "decision": decision}
+            register.write([{"entry": "decision", "id": name, "content": "0", "at": "2026-01-01", "decision": answer}])
+            register.write_rows([{"id": name, "row": {"text": name}}])
+        register.write([{"entry": "label", "id": "a", "at": "2026-01-01", "label": "y"}])
+        register.close()
+
+    return {f"log/{name}": content for name, content in _written(write).items()}
+
+
 def _write_own_format(path: Path) -> None:
     from dubio.core.predictions import Predictions
     from dubio.formats import write_predictions

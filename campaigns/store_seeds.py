@@ -41,7 +41,7 @@ def write_store(path: Path) -> None:
             runs.append(_run(seed, None, "deep-ensemble", pooled, *(fit for _, fit in singles)))
         store.write_manifest(_manifest(classes, splits, runs), "0123456789abcdef")
         store.write_failure("f" * 64, {"id": "f" * 64, "what": "fit", "task": "screening", "error": "it failed"})
-        store.write_pictures(splits[0].fingerprint, {0: png()})
+        store.write_examples(splits[0].fingerprint, {0: png()})
         store.checkpoint("c" * 64).save({"w": np.zeros(3, np.float32)}, {"epoch": 1}, {"first": {"w": np.ones(3)}})
 
 

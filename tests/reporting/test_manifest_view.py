@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import process_time
 from typing import Any
 
 import pytest
@@ -62,3 +63,29 @@ def test_a_run_of_a_task_that_is_not_listed_is_refused() -> None:
     manifest["tasks"] = manifest["tasks"][1:]
     with pytest.raises(BadFile, match="no task 'digits'"):
         read_manifest(manifest)
+
+
+def test_a_run_that_is_listed_twice_is_refused() -> None:
+    # a damaged manifest that repeated its runs a thousand times kept `dubio dee` busy for minutes
+    _, manifest = make_world((0,))
+    manifest["runs"] *= 2
+    with pytest.raises(BadFile, match="occurs twice on task 'digits' with seed 0"):
+        read_manifest(manifest)
+
+
+def test_the_time_to_read_a_manifest_grows_with_its_size_alone() -> None:
+    _, manifest = make_world((0,))
+    task = manifest["tasks"][1]
+    splits = [split for split in task["splits"] if split["kind"] == "id"]
+
+    def seconds(count: int) -> float:
+        names = [f"task-{index}" for index in range(count)]
+        tuning = [{"task": name, "network": "mlp", "method": "m", "chosen": {}, "trials": []} for name in names]
+        tasks = [{**task, "name": name, "splits": splits, "facts": {}} for name in names]
+        many = {**manifest, "tasks": tasks, "tuning": tuning, "runs": []}
+        started = process_time()
+        assert len(read_manifest(many).tasks) == count
+        return process_time() - started
+
+    # Sixteen times the tasks take 16 times as long; searches of a list per task made it 45 times.
+    assert seconds(8000) < 30 * max(seconds(500), seconds(500))

@@ -37,7 +37,7 @@ def test_what_is_accepted(text: str | None, resources: dict[str, float]) -> None
         ("gpu=0.00001", "gpu must be at least 0.0001"),  # Ray refuses less
         ("cpu=1.5", "must be a whole number where it is above 1"),
         ("cpu=2GB", "cpu must be a positive number in digits, such as 2 or 0.5; given '2GB'"),
-        ("memory=4XB", "memory must be a number of bytes, or with a unit (B, "),
+        ("memory=4XB", "memory must be a size such as 8GB, 500MB or 1GiB; given '4XB'"),
         ("cpu=1,cpu=2", "names 'cpu' twice"),
     ],
 )

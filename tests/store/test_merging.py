@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from dubio.cli.app import app
 from dubio.core.errors import StoreError, UserError
 from dubio.core.specs import identity
-from dubio.runner.benchmark_run import thumbnail
+from dubio.runner.examples import thumbnail
 from dubio.store import Store
 from dubio.store.maintenance import rebuild_index
 from dubio.store.merging import merge
@@ -33,7 +33,8 @@ def store(tmp_path):
 
 
 def files(store: Store) -> dict[str, bytes]:
-    paths = [path for kind in ("fits", "predictions", "runs", "pictures") for path in (store.path / kind).rglob("*.*")]
+    kinds = ("fits", "predictions", "runs", "pictures", "examples")
+    paths = [path for kind in kinds for path in (store.path / kind).rglob("*.*")]
     return {str(path.relative_to(store.path)): path.read_bytes() for path in paths}
 
 
@@ -41,7 +42,8 @@ def fill(store: Store, seed: int) -> tuple[str, str]:
     """Store a fit, a prediction and an ensemble of it; return the ids of the first two."""
     fit, prediction = write_fit(store, seed=seed), write_prediction(store, seed)
     store.write_ensemble({"schema": 1, "kind": "prediction", "members": [prediction]})
-    store.write_pictures("f" * 64, {seed: PNG})
+    store.write_examples("f" * 64, {seed: f"text {seed}"})
+    store.scratch.write_file(store.layout.pictures / ("f" * 64) / f"{seed}.png", PNG)
     return fit, prediction
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dubio.core.errors import BadFile
+from dubio.core.errors import BadFile, UserError
 from dubio.formats import read_predictions
 from dubio.tables import collecting, delimited, read_table
 
@@ -204,3 +204,19 @@ def test_blank_lines_are_no_rows(tmp_path, end):
     path = tmp_path / "blank.csv"
     path.write_bytes(end.join([b"label,p0,p1", b"", b"0,0.9,0.1", b"", b"", b"1,0.2,0.8", b"", b""]))
     assert read_predictions(path).labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be"])
+def test_utf_16_is_named(tmp_path: Path, order: str) -> None:
+    (tmp_path / "t.csv").write_bytes("\ufeffp0,p1\n0.5,0.5\n".encode(order))
+    with pytest.raises(BadFile, match="is UTF-16, as spreadsheets save it; save it as UTF-8"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_decimal_commas_are_named(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("p0;p1\n0,25;0,75\n", encoding="utf-8")
+    with pytest.raises(BadFile, match=r"row 2, column 'p0' must be a number; given '0,25'\. Write a decimal point"):
+        read_predictions(tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text("ill;well\n0,25;0,75\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"no column of predictions\. The numbers of ill, well have a decimal comma"):
+        read_predictions(tmp_path / "t.csv", values="probs")

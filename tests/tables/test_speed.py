@@ -32,6 +32,11 @@ def test_csv_takes_little_longer_than_pyarrow_alone(folder: Path, way: str, most
     assert facts["seconds"] < NOISE * most * facts["pyarrow"]
 
 
+def test_a_parquet_table_takes_little_longer_than_pyarrow_alone(folder: Path) -> None:
+    facts = measured(folder, "parquet", "table")
+    assert facts["seconds"] < NOISE * 1.2 * facts["pyarrow"]
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 @pytest.mark.parametrize("way", ["features", "predictions"])
 def test_peak_memory_is_at_most_five_times_the_array(folder: Path, ending: str, way: str) -> None:

@@ -13,7 +13,7 @@ from tests.tasks.helpers import needs
 pytestmark = pytest.mark.usefixtures("no_other_data")
 
 COUNTS: list[tuple[str, Corpus, dict[str, int]]] = [
-    ("clinc150.jsonl.gz", clinc.CORPUS, {**clinc.COUNTS, "documents": 22500}),
+    ("clinc150.jsonl.gz", clinc.CORPUS, {**clinc.CORPUS.layouts[0].counts, "documents": 22500}),
     ("reuters90.jsonl.gz", reuters.CORPUS, {"train": 7770, "test": 3019, "documents": 10789, "classes": 90}),
     ("amazon.jsonl.gz", amazon.CORPUS, {"uncut": 8000, "documents": 8000, "classes": 2}),
     # described as 12,000 training reviews; the file holds one fewer

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from dubio.core.errors import BadFile, DubioError
 from dubio.core.files import reading
-from dubio.core.unpacking import check_unpacked
+from dubio.core.unpacking import OPTION, VARIABLE, check_unpacked, limit_is_stated, size_text
 
 FREE_BYTES = 256 << 20
 MAX_RATIO = 200
 """An archive may unpack to 256 MB, or to 200 times its own size where that is more (and to no more than the limit on
-unpacked files, whatever its size). Predictions and photographs compress far less."""
+unpacked files, whatever its size). Predictions and photographs compress far less. A limit that the user states is the
+only one."""
 
 PIECES = {zipfile.ZIP_STORED: 1 << 20, zipfile.ZIP_DEFLATED: 1 << 20, zipfile.ZIP_LZMA: 1 << 12}
 """Bytes that are unpacked together, by compression. Of LZMA, zipfile unpacks that number of packed bytes at once; each
@@ -93,10 +94,11 @@ def _check_archive(path: Path, entries: list[zipfile.ZipInfo]) -> None:
     declared = sum(entry.file_size for entry in entries)
     check_unpacked(path, declared)
     allowed = max(FREE_BYTES, MAX_RATIO * path.stat().st_size)
-    if declared > allowed:
+    if declared > allowed and not limit_is_stated():
         raise BadFile(
-            f"{str(path)!r} would unpack to {declared} bytes, more than the {allowed} that an archive of its "
-            "size may; it looks like a zip bomb. Save it with numpy.savez, uncompressed."
+            f"{str(path)!r} would unpack to {size_text(declared)}, more than the {size_text(allowed)} that an archive "
+            f"of its size may; it looks like a zip bomb. If you trust it, state a limit with {OPTION} (or {VARIABLE}), "
+            "or save it with numpy.savez, uncompressed."
         )
 
 

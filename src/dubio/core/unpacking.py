@@ -45,6 +45,11 @@ def unpacking_limit() -> int:
     return parse_size(text, VARIABLE) if text else DEFAULT
 
 
+def limit_is_stated() -> bool:
+    """Return whether the user has stated the limit, by the option or the environment variable."""
+    return bool(os.environ.get(VARIABLE))
+
+
 def limit_unpacking(text: str) -> None:
     """Set the limit of this process and those it starts.
 

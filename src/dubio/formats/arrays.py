@@ -91,7 +91,8 @@ def with_logits(
         return None if arrays.get(name) is None else convert(arrays[name], name, *more)
 
     names = optional("classes", _class_names)
-    notes = roles.notes_on(_per_row(arrays, rows), grouped=arrays.get("group") is not None)
+    declared = [name for name, _ in _prefixed(arrays, COLUMN)]
+    notes = roles.notes_on(_per_row(arrays, rows), grouped=arrays.get("group") is not None, declared=declared)
     return Predictions(
         logits,
         as_labels(labels, rows, classes, target, names),

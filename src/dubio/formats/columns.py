@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -61,11 +61,13 @@ class Roles:
                 assigned.pop(name, None)
         return assigned
 
-    def notes_on(self, others: Mapping[str, Any], *, grouped: bool) -> tuple[str, ...]:
+    def notes_on(self, others: Mapping[str, Any], *, grouped: bool, declared: Container[str] = ()) -> tuple[str, ...]:
         """Return what a reader must know of the columns that have no role.
 
         Args:
             others: Name to cells ``[N]``; None for an array that has no value per row.
+            declared: Those that the file calls ``column.NAME``: a note of their own is about them, because some
+                results use them unasked.
             grouped: Whether the rows have groups.
 
         Raises:
@@ -80,7 +82,9 @@ class Roles:
                 "(--rows-are-independent) if they are independent."
             )
         unused = [name for name in others if name not in self.by]
-        notes = [f"Columns that are not used: {listing(unused)}."] if unused else []
+        notes = list(filter(None, map(unused_note, (
+            [name for name in unused if name not in declared], [name for name in unused if name in declared],
+        ))))  # fmt: skip
         if units and not grouped:
             notes.append(f"Rows were declared independent, although column {units[0]!r} looks like groups: if rows of "
                          "one group depend on each other, intervals are too narrow and guarantees do not "
@@ -90,6 +94,11 @@ class Roles:
     def _may_be_units(self, name: str, cells: Any) -> bool:
         """Return whether a column looks like units; a declared subgroup does so by its name alone."""
         return looks_like_units(name, cells) and (name not in self.by or names_units(name))
+
+
+def unused_note(names: Sequence[str]) -> str:
+    """Return the note about columns that nothing uses; empty for none."""
+    return f"Columns that are not used: {listing(names)}." if names else ""
 
 
 def column_key(columns: Mapping[str, Any], name: str, option: str) -> str:

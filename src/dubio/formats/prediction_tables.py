@@ -26,7 +26,18 @@ from dubio.core.types import UNLABELLED, Target
 from dubio.formats.arrays import SCORE, is_known, nearest_hint, with_logits
 from dubio.formats.columns import COLUMN, Roles, without_role
 from dubio.formats.values import VALUES, Values, as_logits
-from dubio.tables import Cells, NotANumber, Table, as_numbers, listed, number_in, plain_name, taken
+from dubio.tables import (
+    Cells,
+    NotANumber,
+    Table,
+    as_numbers,
+    has_comma,
+    listed,
+    number_in,
+    plain_name,
+    plain_names,
+    taken,
+)
 
 RESERVED = ("label", "id", "group", "domain", "ood", "sample", "member")
 _NUMBERED = re.compile(r"(p|logp|logit)(\d*)")
@@ -82,7 +93,9 @@ def predictions_from_table(
             raise UserError("labels are given twice: as a column, and on their own.")
         classes = 2 if numbers.ndim == 1 else numbers.shape[-1]
         arrays["labels"] = _labels(table, _constant(table, "label", order), classes, names, target)
-    notes = roles.notes_on(_others(table, columns, order[0]), grouped="group" in table.columns)
+    declared = [name.removeprefix(COLUMN) for name in table.columns if name.startswith(COLUMN)]
+    others = _others(table, columns, order[0])
+    notes = roles.notes_on(others, grouped="group" in table.columns, declared=declared)
     silent = Roles(rows_are_independent=True)
     try:
         logits = as_logits(numbers, meaning, target, tolerance=tolerance,
@@ -100,14 +113,14 @@ def _side_arrays(table: Table, order: NDArray[np.int64], in_domain: str | None) 
     arrays: dict[str, Any] = {}
     for column, name in (("id", "ids"), ("group", "group")):
         if column in table.columns:
-            texts = [plain_name(cell) for cell in _constant(table, column, order)]
+            texts = plain_names(_constant(table, column, order))
             if "" in texts:
                 row = int(order[0][texts.index("")])
                 raise UserError(f"{table.reference(row)}, column {column!r} is empty.")
             arrays[name] = table.text_array(texts)
     for column in table.columns:
         if column.startswith(COLUMN):
-            arrays[column] = table.text_array([plain_name(cell) for cell in _constant(table, column, order)])
+            arrays[column] = table.text_array(plain_names(_constant(table, column, order)))
         elif column.startswith(SCORE):
             _constant(table, column, order)
             arrays[column] = _present(table, [column])[order[0], 0]
@@ -124,9 +137,8 @@ def _present(table: Table, columns: list[str]) -> NDArray[np.float64]:
         UserError: Naming row and column of the first one that is missing.
     """
     numbers = table.matrix(columns, "values")
-    missing = np.isnan(numbers)
-    if missing.any():
-        row, index = np.argwhere(missing)[0]
+    if np.isnan(numbers.min(initial=0.0)):
+        row, index = np.argwhere(np.isnan(numbers))[0]
         raise UserError(f"{table.reference(int(row))}, column {columns[index]!r} must be a number, and is missing.")
     return numbers
 
@@ -155,7 +167,9 @@ def _value_columns(table: Table, values: Values | None, roles: Roles) -> tuple[l
             raise UserError(f"no column is called p0, logp0 or logit0; {remedy}: {', '.join(VALUES)}.")
         names = [name for name in frame if name not in RESERVED and not is_known(name) and _has_number(frame[name])]
         if not names:
-            raise UserError("the table has no column of predictions.")
+            commas = [n for n, cells in frame.items() if n not in RESERVED and cells is not None and has_comma(cells)]
+            hint = f" The numbers of {listing(commas)} have a decimal comma; write a point." if commas else ""
+            raise UserError(f"the table has no column of predictions.{hint}")
         for name in names:
             if looks_like_units(name, frame[name]) and not np.isin(table.floats(name, "values"), (0, 1)).all():
                 raise UserError(f"column {name!r} looks like groups, such as patients, and would be read as a class; "
@@ -192,7 +206,7 @@ def _samples(table: Table) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]
         return np.arange(count)[None], None
     if "id" not in table.columns:
         raise UserError(f"a table with a column {keys[0]!r} needs a column 'id', which identifies the examples.")
-    ids = [plain_name(cell) for cell in listed(table.column("id", "id"))]
+    ids = plain_names(table.column("id", "id"))
     draws = list(zip(*(map(_natural, listed(table.column(name, name))) for name in keys), strict=True))
     example = {name: index for index, name in enumerate(dict.fromkeys(ids))}
     sample = {draw: index for index, draw in enumerate(sorted(set(draws)))}
@@ -225,18 +239,20 @@ def _natural(cell: Any) -> tuple[float, str]:
     return (float(text), text) if re.fullmatch(r"-?\d{1,15}", text) else (float("inf"), text)
 
 
-def _constant(table: Table, column: str, order: NDArray[np.int64]) -> list[Any]:
+def _constant(table: Table, column: str, order: NDArray[np.int64]) -> Cells:
     """Return one cell per example; refuse samples that disagree."""
+    if len(order) == 1:  # its examples are in the order of their rows
+        return table.column(column, column)
     cells = listed(table.column(column, column))
     for sample in order[1:]:
         for base, row in zip(order[0], sample, strict=True):
             if cells[base] != cells[row] and not (cells[base] != cells[base] and cells[row] != cells[row]):  # NaN twice
                 rows = f"{table.reference(base)} and {table.reference(row)} have {cells[base]!r} and {cells[row]!r}"
                 raise UserError(f"column {column!r} differs between the samples of one example: {rows}.")
-    return [cells[row] for row in order[0]] if len(order) > 1 else cells
+    return [cells[row] for row in order[0]]
 
 
-def _labels(table: Table, cells: list[Any], classes: int, names: list[str] | None, target: Target) -> NDArray[np.int64]:
+def _labels(table: Table, cells: Cells, classes: int, names: list[str] | None, target: Target) -> NDArray[np.int64]:
     """Return class indices ``[N]`` or, multi-label, 0 and 1 ``[N, K]``.
 
     Raises:
@@ -245,26 +261,27 @@ def _labels(table: Table, cells: list[Any], classes: int, names: list[str] | Non
     indices = None if names is None else {name: index for index, name in enumerate(names)}
     if target == "multilabel":
         hot = np.zeros((len(cells), classes), dtype=np.int64)
-        for row, cell in enumerate(cells):
+        for row, cell in enumerate(listed(cells)):
             with _label_of(table, row):
                 for item in _items(cell):
                     hot[row, _class(item, classes, indices)] = 1
         return hot
     if indices is not None:
         numbers_of = {"": UNLABELLED, **indices}
-        texts = [plain_name(cell) for cell in cells]
+        texts = plain_names(cells)
         for row in (row for row, text in enumerate(texts) if text not in numbers_of):
             with _label_of(table, row):
                 _class(texts[row], classes, indices)
         return np.array([numbers_of[text] for text in texts], dtype=np.int64)
     try:
         numbers = as_numbers(cells)
-        bad = np.flatnonzero(~(np.isnan(numbers) | np.isin(numbers, np.arange(UNLABELLED, classes))))
+        allowed = (numbers == np.floor(numbers)) & (numbers >= UNLABELLED) & (numbers < classes)
+        bad = np.flatnonzero(~(np.isnan(numbers) | allowed))
     except NotANumber as fault:
         bad = np.array([fault.row])
     for row in bad.tolist():
         with _label_of(table, row):
-            _class(cells[row], classes, None)
+            _class(listed(cells)[row], classes, None)
     return np.where(np.isnan(numbers), UNLABELLED, numbers).astype(np.int64)
 
 

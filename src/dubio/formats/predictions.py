@@ -3,8 +3,8 @@
 dubio's own file is safetensors: ``logits`` [S, N, K] F32, ``labels`` I64, ``ood`` BOOL, ``member`` I64, optionally
 ``data_variance`` F32, ``model_variance`` F32 and ``score.<name>`` F64. Texts (``ids``, ``group``, ``column.<name>``)
 are their UTF-8 bytes in ``<text>.utf8`` with the end of each in ``<text>.ends``. Its metadata are ``dubio``
-(``predictions``), ``schema``, ``target``, ``temperature`` and, where known, ``classes`` (a JSON list), ``kind`` and
-``empty_decision`` (``argmax``; otherwise it is left out).
+(``predictions``), ``schema``, ``target``, ``temperature`` and, where known, ``classes`` (a JSON list), ``kind``,
+``empty_decision`` (``argmax``; otherwise it is left out) and ``system`` (the identity of a deployed model).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dubio.formats.columns import COLUMN, Roles
 from dubio.formats.prediction_tables import numeric_columns, predictions_from_table
 from dubio.formats.safetensors import read_tensors, write_tensors
 from dubio.formats.values import TOLERANCE, VALUES, Values
-from dubio.tables import ENDINGS, plain_name, read_table, table_ending
+from dubio.tables import ENDINGS, plain_names, read_table, table_ending
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -38,6 +38,12 @@ SCHEMA = 1
 
 _PLAIN = ("logits", "labels", "ood", "member", "data_variance", "model_variance")
 SUFFIXES = (".safetensors", ".npz", ".npy", *ENDINGS)
+
+
+def is_prediction_file(text: str | Path) -> bool:
+    """Return whether a text names a file of predictions: it exists, or its ending is that of one."""
+    path = Path(text)
+    return (table_ending(path) or path.suffix.lower()) in SUFFIXES or path.is_file()
 
 
 def write_predictions(path: Path, predictions: Predictions) -> None:
@@ -64,6 +70,8 @@ def write_predictions(path: Path, predictions: Predictions) -> None:
         metadata["classes"] = json.dumps(predictions.classes)
     if predictions.kind is not None:
         metadata["kind"] = predictions.kind
+    if predictions.system is not None:
+        metadata["system"] = predictions.system
     if predictions.empty_decision == "argmax":
         metadata["empty_decision"] = "argmax"
     write_tensors(Path(path), tensors, metadata)
@@ -195,7 +203,7 @@ def _from_tensors(
     temperature, kind = float(metadata["temperature"]), cast(Kind | None, metadata.get("kind"))
     return with_logits(
         arrays["logits"], arrays, labels=labels, target=target or own, temperature=temperature, kind=kind, roles=roles
-    )
+    ).with_checked(system=metadata.get("system"))
 
 
 def read_verified(path: Path) -> Predictions:
@@ -218,6 +226,7 @@ def read_verified(path: Path) -> Predictions:
             columns={name.removeprefix(COLUMN): arrays.pop(name) for name in list(arrays) if name.startswith(COLUMN)},
             scores={name.removeprefix(SCORE): arrays.pop(name) for name in list(arrays) if name.startswith(SCORE)},
             empty_decision=cast(EmptyDecision, metadata.get("empty_decision", "empty")),
+            system=metadata.get("system"),
             **arrays,
         )
     except (KeyError, TypeError) as fault:
@@ -281,7 +290,7 @@ def read_labels(path: str | Path) -> NDArray[Any]:
     elif suffix in ENDINGS:
         table = read_table(path)
         cells = table.columns.get("label")
-        texts = cells if cells is None or isinstance(cells, np.ndarray) else table.text_array([*map(plain_name, cells)])
+        texts = cells if cells is None or isinstance(cells, np.ndarray) else table.text_array(plain_names(cells))
         arrays = {} if texts is None else {"labels": texts}
     else:
         raise BadFile(f"{str(path)!r}: labels are read from files ending in {', '.join(SUFFIXES)}.")

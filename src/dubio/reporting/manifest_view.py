@@ -9,19 +9,22 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Protocol
+from typing import Any, Protocol, cast, get_args
 
 import numpy as np
 
 from dubio.core.documents import parse_toml
-from dubio.core.errors import BadFile, UserError
+from dubio.core.errors import BadFile, UserError, one_of
 from dubio.core.predictions import Predictions
 from dubio.core.types import Kind, StrArray, families_by_name
 from dubio.core.validate import decode
+from dubio.statistics.verdicts import Question
+from dubio.store.examples import Content
 from dubio.store.records import (
     EntryKind,
     ManifestColumn,
@@ -57,8 +60,9 @@ class Source(Protocol):
     def spec(self, kind: EntryKind, identifier: str) -> dict[str, Any]:
         """Return the specification of a fit or a prediction."""
 
-    def read_pictures(self, fingerprint: str) -> dict[int, bytes]:
-        """Return small copies of some examples of a split, PNG by row; empty where there are none."""
+    def read_examples(self, fingerprint: str) -> Mapping[int, Content]:
+        """Return texts, table rows or PNG images of some rows of a split, by row; empty where there are none."""
+        return {}
 
 
 @dataclass(frozen=True)
@@ -238,7 +242,8 @@ class Manifest:
     """A benchmark run, or several reported together: then ``parts`` has one entry per run.
 
     ``command`` makes the run again; it is empty where only Python can, and in manifests that do not state it.
-    ``plugins`` were loaded for the run.
+    ``plugins`` were loaded for the run. ``examples`` is False where no example of its data may be shown. ``question``
+    is what its comparisons ask: of prediction files, whether these trained systems differ.
     """
 
     name: str
@@ -252,6 +257,8 @@ class Manifest:
     parts: tuple[PartView, ...] = ()
     command: str = ""
     plugins: tuple[str, ...] = ()
+    examples: bool = True
+    question: Question = "methods"
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -311,19 +318,22 @@ def read_manifest(raw: Mapping[str, Any]) -> Manifest:
         stored = decode(StoredManifest, data)
         keys = _task_keys(stored.tasks)
         graded = [any("severity" in split for split in task.get("splits", ())) for task in data["tasks"]]
+        tuned = _tuned(stored.tuning)
         views = zip(stored.tasks, keys.values(), graded, strict=True)
         return Manifest(
             name=stored.name,
             benchmark=stored.benchmark or {},
-            tasks=tuple(_task(task, key, stored.tuning, stated) for task, key, stated in views),
+            tasks=tuple(_task(task, key, tuned, stated) for task, key, stated in views),
             methods=tuple(_method(method) for method in stored.methods),
-            runs=tuple(replace(run, task=_key_of(run, keys)) for run in stored.runs),
+            runs=_runs(stored.runs, keys),
             failures=tuple(_failure(entry) for entry in stored.failures),
             skipped=decode(tuple[Skipped, ...], stored.skipped),
             cautions=stored.advice,
             parts=decode(tuple[PartView, ...], stored.others.get("parts", ())),
             command=str(stored.others.get("command", "")),
             plugins=decode(tuple[str, ...], stored.others.get("plugins", ())),
+            examples=decode(bool, stored.others.get("examples", True)),
+            question=cast(Question, one_of("question", stored.others.get("question", "methods"), get_args(Question))),
         )
     except UserError as fault:
         raise BadFile(f"the run's manifest: {fault}") from fault
@@ -331,11 +341,21 @@ def read_manifest(raw: Mapping[str, Any]) -> Manifest:
 
 def _task_keys(tasks: Sequence[ManifestTask]) -> dict[tuple[str, str], str]:
     """Return (task, network) → its key: the task's name, with the network where one task meets several."""
-    names = [task.name for task in tasks]
-    keys = {(t.name, t.network): t.name if names.count(t.name) == 1 else f"{t.name} ({t.network})" for t in tasks}
+    counts = Counter(task.name for task in tasks)
+    keys = {(t.name, t.network): t.name if counts[t.name] == 1 else f"{t.name} ({t.network})" for t in tasks}
     if len(keys) < len(tasks):
         raise UserError("a task occurs twice with the same network.")
     return keys
+
+
+def _runs(runs: Sequence[MethodRun], keys: Mapping[tuple[str, str], str]) -> tuple[MethodRun, ...]:
+    """Return the runs with the keys of their tasks; each stands once."""
+    views: dict[tuple[str, str, int, int | None], MethodRun] = {}
+    for run in runs:
+        view = replace(run, task=_key_of(run, keys))
+        if views.setdefault((view.task, view.method, view.seed, view.member), view) is not view:
+            raise UserError(f"method {run.method!r} occurs twice on task {view.task!r} with seed {run.seed}.")
+    return tuple(views.values())
 
 
 def _key_of(run: MethodRun, keys: Mapping[tuple[str, str], str]) -> str:
@@ -344,7 +364,7 @@ def _key_of(run: MethodRun, keys: Mapping[tuple[str, str], str]) -> str:
     return keys[run.task, run.network]
 
 
-def _task(task: ManifestTask, key: str, tuning: Sequence[ManifestTuning], graded: bool) -> TaskView:
+def _task(task: ManifestTask, key: str, tuned: Mapping[tuple[str, str], list[str]], graded: bool) -> TaskView:
     """Return the view of a task; ``graded`` says whether its splits state their family and severity."""
     if not any(split.kind == "id" for split in task.splits):
         raise UserError(f"task {key} has no in-domain test split.")
@@ -354,7 +374,8 @@ def _task(task: ManifestTask, key: str, tuning: Sequence[ManifestTuning], graded
         split: {name: _column(split, name, column, sizes.get(split)) for name, column in facts.items()}
         for split, facts in task.facts.items()
     }
-    return TaskView(**{**vars(task), "splits": splits}, key=key, tuned=_tuned(tuning, task), columns=columns)
+    sentences = tuple(tuned.get((task.name, task.network), ()))
+    return TaskView(**{**vars(task), "splits": splits}, key=key, tuned=sentences, columns=columns)
 
 
 def _graded_by_name(splits: Sequence[SplitView]) -> tuple[SplitView, ...]:
@@ -371,15 +392,15 @@ def _column(split: str, name: str, column: ManifestColumn, size: int | None) -> 
     return np.asarray(values[np.array(rows, dtype=np.int64)])
 
 
-def _tuned(tuning: Sequence[ManifestTuning], task: ManifestTask) -> tuple[str, ...]:
-    sentences = []
+def _tuned(tuning: Sequence[ManifestTuning]) -> dict[tuple[str, str], list[str]]:
+    """Return (task, network) → a sentence per method that was tuned on it."""
+    sentences: dict[tuple[str, str], list[str]] = {}
     for choice in tuning:
-        if (choice.task, choice.network) == (task.name, task.network):
-            values = ", ".join(f"{name} = {value}" for name, value in choice.chosen.items())
-            best = min((trial.val_nll for trial in choice.trials if trial.val_nll is not None), default=math.nan)
-            trials = f"{len(choice.trials)} trials"
-            sentences.append(f"{choice.method}: {values}, the lowest validation NLL ({best:.4g}) of {trials}")
-    return tuple(sentences)
+        values = ", ".join(f"{name} = {value}" for name, value in choice.chosen.items())
+        best = min((trial.val_nll for trial in choice.trials if trial.val_nll is not None), default=math.nan)
+        sentence = f"{choice.method}: {values}, the lowest validation NLL ({best:.4g}) of {len(choice.trials)} trials"
+        sentences.setdefault((choice.task, choice.network), []).append(sentence)
+    return sentences
 
 
 @cache

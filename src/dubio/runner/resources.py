@@ -7,14 +7,13 @@ import re
 from collections.abc import Mapping
 
 from dubio.core.errors import UserError
+from dubio.core.unpacking import parse_size
 
 RAY_NAMES = {"cpu": "CPU", "gpu": "GPU", "memory": "memory"}
 """The resources that every cluster may have, and Ray's names of them; others are a cluster's own."""
 
 DEFAULT_RESOURCES: Mapping[str, float] = {"cpu": 1.0}
 
-UNITS = {"": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-UNITS |= {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 EXAMPLE = "cpu=2,gpu=0.5,memory=4GB"
 
 SMALLEST = 0.0001
@@ -42,19 +41,14 @@ def parse_resources(text: str | None) -> dict[str, float]:
 
 
 def _amount(name: str, text: str) -> float:
-    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{0,9})?)\s*([A-Za-z]*)", text)
-    unit = match[2] if match else ""
-    if match is None or unit not in (UNITS if name == "memory" else ("",)):
-        allowed = (
-            f"a number of bytes, or with a unit ({', '.join(filter(None, UNITS))})"
-            if name == "memory"
-            else "a positive number in digits, such as 2 or 0.5"
-        )
-        raise UserError(f"--resources: {name} must be {allowed}; given {text!r}.")
-    amount = float(match[1]) * UNITS[unit]
+    if name == "memory":
+        return float(parse_size(text, "--resources: memory"))
+    if not re.fullmatch(r"[0-9]{1,18}(?:\.[0-9]{0,9})?", text):
+        raise UserError(f"--resources: {name} must be a positive number in digits, such as 2 or 0.5; given {text!r}.")
+    amount = float(text)
     if amount < SMALLEST and (amount or name != "gpu"):
         raise UserError(f"--resources: {name} must be at least {SMALLEST}; given {text!r}.")
-    if name != "memory" and amount > 1 and amount != math.floor(amount):
+    if amount > 1 and amount != math.floor(amount):
         raise UserError(f"--resources: {name} must be a whole number where it is above 1; given {text!r}.")
     return amount
 

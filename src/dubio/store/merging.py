@@ -1,4 +1,4 @@
-"""Merge stores: copy the fits, predictions, runs and pictures of several stores into one.
+"""Merge stores: copy the fits, predictions, runs and examples of several stores into one.
 
 Every file is compared with its sealed record while it is copied, and every entry is put in place at once: a merge that
 was interrupted is repeated, and copies what is missing. What is there already stays. Where two stores hold different
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from dubio.core.errors import CorruptFile, StoreError, UserError
-from dubio.core.specs import ID
-from dubio.store.fits import ENCODER, WEIGHTS
-from dubio.store.locks import BusyError
+from dubio.store.examples import example_files
+from dubio.store.fits import read_fit_record
+from dubio.store.locks import BusyError, storing
 from dubio.store.maintenance import ENTRY_KINDS, rebuild_index
 from dubio.store.predictions import members_of
 from dubio.store.records import (
@@ -30,7 +31,7 @@ from dubio.store.records import (
     seal,
 )
 from dubio.store.store import Store
-from dubio.store.verification import Damage
+from dubio.store.verification import Damage, check_example, fault_of
 
 
 @dataclass
@@ -67,15 +68,15 @@ def merge(target: Store, sources: Sequence[Store]) -> Merged:
                 _merge_entry(target, source, kind, identifier, merged)
         for name in source.manifests():
             _merge_manifest(target, source, name, merged)
-        for directory in sorted(source.layout.pictures.glob("*")):
-            if ID.fullmatch(directory.name):
-                target.write_pictures(directory.name, source.read_pictures(directory.name))
+        for path in example_files(source.layout):
+            copy = target.path / path.relative_to(source.path)
+            if not copy.exists() and not fault_of(check_example, path):
+                target.scratch.write_file(copy, path.read_bytes())
     rebuild_index(target)
     return merged
 
 
 def _merge_entry(target: Store, source: Store, kind: EntryKind, identifier: str, merged: Merged) -> None:
-    copy = _copy_fit if kind == "fits" else _copy_prediction
     if target.layout.directory(kind, identifier).is_dir():
         try:
             target.verify(kind, identifier)
@@ -83,7 +84,7 @@ def _merge_entry(target: Store, source: Store, kind: EntryKind, identifier: str,
             target.set_aside(kind, identifier)
     try:
         with target.lock(identifier):
-            copied, differing = copy(target, source, identifier)
+            copied, differing = _copy(target, source, kind, identifier)
     except CorruptFile as fault:
         merged.damaged.append(Damage(kind, identifier, str(fault)))
         return
@@ -98,43 +99,23 @@ def _differs(source: Store) -> str:
     return f"{str(source.path)!r} holds other bytes than the first store with it, whose are kept."
 
 
-def _copy_fit(target: Store, source: Store, fit_id: str) -> tuple[bool, list[str]]:
-    """Copy a fit unless it is there; return whether it was copied, and the files that differ from those there."""
-    directory, destination = source.layout.directory("fits", fit_id), target.layout.directory("fits", fit_id)
-    spec, record = read_spec(directory), read_record(directory)
-    if target.has_fit(fit_id):
-        return False, _differing(record, read_record(destination))
-    with target.scratch.directory(destination) as fresh:
-        for name in (WEIGHTS, ENCODER):
-            if name not in record["files"]:
-                raise CorruptFile(f"{directory / RECORD}: does not name {name}.")
-            copy_verified(directory, name, record["files"][name], fresh)
-        (fresh / SPEC).write_bytes(json_bytes(spec))
-        (fresh / RECORD).write_bytes(seal(record))
-    target.forget_failure(fit_id)
-    target.checkpoint(fit_id).remove()
-    return True, []
-
-
-def _copy_prediction(target: Store, source: Store, pred_id: str) -> tuple[bool, list[str]]:
-    """Copy the files of a prediction that are not there; return whether some were, and those that differ."""
-    directory, destination = (
-        source.layout.directory("predictions", pred_id),
-        target.layout.directory("predictions", pred_id),
-    )
-    spec = read_spec(directory)
-    if members_of(spec):
-        there = destination.is_dir()
+def _copy(target: Store, source: Store, kind: EntryKind, identifier: str) -> tuple[bool, list[str]]:
+    """Copy the files of an entry that are not there; return whether some were copied, and those that differ."""
+    directory, destination = (store.layout.directory(kind, identifier) for store in (source, target))
+    spec, there = read_spec(directory), destination.is_dir()
+    if kind == "predictions" and members_of(spec):
         target.write_ensemble(spec)
         return not there, []
-    record = read_record(directory, StoredSplit)
-    present = read_record(destination, StoredSplit) if destination.is_dir() else {"files": {}}
+    read = read_fit_record if kind == "fits" else partial(read_record, files=StoredSplit)
+    record, present = read(directory), read(destination) if there else {"files": {}}
     missing = {name: facts for name, facts in record["files"].items() if name not in present["files"]}
-    if missing or not destination.is_dir():
-        with target.prediction_writer(spec, record.get("environment", {})) as writer:
+    if missing or not there:
+        with target.scratch.unplaced() as fresh, storing(destination):
             for name, facts in missing.items():
-                writer.copy(directory, name, facts)
-        target.forget_failure(pred_id)
+                copy_verified(directory, name, facts, fresh)
+            (fresh / SPEC).write_bytes(json_bytes(spec))
+            (fresh / RECORD).write_bytes(seal({**record, "files": missing}))
+            target.place(fresh, kind, identifier)
     return bool(missing), _differing(record, present)
 
 

@@ -24,11 +24,22 @@ from typing import Any
 
 from dubio.core.errors import BadFile
 from dubio.core.files import reading
-from dubio.tables.collecting import Columns, Numeric
+from dubio.tables.collecting import BatchColumns, Columns, Numeric
 from dubio.tables.delimited import read_delimited
 from dubio.tables.json_lines import read_json_lines
 from dubio.tables.parquet import read_parquet
-from dubio.tables.table import Cells, NotANumber, Table, as_numbers, listed, number_in, plain_name, taken
+from dubio.tables.table import (
+    Cells,
+    NotANumber,
+    Table,
+    as_numbers,
+    has_comma,
+    listed,
+    number_in,
+    plain_name,
+    plain_names,
+    taken,
+)
 
 __all__ = [
     "ENDINGS",
@@ -36,9 +47,12 @@ __all__ = [
     "NotANumber",
     "Table",
     "as_numbers",
+    "has_comma",
     "listed",
     "number_in",
     "plain_name",
+    "plain_names",
+    "read_batches",
     "read_table",
     "table_ending",
     "taken",
@@ -80,15 +94,41 @@ def read_table(path: Path, numeric: Numeric = no_numbers) -> Table:
         BadFile: When it does not exist, is of an unknown format, does not match its ending, or is too large.
         MissingExtra: For a Parquet file, when pyarrow is not installed.
     """
+    columns = Columns(path)
+    unit = _fill(columns, path, numeric)
+    table = columns.table(unit)
+    if len(table) == 0:
+        raise BadFile(f"{str(path)!r} has no rows.")
+    return table
+
+
+def read_batches(path: Path, use: Callable[[Table], None]) -> None:
+    """Read a table by its ending and hand over its rows in batches of bounded size, in order; none is kept.
+
+    A Parquet file is one batch.
+
+    Args:
+        path: The file.
+        use: Called with every batch; its cells are texts, or as the file types them.
+
+    Raises:
+        BadFile: As for :func:`read_table`.
+        MissingExtra: Likewise.
+    """
+    unit = "line" if ENDINGS.get(table_ending(path) or "") is read_json_lines else "row"
+    columns = BatchColumns(path, lambda batch, numbers: use(Table(path, batch, numbers, unit)))
+    _fill(columns, path, no_numbers)
+    if not columns.rows:
+        raise BadFile(f"{str(path)!r} has no rows.")
+
+
+def _fill(columns: Columns, path: Path, numeric: Numeric) -> str:
+    """Read a file into columns; return what its rows are called."""
     ending = table_ending(path)
     if ending is None:
         raise BadFile(f"{str(path)!r}: unknown ending; a table ends in {', '.join(ENDINGS)} (or .csv.gz and so on).")
     if not path.is_file():
         raise BadFile(f"{str(path)!r}: no such file.")
-    columns = Columns(path)
     with reading(path):
         ENDINGS[ending](path, columns, numeric)
-    table = columns.table("line" if ENDINGS[ending] is read_json_lines else "row")
-    if len(table) == 0:
-        raise BadFile(f"{str(path)!r} has no rows.")
-    return table
+    return "line" if ENDINGS[ending] is read_json_lines else "row"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -92,6 +93,28 @@ class Columns:
         return Table(self.path, columns, numbers, unit)
 
 
+class BatchColumns(Columns):
+    """The columns of a table that is handed over batch by batch."""
+
+    def __init__(self, path: Path, use: Callable[[dict[str, Cells | None], NDArray[np.int64]], None]) -> None:
+        """Hand every batch to a function."""
+        super().__init__(path)
+        self._use = use
+
+    def add(self, batch: Mapping[str, Cells | None], row_numbers: NDArray[np.int64]) -> None:
+        """Hand over rows.
+
+        Raises:
+            BadFile: When the batch is larger than the limit, or has a column that no table may have.
+        """
+        check_unpacked(self.path, sum(map(_size, batch.values())))
+        if batch.keys() - self._names.keys():
+            self._names |= dict.fromkeys(batch)
+            check_names(self.path, list(self._names))
+        self.rows += len(row_numbers)
+        self._use(dict(batch), row_numbers)
+
+
 def check_names(path: Path, names: Sequence[str]) -> None:
     """Refuse names that are too many, missing, or not unique.
 
@@ -159,6 +182,9 @@ class Lines:
         try:
             text = raw.decode("utf-8" if self.number else "utf-8-sig")
         except UnicodeDecodeError as fault:
+            if not self.number and raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                remedy = "save it as UTF-8 (for example: iconv -f utf-16 -t utf-8)"
+                raise BadFile(f"{str(self._path)!r} is UTF-16, as spreadsheets save it; {remedy}.") from fault
             raise BadFile(
                 f"{str(self._path)!r} is not UTF-8: byte 0x{raw[fault.start]:02x} in line {self.number + 1}. Save it "
                 "as UTF-8 (for example: iconv -f latin1 -t utf-8)."

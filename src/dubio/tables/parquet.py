@@ -1,7 +1,7 @@
-"""Parquet: read in batches, after what its metadata declare has been compared with the limit.
+"""Parquet: read after what its metadata declare has been compared with the limit.
 
 A column that is constant, or that has few texts, may stand for any number of rows in a few bytes. Texts are therefore
-read as their dictionary, and the cells of a column share them.
+read as their dictionary, and the cells of a column share them. Numbers stay where pyarrow put them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dubio.tables.collecting import CELL, Columns, Numeric, check_names
 from dubio.tables.table import Cells
 
 CELLS = 500_000
-"""Cells that are read together: some columns at a time, whole, so that little is in memory twice."""
+"""Cells that are read together, in whole columns: their pages and their values are in memory at once."""
 
 
 def read_parquet(path: Path, columns: Columns, numeric: Numeric) -> None:
@@ -51,24 +51,22 @@ def read_parquet(path: Path, columns: Columns, numeric: Numeric) -> None:
 
 
 def _read_columns(pa: Any, path: Path, source: Any, names: list[str]) -> dict[str, Cells | None]:
-    """Return the cells of every column; those of fractions lie side by side in memory."""
+    """Return the cells of every column."""
     rows = source.metadata.num_rows
-    schema = source.schema_arrow
-    floating = [name for name in names if pa.types.is_floating(schema.field(name).type)]
-    cells: dict[str, Cells | None] = dict.fromkeys(names)
-    cells |= dict(zip(floating, np.empty((len(floating), rows)), strict=True))
+    cells: dict[str, Cells | None] = {}
     together = max(1, CELLS // max(1, rows))
     for start in range(0, len(names), together):
-        table = source.read(columns=names[start : start + together])
-        for name in names[start : start + together]:
-            column, target = table.column(name), cells[name]
+        group = names[start : start + together]
+        for name, column in zip(group, source.read(columns=group).columns, strict=True):
             if len(column) != rows:
                 raise BadFile(f"{str(path)!r}: column {name!r} has {len(column)} rows; the file declares {rows}.")
-            if target is None:
-                cells[name] = _cells(pa, path, name, column)
-            else:
-                target[:] = column.to_numpy()
+            cells[name] = _numbers(column) if pa.types.is_floating(column.type) else _cells(pa, path, name, column)
     return cells
+
+
+def _numbers(column: Any) -> NDArray[np.float64]:
+    numbers: NDArray[np.float64] = column.to_numpy().astype(np.float64, copy=False)
+    return numbers
 
 
 _BYTES = ("binary", "large_binary", "fixed_size_binary", "binary_view")
@@ -129,17 +127,24 @@ def _texts(pa: Any, path: Path, name: str, column: Any) -> list[str | None]:
     """
     cells: list[str | None] = []
     for chunk in column.chunks:
-        raw = chunk.dictionary.cast(pa.large_binary()).to_pylist()
-        indices = chunk.indices.fill_null(len(raw)).to_numpy(zero_copy_only=False)
-        if len(indices) and not 0 <= indices.min() <= indices.max() <= len(raw):
+        indices = chunk.indices.fill_null(len(chunk.dictionary)).to_numpy(zero_copy_only=False)
+        if len(indices) and not 0 <= indices.min() <= indices.max() <= len(chunk.dictionary):
             raise BadFile(f"{str(path)!r}: column {name!r} names texts that its dictionary does not have.")
-        texts: list[str | None] = []
-        for index, text in enumerate(raw):
-            try:
-                texts.append(None if text is None else text.decode("utf-8"))
-            except UnicodeDecodeError as fault:
-                rows = np.flatnonzero(indices == index)
-                reference = f"row {len(cells) + rows[0] + 1}" if len(rows) else "a text that no row has"
-                raise BadFile(f"{str(path)!r}: {reference}, column {name!r}: not UTF-8.") from fault
-        cells += map([*texts, None].__getitem__, indices.tolist())
+        try:
+            texts = chunk.dictionary.to_numpy(zero_copy_only=False)
+        except (UnicodeDecodeError, pa.ArrowException) as fault:
+            rows = np.flatnonzero(indices == _first_not_utf8(pa, chunk.dictionary))
+            reference = f"row {len(cells) + rows[0] + 1}" if len(rows) else "a text that no row has"
+            raise BadFile(f"{str(path)!r}: {reference}, column {name!r}: not UTF-8.") from fault
+        cells += np.append(texts, np.array([None]))[indices].tolist()
     return cells
+
+
+def _first_not_utf8(pa: Any, dictionary: Any) -> int:
+    """Return the index of the first text that is not UTF-8, -1 where all are."""
+    for index, text in enumerate(dictionary.cast(pa.large_binary()).to_pylist()):
+        try:
+            (text or b"").decode("utf-8")
+        except UnicodeDecodeError:
+            return index
+    return -1

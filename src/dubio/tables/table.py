@@ -24,6 +24,8 @@ Cells = NDArray[Any] | list[Any]
 
 _NUMBER = re.compile(r"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?|inf|infinity|nan)", re.ASCII | re.IGNORECASE)
 
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+(?:e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -128,7 +130,7 @@ class Table:
         Raises:
             UserError: Naming the first row without a name.
         """
-        names = [plain_name(value) for value in listed(self.column(column, argument))]
+        names = plain_names(self.column(column, argument))
         if "" in names:
             raise UserError(f"column {column!r} for {argument} is empty in {self.reference(names.index(''))}.")
         return self.text_array(names)
@@ -162,6 +164,12 @@ def plain_name(value: Any) -> str:
     return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
 
 
+def plain_names(cells: Cells) -> list[str]:
+    """Return cells as names."""
+    values = listed(cells)
+    return list(map(str.strip if set(map(type, values)) <= {str} else plain_name, values))
+
+
 class NotANumber(Exception):
     """A cell that is no number.
 
@@ -177,7 +185,14 @@ class NotANumber(Exception):
 def refuse_cell(path: Path, reference: str, column: str, value: Any) -> NoReturn:
     """Refuse a cell that should be a number, with its cell."""
     shown = f"{value!r:.60}" if not isinstance(value, int) else f"an integer of {value.bit_length()} bits"
-    raise BadFile(f"{str(path)!r}: {reference}, column {column!r} must be a number; given {shown}.")
+    comma = isinstance(value, str) and _DECIMAL_COMMA.fullmatch(value.strip())
+    hint = " Write a decimal point instead of the comma." if comma else ""
+    raise BadFile(f"{str(path)!r}: {reference}, column {column!r} must be a number; given {shown}.{hint}")
+
+
+def has_comma(cells: Cells) -> bool:
+    """Return whether some cell is a number with a decimal comma."""
+    return any(isinstance(cell, str) and _DECIMAL_COMMA.fullmatch(cell.strip()) for cell in cells)
 
 
 def as_numbers(cells: Cells) -> NDArray[np.float64]:
@@ -190,7 +205,8 @@ def as_numbers(cells: Cells) -> NDArray[np.float64]:
         return cells.astype(np.float64, copy=False)
     try:
         numbers = np.fromiter(map(float, cells), np.float64, len(cells))
-        texts = "".join(cell for cell in cells if isinstance(cell, str))
+        alike = set(map(type, cells)) == {str}
+        texts = "".join(cells if alike else (cell for cell in cells if isinstance(cell, str)))
         if np.isfinite(numbers).all() and texts.isascii() and "_" not in texts:
             return numbers  # where float() reads more than a number, or loses one, every cell is looked at
     except (TypeError, ValueError, OverflowError):

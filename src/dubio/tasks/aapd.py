@@ -8,11 +8,10 @@ from dubio.core.errors import BadFile
 from dubio.core.registry import task
 from dubio.core.types import Task
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import DataSource, Document, Layout, find_folder, public_corpus
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_layout
+from dubio.tasks.sources.locate import DataSource, Document
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, text_corpus
 
 NOVEL = "cs.it"
-COUNTS = {"train": 53840, "val": 1000, "test": 1000, "classes": 54}
 _PARTS = ("train", "val", "test")
 
 
@@ -27,24 +26,7 @@ def _read_lines(folder: Path) -> list[Document]:
     return documents
 
 
-CORPUS = public_corpus(
-    "aapd",
-    Layout(
-        "the authors' lines",
-        "text_train, label_train, text_val, label_val, text_test and label_test",
-        find_folder([f"{what}_{name}" for what in ("text", "label") for name in _PARTS], "AAPD"),
-        _read_lines,
-        COUNTS,
-    ),
-    jsonl_layout("aapd.jsonl", COUNTS, label=str.lower),
-    jsonl_layout(
-        "aapd_val_test.jsonl",
-        {"val": 1000, "test": 1000, "classes": 54},
-        name="validation and test texts without the training texts",
-        label=str.lower,
-        partial=True,
-    ),
-)
+CORPUS = text_corpus("aapd", lines=_read_lines)
 
 
 @task("aapd", source=DataSource(CORPUS.card, (CORPUS,)))

@@ -12,7 +12,7 @@ from dubio.core.errors import BadFile, UserError
 from dubio.core.registry import task
 from dubio.core.types import Split, Task
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import DataSource, Document, Layout, count_notes, find_folder, public_corpus
+from dubio.tasks.sources.locate import DataSource, Document, count_notes
 from dubio.tasks.splitting import UNASSIGNED, SplitOptions, assign_parts, part_splits
 from dubio.tasks.text_corpora import (
     VAL_SHARE,
@@ -20,20 +20,18 @@ from dubio.tasks.text_corpora import (
     copy_card,
     document_examples,
     document_labels,
-    jsonl_layout,
     shared_text_notes,
+    text_corpus,
     text_groups,
 )
 
 Domain = Literal["books", "dvd", "electronics", "kitchen"]
 DOMAINS: tuple[Domain, ...] = ("books", "dvd", "electronics", "kitchen")
 CLASSES = ("negative", "positive")
-COUNTS = {"documents": 8000, "classes": 2}
 TEST_REVIEWS = 400
 """Number of test reviews of the source (T, Section III-B)."""
 
 _FOLDERS = {"books": "books", "dvd": "dvd", "electronics": "electronics", "kitchen": "kitchen_&_housewares"}
-_FILES = [f"{name}/{side}.review" for name in _FOLDERS.values() for side in CLASSES]
 _REVIEW = re.compile(r"<review>(.*?)</review>", re.DOTALL)
 
 
@@ -57,17 +55,7 @@ def _field(review: str, name: str) -> str:
     return match[1].strip() if match is not None else ""
 
 
-CORPUS = public_corpus(
-    "amazon",
-    Layout(
-        "the authors' files",
-        "the folder sorted_data_acl with positive.review and negative.review for each kind of product",
-        find_folder(_FILES, "sorted_data_acl", "sorted_data"),
-        _read_reviews,
-        COUNTS,
-    ),
-    jsonl_layout("amazon.jsonl", COUNTS, parts={"all": ""}),
-)
+CORPUS = text_corpus("amazon", reviews=_read_reviews)
 
 
 @task("amazon", source=DataSource(CORPUS.card, (CORPUS,)))

@@ -30,4 +30,5 @@ def breast_cancer(*, fractions: tuple[float, ...] = (0.35, 0.1, 0.15, 0.4), spli
     examples = Examples(inputs, labels, ids=np.arange(len(labels)).astype(np.str_))
     parts = assign_parts(labels, SplitOptions(fractions, split_seed))
     splits = tuple(part_splits(examples, parts))
-    return Task("breast-cancer", "table", "multiclass", ("benign", "malignant"), splits, CARD)
+    features = tuple(map(str, bunch["feature_names"]))
+    return Task("breast-cancer", "table", "multiclass", ("benign", "malignant"), splits, CARD, features=features)

@@ -10,12 +10,10 @@ from dubio.core.errors import BadFile
 from dubio.core.registry import task
 from dubio.core.types import Task
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import DataSource, Document, Layout, find_file, find_folder, public_corpus
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_layout
+from dubio.tasks.sources.locate import DataSource, Document
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, text_corpus
 
 OUT_OF_SCOPE = "oos"
-COUNTS = {"train": 15000, "val": 3000, "test": 4500, "novel": 1000, "oos_train": 100, "oos_val": 100, "classes": 150}
-_PARTS = {"train": "train", "val": "val", "test": "test", "oos_test": "novel"}
 _TABLES = {
     **{f"{subset}.csv": subset for subset in ("train", "val", "test")},
     **{"test_ood.csv": "novel", "train_ood.csv": "oos_train", "val_ood.csv": "oos_val"},
@@ -25,7 +23,7 @@ _TABLES = {
 def _read_json(path: Path) -> list[Document]:
     try:
         splits = parse_json(path.read_bytes(), path.name)
-        rows = [(_PARTS.get(split, split), *row) for split, rows in splits.items() for row in rows]
+        rows = [("novel" if split == "oos_test" else split, *row) for split, rows in splits.items() for row in rows]
         return [Document(subset, _text(text), (_text(intent),)) for subset, text, intent in rows]
     except (ValueError, TypeError, AttributeError) as fault:
         raise BadFile(f"{path.name}: expected an object of lists of [text, intent]: {fault}.") from fault
@@ -49,19 +47,7 @@ def _read_tables(folder: Path) -> list[Document]:
     return documents
 
 
-_JSON = find_file("data_full.json", "clinc150_uci/data_full.json")
-CORPUS = public_corpus(
-    "clinc",
-    Layout("the authors' JSON", "data_full.json", _JSON, _read_json, COUNTS),
-    Layout(
-        "the tables of TensorFlow Datasets",
-        ", ".join(_TABLES),
-        find_folder(list(_TABLES), "clinc_oos"),
-        _read_tables,
-        COUNTS,
-    ),
-    jsonl_layout("clinc150.jsonl", COUNTS, parts=_PARTS),
-)
+CORPUS = text_corpus("clinc", json=_read_json, tables=_read_tables)
 
 
 @task("clinc", source=DataSource(CORPUS.card, (CORPUS,)))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from dubio.core.errors import BadFile, UserError, listing
-from dubio.core.files import write_file
+from dubio.core.files import cache_dir, write_file
 from dubio.core.registry import task
 from dubio.core.types import Examples, IntArray, Split, StrArray, Task
 from dubio.tasks.images.files import Problem, progress_on_screen, summary
@@ -29,7 +29,6 @@ from dubio.tasks.sources.locate import (
     DATA_VARIABLE,
     DataMissing,
     DataSource,
-    cache_dir,
     catalogue,
     data_folders,
     read_cached,

@@ -14,16 +14,12 @@ from dubio.tasks.sources.fetch import obtain
 from dubio.tasks.sources.locate import (
     DataSource,
     Document,
-    Layout,
     LocalCopy,
     find_copy,
-    find_file,
-    find_folder,
     holds_corpus,
-    public_corpus,
     source_card,
 )
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_layout
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, text_corpus
 
 
 def _read_json(path: Path) -> list[Document]:
@@ -31,11 +27,8 @@ def _read_json(path: Path) -> list[Document]:
         rows = [(int(row["rating"]), _plain(row["review"])) for row in parse_json(path.read_bytes(), path.name)]
     except (ValueError, TypeError, KeyError) as fault:
         raise BadFile(f"{path.name}: expected a list of objects with review and rating: {fault!r}.") from fault
-    return [
-        Document("", review, (str(rating),), id=str(index))
-        for index, (rating, review) in enumerate(rows)
-        if 1 <= rating <= 10
-    ]
+    numbered = ((str(index), *row) for index, row in enumerate(rows))
+    return [Document("", review, (str(rating),), id=name) for name, rating, review in numbered if 1 <= rating <= 10]
 
 
 def _read_reviews(folder: Path) -> list[Document]:
@@ -55,29 +48,8 @@ def _plain(text: str) -> str:
     return re.sub("<br( ?/)?>", "\n", text)
 
 
-TEN = public_corpus(
-    "imdb",
-    Layout(
-        "the JSON of JMARS",
-        "data.json in a folder jmars, or imdb_jmars.json",
-        find_file("jmars/data.json", "imdb_jmars.json"),
-        _read_json,
-    ),
-    jsonl_layout("imdb.jsonl", {}, parts={"all": ""}),
-)
-EIGHT = public_corpus(
-    "imdb-lmrd",
-    Layout(
-        "the authors' folders",
-        "the folder aclImdb with train and test, pos and neg",
-        find_folder(("train/pos", "train/neg", "test/pos", "test/neg"), "aclImdb"),
-        _read_reviews,
-        {"train": 25000, "test": 25000, "classes": 8},
-    ),
-    jsonl_layout(
-        "imdb_lmrd_18k.jsonl", {"train": 12000, "test": 6000, "classes": 8}, name="JSON lines, a stratified subset"
-    ),
-)
+TEN = text_corpus("imdb", json=_read_json)
+EIGHT = text_corpus("imdb-lmrd", reviews=_read_reviews)
 
 
 @task("imdb", source=DataSource(source_card("imdb-either"), (TEN, EIGHT)))

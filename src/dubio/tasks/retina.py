@@ -82,9 +82,8 @@ def _placing_advice() -> str:
 def list_copies(data_dir: str | None = None) -> dict[str, Any]:
     """Return the copies on this machine and the sources; nothing is fetched, because every source has its terms."""
     copies = [(form, path) for path, form in _copies(data_folders(data_dir)).items()]
-    return unfetched_facts(
-        "retina", copies, {layout.name: layout.name for layout in LAYOUTS}, _placing_advice(), data_dir
-    )
+    names = {layout.name: layout.name for layout in LAYOUTS}
+    return unfetched_facts("retina", copies, names, _placing_advice(), data_dir)
 
 
 def preprocessing_report(data_dir: str | None = None, *, size: int = 64, verify: bool = False) -> dict[str, Any]:

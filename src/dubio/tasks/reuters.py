@@ -11,19 +11,14 @@ from dubio.core.errors import BadFile
 from dubio.core.registry import task
 from dubio.core.types import Task
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import DataSource, Document, Layout, find_folder, public_corpus
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_layout
+from dubio.tasks.sources.locate import DataSource, Document
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, text_corpus
 
 NOVEL = "acq"
-COUNTS = {"train": 7769, "test": 3019, "classes": 90}
 
 _STORY = re.compile(r"<REUTERS(.*?)>(.*?)</REUTERS>", re.DOTALL)
 _TOPICS = re.compile(r"<TOPICS>(.*?)</TOPICS>", re.DOTALL)
 _CONTROL = re.compile(r"&#\d+;|[\x00-\x08\x0b-\x1f]")
-
-
-def _find_sgm(folder: Path) -> Path | None:
-    return folder if any(folder.glob("reut2-0*.sgm")) else None
 
 
 def _read_sgm(folder: Path) -> list[Document]:
@@ -71,18 +66,7 @@ def _read_apte(folder: Path) -> list[Document]:
     return documents
 
 
-CORPUS = public_corpus(
-    "reuters",
-    Layout("Lewis's SGML files", "reut2-000.sgm to reut2-021.sgm", _find_sgm, _read_sgm, COUNTS),
-    Layout(
-        "NLTK's files",
-        "the folder reuters with training, test and cats.txt",
-        find_folder(("cats.txt", "training", "test"), "reuters"),
-        _read_apte,
-        COUNTS,
-    ),
-    jsonl_layout("reuters90.jsonl", {"train": 7770, "test": 3019, "classes": 90}),
-)
+CORPUS = text_corpus("reuters", sgml=_read_sgm, apte=_read_apte)
 
 
 @task("reuters", source=DataSource(CORPUS.card, (CORPUS,)))

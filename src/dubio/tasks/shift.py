@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.core.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError, check_known
 from dubio.core.types import UNLABELLED, BoolArray, Examples, Inputs, IntArray, Split, StrArray
 from dubio.tasks.images.files import to_levels
 
@@ -74,9 +74,7 @@ def novel_names(classes: Sequence[str], rows: Sequence[int], names: Sequence[str
     """
     if tuple(names) == (AUTO,):
         return _choose(classes, rows, seed)
-    for name in names:
-        if name not in classes:
-            raise UnknownName("class in novel", name, classes)
+    check_known("class in novel", names, classes)
     if names and len(classes) - len(set(names)) < 2:
         raise UserError(f"novel must leave at least two classes; it holds out {len(set(names))} of {len(classes)}.")
     return tuple(name for name in classes if name in names)
@@ -140,8 +138,7 @@ def other_domains(domain: StrArray, train_domain: str) -> dict[str, BoolArray]:
         UserError: When there is no other domain.
     """
     names = np.unique(domain).tolist()
-    if train_domain not in names:
-        raise UnknownName("train_domain", train_domain, names)
+    check_known("train_domain", [train_domain], names)
     if len(names) == 1:
         raise UserError(f"train_domain {train_domain!r} is the only domain; a shift needs another one.")
     return {name: domain == name for name in names if name != train_domain}

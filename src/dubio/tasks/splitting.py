@@ -148,9 +148,7 @@ def assign_parts(
     sizes = np.bincount(parts, minlength=len(PARTS)).tolist()
     for name, share, size in zip(PARTS, options.fractions, sizes, strict=True):
         if share > 0 and size == 0:
-            shares = ", ".join(
-                f"{part_name} {value:g}" for part_name, value in zip(PARTS, options.fractions, strict=True)
-            )
+            shares = ", ".join(f"{key} {value:g}" for key, value in zip(PARTS, options.fractions, strict=True))
             raise UserError(f"{name} would be empty: {available} {unit} are too few for the fractions {shares}.")
     return parts
 

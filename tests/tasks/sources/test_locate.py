@@ -35,7 +35,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 def test_an_entry_of_the_catalogue_is_a_card_with_addresses_and_full_hashes(name: str) -> None:
     card, corpus = source_card(name), public_corpus(name)
     assert all(getattr(card, field.name) for field in fields(SourceCard))
-    more = {"originals", "wheel", "published", "advice", "files", "classes"}
+    more = {"originals", "wheel", "published", "advice", "files", "classes", "layouts"}
     assert set(catalogue()[name]) <= more | {field.name for field in fields(SourceCard)}
     hashes = [source.sha256 for source in (corpus.wheel, *corpus.originals) if source is not None]
     assert all(sha256 is None or re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in hashes)

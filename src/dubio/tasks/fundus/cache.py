@@ -35,19 +35,12 @@ from numpy.typing import NDArray
 
 from dubio.core.documents import parse_json, read_document
 from dubio.core.errors import UserError
-from dubio.core.files import place_directory, place_file, write_file
+from dubio.core.files import CACHE_VARIABLE, cache_dir, place_directory, place_file, write_file
 from dubio.core.lazy_rows import iterate_blocks
 from dubio.core.specs import hash_file
 from dubio.tasks.fundus.crop import crop_square, find_disc
 from dubio.tasks.images.files import ProblemKind, Unreadable, open_picture
-from dubio.tasks.sources.locate import (
-    CACHE_VARIABLE,
-    cache_dir,
-    cache_folder,
-    is_sealed,
-    read_cached,
-    refuse_if_sealed,
-)
+from dubio.tasks.sources.locate import cache_folder, is_sealed, read_cached, refuse_if_sealed
 
 Job = tuple[Path, int]
 """A file and the row it goes to."""

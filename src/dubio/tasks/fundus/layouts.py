@@ -93,11 +93,9 @@ def _deepdrid_parts(folder: Path) -> Parts:
     grades, quality = (find_file(f"Challenge{k}_labels.csv", f"Challenge{k}_labels.xlsx")(source) for k in (1, 2))
     if grades is not None:
         qualities = {} if quality is None else _by_image(quality, "overall quality")
-        labels = read_labels(grades, {"image": ["image_id"], "grade": ["dr_levels", "dr_level"]}, "test")
-        eyes = [replace(eye, quality=qualities.get(eye.image, "")) for eye in labels]
-        parts.append(
-            ([replace(eye, patient=eye.image.partition("_")[0]) for eye in eyes], _inner(source, "Images"), "")
-        )
+        eyes = read_labels(grades, {"image": ["image_id"], "grade": ["dr_levels", "dr_level"]}, "test")
+        eyes = [replace(eye, patient=eye.image.partition("_")[0], quality=qualities.get(eye.image, "")) for eye in eyes]
+        parts.append((eyes, _inner(source, "Images"), ""))
     return parts
 
 
@@ -184,15 +182,11 @@ def _messidor_parts(folder: Path) -> Parts:
     return [(eyes, _inner(folder, "IMAGES", "images"), "")]
 
 
-_DEEPDRID = ("regular-fundus-training/regular-fundus-training.csv",)
+_TRAIN = ("regular-fundus-training/regular-fundus-training.csv",)
 LAYOUTS = tuple(
     Layout(name, catalogue()[name]["files"], find, read)
     for name, find, read in (
-        (
-            "deepdrid",
-            find_folder(_DEEPDRID, "regular_fundus_images", "DeepDRiD/regular_fundus_images"),
-            _deepdrid_parts,
-        ),
+        ("deepdrid", find_folder(_TRAIN, "regular_fundus_images", "DeepDRiD/regular_fundus_images"), _deepdrid_parts),
         ("idrid", lambda folder: folder if "training" in _idrid_tables(folder) else None, _idrid_parts),
         ("messidor-2", find_folder(["messidor_data.csv"]), _messidor_parts),
         ("eyepacs", find_folder(["trainLabels.csv"]), _eyepacs_parts),

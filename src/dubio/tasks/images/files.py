@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,17 +66,17 @@ def to_levels(values: NDArray[np.float64]) -> NDArray[np.uint8]:
     return np.clip(np.rint(values), 0, 255).astype(np.uint8)
 
 
-def reading(path: Path, read: Callable[[Any], T]) -> T:
-    """Open an image file and apply a function to it.
+def reading(source: Path | BinaryIO, read: Callable[[Any], T]) -> T:
+    """Open an image file, or one in memory, and apply a function to it.
 
     Raises:
         Unreadable: When it is empty, truncated, of an unknown format, or absurdly large.
     """
     image_module = pillow()
     try:
-        if path.stat().st_size == 0:
+        if isinstance(source, Path) and source.stat().st_size == 0:
             raise Unreadable("the file is empty")
-        with image_module.open(path) as image:
+        with image_module.open(source) as image:
             check_pixels(*image.size)
             return read(image)
     except (OSError, SyntaxError, ValueError, image_module.DecompressionBombError) as fault:
@@ -175,11 +175,8 @@ def load_images(folder: Path, paths: Sequence[Path], size: int) -> NDArray[np.ui
         raise UserError(f"size must be at least 1 pixel; given {size}.")
 
     def read(image: Any) -> NDArray[np.uint8]:
-        from PIL import ImageOps
-
-        upright = ImageOps.exif_transpose(image)
-        plain = _eight_bit(upright).convert("L") if image.mode in _GREY else upright.convert("RGB")
-        return np.asarray(plain.resize((size, size), pillow().Resampling.BILINEAR), dtype=np.uint8)
+        resized = _upright(image).resize((size, size), pillow().Resampling.BILINEAR)
+        return np.asarray(resized, dtype=np.uint8)
 
     grey = [_read(path, lambda image: image.mode in _GREY) for path in paths]
     channels = 1 if all(grey) else 3
@@ -189,6 +186,42 @@ def load_images(folder: Path, paths: Sequence[Path], size: int) -> NDArray[np.ui
         image = _read(path, read)
         images[row] = image if image.ndim == 3 else image[..., None]  # a grey one has equal channels
     return images
+
+
+def read_image(source: Path | BinaryIO, shape: tuple[int, ...], *, stretch: bool) -> NDArray[np.uint8]:
+    """Return one image as uint8 ``[H, W, C]`` of a shape, as :func:`load_images` reads it.
+
+    Args:
+        source: An image file, or one in memory.
+        shape: (H, W, C).
+        stretch: Whether an image of another size is stretched to it (bilinear); otherwise it is refused.
+
+    Raises:
+        Unreadable: When it cannot be decoded, has another size, or has colours where grey is needed.
+    """
+    height, width, channels = shape
+
+    def read(image: Any) -> NDArray[np.uint8]:
+        upright = _upright(image)
+        if not stretch and upright.size != (width, height):
+            own = "×".join(map(str, reversed(upright.size)))
+            raise Unreadable(f"it is {own}; images of {height}×{width} pixels are needed, as in training")
+        levels = np.asarray(upright.resize((width, height), pillow().Resampling.BILINEAR), dtype=np.uint8)
+        if levels.ndim == 2:
+            return np.repeat(levels[..., None], channels, axis=2)  # a grey one has equal channels
+        if channels == 1 and (levels != levels[..., :1]).any():
+            raise Unreadable("it has colours; grey images are needed, as in training")
+        return levels[..., :channels]
+
+    return reading(source, read)
+
+
+def _upright(image: Any) -> Any:
+    """Return a picture as its camera was held, grey with 256 levels or RGB; transparency is dropped."""
+    from PIL import ImageOps
+
+    upright = ImageOps.exif_transpose(image)
+    return _eight_bit(upright).convert("L") if image.mode in _GREY else upright.convert("RGB")
 
 
 def _read(path: Path, read: Callable[[Any], T]) -> T:

@@ -141,8 +141,7 @@ def read_npz(path: Path, classes: int) -> Parts:
         if name not in arrays:
             raise BadFile(f"{path.name} has no array {name!r}; it has {', '.join(arrays) or 'none'}.")
     return {
-        subset: _numbered(subset, arrays[x], arrays[y].reshape(-1), classes, path.name)
-        for subset, (x, y) in names.items()
+        name: _numbered(name, arrays[x], arrays[y].reshape(-1), classes, path.name) for name, (x, y) in names.items()
     }
 
 

@@ -53,6 +53,7 @@ class Rows:
         time: The time of each row, or None.
         notes: Remarks for the reader.
         left_out: Reason → rows that were read and are not among these.
+        features: Names of the columns of numbers, where they have any.
     """
 
     modality: Modality
@@ -67,6 +68,7 @@ class Rows:
     time: NDArray[np.float64] | None = None
     notes: tuple[str, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.references)
@@ -94,7 +96,8 @@ def rows_of_table(table: Table, options: DataOptions) -> Rows:
     features = feature_names(table.columns, options)
     if options.label in features:
         raise UserError(f"features must not contain the label column {options.label!r}.")
-    return _rows(table, options, "table", table.features(features), unused_notes(table, options))
+    rows = _rows(table, options, "table", table.features(features), unused_notes(table, options))
+    return replace(rows, features=features)
 
 
 def feature_names(columns: Iterable[str], options: DataOptions) -> tuple[str, ...]:
@@ -260,9 +263,7 @@ def rows_of_npz(path: Path, options: DataOptions) -> Rows:
     x = arrays.pop("x")
     if x.ndim == 0:
         raise BadFile(f"data {str(path)!r}: 'x' is a single value; rows of numbers or images are needed.")
-    side: dict[str, Any] = {
-        name: array.tolist() for name, array in arrays.items() if array.ndim == 1 and len(array) == len(x)
-    }
+    side: dict[str, Any] = {name: array.tolist() for name, array in arrays.items() if array.shape == (len(x),)}
     modality, inputs = _array_inputs(path, x, options.size)
     table = Table(path, side, np.arange(len(x)))
     notes = (*((_describe(inputs),) if modality == "image" else ()), *unused_notes(table, options))

@@ -67,7 +67,9 @@ def own(options: DataOptions) -> Task:
     notes = (*rows.notes, *labels.notes, *divided.notes, *shared_sentences(splits, rows.modality))
     left_out = {**rows.left_out, **divided.left_out}
     read = len(rows) + sum(rows.left_out.values())
-    return Task(options.name, rows.modality, labels.target, divided.classes, splits, card, notes, read, left_out)
+    return Task(
+        options.name, rows.modality, labels.target, divided.classes, splits, card, notes, read, left_out, rows.features
+    )
 
 
 def _read(path: Path, options: DataOptions) -> Rows:

@@ -325,12 +325,8 @@ def fetch_wheel(wheel: Wheel, folder: Path) -> Path:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pip-", dir=folder) as scratch:
-        result = subprocess.run(
-            [sys.executable, *PIP.split(), "--dest", scratch, wheel.requirement],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [sys.executable, *PIP.split(), "--dest", scratch, wheel.requirement]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
         fetched = Path(scratch) / wheel.file
         if result.returncode != 0 or not fetched.is_file():
             lines = result.stderr.strip().splitlines()

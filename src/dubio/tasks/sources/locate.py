@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import os
-import sys
 import zipfile
 import zlib
 from collections import Counter
@@ -22,10 +21,10 @@ from typing import Any
 
 from dubio.core.documents import parse_json, parse_toml, read_document
 from dubio.core.errors import BadFile, MissingExtra, UserError
+from dubio.core.files import CACHE_VARIABLE, cache_dir
 from dubio.core.types import Examples, SourceCard
 
 DATA_VARIABLE = "DUBIO_DATA"
-CACHE_VARIABLE = "DUBIO_CACHE"
 PAPER = "T, Table 2"
 
 
@@ -118,7 +117,7 @@ def find_folder(files: Sequence[str], *folders: str) -> Callable[[Path], Path | 
 
     def find(folder: Path) -> Path | None:
         candidates = (folder, *(folder / name for name in folders))
-        return next((path for path in candidates if all((path / file).exists() for file in files)), None)
+        return next((path for path in candidates if all(any(path.glob(file)) for file in files)), None)
 
     return find
 
@@ -268,17 +267,6 @@ class LocalCopy:
             return self.layout.read(self.path)
         except DAMAGED as fault:
             raise BadFile(f"{self.path.name} cannot be read as {self.layout.name}: {fault}.") from fault
-
-
-def cache_dir() -> Path:
-    """Return the folder for fetched files: ``DUBIO_CACHE``, else the platform's folder for caches."""
-    named = os.environ.get(CACHE_VARIABLE)
-    if named:
-        return Path(named).expanduser()
-    platforms = {"darwin": ("", "Library/Caches", "dubio"), "win32": ("LOCALAPPDATA", "AppData/Local", "dubio/Cache")}
-    variable, default, folder = platforms.get(sys.platform, ("XDG_CACHE_HOME", ".cache", "dubio"))
-    base = os.environ.get(variable)
-    return (Path(base) if base else Path.home() / default) / folder
 
 
 def cache_folder(*names: str) -> Path:
