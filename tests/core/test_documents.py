@@ -123,6 +123,7 @@ SOURCES = Path(__file__).parents[2] / "src" / "dubio"
 OWN_TEXT = {
     "runner/executors.py", "runner/ray_executor.py", "runner/worker.py", "runner/ray_node.py", "runner/ray_cluster.py",
     "methods/fitting.py", "methods/encoding_cache.py", "torch_module/checkpoint.py", "testing/methods.py",
+    "reporting/stored_run.py",
     "encoders/wordpieces.py",  # whose settings state 10^30 for no limit; any fault in them is caught
 }  # fmt: skip
 """Modules that parse JSON which this very process, or its parent, has written."""

@@ -233,3 +233,15 @@ def test_every_character_is_read(tmp_path, texts):
     np.savez(tmp_path / "texts.npz", ids=texts)
     if texts.dtype.itemsize:
         assert (read_npz(tmp_path / "texts.npz", everything)["ids"] == texts).all()
+
+
+def test_a_stated_limit_lifts_the_rule_on_the_ratio(tmp_path, monkeypatch):
+    path = tmp_path / "zeros.npz"
+    np.savez_compressed(path, probs=np.zeros(40_000_000))
+    with pytest.raises(BadFile, match="--max-unpacked"):
+        read_npz(path, everything)
+    monkeypatch.setenv("DUBIO_MAX_UNPACKED", "1GB")
+    assert read_npz(path, everything)["probs"].shape == (40_000_000,)
+    monkeypatch.setenv("DUBIO_MAX_UNPACKED", "300MB")
+    with pytest.raises(BadFile, match="would unpack to 320 MB"):
+        read_npz(path, everything)

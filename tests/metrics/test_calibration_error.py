@@ -17,10 +17,11 @@ from dubio.metrics.calibration_error import (
     ece_adaptive,
     ece_pooled,
     ece_smooth,
-    reliability,
     smooth_error,
     smoothed_gaps,
+    stated_and_true,
     tace,
+    width_bins,
 )
 from dubio.metrics.metric import all_metrics
 from tests.metrics.helpers import coarse, drawn, drawn_multilabel, of_probs, seeds
@@ -59,12 +60,10 @@ def test_classwise_and_multilabel_ece_equal_torchmetrics_per_column():
 def test_bins_are_closed_on_the_right_even_after_a_round_trip_through_float32_logarithms():
     # 0.6 = 9/15 and 0.8 = 12/15 lie on edges: each belongs to the bin below it.
     predictions = of_probs([[0.6, 0.4], [0.8, 0.2], [0.61, 0.39], [1.0, 0.0]], [0, 0, 1, 0])
-    bins = reliability(predictions, bins=15)
-    assert np.flatnonzero(bins.count).tolist() == [8, 9, 11, 14]
-    assert bins.confidence[8] == pytest.approx(0.6)
-    assert bins.accuracy[9] == 0.0
-    assert np.isnan(bins.accuracy[0])
-    assert bins.upper[8] == pytest.approx(0.6)
+    stated, truth = stated_and_true(predictions)
+    assert width_bins(stated, 15).tolist() == [8, 11, 9, 14]
+    assert stated == pytest.approx([0.6, 0.8, 0.61, 1.0])
+    assert truth.tolist() == [1, 1, 0, 1]
     assert Gaps.of(np.array([0.0, 1.0]), np.array([0.0, 1.0]), 15).error(Weights.once(2)) == 0.0
 
 

@@ -17,6 +17,7 @@ from dubio.referral import (
     fit_screening_policy,
     shift_test,
 )
+from dubio.referral.application import decide_each
 from dubio.referral.assessment import observe
 from dubio.referral.units import rounded_uncertainty
 from tests.referral.helpers import easy, of_doubts, without_labels
@@ -330,3 +331,18 @@ def test_the_default_seed_of_an_application_is_zero():
     p_values = {apply_policy(policy, grouped, seed=seed).shift.p_value for seed in range(4)}
     assert len(p_values) > 1
     assert apply_policy(policy, grouped).shift == apply_policy(policy, grouped, seed=0).shift
+
+
+@pytest.mark.parametrize("quantity", ["confidence", "predictive_entropy"])
+def test_each_row_is_decided_as_if_it_were_alone(quantity):
+    policy = fit_capacity_policy(easy(300), capacity=0.3, quantity=quantity)
+    new = easy(40, seed=5)
+    decisions = decide_each(policy, new)
+    assert {decision.retained for decision in decisions} == {True, False}
+    for index, decision in enumerate(decisions):
+        alone = apply_policy(policy, new.take(np.array([index])))
+        assert decision.retained == alone.retained[0]
+        assert (decision.predicted, decision.reason) == (alone.predicted[0], alone.reasons[0])
+        assert (decision.probability, decision.uncertainty) == (alone.probability[0], alone.uncertainty[0])
+    with pytest.raises(UserError, match="cannot be of the system"):
+        decide_each(policy, replace(new, temperature=2.0))

@@ -24,6 +24,7 @@ from dubio.referral.assessment import (
 from dubio.referral.bounds import hoeffding_bentkus_upper
 from dubio.referral.shift import SHIFT_LEVEL
 from dubio.referral.units import rounded_uncertainty
+from dubio.statistics.bootstrap import units_of
 from dubio.statistics.subgroups import UNDERPOWERED
 
 ENTROPY = "predictive_entropy"
@@ -91,19 +92,19 @@ def test_an_interval_over_groups_covers_the_truth_also_of_few_groups_without_an_
             group = np.repeat(np.arange(count), sizes)
             flags = (rng.random(count) < 0.1)[group]
             rows = two_classes([0.1] * len(group), [False] * len(group), group.astype(str).tolist())
-            share = share_of_units(flags, np.ones(len(group), dtype=bool), rows)
+            share = share_of_units(flags, np.ones(len(group), dtype=bool), units_of(rows))
             missed[count] += not share.interval[0] <= 0.1 <= share.interval[1]
     assert all(number <= binom.ppf(0.999, 300, 0.05) for number in missed.values())
     nothing = share_of_units(
-        np.zeros(6, dtype=bool), np.ones(6, dtype=bool), two_classes([0.1] * 6, [False] * 6, list("aabbcc"))
+        np.zeros(6, dtype=bool), np.ones(6, dtype=bool), units_of(two_classes([0.1] * 6, [False] * 6, list("aabbcc")))
     )
     assert nothing.interval[1] > 0.5  # three patients without an error show little; resampling them would give (0, 0)
 
 
 def test_an_interval_without_errors_starts_at_zero_and_with_errors_alone_ends_at_one():
     rows, counted = two_classes([0.1] * 20, [False] * 20), np.ones(20, dtype=bool)
-    assert share_of_units(~counted, counted, rows).interval == pytest.approx((0.0, 1 - 0.025 ** (1 / 20)))
-    assert share_of_units(counted, counted, rows).interval == pytest.approx((0.025 ** (1 / 20), 1.0))
+    assert share_of_units(~counted, counted, units_of(rows)).interval == pytest.approx((0.0, 1 - 0.025 ** (1 / 20)))
+    assert share_of_units(counted, counted, units_of(rows)).interval == pytest.approx((0.025 ** (1 / 20), 1.0))
 
 
 def test_rows_without_labels_have_no_error():
@@ -162,7 +163,7 @@ def test_a_row_at_the_threshold_is_retained_in_every_measure():
 def test_one_group_of_several_rows_is_enough_to_leave_the_exact_interval():
     """Shares of groups need not be 0 or 1: a binomial count of half a group would be rounded away."""
     rows, every = two_classes([0.1] * 5, [False] * 5, list("aabcd")), np.ones(5, dtype=bool)
-    share = share_of_units(np.array([True, False, False, False, False]), every, rows)
+    share = share_of_units(np.array([True, False, False, False, False]), every, units_of(rows))
     assert share.value == pytest.approx(1 / 8)
     expected = (1 - hoeffding_bentkus_upper(7 / 8, 4, 0.025), hoeffding_bentkus_upper(1 / 8, 4, 0.025))
     assert share.interval == pytest.approx(expected)

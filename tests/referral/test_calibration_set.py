@@ -13,6 +13,7 @@ from dubio.referral import (
     fit_risk_policy,
     fit_screening_policy,
 )
+from dubio.referral.calibration_set import calibration_rows
 from dubio.referral.units import rounded_uncertainty
 from tests.referral.helpers import FITS, easy, shuffled, without_labels
 
@@ -84,3 +85,23 @@ def test_a_policy_stores_at_most_four_thousand_uncertainties(rows):
     assert len(seen) == 4000
     assert (np.diff(seen) >= 0).all()
     assert set(seen.tolist()) <= set(rounded_uncertainty(calibration, "confidence").tolist())
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_a_policy_recognises_its_calibration_set_in_any_order_and_no_other_rows(kind):
+    groups = np.random.default_rng(3).integers(0, 150, 400).astype(str)
+    for own in (easy(), easy(group=groups)):
+        policy = FITS[kind](own)
+        assert len(calibration_rows(policy, shuffled(own))) == 400
+        for other in (easy(seed=1), own.take(np.arange(399)), easy(seed=1, group=groups)):
+            assert calibration_rows(policy, other) is None
+    if kind != "capacity":
+        assert calibration_rows(FITS[kind](easy()), without_labels(easy())) is None
+
+
+@pytest.mark.parametrize("kind", FITS)
+def test_rows_that_the_policy_was_not_fitted_on_are_left_out_of_its_calibration_set(kind):
+    ood = np.arange(400) < 30
+    labels = np.where(np.arange(400) < 60, -1, easy().labels)
+    own = easy(ood=ood, labels=labels)
+    assert len(calibration_rows(FITS[kind](own), own)) == (370 if kind == "capacity" else 340)

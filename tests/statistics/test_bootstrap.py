@@ -85,11 +85,14 @@ def test_seeded_shared_and_independent_of_blocks(monkeypatch):
     assert not np.array_equal(replicate({"a": form}, units, replicates=50, seed=10)["a"], both["a"])
 
 
-def test_one_defined_replicate_is_both_ends():
+def test_replicates_that_are_mostly_undefined_give_no_interval():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = percentile_interval(0.5, np.array([np.nan, 0.4, np.nan]))
-    assert (found.low, found.high) == (0.4, 0.4)
+        for interval in (percentile_interval, centred_interval):
+            few = interval(0.5, np.array([np.nan, 0.4, np.nan]))
+            half = interval(0.4, np.array([np.nan, 0.4]))
+            assert np.isnan([few.low, few.high]).all()
+            assert (half.low, half.high) == (0.4, 0.4)
 
 
 def test_infinite_contributions_give_an_infinite_end():

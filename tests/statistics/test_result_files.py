@@ -1,5 +1,6 @@
 """Tables of results as people keep them: every layout gives the same ranks, and what is missing is named."""
 
+import gzip
 from fractions import Fraction
 
 import pandas as pd
@@ -105,3 +106,10 @@ def test_rows_that_repeat_a_cell_are_named(tmp_path):
     assert means(table)["cifar"]["forest"] == pytest.approx(0.82)
     assert "Several rows give the accuracy of forest on cifar (0 more such cells) and are averaged" in table.notes[-1]
     assert read_results(write(tmp_path, once__csv=LONG)[0]).notes == ()
+
+
+@pytest.mark.parametrize("name", [name for name in LAYOUTS if name.endswith((".csv", ".md"))])
+def test_a_gzipped_table_is_read_as_the_table_in_it(tmp_path, name):
+    text, metric = LAYOUTS[name]
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(text.encode()))
+    assert means(read_results(tmp_path / f"{name}.gz", metric=metric)) == VALUES

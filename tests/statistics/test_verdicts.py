@@ -13,7 +13,16 @@ from dubio.core.errors import UserError
 from dubio.core.types import Direction, FloatArray
 from dubio.reporting.score_table import Cell
 from dubio.statistics.trainings import NO_CHANCE
-from dubio.statistics.verdicts import Replicates, Rows, Verdict, compare_methods, compare_systems, holm, holm_levels
+from dubio.statistics.verdicts import (
+    Replicates,
+    Rows,
+    Runs,
+    Verdict,
+    compare_methods,
+    compare_systems,
+    holm,
+    holm_levels,
+)
 
 
 def cell(*values: float) -> Cell:
@@ -175,6 +184,13 @@ def test_an_infinite_loss_is_behind_and_never_best() -> None:
     verdicts = against_best(cells, "lower")
     assert (verdicts["a"].place, verdicts["b"].place) == ("behind", "best")
     assert "none" not in verdicts
+
+
+def test_a_trained_system_of_infinite_loss_is_not_compared() -> None:
+    rows = {"a": np.r_[np.inf, np.zeros(9)], "b": np.arange(10.0), "c": np.arange(10.0) + 1}
+    pairs = compare_systems({name: Runs((float(own.mean()),)) for name, own in rows.items()}, "lower", Rows(rows))
+    assert {name: own.place for name, own in pairs.against_best().items()} == {"b": "best", "c": "behind"}
+    assert [(test.first, test.second) for test in pairs.tests] == [("b", "c")]
 
 
 def test_a_difference_of_replicates_has_their_variance_and_no_more_freedom_than_units() -> None:

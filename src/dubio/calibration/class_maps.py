@@ -58,9 +58,8 @@ class VectorScaling:
 
     def apply(self, predictions: Predictions) -> Predictions:
         """Return recalibrated predictions of the same classes."""
-        return _pooled_as(
-            predictions, np.array(self.weights) * recalibration_features(predictions) + np.array(self.biases)
-        )
+        weights, biases = np.array(self.weights), np.array(self.biases)
+        return _pooled_as(predictions, weights * recalibration_features(predictions) + biases)
 
 
 def fit_intercepts(features: FloatArray, labels: IntArray) -> tuple[float, FloatArray]:
@@ -111,6 +110,11 @@ def _gradient(residual: FloatArray, features: FloatArray) -> FloatArray:
     return np.concatenate([(residual * features).mean(axis=0), residual.mean(axis=0)])
 
 
+def pool_adjacent_violators(means: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the non-decreasing values f with the least Σ_i w_i (f_i − m_i)²."""
+    return np.asarray(optimize.isotonic_regression(means, weights=weights).x)
+
+
 @dataclass(frozen=True)
 class MonotoneMap:
     """A non-decreasing piecewise linear map, constant outside its knots."""
@@ -132,7 +136,7 @@ class MonotoneMap:
         """
         knots, index, counts = np.unique(probabilities, return_inverse=True, return_counts=True)
         means = np.bincount(index, weights=outcomes) / counts
-        fitted = optimize.isotonic_regression(means, weights=counts.astype(np.float64)).x
+        fitted = pool_adjacent_violators(means, counts.astype(np.float64))
         # inside a level only its ends matter for the interpolation
         ends = np.ones(len(knots), dtype=bool)
         ends[1:-1] = (fitted[1:-1] != fitted[:-2]) | (fitted[1:-1] != fitted[2:])

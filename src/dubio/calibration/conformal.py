@@ -29,7 +29,7 @@ import numpy as np
 
 from dubio.calibration.cross_validation import random_halves
 from dubio.core.draws import independent_rows
-from dubio.core.errors import UserError, one_of
+from dubio.core.errors import UserError, check_between_0_and_1, one_of
 from dubio.core.passes import row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, IntArray
@@ -100,8 +100,7 @@ def fit_conformal(
         UserError: For multi-label predictions, an α outside (0, 1), or a split that training or selection has used.
     """
     one_of("score", score, get_args(ScoreName))
-    if not 0.0 < alpha < 1.0:
-        raise UserError(f"alpha must lie between 0 and 1; given {alpha}.")
+    check_between_0_and_1("alpha", alpha)
     if penalty < 0 or free_rank < 0:
         raise UserError(f"penalty and free_rank must not be negative; given {penalty} and {free_rank}.")
     if calibration.kind in ("train", "val") and not allow_selected:

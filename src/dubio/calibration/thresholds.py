@@ -31,6 +31,9 @@ LEAST = 5
 TUNED = "_at_val_thresholds"
 """What the name of a metric ends in that is computed at fitted thresholds."""
 
+TUNED_METRICS = tuple(name + TUNED for name in ("accuracy", "micro_f1", "macro_f1"))
+"""The metrics of :func:`metrics_at`, in its order."""
+
 
 def fit_thresholds(validation: Predictions, least: int = LEAST) -> FloatArray:
     """Return for every label the threshold t that maximises F1 = 2TP / (2TP + FP + FN) of the decisions p̄ > t, ``[K]``.
@@ -96,9 +99,10 @@ def metrics_at(thresholds: FloatArray) -> tuple[Metric, ...]:
         return counts_of_labels(asserted(p, thresholds), p.labels.astype(bool), weights).macro_f1()
 
     def tuned(name: str, function: Callable[..., Any], *, mean: bool = False) -> Metric:
-        return MetricFunction(function, name + TUNED, "higher", NEEDS, frozenset({"multilabel"}), mean=mean).metric()
+        return MetricFunction(function, name, "higher", NEEDS, frozenset({"multilabel"}), mean=mean).metric()
 
-    return tuned("accuracy", exact, mean=True), tuned("micro_f1", micro), tuned("macro_f1", macro)
+    accuracy, micro_f1, macro_f1 = TUNED_METRICS
+    return tuned(accuracy, exact, mean=True), tuned(micro_f1, micro), tuned(macro_f1, macro)
 
 
 def _multilabel(predictions: Predictions) -> Predictions:

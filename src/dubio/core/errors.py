@@ -8,7 +8,8 @@ The command line turns a :class:`DubioError` into one message and its ``exit_cod
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from numbers import Real
 
 MOST_LISTED = 40
 """Largest number of names in a message; a data set may have thousands of classes or patients."""
@@ -98,7 +99,22 @@ def one_of(argument: str, value: str, allowed: Iterable[str]) -> str:
     Raises:
         UnknownName: When it is none of them.
     """
-    names = list(allowed)
-    if value not in names:
-        raise UnknownName(f"value of {argument}", value, names)
+    check_known(f"value of {argument}", [value], list(allowed))
     return value
+
+
+def check_known(what: str, names: Iterable[str], allowed: Collection[str]) -> None:
+    """Refuse the first of these names that is not allowed.
+
+    Raises:
+        UnknownName: With the names that are.
+    """
+    for name in names:
+        if name not in allowed:
+            raise UnknownName(what, name, allowed)
+
+
+def check_between_0_and_1(argument: str, value: object) -> None:
+    """Refuse what is not a number strictly between 0 and 1, such as a level or a share."""
+    if not isinstance(value, Real) or not 0.0 < float(value) < 1.0:
+        raise UserError(f"{argument} must lie between 0 and 1; given {value}.")

@@ -32,6 +32,9 @@ from dubio.core.errors import BadFile, UserError
 MANY_FILES = 64
 """Directories with more files are flushed by one call for the whole system: a call per file may take minutes."""
 
+CACHE_VARIABLE = "DUBIO_CACHE"
+"""Names the folder for what can be made or fetched again."""
+
 REASONS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -44,6 +47,14 @@ REASONS = {
     errno.EISDIR: "it is a folder",
     errno.ENOENT: "its folder does not exist",
 }
+
+
+_NO_FILE_NAME = re.compile(r"[^A-Za-z0-9_.]+")
+
+
+def file_name(text: str) -> str:
+    """Return a text as a part of a file name: its letters, digits and dots, with one dash for everything between."""
+    return _NO_FILE_NAME.sub("-", text).strip("-.") or "unnamed"
 
 
 @contextmanager
@@ -231,3 +242,14 @@ def sync_directory(path: Path) -> None:
 
 def _scratch_beside(path: Path) -> Path:
     return path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}.tmp")
+
+
+def cache_dir() -> Path:
+    """Return the folder for what can be made or fetched again: ``DUBIO_CACHE``, else the platform's for caches."""
+    named = os.environ.get(CACHE_VARIABLE)
+    if named:
+        return Path(named).expanduser()
+    platforms = {"darwin": ("", "Library/Caches", "dubio"), "win32": ("LOCALAPPDATA", "AppData/Local", "dubio/Cache")}
+    variable, default, folder = platforms.get(sys.platform, ("XDG_CACHE_HOME", ".cache", "dubio"))
+    base = os.environ.get(variable)
+    return (Path(base) if base else Path.home() / default) / folder

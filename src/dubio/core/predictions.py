@@ -100,6 +100,7 @@ class Predictions:
         scores: The system's own uncertainties ``[N]`` by name, higher where it is less certain.
         empty_decision: How a multi-label row is decided that has no label above one half.
         notes: What a reader must know of the source, such as columns that nothing uses; results repeat them.
+        system: The identity of the deployed model that made them, where known.
     """
 
     logits: _LazyLogits = _LazyLogits()
@@ -118,6 +119,7 @@ class Predictions:
     scores: Mapping[str, FloatArray] = field(default_factory=dict)
     empty_decision: EmptyDecision = "empty"
     notes: tuple[str, ...] = ()
+    system: str | None = None
     _highest: IntArray | None = field(default=None, init=False, repr=False)
 
     # --- checks -----------------------------------------------------------------------------------------------------
@@ -362,7 +364,7 @@ class Predictions:
 _BY_ROW = ("labels", "ood", "ids", "group")
 _BY_SAMPLE = ("data_variance", "model_variance")
 _BY_NAME = ("columns", "scores")
-_KEPT = ("target", "member", "temperature", "classes", "kind", "empty_decision", "notes")
+_KEPT = ("target", "member", "temperature", "classes", "kind", "empty_decision", "notes", "system")
 
 
 def _at(array: Any, index: Any) -> Any:
@@ -410,7 +412,8 @@ def join(parts: Sequence[Predictions]) -> Predictions:
     }
     stacked["classes"] = next((item.classes for item in parts if item.classes is not None), None)
     stacked["notes"] = tuple(dict.fromkeys(note for item in parts for note in item.notes))
-    stacked["kind"] = first.kind if all(item.kind == first.kind for item in parts) else None
+    for name in ("kind", "system"):
+        stacked[name] = getattr(first, name) if len({getattr(item, name) for item in parts}) == 1 else None
     logits = DeferredLogits(
         (first.samples, sum(sizes), first.class_count),
         lambda: np.concatenate([item.logits for item in parts], axis=1),

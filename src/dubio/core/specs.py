@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dubio.core.errors import StoreError, UnknownName, UserError
+from dubio.core.errors import StoreError, UserError, check_known
 from dubio.core.registry import import_packages
 from dubio.core.validate import check_fields
 
@@ -34,14 +34,8 @@ _PARTS: dict[str, type[Any]] = {}
 ADDED = "added"
 """The metadata key of a field that was added later."""
 
-PACKAGES = (
-    "dubio.encoders",
-    "dubio.inference",
-    "dubio.networks",
-    "dubio.networks.heads",
-    "dubio.training",
-    "dubio.methods",
-)
+_PACKAGES = ("encoders", "inference", "networks", "networks.heads", "training", "methods")
+PACKAGES = tuple(f"dubio.{name}" for name in _PACKAGES)
 """The packages that define dubio's own parts."""
 
 
@@ -132,9 +126,8 @@ def restore(description: Any) -> Any:
     if description["part"] not in _PARTS:
         # Another process wrote this; here nothing may have imported the module yet.
         import_packages(*PACKAGES)
-    cls = _PARTS.get(description["part"])
-    if cls is None:
-        raise UnknownName("part", description["part"], _PARTS)
+    check_known("part", [description["part"]], _PARTS)
+    cls = _PARTS[description["part"]]
     if description["version"] != cls.part_version:
         raise UserError(
             f"part {description['part']!r} has version {description['version']} in this description; "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from dubio.core.errors import UnknownName, UserError, one_of
+from dubio.core.errors import UserError, check_known, one_of
 from dubio.core.lazy_rows import LazyRows
 from dubio.core.weights import Values, Weights
 
@@ -215,6 +215,7 @@ class Task:
         notes: Facts about these splits that a reader must know: duplicates found, how rows were divided.
         rows: Number of rows read; None where splits hold other rows than those, such as corrupted images.
         left_out: Reason → rows that were read and are in no split; with those of all splits they are ``rows``.
+        features: Names of the columns of a table, where they have any.
     """
 
     name: str
@@ -226,6 +227,7 @@ class Task:
     notes: tuple[str, ...] = ()
     rows: int | None = None
     left_out: Mapping[str, int] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         accounted = sum(map(len, self.splits)) + sum(self.left_out.values())
@@ -238,10 +240,9 @@ class Task:
         Raises:
             UnknownName: When there is none.
         """
-        for split in self.splits:
-            if split.name == name:
-                return split
-        raise UnknownName(f"split of task {self.name}", name, [split.name for split in self.splits])
+        splits = {split.name: split for split in reversed(self.splits)}
+        check_known(f"split of task {self.name}", [name], splits)
+        return splits[name]
 
     def of_kind(self, *kinds: Kind) -> tuple[Split, ...]:
         """Return the splits of these kinds, in the task's order."""

@@ -44,6 +44,7 @@ from dubio.core.documents import parse_json, read_document
 from dubio.core.errors import BadFile, UnknownName, UserError, nearest
 
 T = TypeVar("T")
+Table = Mapping[str, Any]
 
 LONGEST_VALUE = 60
 """Characters of a refused value that a message shows."""
@@ -181,8 +182,7 @@ def _header(target: Any) -> dict[str, Any]:
 # --- decoding -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Location:
+class _Location(NamedTuple):
     """The place of a value: the document, what its entries are called, and the path to the value."""
 
     document: str
@@ -191,7 +191,7 @@ class _Location:
 
     def inside(self, key: str | int) -> _Location:
         step = f"[{key}]" if isinstance(key, int) else f".{key}" if self.path else key
-        return dataclasses.replace(self, path=self.path + step)
+        return _Location(self.document, self.noun, self.path + step)
 
     def __str__(self) -> str:
         name = f"{self.noun} {self.path!r}" if self.noun and self.path else self.path
@@ -213,9 +213,7 @@ def decode(hint: type[T], data: Any, document: str = "") -> T:
     return cast(T, _decode(hint, data, _Location(document, "field")))
 
 
-def decode_arguments(
-    parameters: Mapping[str, inspect.Parameter], arguments: Mapping[str, Any], name: str
-) -> dict[str, Any]:
+def decode_arguments(parameters: Mapping[str, inspect.Parameter], arguments: Table, name: str) -> dict[str, Any]:
     """Check keyword arguments against the parameters of a function and fill in its defaults.
 
     Args:
@@ -293,7 +291,22 @@ class _Shape(NamedTuple):
     arguments: tuple[Any, ...]
 
 
+_SHAPES: dict[int, tuple[Any, _Shape]] = {}
+"""Hints with their shapes, by identity: unions that differ in order alone are equal, and their order counts."""
+MOST_SHAPES = 4096
+
+
 def _shape(hint: Any) -> _Shape:
+    """Return the shape of a hint; each is taken apart once, since a large document has many values of few types."""
+    entry = _SHAPES.get(id(hint))
+    if entry is None:
+        if len(_SHAPES) >= MOST_SHAPES:
+            _SHAPES.clear()
+        entry = _SHAPES[id(hint)] = (hint, _taken_apart(hint))  # the hint stays alive, so that its id stays its own
+    return entry[1]
+
+
+def _taken_apart(hint: Any) -> _Shape:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     kind = type(None) if hint is None else origin or hint
     if hint is Any or hint is object:
@@ -370,6 +383,8 @@ def _decode_annotated(hint: Any, data: Any, location: _Location) -> Any:
 
 
 def _decode_union(hint: Any, choices: tuple[Any, ...], data: Any, location: _Location) -> Any:
+    if data is None and type(None) in choices:
+        return None
     faults: list[tuple[int, UserError]] = []
     for choice in choices:
         try:
@@ -413,9 +428,7 @@ def _without_header(header: dict[str, Any], data: dict[str, Any], location: _Loc
     return {key: value for key, value in data.items() if key not in header}
 
 
-def _decode_fields(
-    declared: tuple[_Field, ...], data: Mapping[str, Any], location: _Location, noun: str
-) -> dict[str, Any]:
+def _decode_fields(declared: tuple[_Field, ...], data: Table, location: _Location, noun: str) -> dict[str, Any]:
     fields = {entry.key: entry for entry in declared}
     extra = next((entry for entry in fields.values() if entry.extra), None)
     values: dict[str, Any] = {entry.name: entry.default for entry in fields.values() if entry.default is not _REQUIRED}
@@ -564,7 +577,7 @@ def json_schema(hint: Any) -> dict[str, Any]:
 
 
 def _object_schema(target: Any) -> dict[str, Any]:
-    descriptions = _attribute_texts(inspect.getdoc(target) or "")
+    descriptions = section_texts(inspect.getdoc(target) or "", "Attributes")
     properties: dict[str, Any] = {key: {"const": value} for key, value in _header(target).items()}
     required = list(properties)
     others: Any = False
@@ -581,8 +594,8 @@ def _object_schema(target: Any) -> dict[str, Any]:
     return schema | {"additionalProperties": others}
 
 
-def _attribute_texts(doc: str) -> dict[str, str]:
-    """Return the text of each entry of a Google docstring's Attributes."""
-    section = re.search(r"^Attributes:\n((?:[ ]+.*\n?|\n)+)", doc, re.MULTILINE)
+def section_texts(doc: str, title: str) -> dict[str, str]:
+    """Return the text of each entry of a section of a Google docstring, such as its Attributes or Args."""
+    section = re.search(rf"^{title}:\n((?:[ ]+.*\n?|\n)+)", doc, re.MULTILINE)
     entries = re.findall(r"^    (\w+): (.*(?:\n {5,}.*)*)", section[1], re.MULTILINE) if section else []
     return {name: re.sub(r"\s+", " ", text) for name, text in entries}

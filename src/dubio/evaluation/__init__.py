@@ -16,7 +16,7 @@ import numpy as np
 from dubio.calibration.recalibration import Recalibration, RecalibrationMethod, fit_recalibration
 from dubio.calibration.thresholds import TUNED
 from dubio.core import passes
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, check_between_0_and_1
 from dubio.core.predictions import Predictions
 from dubio.core.types import EmptyDecision, Metric, Target
 from dubio.evaluation.preparation import (
@@ -34,7 +34,7 @@ from dubio.formats.columns import Roles
 from dubio.formats.values import TOLERANCE, Values
 from dubio.metrics.decisions import labels_above_half
 from dubio.metrics.metric import metric_named, score_each
-from dubio.statistics.bootstrap import bootstrap, check_level, check_replicates, guarded, units_of
+from dubio.statistics.bootstrap import bootstrap, check_replicates, guarded, units_of
 from dubio.statistics.paired import align, in_domain_rows, mcnemar_tests, pair_tests
 from dubio.statistics.subgroups import parts_of
 from dubio.statistics.verdicts import PairTest
@@ -50,6 +50,14 @@ IN_SUBGROUPS = ("accuracy", "micro_f1", "nll", "brier", "ece", "aurc")
 """The metrics computed for subgroups unless others are requested: those of few rows, and of one distribution."""
 
 REPLICATES = 200
+LEVEL = 0.95
+
+NO_LABELS = (
+    "labels: no row has one, and no requested metric does without. Name a file of labels with labels (--labels FILE), "
+    "or add an array 'labels' (a column 'label') to the predictions; for out-of-distribution detection alone give ood "
+    "(--ood)."
+)
+"""Why nothing can be scored, and what helps."""
 
 
 def evaluate(
@@ -181,6 +189,7 @@ def evaluate_systems(
     empty_decision: EmptyDecision | None = None,
     floor: float | None = None,
     metrics: Sequence[str | Metric] | None = None,
+    further_metrics: Sequence[str | Metric] = (),
     replicates: int = REPLICATES,
     level: float = 0.95,
     seed: int = 0,
@@ -197,6 +206,7 @@ def evaluate_systems(
         empty_decision: As for :func:`evaluate`.
         floor: Likewise.
         metrics: Likewise.
+        further_metrics: Computed beside those, such as required ones.
         replicates: Likewise.
         level: Likewise.
         seed: Likewise.
@@ -214,11 +224,9 @@ def evaluate_systems(
     evaluations = {}
     for name, own in joined.items():
         own = with_empty_decision(own, empty_decision)
-        chosen = metrics
-        if validation:
-            chosen = (*(STANDARD if metrics is None else metrics), *threshold_metrics(own, fitted[name]))
-        options: Any = {"metrics": chosen, "replicates": replicates, "level": level, "seed": seed, "by": by}
-        evaluations[name] = evaluate_predictions(own, floor=floor, **options)
+        tuned = threshold_metrics(own, fitted[name]) if validation else ()
+        options: Any = {"metrics": metrics, "further_metrics": (*further_metrics, *tuned), "floor": floor, "by": by}
+        evaluations[name] = evaluate_predictions(own, replicates=replicates, level=level, seed=seed, **options)
     compared = SystemComparison(evaluations, {}, {}, level, tuple(remarks))
     _check_scored(compared)
     return _with_tests(compared) if test_pairs and len(systems) > 1 else compared
@@ -233,9 +241,7 @@ def _check_scored(compared: SystemComparison) -> None:
     if any(own.scores for own in compared.evaluations.values()):
         return
     if all(own.unlabelled == own.rows for own in compared.evaluations.values()):
-        raise UserError("labels: no row has one, and no requested metric does without. Name a file of labels with "
-                        "labels (--labels FILE), or add an array 'labels' (a column 'label') to the predictions; for "
-                        "out-of-distribution detection alone give ood (--ood).")  # fmt: skip
+        raise UserError(NO_LABELS)
     raise UserError(" ".join(compared.reasons))
 
 
@@ -268,20 +274,22 @@ def evaluate_predictions(
     *,
     floor: float | None = None,
     metrics: Sequence[str | Metric] | None = None,
+    further_metrics: Sequence[str | Metric] = (),
     replicates: int = REPLICATES,
     level: float = 0.95,
     seed: int = 0,
     by: Sequence[str] = (),
 ) -> Evaluation:
-    """Score one set of predictions; arguments as for :func:`evaluate`."""
+    """Score one set of predictions, under further metrics too; other arguments as for :func:`evaluate`."""
     check_replicates(replicates)
-    check_level(level)
+    check_between_0_and_1("level", level)
     if seed < 0:
         raise UserError(f"seed must be at least 0; given {seed}.")
     if isinstance(metrics, str):
         raise UserError(f"metrics must be a list of names, such as [{metrics!r}]; given {metrics!r}.")
-    names = STANDARD if metrics is None else metrics
-    requested = tuple(metric_named(item) if isinstance(item, str) else item for item in names)
+    names = (*(STANDARD if metrics is None else metrics), *further_metrics)
+    named = (metric_named(item) if isinstance(item, str) else item for item in names)
+    requested = tuple({metric.name: metric for metric in named}.values())
     floored = with_floor(predictions, floor)
     in_domain, several = in_domain_rows(predictions), predictions.target == "multilabel"
     scores: dict[str, Score] = {}
@@ -320,6 +328,7 @@ def evaluate_predictions(
                     in_domain.take(rows),
                     floor=floor,
                     metrics=metrics or IN_SUBGROUPS,
+                    further_metrics=further_metrics,
                     replicates=replicates,
                     level=level,
                     seed=seed,

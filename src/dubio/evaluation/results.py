@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dubio.calibration.cross_validation import BY_POSITION, HALVED, by_position
 from dubio.core.data_frame import data_frame
 from dubio.core.errors import UserError, plural
+from dubio.core.notebook import as_html
 from dubio.core.predictions import Predictions
 from dubio.core.types import EmptyDecision, Metric, Target
 from dubio.formats.text_tables import number_text, text_table
@@ -26,6 +28,8 @@ from dubio.statistics.verdicts import PairTest, Question
 
 if TYPE_CHECKING:
     import pandas
+
+    from dubio.evaluation.gates import RequirementResults
 
 FEW = 3
 """Up to this many systems every pair is printed; of more, those with the best one of each metric."""
@@ -63,8 +67,33 @@ class Score:
     why_not: str
 
 
+class Result:
+    """A result that shows its tables in a notebook and has a web page."""
+
+    def report(
+        self, out: str | Path = "dubio-report", *, title: str = "", figures: str | Path | None = None, **further: Any
+    ) -> Path:
+        """Write ``report.html`` and ``results.csv`` of the predictions that were scored, and return the page's path.
+
+        Args:
+            out: The folder to write to; it is created if necessary.
+            title: What the page calls the data.
+            figures: A folder for every figure as a file of its own.
+            further: Further arguments of :func:`dubio.report`: calibration and shifted test sets, ``formats``, ….
+
+        Raises:
+            MissingExtra: Without the packages of ``dubio[report]``.
+        """
+        from dubio import report
+
+        return report(self, out=out, title=title, figures=figures, **further).page  # type: ignore[arg-type]
+
+    def _repr_html_(self) -> str:
+        return as_html(repr(self))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Evaluation:
+class Evaluation(Result):
     """The scores of one system's predictions.
 
     Attributes:
@@ -158,12 +187,24 @@ class Evaluation:
         """
         return data_frame({"metric": name, **asdict(score)} for name, score in self.scores.items())
 
+    def require(self, requirements: str | Iterable[str]) -> RequirementResults:
+        """Check requirements such as ``"accuracy>=0.9"`` or ``"ece<0.03@upper"``; the result is true if all are met.
+
+        A metric that was not computed is computed now, on the same rows and replicates.
+
+        Raises:
+            UserError: For a requirement of another form, an unknown metric, or a bound without intervals.
+        """
+        from dubio.evaluation.gates import check_requirements
+
+        return check_requirements({"": self}, requirements)
+
     def __repr__(self) -> str:
         return repr(SystemComparison({"value": self}, {}, {}, self.level))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SystemComparison:
+class SystemComparison(Result):
     """Systems on the same examples: their scores, and every pair tested under every metric that may rank them.
 
     It prints as tables of scores, of pairs (of more than :data:`FEW` systems, those with the best one of each metric)
@@ -204,6 +245,16 @@ class SystemComparison:
             UserError: If pandas is not installed.
         """
         return data_frame(self.pairs)
+
+    def require(self, requirements: str | Iterable[str]) -> RequirementResults:
+        """Check requirements on every system, or on the one that is named: ``"NAME:aurc<0.05"``.
+
+        Raises:
+            UserError: As for :meth:`Evaluation.require`, and for an unknown system.
+        """
+        from dubio.evaluation.gates import check_requirements
+
+        return check_requirements(self.evaluations, requirements)
 
     @property
     def reasons(self) -> list[str]:
@@ -310,11 +361,17 @@ class SystemComparison:
         return "\n".join([*self.tables, *self.notes])
 
 
+def named_rows(rows: Sequence[str], predictions: Predictions) -> str:
+    """Return the first of some rows by their ids or numbers, and how many more there are."""
+    more = len(rows) - SHOWN
+    shown = ", ".join(rows[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f"{plural('row' if predictions.ids is None else 'id', len(rows))} {shown}"
+
+
 def _infinite_sentence(name: str, own: Evaluation) -> str:
     """Return which scores are infinite, because of which rows."""
     infinite = ", ".join(metric for metric, score in own.scores.items() if math.isinf(score.value))
-    shown, more = ", ".join(own.impossible[:SHOWN]), len(own.impossible) - SHOWN
-    rows = f"{'rows' if own.predictions.ids is None else 'ids'} {shown}" + (f" and {more} more" if more > 0 else "")
+    rows = named_rows(own.impossible, own.predictions)
     truth = "labels of the row have" if own.target == "multilabel" else "true class has"
     return (
         f"{name}: {infinite} infinite: the {truth} probability zero in {len(own.impossible)} of {own.rows} "

@@ -62,39 +62,7 @@ WHY_NOT = (
 _calibration_metric = partial(metric, better="lower", needs={"labels", "probs"}, why_not=WHY_NOT, interval="centred")
 
 
-@dataclass(frozen=True, eq=False)
-class Reliability:
-    """A reliability diagram's data, one entry per bin; empty bins have NaN for confidence and accuracy.
-
-    Attributes:
-        lower: ``[M]`` lower edges, not in the bin (but 0 is in the first).
-        upper: ``[M]`` upper edges, in the bin.
-        confidence: ``[M]`` mean confidence.
-        accuracy: ``[M]`` share of right decisions.
-        count: ``[M]`` rows.
-    """
-
-    lower: FloatArray
-    upper: FloatArray
-    confidence: FloatArray
-    accuracy: FloatArray
-    count: FloatArray
-
-
-def reliability(predictions: Predictions, *, bins: int = 15) -> Reliability:
-    """Return confidence against accuracy in equal-width bins; multi-label: every p̄_k against its label, pooled."""
-    rows = labelled(predictions, "the reliability diagram")
-    pairs = _pooled if rows.target == "multilabel" else _decisions
-    stated, truth = (side.ravel() for side in next(pairs(rows)))
-    which = _width_bins(stated, bins)
-    count = np.bincount(which, minlength=bins).astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        confidence, accuracy = (np.bincount(which, side, minlength=bins) / count for side in (stated, truth))
-    edges = np.linspace(0.0, 1.0, bins + 1)
-    return Reliability(edges[:-1], edges[1:], confidence, accuracy, count)
-
-
-def _width_bins(stated: FloatArray, bins: int) -> IntArray:
+def width_bins(stated: FloatArray, bins: int) -> IntArray:
     """Return the equal-width, right-closed bin of each value."""
     _check_bins(bins)
     return np.asarray(np.clip(np.ceil((stated - EDGE) * bins) - 1, 0, bins - 1), dtype=np.int64)
@@ -128,7 +96,7 @@ class Gaps:
     @classmethod
     def of(cls, stated: FloatArray, truth: NDArray[Any], bins: int) -> Gaps:
         """Put ``[N]`` or ``[N, C]`` stated probabilities into equal-width bins."""
-        return cls(_width_bins(stated.ravel(), bins), (truth - stated).ravel(), bins, len(stated))
+        return cls(width_bins(stated.ravel(), bins), (truth - stated).ravel(), bins, len(stated))
 
     @cached_property
     def _matrix(self) -> Any:
@@ -243,6 +211,13 @@ def _columns(p: Predictions) -> Iterator[tuple[FloatArray, FloatArray]]:
 def _pooled(p: Predictions) -> Iterator[tuple[FloatArray, FloatArray]]:
     """Yield the probabilities of all labels together, ``[N, K]``, and whether each is true."""
     yield p.probs, p.labels.astype(np.float64)
+
+
+def stated_and_true(predictions: Predictions) -> tuple[FloatArray, FloatArray]:
+    """Return the highest probabilities and whether the decisions are right, ``[N]``; multi-label: of all labels."""
+    rows = labelled(predictions, "the reliability diagram")
+    stated, truth = next((_pooled if rows.target == "multilabel" else _decisions)(rows))
+    return stated.ravel(), truth.ravel()
 
 
 @prepared

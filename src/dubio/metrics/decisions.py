@@ -89,17 +89,11 @@ def binary_problems(predictions: Predictions) -> list[BinaryProblem]:
     """
     count = predictions.class_count
     if predictions.target == "multilabel":
-        return [
-            BinaryProblem(
-                _class_name(predictions, k),
-                predictions.log_probs[:, k] - predictions.log_complements[:, k],
-                predictions.labels[:, k].astype(bool),
-            )
-            for k in range(count)
-        ]
+        odds, truth = predictions.log_probs - predictions.log_complements, predictions.labels.astype(bool)
+        return [BinaryProblem(_class_name(predictions, k), odds[:, k], truth[:, k]) for k in range(count)]
     if predictions.target == "ordinal" and count > REFERABLE:
         scores = grade_scores(predictions, REFERABLE)
-        return [BinaryProblem(f"grade >= {REFERABLE}", scores, predictions.labels >= REFERABLE)]
+        return [BinaryProblem(f"grade {REFERABLE} or above", scores, predictions.labels >= REFERABLE)]
     return [
         BinaryProblem(_class_name(predictions, k), class_scores(predictions, k), predictions.labels == k)
         for k in ((1,) if count == 2 else range(count))

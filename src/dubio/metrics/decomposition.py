@@ -249,15 +249,13 @@ def _plain(predictions: Predictions) -> Parts:
 
 def _fast(predictions: Predictions) -> Parts:
     """Return the parts of multi-class predictions: by moments, and once more where those lose digits."""
-    members = members_of(predictions.member)
+    members, logits = members_of(predictions.member), predictions.logits
     moments = Moments.empty(len(predictions))
-    over_rows(
-        predictions.logits, lambda rows, scratch: moments.fill(rows, predictions.logits[:, rows], members, scratch)
-    )
+    over_rows(logits, lambda rows, scratch: moments.fill(rows, logits[:, rows], members, scratch))
     parts = moments.parts(predictions.class_count, members)
     again = moments.doubtful(parts, predictions.class_count, members)
     for block in row_blocks(predictions.samples, len(again), predictions.class_count):
-        terms = plain_parts(predictions.logits[:, again[block]].astype(np.float64), members, per_label=False)
+        terms = plain_parts(logits[:, again[block]].astype(np.float64), members, per_label=False)
         for name, values in parts.items():
             values[again[block]] = terms[name]
     return parts

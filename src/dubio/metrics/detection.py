@@ -187,9 +187,8 @@ def ood_correlation(p: Predictions, *, quantity: Quantity = CONFIDENCE, weights:
 def generalisation_gap(p: Predictions, *, weights: Weights = ONCE) -> Values:
     """Accuracy in distribution − accuracy out of distribution, over labelled rows of each (T Fig. 4)."""
     if p.ood.all() or not p.ood.any():
-        raise UserError(
-            "generalisation_gap cannot be computed: it needs labelled rows both in and out of distribution."
-        )
+        needed = "labelled rows both in and out of distribution"
+        raise UserError(f"generalisation_gap cannot be computed: it needs {needed}.")
     right = correct(p)
     inside, outside = (ratio(weights.sums(right & side), weights.sums(side)) for side in (~p.ood, p.ood))
     return np.asarray(inside - outside)

@@ -26,9 +26,8 @@ def quadratic_kappa(p: Predictions, *, weights: Weights = ONCE) -> Values:
     variances = [weights.mean(side * side) - mean * mean for side, mean in zip((truth, chosen), sides, strict=True)]
     # Σ w E over the margins is the mean squared difference of independent draws.
     expected = variances[0] + variances[1] + (sides[0] - sides[1]) ** 2
-    kappa = 1.0 - np.divide(
-        weights.mean((truth - chosen) ** 2), expected, out=np.zeros(len(weights)), where=expected > 0
-    )
+    observed = weights.mean((truth - chosen) ** 2)
+    kappa = 1.0 - np.divide(observed, expected, out=np.zeros(len(weights)), where=expected > 0)
     lowest, highest = np.minimum(truth, chosen), np.maximum(truth, chosen)
     several = [bool(highest[counts > 0].max() > lowest[counts > 0].min()) for counts in weights.counts.T]
     return np.where(several, kappa, np.nan)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dubio.core.errors import UnknownName, UserError
+from dubio.core.errors import UserError, check_known
 from dubio.core.passes import row_blocks
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray, IntArray, Need
@@ -165,8 +165,7 @@ def uncertainty(predictions: Predictions, name: Quantity = CONFIDENCE, *, seed: 
         UserError: When the predictions lack what it needs.
     """
     if name not in QUANTITIES:
-        if name not in predictions.scores:
-            raise UnknownName("uncertainty quantity", name, (*QUANTITIES, *predictions.scores))
+        check_known("uncertainty quantity", [name], (*QUANTITIES, *predictions.scores))
         return predictions.scores[name]
     quantity = QUANTITIES[name]
     reason = quantity.why_not(predictions)

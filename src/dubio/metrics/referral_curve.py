@@ -18,7 +18,7 @@ from functools import partial
 
 import numpy as np
 
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, check_between_0_and_1
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray, IntArray
 from dubio.core.weights import ONCE, Values, Weights
@@ -150,8 +150,7 @@ def _best_rate(name: str, level: float, sides: list[Marked], weights: Weights) -
         sides: One per binary problem, over which the shares are averaged.
         weights: Of the rows retained.
     """
-    if not 0 < level < 1:
-        raise UserError(f"{name} must lie between 0 and 1; given {level}.")
+    check_between_0_and_1(name, level)
     return 1.0 - np.asarray(np.mean([false_positive_rate(side, weights, level) for side in sides], axis=0))
 
 

@@ -42,6 +42,11 @@ def lacking(predictions: Predictions, needs: Iterable[Need]) -> str | None:
     return next((reason for reason in reasons if reason is not None), None)
 
 
+def has_labels(predictions: Predictions) -> bool:
+    """Return whether at least one row has a label."""
+    return lacking(predictions, {"labels"}) is None
+
+
 def why_not_applicable(metric: Metric, predictions: Predictions) -> str | None:
     """Return why a metric is not defined for these predictions, as a clause, or None when it is."""
     if predictions.target not in metric.targets:

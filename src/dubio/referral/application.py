@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from dubio.core.csv_files import CsvTable
 from dubio.core.data_frame import data_frame
-from dubio.core.errors import UserError, one_of, plural
+from dubio.core.errors import MissingExtra, UserError, one_of, plural
+from dubio.core.notebook import Shown
 from dubio.core.predictions import Predictions, check_predictions
 from dubio.core.types import BoolArray, FloatArray, StrArray
 from dubio.metrics.decisions import correct, predicted, predicted_labels
 from dubio.metrics.quantities import confidence
-from dubio.referral.assessment import Outcome, Rate, Subgroups, has_labels, plain_subgroups, rates, subgroup_rates
+from dubio.metrics.requirements import has_labels
+from dubio.referral.assessment import Outcome, Rate, Subgroups, plain_subgroups, rates, subgroup_rates
 from dubio.referral.policy import Policy
-from dubio.referral.shift import SHIFT_LEVEL, Shift, check_same_system, shift_test, unnamed_classes
+from dubio.referral.shift import SHIFT_LEVEL, Shift, check_same_system, other_model, shift_test, unnamed_classes
 from dubio.referral.threshold import answer_probability, least_probability, percentage, rounded_down, rule
 from dubio.referral.units import rounded_uncertainty
 from dubio.statistics.bootstrap import units_of
@@ -44,8 +47,8 @@ WHOLE_GROUPS = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Applied:
+@dataclass(frozen=True, eq=False, repr=False)
+class Applied(Shown):
     """The decisions of a policy about new rows; every array and tuple of strings is ``[N]``.
 
     Attributes:
@@ -61,7 +64,7 @@ class Applied:
         rule: Which rows are retained, in words.
         shift: The test of the uncertainties against those of the calibration set.
         warnings: Sentences that a reader must know.
-        notes: Sentences about the source of the predictions.
+        notes: Sentences about the source of the predictions, and about guarantees that were fitted together.
         retained_error: Error among the retained rows with a label, or None where there is none.
         retained_labelled: Number of retained rows with a label.
         rates: What the policy guarantees, as observed, with intervals and outcomes.
@@ -125,6 +128,8 @@ class Applied:
     def __str__(self) -> str:
         return "\n".join([*self.lines, *self.warnings])
 
+    __repr__ = __str__
+
     @property
     def lines(self) -> list[str]:
         """The result in words, line by line, without what the warnings say; a significant shift is one of them."""
@@ -181,6 +186,21 @@ class Applied:
         rows = list(self.rows())
         return CsvTable([*rows[0]] if rows else (), [[*row.values()] for row in rows], "{:.6g}".format).text(raw)
 
+    def to_parquet(self) -> bytes:
+        """Return the same table as a Parquet file; its numbers are not rounded.
+
+        Raises:
+            MissingExtra: When pyarrow is not installed.
+        """
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ModuleNotFoundError as missing:
+            raise MissingExtra("writing Parquet", "parquet") from missing
+        sink = pyarrow.BufferOutputStream()
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(self.rows())), sink)
+        return bytes(sink.getvalue())
+
 
 def apply_policy(
     policy: Policy,
@@ -191,6 +211,7 @@ def apply_policy(
     by: Sequence[str] = (),
     per: Literal["row", "group"] = "row",
     allow_unnamed: bool = False,
+    allow_other: bool = False,
 ) -> Applied:
     """Decide for each row of new predictions whether it is retained or referred; labels are not needed.
 
@@ -202,13 +223,14 @@ def apply_policy(
         by: Columns of the predictions whose values are subgroups, each with decisions and rates of its own.
         per: ``"group"`` adds a decision per group: it is retained if all its rows are.
         allow_unnamed: Accept that only one of policy and predictions names its classes; a warning records it.
+        allow_other: Accept a policy that was fitted for another deployed model; a warning records it.
 
     Raises:
         UserError: When the predictions cannot be of the same system: other classes, another target, temperature, or no
             such uncertainty; or for groups or subgroups that they do not have.
     """
     check_predictions(predictions, "predictions")
-    check_same_system(policy, predictions, allow_unnamed=allow_unnamed)
+    check_same_system(policy, predictions, allow_unnamed=allow_unnamed, allow_other=allow_other)
     one_of("per (--per)", per, PER)
     uncertainties = rounded_uncertainty(predictions, policy.quantity)
     retained = uncertainties <= policy.threshold
@@ -219,17 +241,17 @@ def apply_policy(
     unchecked = tuple(name for name in goals if name not in {rate.name for rate in observed})
     return Applied(
         retained=retained,
-        predicted=_class_names(policy, predictions),
+        predicted=class_names(policy.classes, predictions),
         probability=confidence(predictions),
         uncertainty=uncertainties,
-        reasons=_reasons(policy, uncertainties, retained),
+        reasons=_reasons(policy, uncertainties.tolist(), retained.tolist()),
         ids=tuple(map(str, range(len(predictions)) if predictions.ids is None else predictions.ids.tolist())),
         group=predictions.group,
         group_retained=_whole_groups(predictions, retained) if per == "group" else None,
         rule=rule(policy, uncertainties.tolist()),
         shift=shift,
         warnings=(*_warnings(policy, predictions, shift), *([WHOLE_GROUPS] if per == "group" else ())),
-        notes=predictions.notes,
+        notes=(*predictions.notes, *([policy.family.sentence] if policy.family and not policy.void else ())),
         retained_error=error,
         retained_labelled=count,
         rates=observed,
@@ -239,6 +261,36 @@ def apply_policy(
         outcome=_outcome(observed, unchecked, has_labels(predictions) and not retained.any()),
         unchecked=unchecked,
     )
+
+
+class RowDecision(NamedTuple):
+    """The decision about one row, whatever other rows there are; the fields are those of :class:`Applied`."""
+
+    retained: bool
+    predicted: str
+    probability: float
+    uncertainty: float
+    reason: str
+
+
+def decide_each(policy: Policy, predictions: Predictions, *, allow_other: bool = False) -> list[RowDecision]:
+    """Decide about each row as :func:`apply_policy` does about it alone: the others change nothing, no test is made.
+
+    Args:
+        policy: A fitted policy.
+        predictions: Predictions of the same system on new rows.
+        allow_other: Accept a policy that was fitted for another deployed model.
+
+    Raises:
+        UserError: As :func:`apply_policy`.
+    """
+    check_same_system(policy, predictions, allow_other=allow_other)
+    uncertainties = rounded_uncertainty(predictions, policy.quantity)
+    retained = (uncertainties <= policy.threshold).tolist()
+    values = uncertainties.tolist()
+    reasons = (_reasons(policy, [value], [retain])[0] for value, retain in zip(values, retained, strict=True))
+    names, probabilities = class_names(policy.classes, predictions), confidence(predictions).tolist()
+    return list(map(RowDecision, retained, names, probabilities, values, reasons))
 
 
 def _outcome(observed: Sequence[Rate], unchecked: Sequence[str], empty: bool) -> Outcome | None:
@@ -269,8 +321,7 @@ def _positives(policy: Policy, predictions: Predictions, retained: BoolArray) ->
 
 def _warnings(policy: Policy, predictions: Predictions, shift: Shift) -> tuple[str, ...]:
     warnings = [shift.sentence()] if shift.significant else []
-    if unnamed := unnamed_classes(policy, predictions):
-        warnings.append(unnamed)
+    warnings += filter(None, (unnamed_classes(policy, predictions), other_model(policy, predictions.system)))
     if predictions.samples != policy.samples:
         warnings.append(f"These predictions have {predictions.samples} samples per row, the calibration set had "
                         f"{policy.samples}: the guarantee is for the system it was fitted on.")  # fmt: skip
@@ -285,22 +336,27 @@ def _warnings(policy: Policy, predictions: Predictions, shift: Shift) -> tuple[s
     return tuple(warnings)
 
 
-def _class_names(policy: Policy, predictions: Predictions) -> tuple[str, ...]:
-    names = predictions.classes or policy.classes or tuple(map(str, range(predictions.class_count)))
+def class_names(classes: Sequence[str] | None, predictions: Predictions) -> tuple[str, ...]:
+    """Return the answer of each row: its class, or its labels with semicolons.
+
+    Args:
+        classes: The names of the classes, where the predictions have none; numbers where neither has.
+        predictions: The predictions.
+    """
+    names = predictions.classes or classes or tuple(map(str, range(predictions.class_count)))
     if predictions.target != "multilabel":
         return tuple(names[index] for index in predicted(predictions).tolist())
     asserted = predicted_labels(predictions)
-    return tuple(";".join(names[k] for k in np.flatnonzero(row)) for row in asserted)
+    return tuple(";".join(names[k] for k in np.flatnonzero(row).tolist()) for row in asserted)
 
 
-def _reasons(policy: Policy, uncertainties: FloatArray, retained: BoolArray) -> tuple[str, ...]:
+def _reasons(policy: Policy, uncertainties: Sequence[float], retained: Sequence[bool]) -> tuple[str, ...]:
     if policy.threshold == inf:
         return (policy.rule,) * len(retained)
     name = UNCERTAINTY_NAMES.get(policy.quantity, policy.quantity.replace("_", " "))
-    ranks = np.searchsorted(np.array(policy.seen), uncertainties, side="left") / len(policy.seen)
-    limit, least = f"the threshold {policy.threshold:.6g}", least_probability(policy, uncertainties.tolist())
+    limit, least = f"the threshold {policy.threshold:.6g}", least_probability(policy, uncertainties)
 
-    def reason(value: float, retain: bool, rank: float) -> str:
+    def reason(value: float, retain: bool) -> str:
         text = f"{name} {value:.6g} is {'at most' if retain else 'above'} {limit}"
         answer = answer_probability(policy, value)
         if least is not None and answer is not None:
@@ -308,10 +364,10 @@ def _reasons(policy: Policy, uncertainties: FloatArray, retained: BoolArray) -> 
             if not retain and shown == percentage(*least):  # below it, and equal if rounded up
                 shown = percentage(rounded_down(answer, least[1]), least[1])
             text = f"the answer has {shown}, {'at least' if retain else 'below'} {percentage(*least)} ({text})"
+        rank = bisect_left(policy.seen, value) / len(policy.seen)
         return text if retain else f"{text}; {int(100 * rank)} % of calibration rows are more certain"
 
-    rows = zip(uncertainties.tolist(), retained.tolist(), ranks.tolist(), strict=True)
-    return tuple(reason(*row) for row in rows)
+    return tuple(reason(*row) for row in zip(uncertainties, retained, strict=True))
 
 
 def _observed(predictions: Predictions, retained: BoolArray) -> tuple[float | None, int]:

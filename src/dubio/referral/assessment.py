@@ -13,16 +13,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from dubio.core.errors import UnknownName, plural
+from dubio.core.errors import check_known, plural
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray
 from dubio.metrics.decisions import correct
-from dubio.metrics.requirements import lacking
+from dubio.metrics.requirements import has_labels as has_labels
 from dubio.referral.bounds import binomial_upper, hoeffding_bentkus_upper
 from dubio.referral.policy import Policy
 from dubio.referral.shift import SHIFT_LEVEL, check_same_system, shift_test
 from dubio.referral.units import rounded_uncertainty
-from dubio.statistics.bootstrap import units_of
+from dubio.statistics.bootstrap import Units, units_of
 from dubio.statistics.subgroups import UNDERPOWERED, parts_of
 
 LEVEL = 0.05
@@ -82,7 +82,7 @@ def observe(policy: Policy, split: str, predictions: Predictions) -> Observation
     retained = rounded_uncertainty(rows, policy.quantity) <= policy.threshold
     if not (labels_known and retained.any()):
         return Observation(split, float(retained.mean()), None, None, shift)
-    error = share_of_units(~correct(rows), retained, rows)
+    error = share_of_units(~correct(rows), retained, units_of(rows))
     return Observation(split, float(retained.mean()), error.value, error.interval, shift)
 
 
@@ -90,12 +90,7 @@ def referred_share(policy: Policy, predictions: Predictions) -> Share:
     """Measure the share that a policy refers of the labelled rows of a split."""
     rows = predictions.labelled
     referred = rounded_uncertainty(rows, policy.quantity) > policy.threshold
-    return share_of_units(referred, np.ones(len(rows), dtype=bool), rows)
-
-
-def has_labels(predictions: Predictions) -> bool:
-    """Return whether any row has a label."""
-    return lacking(predictions, {"labels"}) is None
+    return share_of_units(referred, np.ones(len(rows), dtype=bool), units_of(rows))
 
 
 class Share(NamedTuple):
@@ -112,15 +107,14 @@ class Share(NamedTuple):
     units: int
 
 
-def share_of_units(flags: BoolArray, counted: BoolArray, rows: Predictions) -> Share:
+def share_of_units(flags: BoolArray, counted: BoolArray, units: Units) -> Share:
     """Return the share of flagged rows among those that count; with groups, the mean of their shares.
 
     Args:
         flags: ``[N]``.
         counted: ``[N]``, which rows count; at least one.
-        rows: Predictions, for their groups.
+        units: The groups, or the rows.
     """
-    units = units_of(rows)
     counts = np.bincount(units.index, counted, minlength=units.count)
     some = counts > 0
     shares = np.bincount(units.index, flags & counted, minlength=units.count)[some] / counts[some]
@@ -201,7 +195,7 @@ def rates(policy: Policy, predictions: Predictions, retained: BoolArray) -> tupl
             for name, side in (("sensitivity", positive), ("specificity", ~positive)):
                 counts.append((name, rows, right, side & retained, policy.goals.get(name)))
     return tuple(
-        Rate(name, *share_of_units(flags, counted, rows), rows.group is not None, bound)
+        Rate(name, *share_of_units(flags, counted, units_of(rows)), rows.group is not None, bound)
         for name, rows, flags, counted, bound in counts
         if counted.any()
     )
@@ -244,7 +238,7 @@ Subgroups = Mapping[str, Mapping[str, SubgroupRates]]
 """Column to value to the decisions on the rows that have it."""
 
 
-def plain_subgroups(subgroups: Subgroups) -> dict[str, dict[str, Any]]:
+def plain_subgroups(subgroups: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return subgroups as plain values."""
     return {column: {value: own.as_dict() for value, own in values.items()} for column, values in subgroups.items()}
 
@@ -257,8 +251,7 @@ def subgroup_rates(policy: Policy, predictions: Predictions, retained: BoolArray
     """
     columns: dict[str, dict[str, SubgroupRates]] = {}
     for column in by:
-        if column not in predictions.columns:
-            raise UnknownName("column for --by", column, predictions.columns)
+        check_known("column for --by", [column], predictions.columns)
         for value, chosen in parts_of(predictions.columns[column]).items():
             rows = predictions.take(chosen)
             own = tuple(replace(rate, bound=None) for rate in rates(policy, rows, retained[chosen]))

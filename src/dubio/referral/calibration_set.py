@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
 from dubio.core.draws import independent_rows, row_numbers
-from dubio.core.errors import UserError, plural
+from dubio.core.errors import UserError, check_between_0_and_1, plural
 from dubio.core.predictions import Predictions, check_predictions
 from dubio.metrics.requirements import labelled
 from dubio.referral.policy import SELECTED, Policy, PolicyKind
 from dubio.referral.units import rounded_uncertainty
+from dubio.statistics.bootstrap import units_of
 
 Evidence = dict[str, float]
 Notes = tuple[str, ...]
@@ -48,8 +50,7 @@ class CalibrationSet:
 
     def __post_init__(self) -> None:
         for name, value in {**self.goals, "confidence": self.confidence}.items():
-            if not isinstance(value, int | float) or not 0.0 < value < 1.0:
-                raise UserError(f"{name} (--{name.replace('_', '-')}) must lie between 0 and 1; given {value}.")
+            check_between_0_and_1(f"{name} (--{name.replace('_', '-')})", value)
 
     def policy(
         self, threshold: float, guarantee: str, evidence: Evidence, notes: Notes = (), positive: int | None = None
@@ -59,13 +60,15 @@ class CalibrationSet:
         if predictions.kind in SELECTED:
             used = "which training or selection has used"
             guarantee = f"No guarantee: fitted by force on a {predictions.kind!r} split, {used}."
+        facts = {"rows": float(len(predictions)), "units": float(units_of(predictions).count)}
         return Policy(
             kind=self.kind, quantity=self.quantity, threshold=threshold, confidence=self.confidence, goals=self.goals,
-            positive=positive, guarantee=guarantee, evidence=evidence, notes=(*self.notes, *notes),
+            positive=positive, guarantee=guarantee, evidence=facts | evidence, notes=(*self.notes, *notes),
             target=predictions.target, class_count=predictions.class_count, classes=predictions.classes,
             temperature=float(predictions.temperature), samples=predictions.samples,
             grouped=predictions.group is not None, split=predictions.kind, seen=self._seen(),
             empty_decision=predictions.empty_decision,
+            system=predictions.system,
         )  # fmt: skip
 
     def _seen(self) -> tuple[float, ...]:
@@ -102,6 +105,20 @@ def usable_rows(predictions: Predictions, allow_selected: bool, labels_for: str 
                          "The guarantee is about rows like the labelled.")  # fmt: skip
         predictions = rows
     return predictions, tuple(notes)
+
+
+def calibration_rows(policy: Policy, predictions: Predictions) -> Predictions | None:
+    """Return the rows that a policy was fitted on, where these predictions are its calibration set; else None.
+
+    It is recognised by its number of usable rows and by the uncertainties that the policy stores.
+    """
+    try:
+        rows, _ = usable_rows(predictions, True, None if policy.kind == "capacity" else "a guarantee")
+    except UserError:  # no row has a label
+        return None
+    uncertainties = Counter(rounded_uncertainty(rows, policy.quantity).tolist())
+    same = len(rows) == policy.evidence.get("rows") and Counter(policy.seen) <= uncertainties
+    return rows if same else None
 
 
 def _provenance(predictions: Predictions, allow_selected: bool) -> list[str]:

@@ -72,8 +72,6 @@ def fit_capacity_policy(
         f"confidence the long-run {share} is at most {upper:.4g}, and at most {batch} of the next {following}."
     )
     evidence = {
-        "rows": float(len(source.predictions)),
-        "units": float(count),
         "referred": float((values > threshold).mean()),
         "expected_referral": expected,
         "upper_referral": upper,

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import inf
+from dataclasses import dataclass, field
+from math import inf, isclose
 from typing import Annotated, Any, Literal
 
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, plural
+from dubio.core.notebook import Shown
 from dubio.core.predictions import LEAST_TEMPERATURE
 from dubio.core.types import EmptyDecision, Kind, Target
 from dubio.core.validate import (
     ASCENDING,
     FINITE,
+    RISING,
     Constraint,
     Finite,
     NonNegative,
@@ -39,9 +41,47 @@ Quantity = Annotated[
 """An uncertainty of dubio, or a score of the system's own; predictions that lack it are refused when it is applied."""
 
 
+Probability = Annotated[float, strictly_between(0, 1)]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Guarantees that were fitted together and hold at once, so that any of them may be chosen afterwards.
+
+    Attributes:
+        system: The system that the policy is for.
+        targets: The bounds on the error that were fixed beforehand.
+        systems: Number of systems that were fitted.
+        confidence: Probability, over calibration sets, that every guarantee of the family holds.
+    """
+
+    system: str
+    targets: Annotated[tuple[Probability, ...], entries(1), RISING]
+    systems: Positive
+    confidence: Probability
+
+    @property
+    def each_confidence(self) -> float:
+        """The confidence of each guarantee alone: 1 − confidence is shared equally over targets × systems."""
+        return 1.0 - (1.0 - self.confidence) / self.size
+
+    @property
+    def size(self) -> int:
+        """The number of guarantees."""
+        return len(self.targets) * self.systems
+
+    @property
+    def sentence(self) -> str:
+        """How the confidence is shared."""
+        targets = f"{len(self.targets)} {plural('target', len(self.targets))}"
+        systems = f"{self.systems} {plural('system', self.systems)}"
+        return (f"The guarantees of all policies fitted together ({targets} × {systems}) hold at once with "
+                f"{self.confidence:.4g} confidence: any of them may be chosen afterwards.")  # fmt: skip
+
+
 @document("referral policy", schema=1)
 @dataclass(frozen=True)
-class Policy:
+class Policy(Shown):
     """A referral policy: predictions whose uncertainty is at most the threshold are retained.
 
     Attributes:
@@ -63,12 +103,14 @@ class Policy:
         split: The kind of split it was fitted on, where known.
         seen: Uncertainties of independent calibration rows, ascending, for the test of shift.
         empty_decision: How multi-label rows without a label above one half were decided.
+        family: The guarantees it was fitted with, where there are others.
+        system: The identity of the deployed model that it was fitted for, where known.
     """
 
     kind: PolicyKind
     quantity: Quantity
     threshold: Annotated[float, FINITE, NullAs(inf)]
-    confidence: Annotated[float, strictly_between(0, 1)]
+    confidence: Probability
     goals: Annotated[Mapping[str, Finite], entries(1)]
     positive: NonNegative | None
     guarantee: str
@@ -81,8 +123,10 @@ class Policy:
     samples: Positive
     grouped: bool
     split: Kind | None
-    seen: Annotated[tuple[Finite, ...], entries(1), ASCENDING]
+    seen: Annotated[tuple[Finite, ...], entries(1), ASCENDING] = field(repr=False)
     empty_decision: EmptyDecision = "empty"
+    family: Family | None = None
+    system: str | None = None
 
     @property
     def void(self) -> bool:
@@ -96,6 +140,12 @@ class Policy:
             raise UserError("field 'positive' must be given for a screening policy and for no other.")
         if self.positive is not None and self.positive >= self.class_count:
             raise UserError(f"field 'positive' must be the index of one of {self.class_count} classes.")
+        if (family := self.family) is not None:
+            if self.goals.get("max_risk") not in family.targets:
+                raise UserError("field 'goals' must have a max_risk that is one of the targets of 'family'.")
+            if not isclose(1.0 - self.confidence, 1.0 - family.each_confidence, rel_tol=1e-6):
+                expected = f"{family.each_confidence:.6g}, as the level of 'family' is shared"
+                raise UserError(f"field 'confidence' must be {expected}; given {self.confidence:.6g}.")
 
     @property
     def rule(self) -> str:

@@ -92,13 +92,7 @@ def fit_risk_policy(
     if result.threshold is None:
         raise NoGuarantee(_refusal(result, units, max_risk, confidence), result.upper, result.coverage)
     rate = "error among the retained" if units.single else "mean over groups of the error among their retained rows"
-    evidence = {
-        "rows": float(len(wrong)),
-        "units": float(units.count),
-        "coverage": result.coverage,
-        "error": result.error,
-        "error_without_referral": float(wrong.mean()),
-    }
+    evidence = {"coverage": result.coverage, "error": result.error, "error_without_referral": float(wrong.mean())}
     guarantee = (
         f"With {confidence:.4g} confidence the {rate} is below {max_risk:.4g}, for new data like the calibration data."
     )

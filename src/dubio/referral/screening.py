@@ -65,8 +65,6 @@ def fit_screening_policy(
     estimates = {claim.name: search.estimate(claim, threshold) for claim in claims}
     limits = " and ".join(f"{name} above {goal:.4g}" for name, goal in goals.items())
     evidence = {
-        "rows": float(len(rows)),
-        "units": float(units.count),
         "coverage": search.coverage(threshold),
         **search.facts(threshold),
         **{name: 1.0 - estimate.mean for name, estimate in estimates.items()},

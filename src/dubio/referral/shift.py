@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import ks_2samp
 
 from dubio.core.draws import independent_rows
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, check_between_0_and_1
 from dubio.core.predictions import Predictions
 from dubio.metrics.detection import share_below
 from dubio.referral.policy import Policy
@@ -74,8 +74,7 @@ def shift_test(policy: Policy, predictions: Predictions, *, level: float = SHIFT
     Raises:
         UserError: For a level outside (0, 1).
     """
-    if not 0.0 < level < 1.0:
-        raise UserError(f"level (--shift-level) must lie between 0 and 1; given {level}.")
+    check_between_0_and_1("level (--shift-level)", level)
     old = np.array(policy.seen)
     # The test uses no labels: it must have the same result once they are known.
     rows = independent_rows(predictions.with_checked(labels=np.zeros_like(predictions.labels)), seed=seed)
@@ -85,13 +84,16 @@ def shift_test(policy: Policy, predictions: Predictions, *, level: float = SHIFT
     return Shift(float(test.statistic), float(test.pvalue), more, level, len(new), len(old))
 
 
-def check_same_system(policy: Policy, predictions: Predictions, *, allow_unnamed: bool = False) -> None:
+def check_same_system(
+    policy: Policy, predictions: Predictions, *, allow_unnamed: bool = False, allow_other: bool = False
+) -> None:
     """Check that predictions can be of the system a policy was fitted for.
 
     Args:
         policy: The policy.
         predictions: The predictions.
         allow_unnamed: Accept that only one of them names its classes, whose order then cannot be compared.
+        allow_other: Accept a policy that was fitted for another deployed model.
 
     Raises:
         UserError: Naming the difference.
@@ -108,9 +110,24 @@ def check_same_system(policy: Policy, predictions: Predictions, *, allow_unnamed
         if expected != actual:
             raise UserError(f"these predictions cannot be of the system the policy was fitted for: their {name} is "
                             f"{actual}, the policy's is {expected}.")  # fmt: skip
+    if (other := other_model(policy, predictions.system)) and not allow_other:
+        raise UserError(f"{other} Fit a policy for this model, or accept it all the same with force=True (--force).")
     if unnamed_classes(policy, predictions) and not allow_unnamed:
         raise UserError(f"{unnamed_classes(policy, predictions)} Give both or neither names, or say "
                         "allow_unnamed=True (--force) if the classes are the same, in the same order.")  # fmt: skip
+
+
+def other_model(policy: Policy, system: str | None) -> str:
+    """Return that a policy was fitted for another deployed model, as a sentence; empty where it was not, or may not be.
+
+    Args:
+        policy: The policy.
+        system: The identity of the model, where known.
+    """
+    if None in (policy.system, system) or policy.system == system:
+        return ""
+    return (f"The policy was fitted for the model {str(policy.system)[:12]}, this is the model {str(system)[:12]}: its "
+            "guarantee is not about this one.")  # fmt: skip
 
 
 def unnamed_classes(policy: Policy, predictions: Predictions) -> str:

@@ -6,12 +6,14 @@ prediction fall as the probability of the answer rises from one half to one: a t
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from math import floor, inf, log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from scipy.optimize import brentq
 
+from dubio.core.types import Target
 from dubio.referral.units import BITS
 
 if TYPE_CHECKING:
@@ -36,17 +38,27 @@ OF_SAMPLES: dict[str, Callable[[float], float]] = {"expected_entropy": _entropy,
 """Quantities that equal those of the pooled prediction where there is one sample."""
 
 
-def answer_probability(policy: Policy, uncertainty: float) -> float | None:
+class Scale(NamedTuple):
+    """The facts that decide whether an uncertainty is one of a probability; a policy has them too."""
+
+    quantity: str
+    target: Target
+    class_count: int
+    samples: int
+    temperature: float
+
+
+def answer_probability(scale: Scale | Policy, uncertainty: float) -> float | None:
     """Return the probability of the answer at which a row has this uncertainty; None where it has no single one."""
-    if policy.target == "multilabel":
+    if scale.target == "multilabel":
         return None
-    if policy.quantity == "confidence":
+    if scale.quantity == "confidence":
         return max(1.0 - uncertainty, 0.0)
-    curves = POOLED | (OF_SAMPLES if policy.samples == 1 else {})
-    curve = curves.get(policy.quantity)
+    curves = POOLED | (OF_SAMPLES if scale.samples == 1 else {})
+    curve = curves.get(scale.quantity)
     # All but the predictive entropy describe samples as they were drawn, before the temperature.
-    tempered = policy.temperature != 1.0 and policy.quantity != "predictive_entropy"
-    if curve is None or policy.class_count != 2 or tempered:
+    tempered = scale.temperature != 1.0 and scale.quantity != "predictive_entropy"
+    if curve is None or scale.class_count != 2 or tempered:
         return None
     return 1.0 if uncertainty <= 0 else 0.5 if uncertainty >= curve(0.5) else _inverse(curve, uncertainty)
 
@@ -56,10 +68,7 @@ def _inverse(curve: Callable[[float], float], value: float) -> float:
 
 
 def least_probability(policy: Policy, uncertainties: Iterable[float] = ()) -> tuple[float, int] | None:
-    """Return the probability from which answers are retained, rounded, and its number of decimals in per cent.
-
-    It has the fewest decimals at which it still divides all rows as the policy does: it is rounded down, and every row
-    that is referred must stay below it. Uncertainties themselves are rounded; a row counts up to that rounding.
+    """Return the probability from which a policy retains answers, as :func:`dividing_probability` does.
 
     Args:
         policy: The policy; its calibration rows are divided as they were.
@@ -70,11 +79,30 @@ def least_probability(policy: Policy, uncertainties: Iterable[float] = ()) -> tu
     """
     if not 0 <= policy.threshold < inf:
         return None
-    limit = answer_probability(policy, policy.threshold * (1.0 - 2.0**-BITS))
+    above = bisect_right(policy.seen, policy.threshold)  # they ascend
+    referred = min((value for value in (*policy.seen[above : above + 1], *uncertainties) if value > policy.threshold),
+                   default=None)  # fmt: skip
+    return dividing_probability(policy, policy.threshold, referred)
+
+
+def dividing_probability(scale: Scale | Policy, retained: float, referred: float | None) -> tuple[float, int] | None:
+    """Return the probability from which answers are retained, rounded, and its number of decimals in per cent.
+
+    It has the fewest decimals at which it still divides all rows as the threshold does: it is rounded down, and every
+    row that is referred must stay below it. Uncertainties themselves are rounded; a row counts up to that rounding.
+
+    Args:
+        scale: The uncertainty and the system.
+        retained: The threshold, or the largest uncertainty that is retained.
+        referred: The smallest uncertainty that is referred; None where there is none.
+
+    Returns:
+        None where the threshold is none on a probability.
+    """
+    limit = answer_probability(scale, retained * (1.0 - 2.0**-BITS))
     if limit is None:
         return None
-    referred = min((value for value in (*policy.seen, *uncertainties) if value > policy.threshold), default=None)
-    nearest = None if referred is None else answer_probability(policy, referred)
+    nearest = None if referred is None else answer_probability(scale, referred)
     for number in range(1, MOST_DECIMALS):
         rounded = rounded_down(limit, number)
         if nearest is None or rounded > nearest:

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, check_between_0_and_1
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray, IntArray, Metric
 from dubio.core.weights import Values, Weights
@@ -190,10 +190,14 @@ def replicate(statistics: Mapping[K, Statistic], units: Units, *, replicates: in
 
 
 def percentile_interval(value: float, draws: FloatArray, *, level: float = 0.95) -> Interval:
-    """Return the percentile interval of replicates; those on which the metric is undefined are left out."""
-    check_level(level)
+    """Return the percentile interval of replicates; those on which the metric is undefined are left out.
+
+    Where it is undefined on more than half of them, as with a class that has one row, what is left is no sample of what
+    other test sets would give: the interval is undefined, too.
+    """
+    check_between_0_and_1("level", level)
     defined, ends = draws[~np.isnan(draws)], np.array([(1 - level) / 2, (1 + level) / 2])
-    if len(defined) == 0:
+    if 2 * len(defined) < len(draws) or len(defined) == 0:
         return Interval(value, np.nan, np.nan)
     if np.isfinite(defined).all():
         low, high = np.quantile(defined, ends)
@@ -211,7 +215,7 @@ def centred_interval(value: float, draws: FloatArray, *, level: float = 0.95) ->
     defined = draws[~np.isnan(draws)]
     if len(defined) == 0 or not np.isfinite([value, *defined]).all():
         return percentile_interval(value, draws, level=level)
-    moved = percentile_interval(value, defined + (value - defined.mean()), level=level)
+    moved = percentile_interval(value, draws + (value - defined.mean()), level=level)
     return replace(moved, low=max(moved.low, 0.0)) if value >= 0 and defined.min() >= 0 else moved
 
 
@@ -255,12 +259,6 @@ def guarded(metric: Metric) -> Metric:
             return float("nan")
 
     return replace(metric, compute=compute)
-
-
-def check_level(level: float) -> None:
-    """Refuse a confidence level outside (0, 1)."""
-    if not isinstance(level, int | float) or not 0.0 < level < 1.0:
-        raise UserError(f"level must lie between 0 and 1; given {level!r}.")
 
 
 MOST_REPLICATES = 1_000_000

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dubio.core.errors import UnknownName, UserError, nearest, one_of
+from dubio.core.errors import UserError, check_known, nearest, one_of
 from dubio.core.registry import METRICS
 from dubio.core.types import Direction, Metric
 from dubio.metrics.metric import metric_named
@@ -98,14 +98,10 @@ def choose(
     Raises:
         UserError: For a metric that is not in the table, or whose direction is not known.
     """
-    for name in (*requested, *directions):
-        if name not in present:
-            raise UnknownName("metric in the table of results", name, present)
+    check_known("metric in the table of results", (*requested, *directions), present)
     names = tuple(dict.fromkeys(requested or present))
     registered = {name: known_metric(name) for name in names}
-    reasons = {
-        name: metric.why_not for name, metric in registered.items() if metric is not None and not metric.comparable
-    }
+    reasons = {name: own.why_not for name, own in registered.items() if own is not None and not own.comparable}
     reasons |= {name: reason for name, reason in (refused or {}).items() if name in registered}
     better = {name: direction for name in names if (direction := direction_of(name)) is not None}
     better |= {name: direction for name, direction in directions.items() if name in registered}

@@ -19,14 +19,16 @@ from itertools import combinations
 import numpy as np
 from scipy import stats
 
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, check_between_0_and_1
 from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray, Metric, StrArray
 from dubio.metrics.decisions import correct
 from dubio.metrics.metric import score_each
 from dubio.metrics.requirements import labelled, lacking
-from dubio.statistics.bootstrap import Units, basis, check_level, guarded, metric_statistic, replicate, units_of
+from dubio.statistics.bootstrap import Units, basis, guarded, metric_statistic, replicate, units_of
 from dubio.statistics.verdicts import PairTest, Replicates, Rows, Runs, Sample, compare_systems
+
+Systems = Mapping[str, Predictions]
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class McNemar:
     p: float
 
 
-def align(systems: Mapping[str, Predictions]) -> dict[str, Predictions]:
+def align(systems: Systems) -> dict[str, Predictions]:
     """Return the same examples in the same order for every system, by their ids where all have them.
 
     Raises:
@@ -91,12 +93,7 @@ def _check_same_rows(first: Predictions, other: Predictions, pair: str) -> None:
 
 
 def pair_tests(
-    systems: Mapping[str, Predictions],
-    metrics: Sequence[Metric],
-    *,
-    replicates: int,
-    seed: int = 0,
-    level: float = 0.95,
+    systems: Systems, metrics: Sequence[Metric], *, replicates: int, seed: int = 0, level: float = 0.95
 ) -> dict[str, tuple[PairTest, ...]]:
     """Test every pair of systems under every metric that may rank models, where both have a finite value.
 
@@ -115,7 +112,7 @@ def pair_tests(
     """
     if len(systems) < 2:
         raise UserError(f"a comparison needs at least two systems; given {len(systems)}.")
-    check_level(level)
+    check_between_0_and_1("level", level)
     aligned = align(systems)
     in_domain = {name: in_domain_rows(system) for name, system in aligned.items()}
     count = enough_replicates(replicates, math.comb(len(systems), 2), level)
@@ -143,9 +140,7 @@ def in_domain_rows(predictions: Predictions) -> Predictions:
     return predictions.take(~predictions.ood)
 
 
-def _samples(
-    metrics: Mapping[Metric, Iterable[str]], systems: Mapping[str, Predictions], replicates: int, seed: int
-) -> Iterator[Sample]:
+def _samples(metrics: Mapping[Metric, Iterable[str]], systems: Systems, replicates: int, seed: int) -> Iterator[Sample]:
     """Yield the systems' values under each metric as a sample: per example, or on shared bootstrap replicates.
 
     Args:
@@ -183,7 +178,7 @@ def units_of_smaller_side(ood: BoolArray, group: StrArray | None) -> int:
     return min(len(np.unique(names[side])) for side in (ood, ~ood))
 
 
-def _units(systems: Mapping[str, Predictions]) -> Units:
+def _units(systems: Systems) -> Units:
     return units_of(next(iter(systems.values())))
 
 
@@ -209,7 +204,7 @@ def mcnemar(first: Predictions, second: Predictions) -> McNemar:
     return McNemar(b, c, float(stats.binomtest(b, b + c, 0.5).pvalue) if b + c else 1.0)
 
 
-def mcnemar_tests(systems: Mapping[str, Predictions]) -> dict[tuple[str, str], McNemar]:
+def mcnemar_tests(systems: Systems) -> dict[tuple[str, str], McNemar]:
     """Return pair → the exact test of accuracy; nothing where examples come in groups or have no labels."""
     rows = {name: in_domain_rows(system) for name, system in systems.items()}
     if any(_grouped(own) or lacking(own, {"labels"}) is not None for own in rows.values()):

@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from dubio.core.errors import UserError
+from dubio.core.errors import UserError, check_between_0_and_1
 from dubio.core.types import Direction, FloatArray
 from dubio.statistics.result_table import Grid, ResultTable, grid
 from dubio.statistics.verdicts import holm
@@ -164,8 +164,7 @@ def critical_value(methods: int, alpha: float = 0.05) -> float:
     """
     if methods < 2:
         raise UserError(f"a critical difference needs at least two methods; given {methods}.")
-    if not 0.0 < alpha < 1.0:
-        raise UserError(f"alpha must lie between 0 and 1; given {alpha}.")
+    check_between_0_and_1("alpha", alpha)
     return float(stats.studentized_range.ppf(1.0 - alpha, methods, inf)) / sqrt(2.0)
 
 

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from dubio.core.csv_files import restored
-from dubio.core.documents import read_document
+from dubio.core.documents import MAX_BYTES, read_document
 from dubio.core.errors import BadFile, UnknownName, UserError, listing
+from dubio.core.files import reading
+from dubio.core.unpacking import open_gzip
 from dubio.statistics.choose_metrics import direction_of
 from dubio.statistics.result_table import MAX_EXPONENT, Columns, Result, ResultTable, exact
 
@@ -101,13 +103,25 @@ def _cells(source: Any) -> Cells:
     if not path.is_file():
         raise BadFile(f"table of results {str(path)!r}: no such file.")
     try:
-        text = read_document(path).decode("utf-8-sig")  # line ends within a cell stay as they are
-        rows = list(_READERS.get(path.suffix.lower(), _delimited)(text))
+        text = _raw(path).decode("utf-8-sig")  # line ends within a cell stay as they are
+        ending = Path(path.name.lower().removesuffix(".gz")).suffix
+        rows = list(_READERS.get(ending, _delimited)(text))
     except (UnicodeDecodeError, csv.Error) as fault:
         raise BadFile(f"{path}: not a CSV table in UTF-8: {fault}") from fault
     if not rows:
         raise BadFile(f"{path}: empty; a header and rows are needed. {EXAMPLES}")
     return replace(_checked(str(path), rows, 1), name=str(path))
+
+
+def _raw(path: Path) -> bytes:
+    """Return the bytes of a file, unpacked where it is gzipped."""
+    if path.suffix.lower() != ".gz":
+        return read_document(path)
+    with reading(path), open_gzip(path) as stream:
+        raw = stream.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise BadFile(f"{str(path)!r} unpacks to more than {MAX_BYTES} bytes, the most that is read.")
+    return raw
 
 
 def _checked(name: str, rows: Sequence[Sequence[str]], first: int) -> Cells:

@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import Any
 
-from dubio.core.errors import UnknownName, UserError
+from dubio.core.errors import UserError, check_known
 from dubio.core.types import Direction
 
 MAX_EXPONENT = 300
@@ -59,8 +59,7 @@ class ResultTable:
         Raises:
             UnknownName: When the table has no such metric.
         """
-        if metric not in self.metrics:
-            raise UnknownName("metric in the table of results", metric, self.metrics)
+        check_known("metric in the table of results", [metric], self.metrics)
         sums: dict[tuple[str, str], list[Fraction]] = {}
         for result in self.results:
             if result.metric == metric:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 from typing import Literal
@@ -105,6 +105,12 @@ class Rows:
             return None
         squares = float(np.sum(np.square(self._sums[first] - self._sums[second])))
         return units / (units - 1) * squares / len(self.values[first]) ** 2, units - 1
+
+    def own_term(self, name: str) -> VarianceTerm | None:
+        """Return the variance of the mean of one system's values: of its difference to a constant."""
+        if name not in self.values:
+            return None
+        return replace(self, values={name: self.values[name], "": np.zeros_like(self.values[name])}).term(name, "")
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,13 +225,16 @@ class Pairs:
     def against_best(self, among: Collection[str] = ()) -> dict[str, Verdict]:
         """Judge every system that has a value against the one with the best mean.
 
+        An infinite loss of a method is behind any finite one, and no spread is needed to say so. That of a trained
+        system may come of one example, on which no test says anything: it is not compared.
+
         Args:
             among: The systems to judge, against the best of them; all by default. The tests stay those of all, so that
                 a pair is judged alike whatever it is shown with.
         """
         chosen = {name: runs.mean for name, runs in self.scores.items() if runs.n and (not among or name in among)}
-        # An infinite loss is behind any finite one, and no spread is needed to say so.
-        verdicts = {name: Verdict("behind", math.inf, None) for name, mean in chosen.items() if math.isinf(mean)}
+        infinite = [name for name, mean in chosen.items() if math.isinf(mean) and self.question == "methods"]
+        verdicts = dict.fromkeys(infinite, Verdict("behind", math.inf, None))
         finite = {name: mean for name, mean in chosen.items() if math.isfinite(mean)}
         if finite:
             best = (min if self.better == "lower" else max)(finite, key=finite.__getitem__)
