@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+import dubio
 from dubio.reporting import Report, build_report
 from dubio.reporting.run_view import RunView
 from tests.reporting.stored_runs import FakeStore, make_text_world, make_world
@@ -37,3 +38,12 @@ def text_report(text_world: tuple[FakeStore, dict[str, Any]]) -> Report:
 @pytest.fixture(scope="session")
 def text_run(text_report: Report) -> RunView:
     return text_report.run
+
+
+@pytest.fixture(scope="session")
+def trained_run(tmp_path_factory: pytest.TempPathFactory) -> dubio.Run:
+    """Two methods that were trained for an epoch, in a store."""
+    return dubio.run(
+        "quick", tasks=["breast-cancer"], methods=["deterministic", "mc-dropout"], seeds=1, settings={"epochs": 1},
+        store=tmp_path_factory.mktemp("run") / "store", jobs=1, progress=False,
+    )  # fmt: skip

@@ -12,6 +12,7 @@ from dubio.core.errors import StoreError
 from dubio.core.predictions import Predictions, pool_members
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
+from dubio.store.examples import Content
 
 METHODS = [
     ("deterministic", "Deterministic", 1, 0, "deterministic", 1.0),
@@ -43,7 +44,7 @@ class FakeStore:
         self.predictions: dict[tuple[str, str], Predictions] = {}
         self.records: dict[str, dict[str, Any]] = {}
         self.specs: dict[str, dict[str, Any]] = {}
-        self.pictures: dict[str, dict[int, bytes]] = {}
+        self.examples: dict[str, dict[int, Content]] = {}
         self.reads = 0
 
     def manifests(self) -> list[str]:
@@ -64,8 +65,8 @@ class FakeStore:
     def record(self, identifier: str) -> dict[str, Any]:
         return self.records[identifier]
 
-    def read_pictures(self, fingerprint: str) -> dict[int, bytes]:
-        return self.pictures.get(fingerprint, {})
+    def read_examples(self, fingerprint: str) -> dict[int, Content]:
+        return self.examples.get(fingerprint, {})
 
     def spec(self, kind: str, identifier: str) -> dict[str, Any]:
         return self.specs.get(identifier, {})

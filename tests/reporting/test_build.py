@@ -228,10 +228,13 @@ def test_multilabel_scores_at_the_thresholds_of_validation() -> None:
 def test_each_task_has_the_figures_its_splits_allow(report: Report) -> None:
     slugs = {task.key: figure_names(report, task) for task in report.tasks}
     always = [
+        "scores",
+        "risk-coverage",
         "ranking",
-        "reliability",
-        "temperature",
         "variance",
+        "reliability",
+        "reliability-corp",
+        "temperature",
         "equivalents",
         "diversity",
         "size",

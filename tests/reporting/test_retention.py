@@ -1,11 +1,21 @@
-"""Marks of the tables of retained examples."""
+"""Tables and curves of retained examples."""
 
 from __future__ import annotations
 
-from dubio.reporting.build import build_report
+import numpy as np
+import pytest
+
+from dubio.core.predictions import Predictions
+from dubio.metrics.quantities import predictive_entropy
+from dubio.reporting.build import Report, build_report
+from dubio.reporting.charts import Series
+from dubio.reporting.retention import referral_chart
+from dubio.reporting.section import Figure
+from dubio.reporting.style import Style
 from dubio.reporting.tables import Table
-from tests.reporting.helpers import blocks, of_kind
-from tests.reporting.stored_runs import make_world
+from tests.reporting.chart_checks import names_and_expressions, rows_of_chart
+from tests.reporting.helpers import EVIL, blocks, of_kind
+from tests.reporting.stored_runs import World, make_world, stored
 
 
 def test_tables_of_the_retained_judge_the_same_methods_as_that_of_all_examples() -> None:
@@ -22,3 +32,48 @@ def test_tables_of_the_retained_judge_the_same_methods_as_that_of_all_examples()
         unjudged = {report.run.title(name) for name, verdict in judged.items() if verdict.place == "unjudged"}
         assert {title for title, spread in first.items() if spread.endswith("†")} == unjudged == {"MC dropout"}
         assert "†: not judged" in table.caption
+
+
+def _accuracy_of_retained(predictions: Predictions, uncertainty: np.ndarray, fraction: float) -> float:
+    certain = np.argsort(uncertainty, kind="stable")[: int(fraction * len(predictions) + 0.5)]
+    return float((predictions.probs.argmax(axis=1) == predictions.labels)[certain].mean())
+
+
+def test_referral_curves_are_the_accuracy_of_the_most_certain(world: World, report: Report) -> None:
+    figures = {figure.name: figure for figure in of_kind(blocks(report, "referral", report.tasks[0]), Figure)}
+    rows = rows_of_chart(figures["referral"].chart(), "x", "y")
+    runs = stored(world, "digits", "mc-dropout", "test")
+    curve = {row["x"]: row for row in rows if row.get("method") == "MC dropout"}
+    assert len(curve) == 51
+    for fraction in (1.0, 0.8, 0.5):
+        values = [_accuracy_of_retained(run, predictive_entropy(run), fraction) for run in runs]
+        assert curve[fraction]["y"] == pytest.approx(np.mean(values), abs=1e-5)
+        assert curve[fraction]["high"] == pytest.approx(np.mean(values) + np.std(values, ddof=1), abs=1e-5)
+    control = {row["control"]: row["y"] for row in rows if "control" in row}
+    accuracy = report.run.scores.cells["digits", "test", "deterministic", "accuracy"].mean
+    assert control == {"random referral (Deterministic)": pytest.approx(accuracy, abs=1e-5)}
+    rejected = {row["x"]: row["y"] for row in rows_of_chart(figures["rejection"].chart(), "y")
+                if row["method"] == "MC dropout"}  # fmt: skip
+    values = [_accuracy_of_retained(run, 1 - run.probs.max(axis=1), 0.7) for run in runs]
+    assert rejected[0.3] == pytest.approx(np.mean(values), abs=1e-5)
+
+
+def test_titles_of_methods_are_values_of_referral_curves_and_never_evaluated() -> None:
+    x = np.array([0.5, 1.0])
+    series = [Series(Style(EVIL, "#4b5563", "o", False), x, np.array([[0.9, 0.8]]))]
+    chart = referral_chart(series, series, reference=0)
+    assert {row["method"] for row in rows_of_chart(chart, "method")} == {EVIL}
+    assert not [text for text in names_and_expressions(chart) if "script" in text]
+
+
+def test_tables_and_figures_name_the_shifted_test_set_they_are_about(report: Report) -> None:
+    reviews = next(task for task in report.tasks if task.key == "reviews")
+    shown = of_kind(blocks(report, "two-class-referral", reviews), Figure)
+    assert {figure.name: figure.split for figure in shown} == {
+        "referral": "", "roc-test": "", "referral-elsewhere": "elsewhere", "roc-elsewhere": "elsewhere",
+    }  # fmt: skip
+    tables = of_kind(blocks(report, "two-class-referral", reviews), Table)
+    assert [table.split for table in tables] == ["", "", "", "", "elsewhere", "elsewhere", "elsewhere"]
+    metrics = {column.metric for column in tables[1].columns}
+    assert metrics <= set(report.run.scores.better)
+    assert len(metrics) == 6

@@ -17,13 +17,9 @@ from dubio.store.records import with_defaults
 pytest.importorskip("torch")
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> dubio.Run:
-    store = tmp_path_factory.mktemp("run") / "store"
-    return dubio.run(
-        "quick", tasks=["breast-cancer"], methods=["deterministic", "mc-dropout"], seeds=1, settings={"epochs": 1},
-        store=store, jobs=1, progress=False,
-    )  # fmt: skip
+@pytest.fixture
+def run(trained_run: dubio.Run) -> dubio.Run:
+    return trained_run
 
 
 def test_a_run_holds_its_scores_and_prints_them(run: dubio.Run) -> None:
@@ -63,8 +59,22 @@ def test_a_report_is_written(run: dubio.Run, tmp_path: Path) -> None:
     assert written.page.stat().st_size > 1000
     assert written.table.read_text().startswith("task,split")
     figures = dubio.report(run, out=tmp_path / "out", figures=tmp_path / "figures", formats=["svg"]).figures
-    assert {path.suffix for path in figures} == {".svg"}
+    assert {path.suffix for path in figures} == {".svg", ".csv", ".json"}
     assert all(path.is_file() for path in figures)
+
+
+def test_a_run_stores_examples_by_the_names_of_their_columns_and_a_report_may_show_none(
+    run: dubio.Run, tmp_path: Path
+) -> None:
+    split = next(split for split in run.manifest["tasks"][0]["splits"] if split["kind"] == "id")
+    stored = Store.open(run.store, create=False).read_examples(split["fingerprint"])
+    assert 100 < len(stored) <= 300
+    assert all(list(cells)[:2] == ["mean radius", "mean texture"] for cells in stored.values())
+    assert "mean texture" in run.report(tmp_path / "some").page.read_text(encoding="utf-8")
+    assert "mean texture" not in run.report(tmp_path / "none", examples=0).page.read_text(encoding="utf-8")
+    with pytest.raises(UserError, match="examples"):
+        run.report(tmp_path / "bad", examples=-1)
+    assert not (tmp_path / "bad").exists()
 
 
 def test_one_of_several_runs_is_asked_for_where_only_one_can_be_named(tmp_path: Path) -> None:
@@ -73,3 +83,21 @@ def test_one_of_several_runs_is_asked_for_where_only_one_can_be_named(tmp_path: 
             store.write_manifest({"schema": 1, "name": name}, "0" * 64)
     with pytest.raises(UserError, match=r"2 runs.*a-0.*, b-0"):
         open_run(store=tmp_path / "store")
+
+
+def test_stored_predictions_are_read_by_name(run: dubio.Run) -> None:
+    entry = next(entry for entry in run.manifest["runs"] if entry["method"] == "mc-dropout")
+    cal = next(split for split in run.manifest["tasks"][0]["splits"] if split["kind"] == "cal")
+    expected = run.source.read_predictions(entry["id"], cal["name"], cal["fingerprint"])
+    read = run.predictions("breast-cancer", "mc-dropout", cal["name"])
+    assert (read.logits == expected.logits).all()
+    assert read.kind == "cal"
+    assert len(run.predictions("breast-cancer", "mc-dropout", seed=0)) > 0
+    for names, message in (
+        (("breast-cancr", "mc-dropout"), "breast-cancer"), (("breast-cancer", "mc-droput"), "mc-dropout"),
+        (("breast-cancer", "mc-dropout", "train"), "split"),
+    ):  # fmt: skip
+        with pytest.raises(UnknownName, match=message):
+            run.predictions(*names)
+    with pytest.raises(UnknownName, match="seed"):
+        run.predictions("breast-cancer", "mc-dropout", seed=7)

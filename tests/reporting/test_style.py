@@ -15,8 +15,7 @@ def test_an_ensemble_shares_its_familys_colour_and_is_drawn_otherwise(report: Re
     found = styles_of(report.run.manifest.methods)
     single, ensemble = found["mc-dropout"], found["mc-dropout-ensemble"]
     assert (single.colour, single.marker) == (ensemble.colour, ensemble.marker)
-    assert single.line["linestyle"] != ensemble.line["linestyle"]
-    assert single.point["markerfacecolor"] != ensemble.point["markerfacecolor"]
+    assert single.dash != ensemble.dash
 
 
 def test_families_differ_in_colour_and_marker_and_have_an_outline() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dubio.reporting.wording import TERMS, budget_note, enough_digits, file_name, named
+from dubio.reporting.wording import TERMS, budget_note, duration, enough_digits, file_name, named
 from dubio.store.records import ManifestBudget
 
 
@@ -46,3 +46,12 @@ def test_a_method_with_another_budget_is_named_with_both() -> None:
         "improvement."
     )
     assert "whose epochs are not known" in budget_note({**budgets, "d": ManifestBudget()}, titles)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(1.22e-6, "1.22 µs"), (0.000995, "995 µs"), (0.0937, "93.7 ms"), (2.45, "2.45 s"), (69.6, "1.16 min"),
+     (7200, "2 h"), (200_000, "2.31 d"), (4e-8, "0.04 µs"), (0.0, "0 µs")],
+)  # fmt: skip
+def test_a_duration_is_in_the_unit_that_a_reader_would_choose(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

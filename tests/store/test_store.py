@@ -273,23 +273,6 @@ def test_an_index_that_a_full_disk_refuses_is_a_store_error(store, monkeypatch):
         rebuild_index(store)
 
 
-PICTURED = "ab" * 32
-
-
-def test_pictures_are_stored_by_split_and_row_and_other_files_are_ignored(tmp_path):
-    one, other = (b"\x89PNG\r\n\x1a\n" + content for content in (b"one", b"other"))
-    with Store.open(tmp_path / "store") as store:
-        store.write_pictures(PICTURED, {3: one, 10: other})
-        store.write_pictures(PICTURED, {3: other})
-        folder = tmp_path / "store" / "pictures" / PICTURED
-        (folder / "note.png").write_bytes(one)
-        (folder / "7.png").write_bytes(b"<svg>")
-        assert store.read_pictures(PICTURED) == {3: one, 10: other}
-        assert store.read_pictures("cd" * 32) == {}
-        with pytest.raises(StoreError):
-            store.read_pictures("../../other")
-
-
 def test_predictions_that_the_disk_cannot_give_are_no_damage(tmp_path, monkeypatch):
     def refuse(path):
         raise BadFile("cannot be read: Input/output error.") from OSError(5, "Input/output error")

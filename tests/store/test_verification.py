@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from PIL import Image
 from dubio.core.errors import CorruptFile
 from dubio.store import Store
 from dubio.store.checkpoints import POINTER
+from dubio.store.examples import encode_examples
 from dubio.store.maintenance import litter, rebuild_index, remove
 from dubio.store.verification import examine, verify
 from tests.store.helpers import FIT, write_fit, write_prediction
@@ -41,7 +43,9 @@ def store(tmp_path):
         opened.write_manifest({**manifest, "command": "dubio run toy"}, "a" * 64)
         opened.checkpoint(UNFINISHED).save({"w": np.zeros(2)}, {}, {"0/": {"w": np.ones(3)}})
         opened.write_failure("f" * 64, {"id": "f" * 64, "error": "out of memory"})
-        opened.write_pictures(PICTURED, {3: png(1), 7: png(200)})
+        opened.write_examples(PICTURED, {0: "a text"})
+        for row, image in {3: png(1), 7: png(200)}.items():
+            opened.scratch.write_file(opened.layout.pictures / PICTURED / f"{row}.png", image)
         rebuild_index(opened)
         yield opened
 
@@ -56,13 +60,14 @@ def test_a_whole_store_has_no_damage_and_no_notes(store):
     result = examine(store)
     assert (result.damages, result.notes) == ((), ())
     one = dict.fromkeys(("fits", "predictions", "runs", "checkpoints", "failures"), 1)
-    assert result.checked == {**one, "pictures": 2}
+    assert result.checked == {**one, "pictures": 2, "examples": 1}
 
 
 KINDS = {
     "runs/run-aaaaaaaa.json": "runs",
     f"checkpoints/{UNFINISHED}/{POINTER}": "checkpoints",
     f"pictures/{PICTURED}/3.png": "pictures",
+    f"examples/{PICTURED}/{sha256(encode_examples({0: 'a text'})).hexdigest()}.json": "examples",
     "index.sqlite": "index",
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import comb, isnan, nan
 from typing import Any, get_args
 
 import numpy as np
@@ -18,7 +19,8 @@ from dubio.calibration.temperature import HIGHEST
 from dubio.core.csv_files import CsvTable
 from dubio.core.errors import DubioError, UserError
 from dubio.core.predictions import Predictions, join_names, pool_members
-from dubio.core.types import FloatArray
+from dubio.core.types import FloatArray, Metric
+from dubio.evaluation import REPLICATES, evaluate_predictions
 from dubio.metrics.detection import placements
 from dubio.reporting.manifest_view import Failure, Manifest, MethodRun, Source, TaskView, read_manifest
 from dubio.reporting.measures import (
@@ -34,6 +36,8 @@ from dubio.reporting.measures import (
     in_domain_metrics,
     measure,
     metrics_for,
+    own_metrics,
+    own_quantities,
     referral_values,
     uncertainties,
     values_per_example,
@@ -41,12 +45,15 @@ from dubio.reporting.measures import (
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Score, ScoreTable, TemperatureFits
 from dubio.reporting.section import SECTIONS, Block, Figure, InDomain, Part, Section, Visit
+from dubio.reporting.system_wording import worded_for_systems
 from dubio.reporting.wording import counted
+from dubio.statistics.bootstrap import Interval, basis, guarded, metric_statistic, replicate, units_of
 from dubio.statistics.ensemble_equivalent import GrowthCurve, growth_curve
 from dubio.statistics.learning import enough_exchanges, gain_of
-from dubio.statistics.paired import units_of_smaller_side
+from dubio.statistics.paired import enough_replicates, units_of_smaller_side
 from dubio.statistics.trainings import ENOUGH
 from dubio.statistics.trainings import Key as Fits
+from dubio.statistics.verdicts import ALPHA
 
 ORDERS = 10
 """Random orders in which the networks of a deep ensemble are added."""
@@ -62,6 +69,7 @@ class Placed:
     name: str
     part: Part
     section: Section
+    order: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +91,8 @@ class Report:
         """Return what a section shows of a task, or of the whole run; computed once."""
         key = placed.name, None if task is None else task.key
         if key not in self._blocks:
-            self._blocks[key] = tuple(placed.section.blocks(self.run, task))
+            blocks = tuple(placed.section.blocks(self.run, task))
+            self._blocks[key] = blocks if self.run.question == "methods" else worded_for_systems(self.run)(blocks)
         return self._blocks[key]
 
     @property
@@ -168,7 +177,7 @@ def registered_sections() -> tuple[Placed, ...]:
     """Make every registered section, in the order of the page."""
     parts = get_args(Part)
     entries = sorted(SECTIONS.entries(), key=lambda entry: (parts.index(entry.facts["part"]), entry.facts["order"]))
-    return tuple(Placed(entry.name, entry.facts["part"], entry.factory()) for entry in entries)
+    return tuple(Placed(entry.name, entry.facts["part"], entry.factory(), entry.facts["order"]) for entry in entries)
 
 
 def _visit_run(
@@ -238,12 +247,16 @@ class Scorer:
 
     def score(self, item: Visit) -> None:
         """Add the scores of a visit to its values, and its values per example to the table."""
-        metrics = self.metrics if item.split.kind == "id" else self.shifted
+        own = own_quantities(item.predictions)
+        item.report.scores.add_own_quantities(own)
+        metrics = (*self.metrics, *own_metrics(own)) if item.split.kind == "id" else self.shifted
         item.values |= measure(metrics, item.predictions)
         if item.split.kind != "id" or item.is_in_domain_test:
             rows = values_per_example(metrics, item.predictions, item.values)
             group = item.predictions.labelled.group if rows else None
             item.report.scores.add_rows(item.task, item.split, item.run, rows, group)
+            if item.report.question == "systems":
+                self._resample(item, metrics, rows)
             if item.is_in_domain_test and RANKED_BY in rows:
                 exchanges = enough_exchanges(len(item.report.methods))
                 gain = gain_of(item.predictions, rows[RANKED_BY], exchanges=exchanges)
@@ -253,6 +266,25 @@ class Scorer:
         else:
             self._score_shifted(item)
         self._score_parts(item)
+
+    def _resample(self, item: Visit, metrics: tuple[Metric, ...], rows: Mapping[str, FloatArray]) -> None:
+        """Add the intervals of a trained system's scores, and draws of those that rank and have no values per example.
+
+        They are those of ``dubio evaluate``: the same replicates, of the same seed.
+        """
+        table, facts = item.report.scores, (item.task, item.split, item.run)
+        scores = evaluate_predictions(item.predictions, metrics=metrics).scores.items()
+        table.add_intervals(*facts, {name: Interval(score.value, score.low, score.high) for name, score in scores})
+        count = enough_replicates(REPLICATES, comb(len(item.report.methods), 2), 1 - ALPHA)
+        for labels in (True, False):
+            others = [m for m in metrics if m.comparable and m.name not in rows and ("labels" in m.needs) == labels]
+            own = [guarded(metric) for metric in others if not isnan(item.values.get(metric.name, nan))]
+            if own:
+                basis_rows = basis(own[0], item.predictions)
+                units = units_of(basis_rows)
+                forms = {metric.name: metric_statistic(metric, basis_rows) for metric in own}
+                draws = replicate(forms, units, replicates=count, seed=0)
+                table.add_draws(*facts, draws, units.count)
 
     def _score_parts(self, item: Visit) -> None:
         """Add the scores of an ensemble without some of its fits, where its runs alone do not say how trainings vary.
@@ -289,13 +321,15 @@ class Scorer:
         item.values |= corrupted_values(item.task, item.split, item.predictions, before.temperature)
         item.values |= detection(before.uncertainties, item.uncertainties)
         item.report.scores.detection.add(item.key, before.uncertainties, item.uncertainties, (before.group, group))
-        if HEADLINE in before.uncertainties:
-            sides = before.uncertainties[HEADLINE], item.uncertainties[HEADLINE]
+        systems = item.report.question == "systems"  # of methods, other quantities are compared over trainings alone
+        shared = [name for name in before.uncertainties if name in item.uncertainties]
+        for quantity in (name for name in shared if systems or name == HEADLINE):
+            sides = before.uncertainties[quantity], item.uncertainties[quantity]
             sizes = [len(side) for side in sides]
             ood = np.repeat([False, True], sizes)
             rows = placements(np.concatenate(sides), ood)
             groups = join_names([before.group, group], sizes)
-            name = detection_name("ood_auroc", HEADLINE)
+            name = detection_name("ood_auroc", quantity)
             units = units_of_smaller_side(ood, groups)
             item.report.scores.add_rows(item.task, item.split, item.run, {name: rows}, groups, units)
         if item.split.kind == "shift" and "accuracy" in before.values and "accuracy" in item.values:

@@ -27,8 +27,8 @@ from dubio.core.predictions import join_names
 from dubio.core.types import FloatArray, StrArray
 from dubio.metrics.detection import placements
 from dubio.reporting.manifest_view import TaskView
-from dubio.reporting.measures import DETECTED_BY, HEADLINE, detection_name
-from dubio.reporting.wording import listed
+from dubio.reporting.measures import HEADLINE, detection_name
+from dubio.reporting.wording import listed, quantity_words
 from dubio.statistics.bootstrap import Interval
 from dubio.statistics.limits import intervals
 from dubio.statistics.trainings import VarianceTerm, own_terms, pair_terms
@@ -129,7 +129,7 @@ class Detector:
     @property
     def words(self) -> str:
         """The quantity in words."""
-        return _words(self.quantity)
+        return quantity_words(self.quantity)
 
     @property
     def phrase(self) -> str:
@@ -159,12 +159,12 @@ class Detection:
         for methods, order in inverted.items():
             if methods:
                 highest = max(_high(d) for d in self.detectors if d.method in methods and d.quantity in order)
-                names, by = listed([run.title(name) for name in methods]), listed([_words(name) for name in order])
+                names, by = listed([run.title(name) for name in methods]), listed(list(map(quantity_words, order)))
                 texts.append(
                     f"The order by {by} is inverted for {names}: more certain on these than on in-domain examples "
-                    f"(AUROC at most {highest:.3f})."
+                    f"(AUROC at most {min(1.0, highest):.3f})."
                 )
-        return [*texts, ONCE] if texts and self.question == "systems" else texts
+        return [*texts, ONCE] if texts and self.question == "systems" != run.question else texts
 
     def _caution(self, run: RunView) -> str:
         """Return that no method detects the examples by confidence, and which other quantity does, if any."""
@@ -172,10 +172,10 @@ class Detection:
         if not judged:
             return "Whether any method detects these is not judged, for want of repeated trainings: do not rely on it."
         best = max(judged, key=_low)
-        name, limit = run.title(best.method), f"AUROC {best.auroc:.3f}, at least {_low(best):.3f}"
+        name, limit = run.title(best.method), f"AUROC {best.auroc:.3f}, at least {max(0.0, _low(best)):.3f}"
         if best.outcome == "detects":
-            return f"No method detects these by {HEADLINE}; by {_words(best.quantity)}, {name} does ({limit})."
-        by = _words(best.quantity)
+            return f"No method detects these by {HEADLINE}; by {quantity_words(best.quantity)}, {name} does ({limit})."
+        by = quantity_words(best.quantity)
         return f"No method here detects these: do not rely on it (highest lower limit: {name} by {by}, {limit})."
 
 
@@ -192,7 +192,7 @@ def detection_on(run: RunView, task: TaskView, splits: Sequence[str]) -> Detecti
     scores, estimates = run.scores, dict[tuple[str, str], Estimate]()
     repeated = scores.trainings(task, splits, detection_name("ood_auroc", HEADLINE)).values()
     question: Question = "methods" if any(own.shares for own in repeated) else "systems"
-    for quantity in DETECTED_BY:
+    for quantity in scores.quantities:
         name = detection_name("ood_auroc", quantity)
         cells = {method: cell for method, cell in scores.ranked_row(task, splits, name).items() if cell.n}
         trainings = own_terms(scores.trainings(task, splits, name), scores.variance_groups)
@@ -221,10 +221,6 @@ def quantity_pairs(
         terms = []
         if examples is not None and {one, two} <= trainings.keys():
             terms = [examples, *pair_terms(one, two, trainings, variances)]
-        differences[_words(one), _words(two)] = cells[one].mean - cells[two].mean, terms
-    scores = {_words(quantity): cell for quantity, cell in cells.items()}
+        differences[quantity_words(one), quantity_words(two)] = cells[one].mean - cells[two].mean, terms
+    scores = {quantity_words(quantity): cell for quantity, cell in cells.items()}
     return Pairs(scores, "higher", judge_differences(differences, "higher"), "methods")
-
-
-def _words(quantity: str) -> str:
-    return quantity.replace("_", " ")

@@ -13,7 +13,7 @@ import numpy as np
 from dubio.core.errors import UserError, one_of
 from dubio.core.predictions import Predictions, pool_members
 from dubio.formats.text_tables import number_text, text_table
-from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled, write_figure
+from dubio.reporting.charts import WIDTH, Json, Rows, chart_of, curves, method_colour, method_dash, write_figure
 from dubio.reporting.manifest_view import Manifest, MethodRun, TaskView, read_manifest
 from dubio.reporting.stored_run import Run
 from dubio.reporting.style import CONTROL, MUTED, PALETTE, Style
@@ -29,12 +29,11 @@ from dubio.statistics.paired import align
 from dubio.store import Store
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
+    from dubio.reporting.charts import Chart
 
 EquivalentMetric = Literal["nll", "brier", "error", "aurc"]
 ENSEMBLE = "the deep ensemble"
+ITSELF = "a deep ensemble itself"
 TITLES: Mapping[str, str] = {
     "nll": "calibrated nll", "brier": "calibrated Brier", "error": "error", "aurc": "calibrated aurc",
 }  # fmt: skip
@@ -103,7 +102,7 @@ class EnsembleCurves:
 
     def figure(self, metric: EquivalentMetric, path: str | Path) -> Path:
         """Draw the equivalents to an .svg, .png or .pdf file, and return its path."""
-        return write_figure(equivalents_figure(self, metric), Path(path), "--figure")
+        return write_figure(equivalents_chart(self, metric), Path(path), "--figure")
 
 
 BOUNDS = ("lower", "central", "upper")
@@ -197,52 +196,58 @@ def _curves(
     yield EnsembleCurves(task.key, ensemble, curves)
 
 
-SHADE = 0.16
 LOG_FROM = 20
 """From this many samples on, the horizontal axis is logarithmic."""
 
 
-@styled
-def equivalents_figure(curves: EnsembleCurves, metric: EquivalentMetric) -> Figure:
-    """Draw the deep-ensemble equivalent of each method, with bounds; values beyond the longest ensemble are arrows."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+def equivalents_chart(of_task: EnsembleCurves, metric: EquivalentMetric) -> Chart:
+    """Return the deep-ensemble equivalent of each method, with bounds; beyond the longest ensemble, triangles."""
+    import altair
 
-    equivalents, longest = curves.equivalents(metric), len(curves.ensemble)
+    equivalents, longest = of_task.equivalents(metric), len(of_task.ensemble)
+    rows = [row for name, ranges in equivalents.items() for row in equivalent_rows(name, ranges, longest)]
+    levels = list(dict.fromkeys(row["method"] for row in rows if row["y"] is None))
+    most, step = max(map(len, equivalents.values())), 0.05 * max(longest, 4)
     styles = [Style(name, *mark, False) for name, mark in zip(equivalents, itertools.cycle(PALETTE), strict=False)]
-    figure = blank(WIDTH * 0.72, 3.1 + legend_height(len(styles) + 1, 3))
-    axes = figure.subplots()
-    top = longest + max(0.35, 0.06 * longest)
-    axes.axhline(longest, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
-    axes.text(1.01, longest, "longest\nensemble", transform=axes.get_yaxis_transform(), fontsize=7.2, color=MUTED,
-              va="center", ha="left")  # fmt: skip
-    most = max(len(ranges) for ranges in equivalents.values())
-    sizes = np.arange(1, max(2, min(longest, most)) + 1)
-    axes.plot(sizes, sizes, color=CONTROL, linewidth=1.4, linestyle="dotted")
-    for style, ranges in zip(styles, equivalents.values(), strict=True):
-        _draw(axes, style, ranges, longest, top)
-    if most >= LOG_FROM:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-    else:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_ylim(min(0.8, 1 - 0.03 * longest), top + 0.1)
-    axes.set(xlabel="samples of the method", ylabel=f"deep-ensemble equivalent, {TITLES[metric]}")
-    method_legend(figure, styles, control="a deep ensemble itself", columns=3)
-    return figure
+    styles.append(Style(ITSELF, CONTROL, "o", False, augmented=True))
+    ends: Json = {"domain": [1, max(2, most)], "nice": False}
+    x_scale = altair.Scale(type="log", **ends) if most >= LOG_FROM else altair.Scale(**ends)
+    y_scale = altair.Scale(domain=[min(0.8, 1 - 0.03 * longest), longest + step * (len(levels) + 1)], nice=False)
+    across, up = "samples of the method", f"deep-ensemble equivalent, {TITLES[metric]}"
+    x, y = altair.X("x:Q", title=across, scale=x_scale), altair.Y("y:Q", title=up, scale=y_scale)
+    marked = [row for row in rows if row["marked"]]
+    points = chart_of(row for row in marked if row["y"] is not None).mark_point(size=35, filled=True, opacity=1)
+    beyond = chart_of(
+        {**row, "y": longest + step * (1 + levels.index(row["method"]))} for row in marked if row["y"] is None
+    )
+    itself = chart_of({"control": ITSELF, "x": n, "y": n} for n in range(1, max(2, min(longest, most)) + 1))
+    line, colour = chart_of([{"y": longest, "text": "longest ensemble"}]), method_colour(styles)
+    layers = [
+        curves(rows, styles, x=across, y=up, x_scale=x_scale, y_scale=y_scale),
+        points.encode(x, y, color=colour),
+        beyond.mark_point(shape="triangle-up", size=35, filled=True, opacity=1).encode(x, y, color=colour),
+        itself.mark_line(strokeWidth=1.6, clip=True).encode(
+            x, y, color=method_colour(styles, "control"), strokeDash=method_dash(styles, "control")
+        ),
+        line.mark_rule(color=MUTED, strokeDash=[2, 2]).encode(y),
+        line.mark_text(align="left", dx=5, color=MUTED).encode(y, x=altair.value(WIDTH), text="text:N"),
+    ]
+    sizes = list(range(1, longest + 1, max(1, longest // 8)))
+    chart = altair.LayerChart(layer=layers).properties(width=WIDTH, height=300)
+    sized: Chart = chart.configure_axisX(tickMinStep=1, format="~g", labelOverlap=True).configure_axisY(values=sizes)
+    return sized
 
 
-def _draw(axes: Axes, style: Style, ranges: Sequence[EquivalentRange], longest: int, top: float) -> None:
-    """Draw the curve with its band; beyond the longest ensemble, upward arrows on its line."""
-    x = np.arange(1, len(ranges) + 1)
-    lower, centre, upper = (np.array([getattr(bounds, bound).size for bounds in ranges]) for bound in BOUNDS)
-    line = {**style.line, "markersize": 3.6, "markevery": max(1, len(x) // 12)}
-    band = np.minimum(lower, longest), np.minimum(upper, longest)
-    axes.fill_between(x, *band, color=style.colour, alpha=SHADE, linewidth=0)
-    axes.plot(x, np.where(np.isfinite(centre), centre, np.nan), **line)
-    beyond = x[~np.isfinite(centre)]
-    if len(beyond):
-        axes.plot(beyond, np.full(len(beyond), (longest + top) / 2), linestyle="none", marker=6, markersize=5,
-                  color=style.colour, markevery=max(1, len(beyond) // 12))  # fmt: skip
+def equivalent_rows(name: str, ranges: Sequence[EquivalentRange], longest: int) -> Rows:
+    """Return the equivalents with 1, 2, … samples, about twelve of them marked.
+
+    There is none beyond the longest ensemble, where the band ends too.
+    """
+    rows: Rows = []
+    for samples, bounds in enumerate(ranges, start=1):
+        low, size, high = (getattr(bounds, bound) for bound in BOUNDS)
+        rows.append({
+            "method": name, "x": samples, "y": None if size.beyond else size.size, "low": min(low.size, longest),
+            "high": min(high.size, longest), "marked": (samples - 1) % max(1, len(ranges) // 12) == 0,
+        })  # fmt: skip
+    return rows

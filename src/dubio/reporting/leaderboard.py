@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite
+from math import isfinite, isinf
 
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RANKED_BY
@@ -14,7 +14,7 @@ from dubio.reporting.score_table import Cell, cell_text, decimals
 from dubio.reporting.wording import enough_digits, listed, term
 from dubio.statistics.learning import Learned
 from dubio.statistics.limits import excess_limits
-from dubio.statistics.verdicts import Pairs, Verdict
+from dubio.statistics.verdicts import Pairs, Question, Verdict
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,10 @@ def leader(run: RunView, task: TaskView) -> str | None:
     return min(cells, key=lambda name: cells[name].mean) if cells else None
 
 
-QUESTION = "The question is whether methods differ, given training set and split."
+QUESTIONS: dict[Question, str] = {
+    "methods": "The question is whether methods differ, given training set and split.",
+    "systems": "The question is whether these trained systems differ: test examples vary, trainings are as they are.",
+}
 """What every verdict of a report is about, on the page and in a terminal."""
 
 NOT_RANKED: dict[Learned, str] = {
@@ -120,7 +123,7 @@ NOT_RANKED: dict[Learned, str] = {
 
 
 def not_ranked_sentences(run: RunView, task: TaskView) -> list[str]:
-    """Return which methods are not ranked, because they are hardly better than the class frequencies or not at all."""
+    """Return which methods are not ranked: hardly better than the class frequencies, or of infinite calibrated NLL."""
     learning = run.scores.learning(task)
     sentences = []
     for learned, why in NOT_RANKED.items():
@@ -128,7 +131,15 @@ def not_ranked_sentences(run: RunView, task: TaskView) -> list[str]:
         if names:
             margin = max(evidence.margin for evidence in learning.values())
             sentences.append(f"Not ranked, {why.format(margin=margin)}: {listed(names)}.")
-    return sentences
+    return [*sentences, *not_compared(run, task)]
+
+
+def not_compared(run: RunView, task: TaskView) -> list[str]:
+    """Return which trained systems are not compared by the ranking metric, because one zero makes it infinite."""
+    cells = run.scores.ranked_row(task, task.in_domain.name, RANKED_BY) if run.question == "systems" else {}
+    names = [run.title(name) for name, cell in cells.items() if isinf(cell.mean)]
+    why = "infinite, because a true class has probability zero"
+    return [f"Not compared by calibrated NLL ({why}): {listed(names)}."] if names else []
 
 
 def shifted_leaderboards(run: RunView, kind: str, metric: str) -> list[Leaderboard]:

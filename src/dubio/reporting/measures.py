@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 
 import numpy as np
@@ -123,10 +123,21 @@ def detection_name(metric: str, quantity: str) -> str:
     return metric_object.name
 
 
+def own_quantities(predictions: Predictions) -> tuple[str, ...]:
+    """Return the system's own uncertainties, such as the confidence that a language model states."""
+    return tuple(name for name in predictions.scores if name not in QUANTITIES)
+
+
+def own_metrics(quantities: Iterable[str]) -> tuple[Metric, ...]:
+    """Return AURC by a system's own uncertainties."""
+    return tuple(METRICS.make("aurc", quantity=name) for name in quantities)
+
+
 def uncertainties(predictions: Predictions) -> dict[str, FloatArray]:
     """Return the uncertainties that detection is scored for, higher = more uncertain, where they are defined."""
     applicable = applicable_quantities(predictions)
-    return {name: uncertainty(predictions, name) for name in DETECTED_BY if name in applicable}
+    names = (*DETECTED_BY, *own_quantities(predictions))
+    return {name: uncertainty(predictions, name) for name in names if name in applicable}
 
 
 def detection(inside: Mapping[str, FloatArray], outside: Mapping[str, FloatArray]) -> dict[str, float]:
@@ -193,9 +204,13 @@ def corrupted_values(
     return values
 
 
+def detectors(quantities: Iterable[str]) -> tuple[Metric, ...]:
+    """Return every detection metric by some quantities."""
+    return tuple(METRICS.make(metric, quantity=quantity) for metric in DETECTION for quantity in quantities)
+
+
 def directions(metrics: tuple[Metric, ...]) -> dict[str, Direction]:
     """Return which direction is better, for every metric of the long table."""
-    detectors = [METRICS.make(metric, quantity=quantity) for metric in DETECTION for quantity in DETECTED_BY]
-    better: dict[str, Direction] = {metric.name: metric.better for metric in (*metrics, *detectors)}
+    better: dict[str, Direction] = {metric.name: metric.better for metric in (*metrics, *detectors(DETECTED_BY))}
     referral = [referral_name(m, fraction) for m in ("referral_accuracy", "referral_auc") for fraction in FRACTIONS]
     return better | {GAP: "lower"} | dict.fromkeys((*AT_THRESHOLDS, *referral), "higher")

@@ -54,6 +54,7 @@ def merge(store: Source, manifests: Mapping[str, Raw]) -> dict[str, Any]:
         **lists,
         "skipped": skipped,
         "parts": [_part(name, raw) for name, raw in manifests.items()],
+        "examples": all(raw.get("examples", True) for raw in raws),
     }
 
 

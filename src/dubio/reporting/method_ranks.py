@@ -61,15 +61,15 @@ class MethodRanks:
 
     def diagram(self, path: str | Path) -> Path:
         """Draw the critical-difference diagram to an .svg, .png or .pdf file, and return its path."""
-        from dubio.reporting.canvas import write_figure
         from dubio.reporting.cd_diagram import draw_cd_diagram
+        from dubio.reporting.charts import write_figure
 
         comparison, test = self.comparison, self.comparison.friedman
         note = f"Friedman χ² = {test.chi2:.2f}, p = {test.p:.3g}; {test.datasets} datasets, α = {comparison.alpha:g}"
         title = "Average rank by " + " and ".join(comparison.metrics)
         ranks, difference, cliques = comparison.average_ranks, comparison.critical_difference, comparison.cliques
-        figure = draw_cd_diagram(ranks, difference, cliques, title=title, note=note)
-        return write_figure(figure, Path(path), "--diagram")
+        chart = draw_cd_diagram(ranks, difference, cliques, title=title, note=note)
+        return write_figure(chart, Path(path), "--diagram")
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

@@ -9,23 +9,39 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dubio.core.types import FloatArray
 from dubio.metrics.referral_curve import FRACTIONS
-from dubio.reporting.canvas import WIDTH, Series, blank, draw_band, finite_limits, legend_height, method_legend, styled
+from dubio.reporting.charts import (
+    WIDTH,
+    Rows,
+    Series,
+    chart_of,
+    curves,
+    line_legend,
+    method_colour,
+    method_dash,
+    tooltips,
+)
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RETAINED, referral_name
 from dubio.reporting.run_view import RunView
-from dubio.reporting.style import CONTROL
+from dubio.reporting.style import CONTROL, Style
 from dubio.reporting.tables import Column, FilledColumn, Table, method_table, score_column
 from dubio.reporting.wording import RANDOM, term
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    import altair
+
+    from dubio.reporting.charts import Chart
+
+HEIGHT = 260
+"""Pixels of a figure of curves."""
+HALF = WIDTH // 2 - 55
+"""Pixels of the width of one of two panels."""
 
 REFERRAL_CAPTION = (
     "Accuracy (and AUC) of the retained examples when the most uncertain, by predictive entropy, are referred. From "
@@ -42,7 +58,7 @@ def retention_columns(run: RunView, task: TaskView, split: str, metric: str) -> 
         control = run.scores.cell(task, split, RANDOM, name)
         if control is not None:
             cells = {**cells, RANDOM: control}
-        head = Column(f"{fraction:.0%}", "retained", "↑", term(metric).note)
+        head = Column(f"{fraction:.0%}", "retained", "↑", term(metric).note, metric=name)
         columns[name] = score_column(head, cells, verdicts, places=3)
     return columns
 
@@ -97,52 +113,66 @@ def series_of(run: RunView, x: FloatArray, curves: Curves) -> list[Series]:
     return [Series(run.styles[name], x, np.array(runs)) for name, runs in curves.items()]
 
 
-def draw_referral(run: RunView, task: TaskView, accuracy: Curves, area: Curves) -> Drawing:
-    """Draw curves over :data:`RETAINED` with random referral of the reference method, or of the first of them."""
+def referral_of(run: RunView, task: TaskView, accuracy: Curves, area: Curves) -> Chart:
+    """Return curves over :data:`RETAINED` with random referral of the reference method, or of the first of them."""
     reference = run.manifest.reference(task) or ""
     index = list(accuracy).index(reference) if reference in accuracy else 0
-    return referral_figure(series_of(run, RETAINED, accuracy), series_of(run, RETAINED, area), reference=index)
+    return referral_chart(series_of(run, RETAINED, accuracy), series_of(run, RETAINED, area), reference=index)
 
 
-def random_referral(series: Series) -> Series:
-    """Return random referral of a method: the value of all examples at every fraction."""
-    return Series(series.style, series.x, np.repeat(series.runs[:, -1:], len(series.x), axis=1))
+def random_referral(series: Series) -> Rows:
+    """Return random referral of a method over its axis: everywhere the value of all examples."""
+    name, value = f"random referral ({series.style.title})", float(series.mean[-1])
+    return [{"control": name, "x": float(x), "y": value} for x in (series.x[0], series.x[-1])]
 
 
-@styled
-def referral_figure(accuracy: Sequence[Series], area: Sequence[Series], *, reference: int) -> Drawing:
-    """Draw accuracy, and for two classes the AUC, against the fraction retained.
+def referral_chart(accuracy: Sequence[Series], area: Sequence[Series], *, reference: int) -> Chart:
+    """Return accuracy, and for two classes the AUC, against the fraction retained, with random referral.
 
     Args:
         accuracy: One series per method over the fraction retained.
         area: The same for the AUC; empty where it is not defined.
         reference: The place of the method that random referral is shown for.
     """
-    figure = blank(WIDTH, 2.9 + legend_height(len(accuracy) + 1))
-    axes = figure.subplots(1, 2, sharex=True) if area else [figure.subplots()]
-    panels = [("accuracy of the retained", accuracy), ("AUC of the retained", area)]
-    for axis, (label, series) in zip(axes, panels, strict=False):
-        draw_curves(axis, series)
-        control = random_referral(series[reference])
-        axis.plot(control.x, control.mean, color=CONTROL, linestyle="dotted", linewidth=1.4, zorder=1.5)
-        axis.set(xlabel="fraction retained", ylabel=label, xlim=(1.0, 0.5))
-        fit_limits(axis, [*series, control])
-    label = f"random referral ({accuracy[reference].style.title})"
-    method_legend(figure, [series.style for series in accuracy], control=label)
-    return figure
+    import altair
+
+    x, x_scale = "fraction retained", altair.Scale(domain=[0.5, 1.0], reverse=True)
+    panels: list[Chart] = []
+    for y, series in (("accuracy of the retained", accuracy), ("AUC of the retained", area)):
+        if series:
+            control, y_scale = random_referral(series[reference]), scale_of_means(series)
+            styles = [*(one.style for one in series), Style(control[0]["control"], CONTROL, "o", False, augmented=True)]
+            methods = curves(rows_of(series), styles, x=x, y=y, x_scale=x_scale, y_scale=y_scale)
+            line = (
+                chart_of(control)
+                .mark_line(strokeWidth=1.8, clip=True)
+                .encode(
+                    altair.X("x:Q", title=x, scale=x_scale),
+                    altair.Y("y:Q", title=y, scale=y_scale),
+                    color=method_colour(styles, "control").legend(**line_legend(styles)),
+                    strokeDash=method_dash(styles, "control"),
+                    tooltip=tooltips({"control": "control:N", y: "y:Q"}),
+                )
+            )
+            panels.append(methods + line)
+    if len(panels) == 1:
+        return panels[0].properties(width="container", height=HEIGHT)
+    return altair.hconcat(*(panel.properties(width=HALF, height=HEIGHT) for panel in panels))
 
 
-def draw_curves(axis: Axes, series: Sequence[Series], *, every: int = 10) -> None:
-    """Draw means with a band of one standard deviation over runs; markers of methods are staggered."""
-    for index, one in enumerate(series):
-        offset = (index * every) // max(len(series), 1)
-        draw_band(axis, one, markevery=(offset, every), zorder=3 if one.style.ensemble else 2)
+def rows_of(series: Sequence[Series], **fields: Any) -> Rows:
+    """Return the rows of several methods."""
+    return [row for one in series for row in one.rows(**fields)]
 
 
-def fit_limits(axis: Axes, series: Sequence[Series]) -> None:
-    """Set limits by the means: the noisy end of a band must not squeeze the rest."""
-    low, high = sorted(axis.get_xlim())
-    values = [float(y) for one in series for x, y in zip(one.x, one.mean, strict=True) if low <= x <= high]
-    limits = finite_limits(values)
-    if limits is not None:
-        axis.set_ylim(*limits)
+def scale_of_means(series: Sequence[Series]) -> altair.Scale:
+    """Return a vertical scale that contains the means: the noisy end of a band must not squeeze the curves."""
+    import altair
+
+    values = np.concatenate([one.mean for one in series])
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return altair.Scale(zero=False)
+    low, high = float(values.min()), float(values.max())
+    space = 0.06 * (high - low) or 0.05 * max(abs(high), 1e-3)
+    return altair.Scale(domain=[low - space, high + space], nice=False, zero=False)

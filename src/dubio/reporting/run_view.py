@@ -17,6 +17,7 @@ from dubio.reporting.style import Style, styles_of
 from dubio.reporting.tables import Column, FilledColumn, Table, TableCell, method_table
 from dubio.reporting.wording import budget_note
 from dubio.statistics.ensemble_equivalent import GrowthCurve
+from dubio.statistics.verdicts import Question
 
 Record = Mapping[str, Any]
 """Timings, environment and bytes of a fit or a prediction."""
@@ -27,6 +28,9 @@ PREDICTED = 100_000
 
 MARGIN = 0.01
 """How much worse than the best a cheaper method may be and still be advised, in nats of NLL, or of any other metric."""
+
+EXAMPLES = 60
+"""Largest number of examples of a test set on the page, unless another one is given."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,12 @@ def check_margin(margin: float) -> None:
     """Refuse a margin that is no finite number of at least 0."""
     if not (isfinite(margin) and margin >= 0):
         raise UserError(f"margin must be a finite number of at least 0; given {margin}.")
+
+
+def check_examples(count: int) -> None:
+    """Refuse a negative number of examples."""
+    if count < 0:
+        raise UserError(f"examples must be a number of at least 0; given {count}.")
 
 
 def cost_of(records: Mapping[str, Record], runs: Sequence[MethodRun]) -> Cost:
@@ -112,6 +122,7 @@ class RunView:
         extra_scores: Scores that enter ``results.csv`` but no comparison.
         options: Names of sections that are shown only on request.
         margin: How much worse than the best a cheaper method may be and still be advised.
+        examples: Largest number of examples of a test set that are shown.
     """
 
     manifest: Manifest
@@ -122,10 +133,17 @@ class RunView:
     extra_scores: list[Score] = field(default_factory=list)
     options: frozenset[str] = frozenset()
     margin: float = MARGIN
+    examples: int = EXAMPLES
 
     def __post_init__(self) -> None:
-        """Check the margin."""
+        """Check the margin and the number of examples."""
         check_margin(self.margin)
+        check_examples(self.examples)
+
+    @property
+    def question(self) -> Question:
+        """Whether methods are compared, or trained systems as they are: prediction files say nothing of trainings."""
+        return self.manifest.question
 
     @property
     def tasks(self) -> tuple[TaskView, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from math import isfinite
 
 import numpy as np
 
@@ -13,11 +14,22 @@ from dubio.core.predictions import join_names
 from dubio.core.types import Direction, FloatArray, StrArray
 from dubio.reporting.detectors import DetectionVariances
 from dubio.reporting.manifest_view import Manifest, MethodRun, MethodView, SplitView, TaskView
-from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.measures import DETECTED_BY, RANKED_BY, detectors, own_metrics
+from dubio.statistics.bootstrap import Interval
 from dubio.statistics.learning import Gain, Learning, judge_learning
-from dubio.statistics.trainings import ENOUGH, NO_CHANCE, Trainings, over_members, over_runs
+from dubio.statistics.limits import intervals
+from dubio.statistics.trainings import ENOUGH, NO_CHANCE, Trainings, over_members, over_runs, own_terms
 from dubio.statistics.trainings import Key as Fits
-from dubio.statistics.verdicts import Pairs, Rows, Runs, Verdict, compare_methods
+from dubio.statistics.verdicts import (
+    Pairs,
+    Question,
+    Replicates,
+    Rows,
+    Runs,
+    Verdict,
+    compare_methods,
+    compare_systems,
+)
 
 
 @dataclass(frozen=True)
@@ -46,11 +58,13 @@ RunKey = tuple[int, int | None]
 class Cell(Runs):
     """The values of one method for one metric on one split, and the number of runs where it is undefined.
 
-    A single-fit method has one for every (seed, member), an ensemble one for every seed; ``keys`` names them.
+    A single-fit method has one for every (seed, member), an ensemble one for every seed; ``keys`` names them. A trained
+    system has one value, and an ``interval`` in place of a spread over runs, undefined where none was computed.
     """
 
     undefined: int = 0
     keys: tuple[RunKey, ...] = field(default=(), compare=False, repr=False)
+    interval: Interval | None = field(default=None, compare=False, repr=False)
 
 
 Key = tuple[str, str, str, str]
@@ -79,7 +93,9 @@ def average_over(cells: Sequence[Cell | None]) -> Cell | None:
     complete = [cell for cell in cells if cell is not None and not cell.undefined]
     if not complete or len(complete) < len(cells) or len({(cell.n, cell.keys) for cell in complete}) > 1:
         return None
-    return Cell(tuple(np.mean([cell.values for cell in complete], axis=0).tolist()), keys=complete[0].keys)
+    mean = np.mean([cell.values for cell in complete], axis=0).tolist()
+    interval = None if complete[0].interval is None else Interval(mean[0], math.nan, math.nan)
+    return Cell(tuple(mean), keys=complete[0].keys, interval=interval)
 
 
 def average_rows(splits: Sequence[FloatArray], groups: Sequence[StrArray | None]) -> tuple[FloatArray, StrArray | None]:
@@ -119,7 +135,10 @@ def cell_text(cell: Cell | None, places: int = 3) -> str:
     if cell.n == 0:
         return "undefined"
     if math.isinf(cell.mean):
-        return f"∞ ({sum(map(math.isinf, cell.values))} of {cell.n} runs)"
+        return "∞" if cell.interval is not None else f"∞ ({sum(map(math.isinf, cell.values))} of {cell.n} runs)"
+    if cell.interval is not None:
+        low, high = cell.interval.low, cell.interval.high
+        return f"{cell.mean:.{places}f}" + ("" if math.isnan(low) else f" [{low:.{places}f}, {high:.{places}f}]")
     if cell.std is None:
         return f"{cell.mean:.{places}f}\N{NO-BREAK SPACE}(1\N{NO-BREAK SPACE}run)"
     return f"{cell.mean:.{places}f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{cell.std:.{places}f}"
@@ -165,11 +184,14 @@ class ScoreTable:
         self.not_ranked = dict(not_ranked or {})
         self.temperatures: dict[tuple[str, str], TemperatureFits] = {}
         self.scores: list[Score] = []
+        self.own_quantities: tuple[str, ...] = ()
         self.detection = DetectionVariances()
         self._fits = {(run.task, run.method, run.seed, run.member): run.fits for run in manifest.runs}
         self._left_out: dict[Key, dict[RunKey, dict[Fits, float]]] = {}
         self._rows: dict[Key, tuple[FloatArray, int]] = {}
         self._units: dict[tuple[str, str, str], tuple[StrArray | None, int | None]] = {}
+        self._intervals: dict[Key, Interval] = {}
+        self._draws: dict[tuple[str, str, str], tuple[dict[str, FloatArray], int]] = {}
         self._cells: dict[Key, Cell] | None = None
         self._scored: set[tuple[str, str, str]] = set()
         self._pairs: dict[tuple[str, tuple[str, ...], str], Pairs] = {}
@@ -188,6 +210,17 @@ class ScoreTable:
         """Add scores."""
         self.scores.extend(scores)
         self._cells, self._pairs = None, {}
+
+    def add_own_quantities(self, names: Sequence[str]) -> None:
+        """Note uncertainties that systems give themselves, and which direction is better for the metrics by them."""
+        new = [name for name in names if name not in self.own_quantities]
+        self.own_quantities += tuple(new)
+        self.better |= {metric.name: metric.better for metric in (*own_metrics(new), *detectors(new))}
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """The uncertainties that may have scores: the systems' own last."""
+        return *DETECTED_BY, *self.own_quantities
 
     def add_rows(
         self,
@@ -213,6 +246,32 @@ class ScoreTable:
             key = task.key, split.name, run.method, metric
             total, runs = self._rows.get(key, (np.zeros(len(rows)), 0))
             self._rows[key] = total + rows, runs + 1
+
+    @property
+    def question(self) -> Question:
+        """Whether methods are compared, of which trainings are a sample, or trained systems as they are."""
+        return self.manifest.question
+
+    def add_intervals(
+        self, task: TaskView, split: SplitView, run: MethodRun, intervals: Mapping[str, Interval]
+    ) -> None:
+        """Add the intervals of a trained system's scores, by metric."""
+        self._intervals |= {(task.key, split.name, run.method, name): own for name, own in intervals.items()}
+
+    def add_draws(
+        self, task: TaskView, split: SplitView, run: MethodRun, draws: Mapping[str, FloatArray], units: int
+    ) -> None:
+        """Add a trained system's scores on bootstrap replicates, the same for all; for metrics without rows.
+
+        Args:
+            task: The task.
+            split: The split.
+            run: The system.
+            draws: Metric → its value on every replicate.
+            units: The number of examples or groups that were resampled.
+        """
+        for metric, values in draws.items():
+            self._draws.setdefault((task.key, split.name, metric), ({}, units))[0][run.method] = values
 
     def add_gain(self, task: TaskView, run: MethodRun, gain: Gain, group: StrArray | None) -> None:
         """Add the gain of one run over the class frequencies on the in-domain test set."""
@@ -240,9 +299,15 @@ class ScoreTable:
     def cells(self) -> Mapping[Key, Cell]:
         """(task, split, method, metric) → the values of its runs."""
         if self._cells is None:
-            self._cells = aggregate(self.scores)
+            cells = aggregate(self.scores)
+            if self.question == "systems":
+                cells = {key: replace(cell, interval=self._interval(key, cell)) for key, cell in cells.items()}
+            self._cells = cells
             self._scored = {key[:3] for key in self._cells}
         return self._cells
+
+    def _interval(self, key: Key, cell: Cell) -> Interval:
+        return self._intervals.get(key, Interval(cell.mean, math.nan, math.nan))
 
     def cell(self, task: TaskView, split: str, method: str, metric: str) -> Cell | None:
         """Return the values of a method's runs, or None where there are none."""
@@ -255,6 +320,9 @@ class ScoreTable:
     def methods_of(self, task: TaskView) -> tuple[MethodView, ...]:
         """Return the methods with at least one scored run on a task, in the benchmark's order."""
         scored = self._scored if self.cells else set()
+        if self.question == "systems":  # without labels, all that can be scored may be detection on other splits
+            splits = [split.name for split in task.splits]
+            return tuple(m for m in self.manifest.methods if any((task.key, s, m.name) in scored for s in splits))
         return tuple(m for m in self.manifest.methods if (task.key, task.in_domain.name, m.name) in scored)
 
     def row(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Cell]:
@@ -308,9 +376,29 @@ class ScoreTable:
             self._pairs[task.key, names, metric] = self._compared(task, names, metric)
         return self._pairs[task.key, names, metric]
 
-    def _compared(self, task: TaskView, names: tuple[str, ...], metric: str) -> Pairs:
-        """Test every pair of methods that may be ranked; without values per example, on this test set as it is."""
-        cells = self.ranked_row(task, names, metric)
+    def intervals(self, task: TaskView, splits: Sequence[str], metric: str) -> dict[str, Interval]:
+        """Return method → the 95 % confidence interval of its mean, each on its own.
+
+        It varies with the trainings and, for a metric with values per example, with the test examples; of a method that
+        was trained once, with the latter alone. Where neither variance is known there is no interval.
+        """
+        cells = self.row(task, splits, metric)
+        if self.question == "systems":
+            own = {name: cell.interval for name, cell in cells.items() if cell.interval is not None}
+            return {name: interval for name, interval in own.items() if isfinite(interval.low)}
+        sample = self._sample(task, tuple(splits), metric, cells)
+        trained = own_terms(self.trainings(task, splits, metric), self.variance_groups)
+        results: dict[str, Interval] = {}
+        for name, cell in cells.items():
+            over_examples = None if sample is None else sample.own_term(name)
+            terms = [] if over_examples is None else [over_examples]
+            terms += [(trained[name].variance, trained[name].freedom)] if name in trained else []
+            if isfinite(cell.mean) and (sample is not None or any(variance for variance, _ in terms)):
+                results |= intervals({name: (cell.mean, terms)})
+        return results
+
+    def _sample(self, task: TaskView, names: tuple[str, ...], metric: str, cells: Mapping[str, Cell]) -> Rows | None:
+        """Return the values per example of some methods, as a sample of the test set; None where there are none."""
         units = [self._units.get((task.key, split, metric), (None, None)) for split in names]
         groups, counts = [group for group, _ in units], [count for _, count in units if count is not None]
         rows, group = {}, groups[0]
@@ -319,8 +407,21 @@ class ScoreTable:
             means = [own[0] / own[1] for own in sums if own is not None]
             if len(means) == len(names):
                 rows[name], group = average_rows(means, groups)
+        return Rows(rows, group, min(counts, default=None)) if rows else None
+
+    def _compared(self, task: TaskView, names: tuple[str, ...], metric: str) -> Pairs:
+        """Test every pair that may be ranked; without values per example, methods on this test set as it is.
+
+        Of trained systems the test set alone is a sample: without values per example, or on bootstrap replicates, there
+        is none, and no pair is judged.
+        """
+        cells = self.ranked_row(task, names, metric)
+        sample = self._sample(task, names, metric, cells)
+        if self.question == "systems":
+            draws = self._draws.get((task.key, names[0], metric)) if len(names) == 1 else None
+            replicates = None if draws is None or cells.keys() - draws[0].keys() else Replicates(*draws)
+            return compare_systems(cells, self.better[metric], sample or replicates or Rows({}))
         trainings = self.trainings(task, names, metric)
-        sample = Rows(rows, group, min(counts, default=None)) if rows else None
         return compare_methods(cells, self.better[metric], sample, trainings, self.variance_groups)
 
     def trainings(self, task: TaskView, splits: Sequence[str], metric: str) -> dict[str, Trainings]:
@@ -350,8 +451,15 @@ class ScoreTable:
         return self._left_out.get((task.key, split, method.name, metric), {}).get(run, {})
 
     def verdicts(self, task: TaskView, splits: str | Sequence[str], metric: str) -> dict[str, Verdict]:
-        """Return method → its verdict against the best; empty for a metric that must not, or cannot, rank."""
-        return self.pairs(task, splits, metric).against_best() if self.ranks(metric, task) else {}
+        """Return method → its verdict against the best; empty for a metric that must not, or cannot, rank.
+
+        Of trained systems also where the metric has no sample to judge by: then no further training would help.
+        """
+        verdicts = self.pairs(task, splits, metric).against_best() if self.ranks(metric, task) else {}
+        if self.question == "methods" or len(verdicts) < 2:
+            return verdicts
+        judged = {name: verdict for name, verdict in verdicts.items() if verdict.place != "unjudged"}
+        return judged if len(judged) > 1 else {}
 
     @property
     def variance_groups(self) -> dict[str, int]:

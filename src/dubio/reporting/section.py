@@ -15,8 +15,8 @@ To write a section, make one file in ``reporting/sections`` (or in a study, or i
 
         def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
             yield Table(...)
-            draw = partial(reliability_figure, self.bins.methods(run, task))
-            yield Figure("reliability", "Reliability", CAPTION, draw)
+            chart = partial(reliability_chart, self.bins.methods(run, task))
+            yield Figure("reliability", "Reliability", CAPTION, chart)
 
 and one test that calls ``blocks``. The builder (:mod:`dubio.reporting.build`) reads every stored prediction once and
 shows it to all sections in their order; then it calls ``finish`` for the task. The page, the terminal, the figure files
@@ -27,8 +27,10 @@ Rules:
 - Scores that several sections read are in ``run.scores`` (:class:`~dubio.reporting.score_table.ScoreTable`); a section
   adds further ones to ``item.values`` in ``visit``, and they enter ``results.csv``.
 - Everything else that a section needs from predictions it stores in itself. Sections never import each other.
-- A figure stands in its section's file: a function that computes its data, a function that draws it, its caption and
-  its reading. matplotlib is imported inside the function that draws, because tables work without it.
+- A figure stands in its section's file: a function that computes its rows, a function that returns its chart
+  (:mod:`dubio.reporting.charts`), its caption and its reading. Altair is imported inside the latter, because tables
+  work without it.
+- A block that shows one test set alone names it (``split``), so that the page's choice of a test set hides the others.
 - ``blocks`` is called once for every task with results, then once with None for what spans tasks. Sections of the part
   "task" show the former below their title within the task, the latter under "All tasks"; one that shows nothing across
   tasks defines ``task_blocks`` alone. Sections of the parts "opening" and "closing" are called with None alone and make
@@ -38,22 +40,25 @@ Rules:
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from dubio.core.csv_files import CsvTable
 from dubio.core.predictions import Predictions
 from dubio.core.registry import Registry
 from dubio.core.types import FloatArray, StrArray
+from dubio.reporting.charts import drawn, save
 from dubio.reporting.manifest_view import MethodRun, SplitView, TaskView
 from dubio.reporting.measures import uncertainties
 from dubio.reporting.run_view import RunView
 from dubio.reporting.tables import Table
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    from dubio.reporting.charts import Chart
 
 Json = dict[str, Any]
 
@@ -63,9 +68,10 @@ Part = Literal["opening", "task", "closing"]
 
 @dataclass(frozen=True)
 class Headline:
-    """A heading within a section."""
+    """A heading within a section; ``split`` names the test set below it, where it is one."""
 
     text: str
+    split: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,11 +82,13 @@ class Text:
         text: The paragraph, or the items of a list.
         kind: How it is set; "code" keeps line breaks.
         title: Where given, the text is folded below this title.
+        split: The test set it is about, where it is one.
     """
 
     text: str | tuple[str, ...]
-    kind: Literal["plain", "small", "note", "warning", "code"] = "plain"
+    kind: Literal["plain", "small", "note", "warning", "code", "verdict"] = "plain"
     title: str = ""
+    split: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,19 +99,26 @@ class Figure:
         name: The name of its file, after the task's.
         title: Its title.
         caption: How to read it.
-        draw: Draws it.
-        narrow: Whether it is less wide than the text.
+        chart: Returns it.
         folded: Whether the page shows it only on demand.
         reading: The result it shows, in a sentence with numbers.
+        split: The test set it is about, where it is one.
     """
 
     name: str
     title: str
     caption: str
-    draw: Callable[[], Drawing]
-    narrow: bool = False
+    chart: Callable[[], Chart] = field(repr=False)
     folded: bool = False
     reading: str = ""
+    split: str = ""
+
+    def _repr_html_(self) -> str:
+        """Return the figure as a notebook shows it: a picture that needs no script, and its caption."""
+        image = base64.b64encode(save(drawn(self.chart), "svg")).decode()
+        title, text = escape(self.title), escape(f"{self.caption} {self.reading}".strip())
+        picture = f'<img alt="{title}" src="data:image/svg+xml;base64,{image}">'
+        return f"<figure>{picture}<figcaption><b>{title}.</b> {text}</figcaption></figure>"
 
 
 @dataclass(frozen=True)
@@ -135,28 +150,22 @@ class Cards:
 
 @dataclass(frozen=True)
 class Definitions:
-    """Terms with their explanations."""
+    """Terms with their explanations, or purposes with their commands."""
 
     rows: tuple[tuple[str, str], ...]
+    kind: Literal["plain", "commands"] = "plain"
 
 
 @dataclass(frozen=True)
-class Example:
-    """One picture of a test example with its caption."""
+class Widget:
+    """An interactive part of the page, drawn by the script of its kind from data; the fallback is shown without it."""
 
-    source: str
-    caption: str
-    id: str
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Pictures of test examples, in titled rows."""
-
-    rows: Mapping[str, tuple[Example, ...]]
+    kind: str
+    data: Json
+    fallback: tuple[Block, ...] = ()
 
 
-Block = Headline | Text | Table | Figure | Cards | Definitions | Examples
+Block = Headline | Text | Table | Figure | Cards | Definitions | Widget
 
 
 @dataclass(frozen=True, eq=False)

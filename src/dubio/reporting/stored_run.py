@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-import io
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dubio.core.data_frame import data_frame
-from dubio.core.errors import UserError
-from dubio.reporting.build import Report, build_report
-from dubio.reporting.canvas import FORMATS
+from dubio.core.errors import UserError, one_of
+from dubio.core.predictions import Predictions
+from dubio.evaluation.results import Evaluation, SystemComparison
+from dubio.formats.predictions import is_prediction_file
+from dubio.reporting.charts import FORMATS
 from dubio.reporting.manifest_view import read_manifest
 from dubio.reporting.measures import in_domain_metrics, measure
 from dubio.reporting.merging import merge
-from dubio.reporting.page import TABLE, write_figures, write_report
-from dubio.reporting.run_view import MARGIN, check_margin
-from dubio.reporting.score_table import ScoreTable
-from dubio.reporting.terminal import terminal_table
+from dubio.reporting.prediction_files import SystemFiles, open_evaluation, open_systems
+from dubio.reporting.report_cache import ReportCache
+from dubio.reporting.reported import OUT, Reported, WrittenReport
+from dubio.reporting.run_view import EXAMPLES, MARGIN
 from dubio.store import Store
 from dubio.store.records import with_defaults
 
 if TYPE_CHECKING:
-    import pandas
-    from rich.console import Console
+    from dubio import Model
 
 STORE = Path("dubio-store")
-OUT = Path("dubio-report")
-TEXT_WIDTH = 120
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class Run(Reported):
     """A benchmark run in a store. It prints as tables in a terminal and in a notebook.
 
     Attributes:
@@ -47,16 +45,6 @@ class Run:
     manifest: Mapping[str, Any]
     store: Path
     progress: Callable[[str], None] = field(default=lambda text: None, repr=False)
-
-    @cached_property
-    def built(self) -> Report:
-        """Every score and section, computed from the stored predictions when first used."""
-        return build_report(self._opened, self.manifest, progress=self.progress)
-
-    @property
-    def results(self) -> ScoreTable:
-        """Every score: ``results.scores`` is the long list, ``results.cell(…)`` a mean over runs."""
-        return self.built.run.scores
 
     @property
     def failures(self) -> tuple[Mapping[str, Any], ...]:
@@ -73,94 +61,63 @@ class Run:
         """Reasons to distrust the results."""
         return tuple(self.manifest["advice"])
 
-    def to_frame(self) -> pandas.DataFrame:
-        """Return the scores as a data frame: task, split, kind, method, seed, member, metric, value.
-
-        Raises:
-            UserError: If pandas is not installed.
-        """
-        return data_frame(asdict(score) for score in self.results.scores)
-
-    def report(
-        self,
-        out: str | Path = OUT,
-        *,
-        figures: str | Path | None = None,
-        formats: Sequence[str] = FORMATS,
-        as_published: bool = False,
-        margin: float = MARGIN,
-        raw_csv: bool = False,
-    ) -> WrittenReport:
-        """Write ``report.html`` and ``results.csv``.
-
-        Args:
-            out: The folder to write to; it is created if necessary.
-            figures: A folder for every figure as a file of its own, for papers.
-            formats: Formats of those files, among png, svg and pdf.
-            as_published: Whether published definitions that are mistaken are computed too, apart from the others.
-            margin: How much worse than the best a cheaper method may be and still be advised, in nats of NLL, or as a
-                share in accuracy and AUROC.
-            raw_csv: Write text cells that a spreadsheet would take for formulas as they are.
-
-        Raises:
-            UserError: For a margin that is negative or not finite.
-            MissingExtra: Without jinja2 and matplotlib.
-        """
-        check_margin(margin)
-        options = ("as-published",)
-        if as_published:
-            built = build_report(self._opened, self.manifest, options=options, progress=self.progress)
-        else:
-            built = self.built
-        if margin != built.run.margin:
-            built = Report(replace(built.run, margin=margin), built.sections)
-        self.progress("writing the report")
-        page = write_report(built, Path(out), raw_csv=raw_csv)
-        files = () if figures is None else write_figures(built, Path(figures), formats)
-        return WrittenReport(page, page.with_name(TABLE), files, built)
-
     @cached_property
-    def _opened(self) -> Store:
+    def source(self) -> Store:
+        """The opened store."""
         return Store.open(self.store, create=False)
 
-    def __rich__(self) -> Any:
-        return terminal_table(self.built)
+    def predictor(
+        self,
+        method: str,
+        *,
+        task: str | None = None,
+        network: str | None = None,
+        seed: int | None = None,
+        device: str = "cpu",
+    ) -> Model:
+        """Return a method of the run as a model that predicts raw rows.
 
-    def __str__(self) -> str:
-        return self._printed().export_text().rstrip()
+        Args:
+            method: The method, by its name in the run.
+            task: The task; may be omitted where the run has one.
+            network: The network; may be omitted where the task has one.
+            seed: The seed; the first of the run if omitted.
+            device: The device to predict on.
+        """
+        import dubio
+
+        return dubio.model_of_run(self, method, task=task, network=network, seed=seed, device=device)
+
+    def _cache(self) -> ReportCache:
+        stored = with_defaults(json.loads(json.dumps(self.manifest)))  # that of a run that just ended is as when opened
+        return ReportCache(self.source, stored)
+
+    def predictions(self, task: str, method: str, split: str = "", *, seed: int | None = None) -> Predictions:
+        """Return the stored predictions of a method on a split, of its first run unless a seed is given.
+
+        Args:
+            task: The task, as the report names it.
+            method: The name of the method.
+            split: The split, such as ``cal``; the in-domain test set by default.
+            seed: The seed of the run.
+
+        Raises:
+            UnknownName: For a task, method, split or seed that the run does not have.
+        """
+        view = read_manifest(self.manifest)
+        tasks = {own.key: own for own in view.tasks}
+        own = tasks[one_of("task", task, tasks)]
+        one_of("method", method, dict.fromkeys(run.method for run in view.runs_of(task)))
+        runs = {run.seed: run for run in reversed(view.runs_of(task, method))}
+        chosen = view.runs_of(task, method)[0].seed if seed is None else int(one_of("seed", str(seed), map(str, runs)))
+        splits = {item.name: item for item in own.splits if item.kind not in ("train", "val")}
+        item = splits[one_of("split", split or own.in_domain.name, splits)]
+        predictions = own.read(self.source, runs[chosen], item)
+        columns = own.columns.get(item.name)
+        return predictions.with_checked(columns={**predictions.columns, **columns}) if columns else predictions
 
     def __repr__(self) -> str:
         return f"<run {self.name!r} in {str(self.store)!r}>"
-
-    def _repr_html_(self) -> str:
-        return self._printed().export_html(inline_styles=True, code_format="<pre>{code}</pre>")
-
-    def _printed(self) -> Console:
-        from rich.console import Console
-
-        console = Console(record=True, file=io.StringIO(), width=TEXT_WIDTH)
-        console.print(self)
-        return console
-
-
-@dataclass(frozen=True, eq=False)
-class WrittenReport:
-    """The files of a report.
-
-    Attributes:
-        page: ``report.html``.
-        table: ``results.csv``.
-        figures: The files of the figures.
-        report: What they show.
-    """
-
-    page: Path
-    table: Path
-    figures: tuple[Path, ...]
-    report: Report
-
-    def __str__(self) -> str:
-        return str(self.page)
 
 
 def open_run(*names: str, store: str | Path = STORE) -> Run:
@@ -241,8 +198,12 @@ def _empty_decision(store: Store, prediction: str) -> dict[str, Any]:
 
 
 def report(
-    run: Run | str | Sequence[str] | None = None,
+    run: Reported | Evaluation | SystemComparison | SystemFiles | Sequence[str] | None = None,
     *,
+    cal: SystemFiles | None = None,
+    shift: Mapping[str, SystemFiles] | None = None,
+    ood: Mapping[str, SystemFiles] | None = None,
+    title: str = "",
     store: str | Path = STORE,
     out: str | Path = OUT,
     figures: str | Path | None = None,
@@ -250,11 +211,20 @@ def report(
     as_published: bool = False,
     margin: float = MARGIN,
     raw_csv: bool = False,
+    examples: int = EXAMPLES,
 ) -> WrittenReport:
-    """Write the report of a benchmark run, or of several together: ``report.html`` and ``results.csv``.
+    """Write the report of benchmark runs, or of systems that are known by their predictions.
+
+    It is a folder with ``report.html`` and ``results.csv``.
 
     Args:
-        run: A run, a name, or several names in the order of the report; may be omitted if the store has one run.
+        run: A run, a name, or several names in the order of the report; may be omitted if the store has one run. Or
+            predictions: one file or :class:`~dubio.core.predictions.Predictions`, several as a mapping from the
+            system's name, or the result of ``dubio.evaluate`` or ``dubio.compare``.
+        cal: With predictions: the same systems on a calibration set, on which referral policies are fitted.
+        shift: Likewise: name of a shifted test set to the same systems on it.
+        ood: Likewise: name of an out-of-distribution test set to the same systems on it.
+        title: Likewise: what the page calls the data.
         store: The folder of the store.
         out: The folder to write to; it is created if necessary.
         figures: A folder for every figure as a file of its own, for papers.
@@ -263,12 +233,28 @@ def report(
         margin: How much worse than the best a cheaper method may be and still be advised, in nats of NLL, or as a share
             in accuracy and AUROC.
         raw_csv: Write text cells that a spreadsheet would take for formulas as they are.
+        examples: Largest number of examples (texts, table rows, small images) of each test set; 0 for none.
 
     Raises:
-        UserError: For an unknown run, or a margin that is negative or not finite.
-        MissingExtra: Without jinja2 and matplotlib.
+        UserError: For an unknown run, systems on different examples, a margin that is negative or not finite, or a
+            negative number of examples.
+        MissingExtra: Without the packages of ``dubio[report]``.
     """
-    if not isinstance(run, Run):
-        names = () if run is None else (run,) if isinstance(run, str) else tuple(run)
-        run = open_run(*names, store=store)
-    return run.report(out, figures=figures, formats=formats, as_published=as_published, margin=margin, raw_csv=raw_csv)
+    further: dict[str, Any] = {"cal": cal, "shift": shift, "ood": ood, "title": title}
+    opened = _opened(run, store, {name: value for name, value in further.items() if value})
+    options: Any = {"figures": figures, "formats": formats, "as_published": as_published, "margin": margin}
+    options["examples"] = examples
+    return opened.report(out, raw_csv=raw_csv, **options)
+
+
+def _opened(run: Any, store: str | Path, further: Mapping[str, Any]) -> Reported:
+    """Open what is to be reported; ``further`` goes with predictions."""
+    if isinstance(run, Predictions | Mapping | Path) or (isinstance(run, str) and is_prediction_file(run)):
+        return open_systems(run, **further)
+    if isinstance(run, Evaluation | SystemComparison):
+        return open_evaluation(run, **further)
+    if further:
+        raise UserError(f"{', '.join(further)}: for predictions, not for benchmark runs.")
+    if isinstance(run, Reported):
+        return run
+    return open_run(*(() if run is None else (run,) if isinstance(run, str) else tuple(run)), store=store)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dubio.reporting.manifest_view import MethodView, tta_pairs
 
@@ -44,9 +43,6 @@ SPARE: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 """For methods without a number, in the order they appear."""
 
-DASHED: tuple[float, tuple[float, float]] = (0.0, (3.2, 1.6))
-DOTTED: tuple[float, tuple[float, float]] = (0.0, (1.0, 1.3))
-
 OUTLINES: dict[str, str] = {
     "o": "M6 0A6 6 0 1 1 -6 0A6 6 0 1 1 6 0Z",
     "s": "M-5.5 -5.5H5.5V5.5H-5.5Z",
@@ -66,6 +62,15 @@ OUTLINES: dict[str, str] = {
 }
 """Each marker as an SVG path around the origin, for the page's own keys."""
 
+SHAPES: dict[str, str] = {
+    "o": "circle", "s": "square", "D": "diamond", "^": "triangle-up", "v": "triangle-down", "<": "triangle-left",
+    ">": "triangle-right", "P": "cross", "X": "M-.5-1L0-.5 .5-1 1-.5 .5 0 1 .5 .5 1 0 .5-.5 1-1 .5-.5 0-1-.5Z",
+    "h": "M0-1L.86-.5V.5L0 1-.86 .5V-.5Z", "p": "M0-1L.95-.31 .59 .81H-.59L-.95-.31Z", "d": "M0-1L.6 0 0 1-.6 0Z",
+    "8": "M-.4-.95H.4L.95-.4V.4L.4 .95H-.4L-.95 .4V-.4Z",
+    "*": "M0-1L.25-.32H.95L.39 .12 .59 .81 0 .4-.59 .81-.39 .12-.95-.32H-.25Z", "H": "M-.5-.86H.5L1 0 .5 .86H-.5L-1 0Z",
+}  # fmt: skip
+"""Each marker as Vega draws it: a name, or a path within a square from −1 to 1."""
+
 
 @dataclass(frozen=True)
 class Style:
@@ -83,26 +88,9 @@ class Style:
         return OUTLINES[self.marker]
 
     @property
-    def line(self) -> dict[str, Any]:
-        """Keyword arguments for a line."""
-        return {
-            "color": self.colour,
-            "linestyle": DOTTED if self.augmented else "solid" if self.ensemble else DASHED,
-            "linewidth": 1.9 if self.ensemble else 1.2,
-            "label": self.title,
-            **self.point,
-        }
-
-    @property
-    def point(self) -> dict[str, Any]:
-        """Keyword arguments for a marker."""
-        return {
-            "marker": self.marker,
-            "markersize": 5.0 if self.ensemble else 4.6,
-            "markeredgecolor": self.colour,
-            "markerfacecolor": self.colour if self.ensemble else PAPER,
-            "markeredgewidth": 1.1,
-        }
+    def dash(self) -> list[float]:
+        """The dashes of a line: ensembles are solid, single fits dashed, test-time augmentation dotted."""
+        return [1.5, 2.5] if self.augmented else [1, 0] if self.ensemble else [5, 2.5]
 
 
 def styles_of(methods: Sequence[MethodView]) -> dict[str, Style]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dubio.reporting.manifest_view import MethodView
@@ -16,8 +18,8 @@ ARROWS = {"higher": "↑", "lower": "↓"}
 
 SPOKEN_PLACE: dict[Place, str] = {
     "best": "best mean",
-    "tied": "not significantly different from the best",
-    "behind": "significantly worse than the best",
+    "tied": "not significantly different",
+    "behind": "significantly worse",
     "unjudged": "not judged",
 }
 
@@ -30,7 +32,7 @@ NOT_JUDGED = (
 
 @dataclass(frozen=True)
 class Column:
-    """The head of a column; one of texts is set left-aligned."""
+    """The head of a column; one of texts is set left-aligned, one of a ``metric`` follows the page's choice of it."""
 
     title: str
     sub: str = ""
@@ -38,22 +40,37 @@ class Column:
     note: str = ""
     unranked: bool = False
     is_text: bool = False
+    metric: str = ""
 
 
 @dataclass(frozen=True)
 class TableCell:
-    """One value: its text, its spread, and the method's place in the ranking; an empty ``sort_key`` is not sorted."""
+    """One value: its text, its spread, and the method's place in the ranking; an empty ``sort_key`` is not sorted.
+
+    ``span`` draws it: the lower end of its interval, the value and the upper end, as shares of the column's range; the
+    ends are None where there is no interval.
+    """
 
     text: str
     spread: str = ""
     sort_key: str = ""
     place: str = ""
     hint: str = ""
+    span: tuple[float | None, float, float | None] | None = None
 
     @property
     def plain(self) -> str:
         """Text and spread together."""
         return f"{self.text} {self.spread}".strip()
+
+
+    @property
+    def is_sorted_by_hint(self) -> bool:
+        """Whether the hint begins with the number that the cell is sorted by, to six digits."""
+        number = re.match(r"-?\d[\d.e+-]*", self.hint)
+        with suppress(ValueError):  # sorted by a text, or not at all
+            return number is not None and f"{float(self.sort_key):.6g}" == number[0]
+        return False
 
 
 @dataclass(frozen=True)
@@ -78,6 +95,8 @@ class Table:
         title: Where given, the table is shown below it on demand.
         shown: Whether a table with a title is shown from the start.
         terminal: Where given, the terminal prints the table too, below this title.
+        split: The test set it is about, where it is one.
+        matrix: Whether it is the matrix of methods and questions that the page begins with.
     """
 
     columns: tuple[Column, ...]
@@ -87,6 +106,8 @@ class Table:
     title: str = ""
     shown: bool = False
     terminal: str = ""
+    split: str = ""
+    matrix: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,16 +149,21 @@ def score_cell(cell: Cell, places: int, verdict: Verdict | None, column: Column)
     if cell.n == 0:
         return TableCell("undefined", place="unranked", hint=f"not defined in any of {cell.undefined} runs")
     if math.isinf(cell.mean):
+        if cell.interval is not None:
+            return TableCell("∞", "", f"{cell.mean}", "unranked", "infinite: not compared")
         return TableCell("∞", f"({cell.n} runs)", f"{cell.mean}", "unranked" if column.unranked else "behind")
     spread = "(1 run)" if cell.std is None else f"± {cell.std:.{places}f}"
+    hints = [f"{cell.mean:.6g}, {cell.n} run{'s' if cell.n > 1 else ''}"]
+    if cell.interval is not None:
+        ends = (cell.interval.low, cell.interval.high)
+        spread, hints = bounds(None if math.isnan(ends[0]) else ends, f".{places}f"), [f"{cell.mean:.6g}"]
     spread += " †" if verdict is not None and verdict.place == "unjudged" and not column.unranked else ""
-    hints = [f"mean {cell.mean:.6g} over {cell.n} run{'s' if cell.n > 1 else ''}"]
     if cell.undefined:
         hints.append(f"not defined in {cell.undefined} more")
     if verdict is not None:
         hints.append(SPOKEN_PLACE[verdict.place])
         if verdict.place != "best" and verdict.resolves is not None:
-            hints[-1] += f": {verdict.difference:.3g} away, resolved from {verdict.resolves:.3g} on"
+            hints[-1] += f": {verdict.difference:.2g} (detectable {verdict.resolves:.2g})"
     mark = "unranked" if column.unranked else (verdict.place if verdict else "")
     return value_cell(cell.mean, f".{places}f", spread, mark, "; ".join(hints))
 
@@ -167,7 +193,8 @@ def method_table(
         return tuple(column.cells.get(name, EMPTY) for column in filled)
 
     marks = {cell.place for column in filled for cell in column.cells.values()}
-    caption += f"; †: {NOT_JUDGED}" if "unjudged" in marks else ""
+    if "unjudged" in marks:
+        caption += f" †: {NOT_JUDGED}." if caption.endswith(".") else f"; †: {NOT_JUDGED}"
     rows = [Row(method.title, cells(method.name), styles[method.name]) for method in methods]
     rows += [Row(title, cells(name), control=True) for name, title in (controls or {}).items()]
     return Table(tuple(column.column for column in filled), tuple(rows), caption, terminal=terminal)

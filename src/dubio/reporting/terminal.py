@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table as RichTable
-from rich.text import Text
+from rich.text import Text as RichText
 
 from dubio.reporting.build import Report
-from dubio.reporting.leaderboard import QUESTION
+from dubio.reporting.leaderboard import QUESTIONS
 from dubio.reporting.measures import RANKED_BY
-from dubio.reporting.section import Cards
+from dubio.reporting.section import Card, Cards, Text
 from dubio.reporting.tables import Column, Table, TableCell
 
 STYLES = {"best": "bold cyan", "tied": "cyan", "leading": "bold", "unranked": "dim"}
@@ -23,23 +24,40 @@ GAP = 2
 """Blanks between two columns."""
 
 
-def terminal_table(report: Report) -> RenderableType:
-    """Return the tables and sentences that a terminal shows at the end of a run, as something rich can print."""
-    shown: list[RenderableType] = []
+TerminalBlock = Table | Card | Text
+
+
+def terminal_blocks(report: Report) -> tuple[TerminalBlock, ...]:
+    """Return the tables and sentences that a terminal shows at the end of a run, without the style of methods."""
+    shown: list[TerminalBlock] = []
     run = report.run
     for task in run.tasks:
         if not run.methods_of(task):
-            shown.append(Text(f"{task.key}: no run was completed", style="red"))
+            shown.append(Text(f"{task.key}: no run was completed", "warning"))
             continue
         blocks = [block for placed in report.of_part("task") for block in report.blocks(placed, task)]
-        shown += [TerminalTable(block) for block in blocks if isinstance(block, Table) and block.terminal]
+        tables = [block for block in blocks if isinstance(block, Table) and block.terminal]
+        shown += [replace(table, rows=tuple(replace(row, style=None) for row in table.rows)) for table in tables]
     blocks = [block for placed in report.of_part("opening") for block in report.blocks(placed)]
-    for card in (card for block in blocks if isinstance(block, Cards) for card in block.cards):
-        if not card.evidence:  # cards with evidence give advice, and this is about results
-            shown.append(Padding(Text.assemble((f"{card.title}  ", "bold"), card.texts[0]), (0, 0, 1, 0)))
+    cards = [card for block in blocks if isinstance(block, Cards) for card in block.cards]
+    shown += [card for card in cards if not card.evidence]  # cards with evidence give advice, and this is about results
     if any(len(run.scores.verdicts(task, task.in_domain.name, RANKED_BY)) > 1 for task in run.tasks):
-        shown.append(Text(QUESTION, style="dim"))
-    return Group(*shown)
+        shown.append(Text(QUESTIONS[run.question], "small"))
+    return tuple(shown)
+
+
+def terminal_table(shown: Report | Iterable[TerminalBlock]) -> RenderableType:
+    """Return a report, or blocks of one, as something rich can print."""
+    blocks = terminal_blocks(shown) if isinstance(shown, Report) else shown
+    return Group(*map(_renderable, blocks))
+
+
+def _renderable(block: TerminalBlock) -> RenderableType:
+    if isinstance(block, Table):
+        return TerminalTable(block)
+    if isinstance(block, Card):
+        return Padding(RichText.assemble((f"{block.title}  ", "bold"), block.texts[0]), (0, 0, 1, 0))
+    return RichText(str(block.text), style="red" if block.kind == "warning" else "dim")
 
 
 @dataclass(frozen=True)
@@ -53,16 +71,16 @@ class TerminalTable:
         table, count = self.table, columns_that_fit(self.table, options.max_width)
         others = [" ".join(_head(column).plain.translate(_ONE_LINE).split()) for column in table.columns[count:]]
         rows = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0))
-        rows.add_column(Text("method"), no_wrap=True)
+        rows.add_column(RichText(table.first.lower()), no_wrap=True)
         for column in table.columns[:count]:
             rows.add_column(_head(column), justify="right", no_wrap=True)
         for row in table.rows:
-            title = Text(row.title, style="italic dim" if row.control else "")
+            title = RichText(row.title, style="italic dim" if row.control else "")
             rows.add_row(title, *(_cell_text(cell) for cell in row.cells[:count]))
-        yield Text(table.terminal, style="bold")
+        yield RichText(table.terminal, style="bold")
         yield rows
         note = table.caption + (f"; the report also has {', '.join(others)}" if others else "")
-        yield Padding(Text(note, style="dim"), (0, 0, 1, 0))
+        yield Padding(RichText(note, style="dim"), (0, 0, 1, 0))
 
 
 def columns_that_fit(table: Table, width: int) -> int:
@@ -76,12 +94,12 @@ def columns_that_fit(table: Table, width: int) -> int:
     return len(table.columns)
 
 
-def _head(column: Column) -> Text:
+def _head(column: Column) -> RichText:
     title = f"{column.title} {column.arrow}".strip().replace("Calibrated ", "Calibrated\n")
-    head = Text(title, style="dim" if column.unranked else "bold")
-    return Text.assemble(head, "\n", (column.sub, "dim")) if column.sub and column.sub != "not ranked" else head
+    head = RichText(title, style="dim" if column.unranked else "bold")
+    return RichText.assemble(head, "\n", (column.sub, "dim")) if column.sub and column.sub != "not ranked" else head
 
 
-def _cell_text(cell: TableCell) -> Text:
+def _cell_text(cell: TableCell) -> RichText:
     spread = f" {cell.spread}" if cell.spread else ""
-    return Text.assemble((cell.text, STYLES.get(cell.place, "")), (spread, "dim"))
+    return RichText.assemble((cell.text, STYLES.get(cell.place, "")), (spread, "dim"))

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dubio.core.errors import plural
-from dubio.reporting.manifest_view import MethodView
+from dubio.core.files import file_name as file_name
+from dubio.reporting.manifest_view import MethodView, printable
+from dubio.store.examples import LONGEST_CELL, cut
 from dubio.store.records import ManifestBudget
 
 RANDOM = "random-referral"
@@ -64,6 +66,11 @@ def term(metric: str) -> Term:
     return TERMS.get(metric.partition("(")[0], Term(metric, ""))
 
 
+def quantity_words(name: str) -> str:
+    """Return an uncertainty quantity in words; one that a system gives itself has the name of its file's column."""
+    return cut(printable(name), LONGEST_CELL).replace("_", " ")
+
+
 def named(text: str) -> str:
     """Return a sentence with metrics called by their titles, not by their registered names."""
     return re.sub(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)*\b", lambda match: _within(match[0]), text)
@@ -108,6 +115,16 @@ def counted(value: int, noun: str) -> str:
 def seconds(value: float) -> str:
     """Return a duration in seconds: ``0.42 s``, ``7.5 s``, ``1,204 s``."""
     return f"{value:,.0f} s" if value >= 10 else f"{value:.2g} s"
+
+
+UNITS = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+
+
+def duration(value: float) -> str:
+    """Return seconds in the largest unit of which there are at least one: ``1.2 µs``, ``12.7 s``, ``1.4 h``."""
+    unit, size = next((own for own in UNITS if value >= own[1]), UNITS[-1])
+    number = value / size
+    return f"{number:.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
 
 
 def signed(value: float, places: int = 3) -> str:
@@ -164,11 +181,3 @@ ROLES = {
     "id": "in-domain test", "shift": "shifted test", "ood": "OOD test",
 }  # fmt: skip
 """Kind of a split → what it is for."""
-
-
-_OTHER = re.compile(r"[^A-Za-z0-9_.]+")
-
-
-def file_name(text: str) -> str:
-    """Return a text as a part of a file name: its letters, digits and dots, with one dash for everything between."""
-    return _OTHER.sub("-", text).strip("-.") or "unnamed"

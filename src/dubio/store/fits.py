@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -77,9 +78,20 @@ def verify_fit(layout: Layout, fit_id: str) -> tuple[dict[str, Any], dict[str, A
         CorruptFile: When it is missing, or a file is not what was written.
     """
     directory = layout.directory("fits", fit_id)
-    spec, record = read_spec(directory), read_record(directory)
+    spec, record = read_spec(directory), read_fit_record(directory)
     for name in (WEIGHTS, ENCODER):
-        if name not in record["files"]:
-            raise CorruptFile(f"fit {fit_id}: its record does not name {name}.")
         verify_file(directory, name, record["files"][name])
     return spec, record
+
+
+def read_fit_record(directory: Path) -> dict[str, Any]:
+    """Read the record of a fit, which names its weights and its encoder.
+
+    Raises:
+        CorruptFile: When it does not, or is not what was written.
+    """
+    record = read_record(directory)
+    for name in (WEIGHTS, ENCODER):
+        if name not in record["files"]:
+            raise CorruptFile(f"{directory / RECORD}: does not name {name}.")
+    return record

@@ -181,12 +181,19 @@ class ScratchDirectory:
         Raises:
             StoreError: When it cannot be written; nothing incomplete remains.
         """
-        fresh = self.new()
-        try:
+        with self.unplaced() as fresh:
             with storing(target):
-                fresh.mkdir()
                 yield fresh
             self.adopt_directory(fresh, target)
+
+    @contextmanager
+    def unplaced(self) -> Iterator[Path]:
+        """Give a new directory here, and remove what has not been put in place by the end."""
+        fresh = self.new()
+        try:
+            with storing(fresh):
+                fresh.mkdir()
+            yield fresh
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 

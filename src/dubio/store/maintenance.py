@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Literal
 from dubio.core.errors import CorruptFile, StoreError, UserError
 from dubio.core.files import atomic_directory, open_atomic
 from dubio.core.specs import ID, canonical
+from dubio.store.examples import example_files
 from dubio.store.fits import WEIGHTS
 from dubio.store.locks import BusyError, abandoned, is_held, storing
 from dubio.store.predictions import files_of, members_of, stray_files
@@ -183,17 +184,14 @@ def litter(store: Store) -> tuple[Litter, ...]:
 
 
 def unreferenced(store: Store) -> tuple[Litter, ...]:
-    """Return the fits, predictions, checkpoints and pictures that no manifest of a benchmark run needs."""
+    """Return the fits, predictions, checkpoints and examples that no manifest of a benchmark run needs."""
     needed = referenced(store, store.manifests())
-    paths = [
-        store.layout.directory(kind, identifier)
-        for kind in ENTRY_KINDS
-        for identifier in store.ids(kind)
-        if identifier not in needed[kind]
-    ]
+    entries = ((kind, identifier) for kind in ENTRY_KINDS for identifier in store.ids(kind))
+    paths = [store.layout.directory(kind, name) for kind, name in entries if name not in needed[kind]]
     paths += [path for path in _listed(store.layout.checkpoints) if not store.has_fit(path.name)]
-    pictured = pictured_splits(store, store.manifests())
-    paths += [path for path in _listed(store.layout.pictures) if path.name not in pictured]
+    splits = splits_of(store, store.manifests())
+    folders = (store.layout.pictures, store.layout.examples)
+    paths += [path for folder in folders for path in _listed(folder) if path.name not in splits]
     return tuple(Litter(path, "unreferenced", _size(path)) for path in paths)
 
 
@@ -213,8 +211,8 @@ def referenced(store: Store, manifests: Iterable[str]) -> dict[EntryKind, set[st
     return {"fits": fits, "predictions": predictions}
 
 
-def pictured_splits(store: Store, manifests: Iterable[str]) -> set[str]:
-    """Return the fingerprints of the splits of these runs, under which pictures of their examples are stored."""
+def splits_of(store: Store, manifests: Iterable[str]) -> set[str]:
+    """Return the fingerprints of the splits of these runs, under which their examples are stored."""
     tasks = [task for name in manifests for task in store.manifest(name)["tasks"]]
     fingerprints = {split["fingerprint"] for task in tasks for split in task.get("splits", ())}
     return {fingerprint for fingerprint in fingerprints if ID.fullmatch(fingerprint)}
@@ -279,7 +277,7 @@ def _size(path: Path) -> int:
 
 
 def export(store: Store, names: Sequence[str], target: Path) -> tuple[Path, ...]:
-    """Copy runs with all their fits, predictions and pictures.
+    """Copy runs with all their fits, predictions and examples.
 
     Args:
         store: The store that holds them.
@@ -318,8 +316,7 @@ def _files_of_runs(store: Store, names: Sequence[str]) -> Iterable[Path]:
                 continue  # of a run that failed; its manifest says so
             store.verify(kind, identifier)
             paths += sorted(path for path in directory.iterdir() if path.is_file() and not path.is_symlink())
-    for fingerprint in sorted(pictured_splits(store, names)):
-        paths += _listed(store.layout.pictures / fingerprint, "*.png")
+    paths += example_files(store.layout, splits_of(store, names))
     for path in paths:
         relative = path.relative_to(store.path)
         if ".." in relative.parts:

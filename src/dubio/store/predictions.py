@@ -7,7 +7,6 @@ record rewritten. A file that the record does not name is ignored.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +23,6 @@ from dubio.store.records import (
     SPEC,
     Layout,
     StoredSplit,
-    copy_verified,
     file_facts,
     json_bytes,
     read_record,
@@ -54,37 +52,19 @@ class PredictionWriter:
         facts = {"split": split.name, "fingerprint": split.fingerprint, "kind": split.kind, "examples": len(split)}
         self.files[name] = {**written, **facts, "seconds": seconds}
 
-    def copy(self, source: Path, name: str, facts: Mapping[str, Any]) -> None:
-        """Take over a file of another store.
-
-        Args:
-            source: The prediction's directory there.
-            name: The file.
-            facts: What its record says about it.
-
-        Raises:
-            CorruptFile: When the file is not what the record says.
-        """
-        copy_verified(source, name, facts, self._fresh)
-        self.files[name] = dict(facts)
-
 
 @contextmanager
 def write_prediction(
     layout: Layout, scratch: ScratchDirectory, spec: Mapping[str, Any], environment: Mapping[str, Any]
 ) -> Iterator[PredictionWriter]:
     """Yield a writer of one prediction; the end of the block stores its files together, an error none of them."""
-    target, fresh = layout.directory("predictions", identity(spec)), scratch.new()
-    writer = PredictionWriter(fresh, target)
-    try:
-        with storing(fresh):
-            fresh.mkdir()
+    target = layout.directory("predictions", identity(spec))
+    with scratch.unplaced() as fresh:
+        writer = PredictionWriter(fresh, target)
         yield writer
         with storing(target):
             (fresh / SPEC).write_bytes(json_bytes(spec))
         place_prediction(scratch, fresh, target, writer.files, environment)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def place_prediction(

@@ -37,13 +37,16 @@ class Layout:
         self.header = root / "store.json"
         # The derived index.
         self.index = root / "index.sqlite"
+        # Reports of unchanged runs, to be reused; derived too.
+        self.derived = root / "derived"
         # Temporary directories of running processes.
         self.scratch = root / "tmp"
         # One lock file per id.
         self.locks = root / "locks"
         # One manifest per benchmark run.
         self.manifests = root / "runs"
-        # Small copies of test images, one directory per split.
+        # Examples of test splits, one directory per split; those of earlier versions are images.
+        self.examples = root / "examples"
         self.pictures = root / "pictures"
         # Damaged fits and predictions that were moved out of the way.
         self.corrupt = root / "corrupt"

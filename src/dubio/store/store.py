@@ -1,8 +1,8 @@
 """The store: every fit and prediction under the hash of its specification, and the manifests of benchmark runs.
 
 A store is a directory with ``store.json`` (its schema), ``fits/``, ``predictions/``, ``checkpoints/``, ``runs/``
-(manifests), ``failures/``, ``pictures/`` and ``index.sqlite``, which is derived. :class:`Store` is the way in;
-:mod:`dubio.store.fits` and :mod:`dubio.store.predictions` know the files of a fit and of a prediction.
+(manifests), ``failures/``, ``examples/`` and ``index.sqlite``, which is derived. :class:`Store` is the way in;
+:mod:`dubio.store.fits`, :mod:`dubio.store.predictions` and :mod:`dubio.store.examples` know the files of each.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from typing import Any, Literal
 from dubio.core.errors import CorruptFile, StoreError, UnknownName, UserError
 from dubio.core.files import make_directories
 from dubio.core.predictions import Predictions
-from dubio.core.specs import ID, check_id
+from dubio.core.specs import ID
 from dubio.store import fits as fit_files
 from dubio.store import predictions as prediction_files
 from dubio.store.checkpoints import FitCheckpoint, move_aside
+from dubio.store.examples import Content, encode_examples, examples_file, read_examples, shortened
 from dubio.store.fits import StoredFit, Tensors
 from dubio.store.locks import BusyError, ScratchDirectory, is_held, locked, storing
 from dubio.store.predictions import PredictionWriter, SplitKey
@@ -40,9 +41,6 @@ from dubio.store.records import (
 SCHEMA = 1
 """Raised by hand when a store written by this dubio can no longer be read by an older one."""
 
-PNG = b"\x89PNG\r\n\x1a\n"
-"""The first bytes of a PNG file; other files are not pictures of a store."""
-
 
 class Store:
     """A directory of fits and predictions, shared by any number of processes.
@@ -57,10 +55,8 @@ class Store:
 
     def __repr__(self) -> str:
         """Return where the store is, and how much it holds."""
-        counts = (
-            f"{len(self.ids('fits'))} fits, {len(self.ids('predictions'))} predictions, {len(self.manifests())} runs"
-        )
-        return f"Store({str(self.path)!r}): {counts}"
+        fits, predictions = len(self.ids("fits")), len(self.ids("predictions"))
+        return f"Store({str(self.path)!r}): {fits} fits, {predictions} predictions, {len(self.manifests())} runs"
 
     # --- opening and closing ----------------------------------------------------------------------------------------
 
@@ -214,6 +210,18 @@ class Store:
         check = fit_files.verify_fit if kind == "fits" else prediction_files.verify_prediction
         check(self.layout, identifier)
 
+    def place(self, fresh: Path, kind: EntryKind, identifier: str) -> None:
+        """Put a fit, or files of a prediction with their record, in place; they lie in the scratch directory."""
+        target = self.layout.directory(kind, identifier)
+        if kind == "fits":
+            self.scratch.adopt_directory(fresh, target)
+            self.checkpoint(identifier).remove()
+        else:
+            record = read_record(fresh)
+            environment = record.get("environment", {})
+            prediction_files.place_prediction(self.scratch, fresh, target, record["files"], environment)
+        self.forget_failure(identifier)
+
     def set_aside(self, kind: EntryKind, identifier: str) -> Path | None:
         """Move a damaged fit or prediction out of the way so that it is made again.
 
@@ -325,25 +333,24 @@ class Store:
             path = self.layout.manifests / f"{self.full_name(str(name))}.json"
         return read_manifest(path)
 
-    # --- pictures ---------------------------------------------------------------------------------------------------
+    # --- examples ---------------------------------------------------------------------------------------------------
 
-    def write_pictures(self, fingerprint: str, pictures: Mapping[int, bytes]) -> None:
-        """Store small copies of test images, so that a report can show them when the data set is no longer at hand.
+    def write_examples(self, fingerprint: str, contents: Mapping[int, Content]) -> None:
+        """Store texts, table rows or small images, so that a report can show them when the data is no longer at hand.
 
         Args:
-            fingerprint: Fingerprint of the split: its rows never change, so an existing picture stays.
-            pictures: Row → PNG.
+            fingerprint: Fingerprint of the split: its rows never change, so an example that is stored stays.
+            contents: Row → content; it is shortened.
         """
-        for row, content in pictures.items():
-            path = self.layout.pictures / check_id(fingerprint) / f"{row}.png"
-            if not path.exists():
-                self.scratch.write_file(path, content)
+        stored = self.read_examples(fingerprint)
+        missing = {row: shortened(content) for row, content in contents.items() if row not in stored}
+        if missing:
+            content = encode_examples(missing)
+            self.scratch.write_file(examples_file(self.layout, fingerprint, content), content)
 
-    def read_pictures(self, fingerprint: str) -> dict[int, bytes]:
-        """Return the pictures of a split by row, empty where there are none; files that are not PNG are ignored."""
-        paths = sorted((self.layout.pictures / check_id(fingerprint)).glob("*.png"))
-        numbered = [path for path in paths if path.stem.isascii() and path.stem.isdigit()]
-        return {int(path.stem): png for path in numbered if (png := path.read_bytes()).startswith(PNG)}
+    def read_examples(self, fingerprint: str) -> dict[int, Content]:
+        """Return the stored examples of a split by row, empty where there are none; damaged files are left out."""
+        return read_examples(self.layout, fingerprint)
 
 
 def _ids_in(directory: Path) -> list[str]:

@@ -18,16 +18,18 @@ from dubio.core.errors import CorruptFile, StoreError
 from dubio.core.files import reading
 from dubio.core.specs import ID
 from dubio.store.checkpoints import POINTER, read_pointer
+from dubio.store.examples import PNG, read_examples_file
 from dubio.store.locks import is_held
 from dubio.store.maintenance import ENTRY_KINDS, TABLES, fill_index, litter
 from dubio.store.predictions import members_of
 from dubio.store.records import SEAL, EntryKind, Layout, read_json
-from dubio.store.store import PNG, Store
+from dubio.store.store import Store
 
-Kind = EntryKind | Literal["runs", "index", "checkpoints", "failures", "pictures"]
+Kind = EntryKind | Literal["runs", "index", "checkpoints", "failures", "pictures", "examples"]
 
 AGAIN = "The next run that needs it makes it again."
 REWRITE = "The next run, or dubio store gc --delete, writes it anew."
+STORED_AGAIN = "Remove the file; the next run with the data at hand stores it again."
 ADVICE: dict[Kind, str] = {
     "fits": AGAIN,
     "predictions": AGAIN,
@@ -35,7 +37,8 @@ ADVICE: dict[Kind, str] = {
     "index": REWRITE,
     "checkpoints": "Its fit sets it aside and starts anew.",
     "failures": "Remove the file; the next run tries again what failed.",
-    "pictures": "Remove the file; the next run with the data at hand stores it again.",
+    "pictures": STORED_AGAIN,
+    "examples": STORED_AGAIN,
 }
 
 LISTED = 5
@@ -81,6 +84,7 @@ def examine(store: Store) -> Verification:
         "checkpoints": _names(store.layout.checkpoints, "*"),
         "failures": _names(store.layout.failures, "*.json"),
         "pictures": _names(store.layout.pictures, "*/*.png"),
+        "examples": _names(store.layout.examples, "*/*.json"),
     }
     checks: dict[Kind, Callable[[Store, str], object]] = {
         "fits": lambda store, name: store.verify("fits", name),
@@ -88,7 +92,8 @@ def examine(store: Store) -> Verification:
         "runs": _check_run,
         "checkpoints": _check_checkpoint,
         "failures": lambda store, name: _check_failure(store.layout, name),
-        "pictures": lambda store, name: _check_picture(store.layout.pictures / name),
+        "pictures": lambda store, name: check_example(store.layout.pictures / name),
+        "examples": lambda store, name: check_example(store.layout.examples / name),
     }
     damages = [
         Damage(kind, name, error, ADVICE[kind])
@@ -159,8 +164,16 @@ def _check_failure(layout: Layout, name: str) -> None:
         raise CorruptFile(f"{path}: not the record of a failure.")
 
 
-def _check_picture(path: Path) -> None:
-    """Compare every chunk of a PNG file with its checksum."""
+def check_example(path: Path) -> None:
+    """Compare a file of examples with its name, or every chunk of a PNG file with its checksum.
+
+    Raises:
+        CorruptFile: When it is not what was written.
+        StoreError: When the disk cannot be read.
+    """
+    if path.suffix == ".json":
+        read_examples_file(path)
+        return
     with reading(path, StoreError):
         content = path.read_bytes()
     position, kind = len(PNG), b""

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from dubio.core.predictions import Predictions
+from dubio.reporting.charts import Rows, data_of, specification
+from dubio.reporting.section import Figure
 from tests.reporting.stored_runs import FakeStore, identifier
 
 CLASSES = ("healthy", "ill")
@@ -69,3 +71,25 @@ def runs_of(world: World, method: str, split: str) -> list[Predictions]:
     """The predictions of every run of a method on a split."""
     store, manifest = world
     return [store.predictions[run["id"], split] for run in manifest["runs"] if run["method"] == method]
+
+
+def rows_of(figure: Figure) -> Rows:
+    """The rows of a figure whose specification is valid Vega-Lite, and names nothing but fixed fields."""
+    chart = figure.chart()
+    chart.to_dict()  # validates
+    spec = specification(chart)
+    users = {row[key] for row in data_of(spec) for key in ("method", "panel", "subset") if key in row}
+    assert not any(text in name for text in users for name in _names_in(spec))
+    return data_of(spec)
+
+
+def _names_in(node: Any) -> list[str]:
+    """Every field and expression of a specification."""
+    if isinstance(node, list):
+        return [name for child in node for name in _names_in(child)]
+    if not isinstance(node, dict):
+        return []
+    keys = ("field", "filter", "test", "expr", "calculate", "groupby", "format", "labelExpr", "param")
+    own = [str(node[key]) for key in keys if key in node]
+    children = [child for key, child in node.items() if key not in ("datasets", "domain")]
+    return own + [name for child in children for name in _names_in(child)]

@@ -12,8 +12,8 @@ from scipy import stats
 from dubio.core.predictions import pool_members
 from dubio.reporting.build import Report, build_report
 from dubio.reporting.measures import GAP, detection_name
-from dubio.reporting.page import render
 from dubio.reporting.run_view import RunView
+from dubio.reporting.section import Figure
 from dubio.reporting.sections.across_tasks import (
     MIN_TEST_SETS,
     across_table,
@@ -24,7 +24,8 @@ from dubio.reporting.sections.across_tasks import (
     ranks_sentence,
 )
 from dubio.statistics.ranks import critical_difference
-from tests.reporting.helpers import figures, on_tasks, sort_values, with_manifest, with_scores
+from tests.reporting.chart_checks import rows_of_chart
+from tests.reporting.helpers import blocks, of_kind, on_tasks, sort_values, with_manifest, with_scores
 from tests.reporting.stored_runs import METHODS, SEEDS, FakeStore, identifier, make_world
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -191,10 +192,22 @@ def test_one_task_or_two_methods_are_not_ranked(report: Report) -> None:
     manifest = report.run.manifest
     fewer = with_manifest(report, tasks=manifest.tasks[1:2])
     pair = with_manifest(report, methods=manifest.methods[:2])
-    assert figures(fewer) == {}
-    assert not [name for name in figures(pair) if name.startswith("ranks")]
-    assert 'id="across"' not in render(fewer)
+    assert blocks(fewer, "across") == ()
+    assert of_kind(blocks(pair, "across"), Figure) == []
 
 
 def test_the_ranks_are_a_figure_across_tasks(report: Report) -> None:
-    assert "across-ranks" in [name for name, _ in report.figures()]
+    figures = {figure.name: figure for figure in of_kind(blocks(report, "across"), Figure)}
+    ranks = {row["method"]: row["rank"] for row in rows_of_chart(figures["ranks"].chart(), "rank")}
+    scores = np.array([
+        [report.run.scores.cells[task, "test", name, "calibrated_nll"].mean for name, *_ in METHODS]
+        for task in ("digits", "screening", "reviews")
+    ])  # fmt: skip
+    expected = np.mean([stats.rankdata(row) for row in scores], axis=0)
+    assert [ranks[title] for _, title, *_ in METHODS] == pytest.approx(expected.tolist(), abs=1e-4)
+
+
+def test_columns_of_a_metric_name_it(run: RunView) -> None:
+    field = next(group for group in groups(run) if group.setting == "in-domain")
+    metrics = {column.title: column.metric for column in across_table(run, field, "accuracy").columns}
+    assert set(metrics.values()) == {"accuracy"}

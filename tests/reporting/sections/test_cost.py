@@ -1,4 +1,4 @@
-"""The table of costs."""
+"""The table of costs, and quality against cost."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 from dubio.reporting import build_report
-from dubio.reporting.sections.cost import cost_table
-from tests.reporting.helpers import sort_values
-from tests.reporting.stored_runs import make_world
+from dubio.reporting.build import Report
+from dubio.reporting.section import Figure
+from dubio.reporting.sections.cost import cost_table, round_numbers
+from tests.reporting.helpers import blocks, of_kind, sort_values
+from tests.reporting.sections.helpers import rows_of
+from tests.reporting.stored_runs import METHODS, World, make_world, task_of
 
 
 def test_cost_has_an_epoch_and_the_epoch_of_convergence() -> None:
@@ -23,3 +26,25 @@ def test_cost_has_an_epoch_and_the_epoch_of_convergence() -> None:
     assert float(sort_values(table, "Epoch")["Deep ensemble"]) == pytest.approx(np.mean(epochs))
     assert float(sort_values(table, "Converged")["Deep ensemble"]) == pytest.approx(np.mean(epochs) + 2.5)
     assert next(head.sub for head in table.columns if head.title == "Inference") == "examples per second, cpu"
+
+
+def test_points_are_seconds_of_training_and_of_predicting_many_examples(world: World, report: Report) -> None:
+    store, manifest = world
+    (figure,) = of_kind(blocks(report, "cost", task_of(report.run, "digits")), Figure)
+    rows = {row["method"]: row for row in rows_of(figure)}
+    assert set(rows) == {title for _, title, *_ in METHODS}
+    for name, title, *_ in METHODS:
+        runs = [run for run in manifest["runs"] if (run["task"], run["method"]) == ("digits", name)]
+        training = np.mean([sum(store.records[fit]["seconds"] for fit in run["fits"]) for run in runs])
+        records = [store.records[run["id"]] for run in runs]
+        prediction = np.mean([100_000 * record["seconds"] / record["examples"] for record in records])
+        assert rows[title]["seconds"] == pytest.approx(training + prediction, rel=1e-3)
+        cell = report.run.scores.cells["digits", "test", name, "calibrated_nll"]
+        assert rows[title]["mean"] == pytest.approx(np.mean(cell.values), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"), [(5.3, 14, [5, 10, 20]), (5, 10, [5, 10]), (0.3, 2.0, [0.2, 0.5, 1, 2]), (3, 3, [2, 5])]
+)
+def test_ticks_are_round_and_surround_the_values(low: float, high: float, ticks: list[float]) -> None:
+    assert round_numbers(low, high) == ticks

@@ -12,7 +12,9 @@ from dubio.metrics.decomposition import decompose
 from dubio.metrics.quantities import predictive_entropy, uncertainty
 from dubio.reporting.build import Report
 from dubio.reporting.detectors import detection_on
+from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import detection_name
+from dubio.reporting.section import Figure
 from dubio.reporting.sections.densities import (
     CORRECT,
     EDGES,
@@ -21,11 +23,18 @@ from dubio.reporting.sections.densities import (
     QUANTITIES,
     TAIL,
     Densities,
+    Density,
+    QuantityColumn,
+    Shares,
     _own_scale,
+    densities_chart,
+    grid_chart,
     grouped_shares,
     shares,
 )
-from tests.reporting.helpers import figures
+from dubio.reporting.style import Style
+from tests.reporting.chart_checks import names_and_expressions, rows_of_chart
+from tests.reporting.helpers import EVIL, blocks, of_kind
 from tests.reporting.stored_runs import FakeStore, stored, task_of
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -34,6 +43,10 @@ World = tuple[FakeStore, dict[str, Any]]
 def densities(report: Report) -> Densities:
     (section,) = (placed.section for placed in report.sections if isinstance(placed.section, Densities))
     return section
+
+
+def own_figures(report: Report, task: TaskView) -> dict[str, Figure]:
+    return {figure.name: figure for figure in of_kind(blocks(report, "densities", task), Figure)}
 
 
 def test_densities_are_histograms_of_correct_incorrect_and_ood_examples(text_world: World, text_report: Report) -> None:
@@ -61,8 +74,8 @@ def test_densities_are_histograms_of_correct_incorrect_and_ood_examples(text_wor
 def test_the_grid_has_each_quantity_of_the_methods_that_have_it(text_world: World, text_report: Report) -> None:
     run = text_report.run
     found = {ridge.title: ridge for ridge in densities(text_report).grid(run, task_of(run, "digits"), "novel")}
-    assert set(found) == {"1 − confidence", "predictive\nentropy", "mutual\ninformation", "model\nuncertainty"}
-    ridge = found["mutual\ninformation"]
+    assert set(found) == {"1 − confidence", "predictive entropy", "mutual information", "model uncertainty"}
+    ridge = found["mutual information"]
     groups = {style.title: groups for style, groups in ridge.methods}
     assert groups["Deterministic"] is None
     home, each = (
@@ -114,7 +127,7 @@ def test_entropy_is_the_sum_of_its_parts(world: World, report: Report) -> None:
 
 
 def test_entropies_are_drawn_where_there_is_a_shifted_or_ood_split(report: Report) -> None:
-    drawn = {t.key: "entropy" in figures(report, t) for t in report.run.manifest.tasks}
+    drawn = {t.key: "entropy" in own_figures(report, t) for t in report.run.manifest.tasks}
     assert drawn == {"digits": True, "screening": False, "reviews": True}
 
 
@@ -125,7 +138,7 @@ def test_readings_state_the_same_areas_as_the_tables(report: Report) -> None:
         for name, cell in run.scores.row(task, "novel", detection_name("ood_auroc", "predictive_entropy")).items()
     }
     best, least = max(areas, key=areas.__getitem__), min(areas, key=areas.__getitem__)
-    drawn = figures(report, task)
+    drawn = own_figures(report, task)
     reading = drawn["density-novel"].reading
     assert reading.startswith(f"Highest AUROC: {run.title(best)}, {areas[best]:.3f}; lowest: {run.title(least)}, ")
     every = [one for one in detection_on(run, task, ("novel",)).detectors if one.quantity in QUANTITIES]
@@ -141,3 +154,48 @@ def test_the_scale_of_a_method_does_not_change_what_is_drawn() -> None:
     wide, narrow = (grouped_shares(_own_scale([scale * v for v in values]), GRID_EDGES) for scale in (1.0, 1e-4))
     for one, two in zip(wide, narrow, strict=True):
         assert one == pytest.approx(two, abs=0.006)
+
+
+def test_values_below_zero_have_the_shares_of_the_same_values_moved_up() -> None:
+    values = [np.random.default_rng(k).normal(k, size=(1, 101)) for k in range(3)]
+    lowest = float(np.quantile(np.concatenate([own.ravel() for own in values]), 1 - TAIL))
+    for own, moved in zip(_own_scale([v - 9 for v in values]), _own_scale([v - lowest for v in values]), strict=True):
+        assert own == pytest.approx(moved)
+
+
+def test_the_figure_of_densities_shows_the_shares_of_every_bin(world: World, report: Report) -> None:
+    task = report.tasks[0]
+    figure = own_figures(report, task)["density-novel"]
+    rows = rows_of_chart(figure.chart(), "start", "end")
+    away = stored(world, "digits", "deep-ensemble", "novel")
+    entropy = [-(run.probs * np.log(run.probs)).sum(axis=1) / np.log(4) for run in away]
+    expected = np.mean([np.histogram(values, EDGES)[0] / len(values) for values in entropy], axis=0)
+    own = [row for row in rows if row["method"] == "Deep ensemble"]
+    assert [row["start"] for row in own] == pytest.approx(EDGES[:-1])
+    assert np.cumsum([row["outside"] for row in own]) == pytest.approx(np.cumsum(expected), abs=1 / 400 + 1e-4)
+    assert figure.split == "novel"
+
+
+def test_stacked_bars_show_the_two_parts_of_entropy(world: World, report: Report) -> None:
+    rows = rows_of_chart(own_figures(report, report.tasks[0])["entropy"].chart(), "nats")
+    parts = {row["part"]: row["nats"] for row in rows if (row["method"], row["panel"]) == ("MC dropout", "novel")}
+    runs = [decompose(run) for run in stored(world, "digits", "mc-dropout", "novel")]
+    assert parts["expected entropy (data)"] == pytest.approx(np.mean([p.expected_entropy for p in runs]), rel=1e-4)
+    assert parts["mutual information (model)"] == pytest.approx(np.mean([p.mutual_information for p in runs]), rel=1e-4)
+
+
+def test_curves_of_the_grid_have_their_own_height_and_a_missing_quantity_a_dash() -> None:
+    share, style = np.linspace(0.0, 0.1, 24), Style(EVIL, "#4b5563", "o", False)
+    grid = [
+        QuantityColumn("one", ((style, Shares(share, 0 * share, 2 * share)),)),
+        QuantityColumn("other", ((style, None),)),
+    ]
+    rows = rows_of_chart(grid_chart(grid), "quantity")
+    bins = [row for row in rows if row.get("end") is not None]
+    assert [row["quantity"] for row in rows if "missing" in row] == ["other"]
+    for group in ("correct", "outside"):
+        assert [row[group] for row in bins] == pytest.approx(np.linspace(0, 1, 24), abs=1e-5)
+    assert {row["incorrect"] for row in bins} == {None}  # no such examples: nothing is drawn
+    panel = densities_chart([Density(style, Shares(*(np.full(25, 0.04),) * 3), "AUROC 0.5")])
+    for chart in (grid_chart(grid), panel):
+        assert not [text for text in names_and_expressions(chart) if "script" in text]

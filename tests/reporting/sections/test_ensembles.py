@@ -11,18 +11,22 @@ import pytest
 from dubio.core.predictions import Predictions, pool_members
 from dubio.core.registry import METRICS
 from dubio.reporting.build import Report, build_report
+from dubio.reporting.section import Figure
 from dubio.reporting.sections.ensembles import (
     ACCURACY,
     NLL,
     Ensembles,
     Growth,
+    equivalent_chart,
     equivalents_of,
     in_domain_growth,
     one_sample_per_member,
     pools_of,
 )
-from dubio.statistics.ensemble_equivalent import equivalent, growth_curve
-from tests.reporting.helpers import figures
+from dubio.reporting.style import Style
+from dubio.statistics.ensemble_equivalent import Equivalent, EquivalentRange, equivalent, growth_curve
+from tests.reporting.helpers import blocks, of_kind
+from tests.reporting.sections.helpers import rows_of
 from tests.reporting.stored_runs import FakeStore, make_world, task_of
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -118,4 +122,26 @@ def test_without_a_deep_ensemble_there_is_no_equivalent() -> None:
     manifest = {**manifest, "runs": [run for run in manifest["runs"] if run["method"] != "deep-ensemble"]}
     report = build_report(store, manifest)
     assert report.run.growth == {}
-    assert all("equivalents" not in figures(report, task) for task in report.tasks)
+    names = [f.name for task in report.tasks for f in of_kind(blocks(report, "ensemble-size", task), Figure)]
+    assert set(names) == {"size"}
+
+
+def test_the_figure_of_sizes_has_the_means_of_the_table(text_report: Report) -> None:
+    run = text_report.run
+    task = task_of(run, "digits")
+    (size,) = (f for f in of_kind(blocks(text_report, "ensemble-size", task), Figure) if f.name == "size")
+    rows = rows_of(size)
+    assert {row["x"] for row in rows} == {1, 2}
+    (full,) = (r for r in rows if (r["panel"], r["method"], r["x"]) == (ACCURACY, "MC dropout ensemble", 2))
+    assert full["y"] == pytest.approx(run.scores.cells["digits", "test", "mc-dropout-ensemble", "accuracy"].mean)
+
+
+def test_equivalents_beyond_the_longest_ensemble_stand_at_the_edge() -> None:
+    within, beyond = Equivalent(2.5, 4), Equivalent(np.inf, 4)
+    styles = [Style("A", "#111111", "o", ensemble=True), Style("B", "#222222", "s", ensemble=False)]
+    ranges = [EquivalentRange(within, within, beyond), EquivalentRange(within, beyond, beyond)]
+    chart = equivalent_chart(dict(zip(styles, ranges, strict=True)), 4)
+    rows = {row["method"]: row for row in rows_of(Figure("", "", "", lambda: chart)) if "method" in row}
+    assert [rows["A"][name] for name in ("lower", "central", "beyond", "note")] == [2.5, 2.5, False, "2.5"]
+    assert [rows["B"][name] for name in ("beyond", "note", "bounds")] == [True, "> 4", "2.5 to > 4"]
+    assert 4 < rows["A"]["upper"] == rows["B"]["central"] < 4.5

@@ -15,7 +15,6 @@ from dubio.referral.assessment import Observation, Share, outcome_of
 from dubio.referral.sample_size import SampleSize, units_needed
 from dubio.referral.units import independent_uncertainties, rounded_uncertainty
 from dubio.reporting.build import Report, build_report
-from dubio.reporting.page import render
 from dubio.reporting.section import Figure, Table, Text
 from dubio.reporting.sections.policies import (
     CAPACITY,
@@ -31,6 +30,7 @@ from dubio.reporting.sections.policies import (
     shift_blocks,
     shift_sentence,
 )
+from tests.reporting.chart_checks import names_and_expressions, rows_of_chart
 from tests.reporting.sections.helpers import screening_world
 from tests.reporting.stored_runs import FakeStore, make_world
 
@@ -153,13 +153,27 @@ def test_a_task_without_a_calibration_split_says_so(world: World) -> None:
         assert "no calibration split" in str(blocks[0].text)
 
 
-def test_the_page_shows_targets_and_operating_points(report: Report) -> None:
+def test_targets_and_operating_points_are_shown(report: Report) -> None:
     section, task = policies_of(report), report.run.tasks[0]
-    names = [block.name for block in section.blocks(report.run, task) if isinstance(block, Figure)]
-    assert names == ["operating"]
-    page = render(report)
-    assert Policies.title in page
-    assert f"below {next(iter(section.risk['digits'].values())).target:g}" in page
+    shown = list(section.blocks(report.run, task))
+    (figure,) = (block for block in shown if isinstance(block, Figure))
+    policies = {report.run.title(name): policy for name, policy in section.risk["digits"].items()}
+    target = next(iter(policies.values())).target
+    assert any(f"below {target:g}" in block.caption for block in shown if isinstance(block, Table))
+    rows = rows_of_chart(figure.chart(), "method")
+    assert [row["target"] for row in rows if "target" in row] == pytest.approx([target] * len(policies), rel=1e-5)
+    points = {row["method"]: (row["share"], row["risk"], row["low"], row["high"]) for row in rows if "share" in row}
+    for title, policy in policies.items():
+        observed = policy.in_domain
+        assert (title in points) == (observed is not None and observed.error is not None)
+        if observed is not None and observed.error is not None and observed.interval is not None:
+            assert points[title] == pytest.approx((observed.retained, observed.error, *observed.interval), rel=1e-4)
+    curves = {(row["method"], row["retained"]): row["error"] for row in rows if "error" in row}
+    for title, policy in policies.items():
+        accuracy = report.run.scores.cells["digits", "test", policy.run.method, "accuracy"].values[0]
+        assert curves[title, 1.0] == pytest.approx(1 - accuracy, abs=1e-5)
+    assert not [text for text in names_and_expressions(figure.chart()) if "MC dropout" in text]
+    assert {block.split for block in shown if isinstance(block, Table)} == {"", "blur-5", "noise-5"}
 
 
 def test_the_threshold_of_a_capacity_is_the_order_statistic_of_one_example_per_patient(

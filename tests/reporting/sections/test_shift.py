@@ -11,16 +11,18 @@ from sklearn import metrics as sk
 from dubio.core.predictions import join
 from dubio.core.registry import METRICS
 from dubio.metrics.quantities import uncertainty
-from dubio.reporting import build_report
+from dubio.reporting import Report, build_report
 from dubio.reporting.measures import DETECTED_BY, GAP, detection_name
 from dubio.reporting.run_view import RunView
+from dubio.reporting.section import Figure
 from dubio.reporting.sections.shift import (
     correlation_table,
     detection_table,
     every_quantity_table,
     summary_table,
 )
-from tests.reporting.helpers import run_ids, sort_values
+from tests.reporting.helpers import blocks, of_kind, run_ids, sort_values
+from tests.reporting.sections.helpers import rows_of
 from tests.reporting.stored_runs import METHODS, FakeStore, make_world, stored
 
 World = tuple[FakeStore, dict[str, Any]]
@@ -120,3 +122,27 @@ def test_the_gap_is_the_accuracy_lost_under_shift_and_does_not_rank(text_world: 
     assert text_run.scores.cells["digits", "blur-3", "deterministic", GAP].values == pytest.approx(expected)
     assert GAP in text_run.scores.not_ranked
     assert not any(score.metric == GAP and score.kind == "ood" for score in text_run.scores.scores)
+
+
+def test_severity_curves_are_means_over_runs_from_the_in_domain_test_set_on(world: World, report: Report) -> None:
+    (figure,) = of_kind(blocks(report, "shift", report.run.tasks[0]), Figure)
+    spec = figure.chart().to_dict()
+    assert [row["spec"]["layer"][1]["encoding"]["y"]["title"] for row in spec["vconcat"]] == ["accuracy", "NLL"]
+    rows = [row for row in rows_of(figure) if (row["panel"], row["method"]) == ("blur", "MC dropout")]
+    splits = ["test", *(f"blur-{level}" for level in range(1, 6))]
+    for level, split in enumerate(splits):
+        runs = stored(world, "digits", "mc-dropout", split)
+        right = [np.mean(p.probs.argmax(1) == p.labels) for p in runs]
+        accuracy = next(row for row in rows[:6] if row["x"] == level)
+        assert accuracy["y"] == pytest.approx(np.mean(right), rel=1e-5)
+        assert accuracy["high"] - accuracy["y"] == pytest.approx(np.std(right, ddof=1), abs=1e-5)
+
+
+def test_tables_of_one_test_set_name_it_and_columns_their_metric(run: RunView) -> None:
+    task = run.tasks[0]
+    table = detection_table(run, task, task.test_sets[1])
+    assert table.split == "blur"
+    metrics = [column.metric for column in table.columns]
+    assert metrics[0] == "accuracy"
+    assert detection_name("ood_auroc", "confidence") in metrics
+    assert summary_table(run, task).split == ""

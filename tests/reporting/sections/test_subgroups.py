@@ -15,7 +15,7 @@ from dubio.reporting.sections.subgroups import Subgroups
 from dubio.reporting.tables import Table
 from dubio.statistics.subgroups import OTHERS, parts_of
 from tests.reporting.helpers import blocks, of_kind, section_of, texts
-from tests.reporting.sections.helpers import World, runs_of
+from tests.reporting.sections.helpers import World, rows_of, runs_of
 
 
 def test_subgroups_are_calibrated_on_their_own_rows(eyes_world: World, eyes: Report) -> None:
@@ -40,8 +40,11 @@ def test_small_subgroups_are_marked_and_in_the_table_alone(eyes: Report) -> None
     assert table.rows[1].cells[2].place == "unranked"
     assert "other in “test” (12)" in " ".join(texts(shown))
     (figure,) = of_kind(shown, Figure)
-    labels = [label.get_text() for label in figure.draw().axes[0].get_yticklabels()]
-    assert labels == ["main, in “test”"]
+    rows = [row for row in rows_of(figure) if "subset" in row]
+    assert {row["subset"] for row in rows} == {"main, in “test”"}
+    excess = section_of(eyes, Subgroups).parts(task)["site"]["test", "main"]["mc-dropout"].excess
+    (row,) = (row for row in rows if row["method"] == "MC dropout")
+    assert [row["low"], row["value"], row["high"]] == pytest.approx([excess.low, excess.value, excess.high], rel=1e-5)
 
 
 def test_the_document_has_every_subgroup(eyes: Report) -> None:

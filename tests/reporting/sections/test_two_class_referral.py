@@ -12,8 +12,8 @@ from dubio.metrics.selective import referral_gain
 from dubio.referral.units import rounded_uncertainty
 from dubio.reporting import Report, build_report
 from dubio.reporting.measures import referral_name
-from dubio.reporting.page import render
 from dubio.reporting.retention import over_seeds
+from dubio.reporting.section import Figure
 from dubio.reporting.sections.in_domain import in_domain_table
 from dubio.reporting.sections.two_class_referral import (
     FALSE_POSITIVE_RATES,
@@ -23,7 +23,8 @@ from dubio.reporting.sections.two_class_referral import (
     operating_point_cell,
 )
 from dubio.statistics.bootstrap import RunIntervals, replicates_for, units_of
-from tests.reporting.helpers import Outline, blocks, section_of, texts, with_scores
+from tests.reporting.chart_checks import rows_of_chart
+from tests.reporting.helpers import blocks, of_kind, section_of, texts, with_scores
 from tests.reporting.sections.helpers import SEEDS, World, runs_of
 from tests.reporting.stored_runs import FakeStore
 
@@ -58,7 +59,7 @@ def test_significance_of_the_gain_is_reported_for_every_method(eyes: Report) -> 
     report = " ".join(texts(blocks(eyes, "two-class-referral", eyes.tasks[0])))
     for split in ("test", "poor", "severe"):
         assert f"On “{split}” " in report
-    assert "20 groups (patients), fewer than 50: underpowered" in report
+    assert "20 groups, fewer than 50: underpowered" in report
     assert report.count("Deterministic") == report.count("MC dropout") == 3
 
 
@@ -93,11 +94,11 @@ def test_a_split_of_one_class_has_no_auc_and_reports_why(eyes: Report) -> None:
     for fraction in FRACTIONS:
         cells = eyes.run.scores.cells
         assert cells["eyes", "severe", "deterministic", referral_name("referral_auc", fraction)].n == 0
-    page = " ".join(Outline(render(eyes)).words)
-    assert "undefined on “severe”: every row is class 'ill'." in page
-    assert "Referral curves on severe" in page
-    assert "ROC curves of the retained on severe" not in page
-    assert "ROC curves of the retained on poor" in page
+    shown = blocks(eyes, "two-class-referral", eyes.tasks[0])
+    assert "AUC and ROC curve are undefined on “severe”: every row is class 'ill'." in texts(shown)
+    names = {figure.name for figure in of_kind(shown, Figure)}
+    assert {"referral-severe", "roc-poor"} <= names
+    assert "roc-severe" not in names
 
 
 def test_the_operating_point_by_hand() -> None:
@@ -123,6 +124,17 @@ def test_roc_curves_and_sensitivities_are_those_of_the_metrics(eyes_world: World
         assert scores.sensitivity[FRACTIONS.index(fraction)] == pytest.approx(
             sensitivity_at_specificity(run, specificity=0.8, retained=fraction, quantity=ENTROPY)
         )
+
+
+def test_the_figure_has_mean_curves_and_the_screening_target(eyes_world: World, eyes: Report) -> None:
+    figures = {figure.name: figure for figure in of_kind(blocks(eyes, "two-class-referral", eyes.tasks[0]), Figure)}
+    rows = rows_of_chart(figures["roc-poor"].chart())
+    (target,) = {(row["rate"], row["sensitivity"]) for row in rows if "rate" in row}
+    assert target == (pytest.approx(0.2), 0.85)  # sensitivity 85 %, specificity 80 %
+    curves = [retained_roc(run, fraction=0.9, quantity=ENTROPY) for run in runs_of(eyes_world, "mc-dropout", "poor")]
+    highest = [c.true_positive_rate[c.false_positive_rate <= 0.25 + 1e-12].max() for c in curves]
+    values = [row["y"] for row in rows if row.get("method") == "MC dropout" and row["x"] == 0.25]
+    assert pytest.approx(np.mean(highest), abs=1e-5) in values
 
 
 def test_the_document_has_the_gains_and_the_operating_point(eyes: Report) -> None:

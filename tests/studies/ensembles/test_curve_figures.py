@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from importlib.resources import files
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,10 +13,14 @@ import pytest
 from dubio.reporting.manifest_view import MethodView, read_manifest, tta_pairs
 from dubio.reporting.style import styles_of
 from dubio.studies.ensembles.conclusions import conclusions
-from dubio.studies.ensembles.curve_figures import study_styles
-from dubio.studies.ensembles.equivalents import averaged_equivalents, equivalents_figure
+from dubio.studies.ensembles.curve_figures import LIKELIHOODS, SCORES, curves_chart, likelihood_chart, study_styles
+from dubio.studies.ensembles.equivalents import averaged_equivalents, equivalents_chart
+from dubio.studies.ensembles.overview import task_figures
 from dubio.studies.ensembles.study import Study
 from tests.reporting.stored_runs import FakeStore
+from tests.studies.charts import HOSTILE, interpreted, rows_of
+from tests.studies.ensembles.helpers import curve
+from tests.studies.ensembles.helpers import study as study_of
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +72,11 @@ def test_mean_weights_are_one_sample_everywhere(study: Study, study_world: tuple
     assert study.by_name["swa-ensemble"].title == "Ensemble of SWA"
     styles = study_styles(read_manifest(study_world[1]).methods, study)
     panels = [(score, averaged_equivalents([study], [swa], score)) for score in ("nll", "error", "brier", "aurc")]
-    figure = equivalents_figure(panels, styles, len(study.growth))  # type: ignore[arg-type]
-    (point,) = [each for each in figure.axes[0].lines if each.get_color() == styles["swa"].colour]
-    assert len(point.get_xdata()) == 1
+    rows = rows_of(equivalents_chart(panels, styles, len(study.growth)))  # type: ignore[arg-type]
+    (point,) = [row for row in rows if row.get("method") == "SWA" and row["panel"] == "by error"]
+    assert point["x"] == 1
+    mean = swa.of("error").mean()
+    assert point["y"] == pytest.approx(np.interp(-mean, -study.growth.mean["error"], np.arange(1, 11)), rel=1e-4)
     growing = {"P Fig. 3, §5", "P Fig. 3, §4.2", "P §4.2", "P §4.3", "P Tables 7 and 8, §4.3"}
     for claim in conclusions([study]):
         if claim.where in growing:
@@ -80,3 +87,43 @@ def test_last_layer_laplace_counts_as_noise_on_one_set_of_weights(study: Study) 
     claims = {claim.where: claim for claim in conclusions([study])}
     assert any("(Laplace, last layer)" in each.text for each in claims["P §4.2"].evidence)
     assert any("Laplace, last layer, augmented" in each.text for each in claims["P §4.3"].evidence)
+
+
+@pytest.mark.parametrize(("chart_of", "titles"), [(curves_chart, SCORES), (likelihood_chart, LIKELIHOODS)])
+def test_lines_are_means_over_runs_with_one_standard_deviation(
+    chart_of: Any, titles: dict[str, str], study: Study
+) -> None:
+    curves = study.select("network", "deep_ensemble", "method")
+    rows = rows_of(chart_of(curves, study_styles([each.method for each in study.curves], study)))
+    by_key = {(row["method"], row["panel"], row["x"]): row for row in rows if "method" in row}
+    assert len(by_key) == len(titles) * sum(len(each.sizes) for each in curves)
+    for each in curves:
+        for measure, title in titles.items():
+            for index, size in enumerate(each.sizes):
+                row, values = by_key[each.method.title, title, size], each.of(measure)[:, index]
+                assert row["y"] == pytest.approx(values.mean(), rel=1e-4)
+                if each.augmented or (each.role == "deep_ensemble" and size > each.samples / 2):
+                    assert row["low"] is row["high"] is None
+                else:
+                    assert (row["high"] - row["low"]) / 2 == pytest.approx(values.std(ddof=1), rel=1e-3, abs=1e-5)
+    assert ([row["y"] for row in rows if "method" not in row] == [1.0]) is (titles is LIKELIHOODS)
+
+
+def test_where_a_run_is_infinite_there_is_no_mean() -> None:
+    runs = curve("swag", [[1.0, 2.0, np.inf, 1.0, 1.0], [3.0, 2.0, 1.0, 1.0, 1.0]])
+    example = study_of(runs)
+    rows = rows_of(curves_chart([runs], study_styles([runs.method], example)))
+    assert [row["x"] for row in rows if row["panel"] == "Calibrated NLL"] == [1, 2, 5, 10]
+    assert rows[0]["value"] == "2 ± 1.4"
+
+
+def test_no_figure_interprets_the_name_of_a_method() -> None:
+    named = [curve(f"{HOSTILE}{index}", [[1.9, 1.5, 1.4, 1.3 - index, 0.2]] * 2) for index in range(2)]
+    pooled = curve(f"{HOSTILE} pooled", [[1.9, 1.5, 1.4, 1.3, 0.2]] * 2, role="ensemble")
+    example = study_of(*named, pooled)
+    figures = list(task_figures(example, study_styles([each.method for each in example.curves], example)))
+    assert len(figures) == 8
+    for figure in figures:
+        chart = figure.chart()
+        assert any(HOSTILE in row.get("method", "") for row in rows_of(chart))
+        assert not any(HOSTILE in text for text in interpreted(chart))

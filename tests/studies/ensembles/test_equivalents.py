@@ -18,6 +18,7 @@ from dubio.studies.ensembles.equivalents import (
     slope_of,
 )
 from dubio.studies.ensembles.study import SCORED, Study
+from tests.studies.charts import rows_of
 from tests.studies.ensembles.helpers import curve, equivalent_to, growing
 from tests.studies.ensembles.helpers import study as study_of
 
@@ -57,21 +58,24 @@ def test_averaging_over_networks_is_the_mean_and_beyond_where_one_is(study: Stud
     styles = study_styles([each.method for each in study.curves], study)
     assert list(averaged_figures([study], styles)) == []
     (figure,) = averaged_figures([study, study], styles)
-    assert figure.draw().axes
+    central = {row["x"]: row["y"] for row in rows_of(figure.chart()) if row.get("method") == "Snapshot ensemble"
+               and row["panel"] == "by calibrated NLL"}  # fmt: skip
+    assert list(central.values()) == pytest.approx(list(alone.central), rel=1e-4)
 
 
 def test_the_figure_shows_where_orders_share_their_networks() -> None:
     beyond = [curve(name, [equivalent_to(1.0, 2.0, 4.0, 8.0, 30.0)]) for name in ("swag", "fge")]
     example = study_of(*beyond)
     (figure,) = equivalent_figures(example, study_styles([each.method for each in beyond], example))
-    axis = figure.draw().axes[0]
-    (grey,) = axis.patches
-    low, high = grey.get_extents().transformed(axis.transData.inverted()).intervaly
-    assert (low, high) == pytest.approx((10.0, 20.0))
-    assert [text.get_text() for text in axis.texts] == ["all 20 networks"]
-    arrows = [each for each in axis.lines if each.get_marker() == 6]
-    assert len({float(each.get_xdata()[0]) for each in arrows}) == 2  # side by side, none hidden
-    assert all(each.get_ydata()[0] > 20 for each in arrows)
+    rows = rows_of(figure.chart())
+    (grey,) = [row for row in rows if "method" not in row]
+    assert (grey["low"], grey["high"], grey["text"]) == (10, 20, "all 20 networks")
+    lines = [row for row in rows if row.get("panel") == "by error" and row["x"] < 10]
+    assert [row["y"] for row in lines] == pytest.approx([1, 2, 4, 8] * 2)
+    arrows = [row for row in rows if row.get("panel") == "by error" and "arrow" in row]
+    assert [(row["x"], row["y"], row["value"]) for row in arrows] == [(10, None, "beyond the longest ensemble")] * 2
+    assert len({row["arrow"] for row in arrows}) == 2  # side by side, none hidden
+    assert all(row["top"] > 20 for row in arrows)
     assert "bands are too narrow" in CAPTION
     assert set(SCORED) == set(SCORES)
 

@@ -39,7 +39,7 @@ def test_figures_page_and_document(report: Report, study: Study, tmp_path: Path)
     section = EnsemblingStudy()
     # P has published numbers of that data set
     section.studies = {"pictures": replace(study, task=replace(study.task, task="cifar10"))}
-    alone = Report(report.run, (Placed("ensembles", "closing", section),))
+    alone = Report(report.run, (Placed("ensembles", "closing", section, 10),))
     page = html.unescape(write_report(alone, tmp_path).read_text("utf-8"))
     assert "vgg-small is not one of P's networks" in page
     assert "in P (VGG16, CIFAR-10, 100 samples)" in page
@@ -51,4 +51,4 @@ def test_figures_page_and_document(report: Report, study: Study, tmp_path: Path)
     json.dumps(document, allow_nan=False)
     assert document["tasks"][0]["compared_with_samples"] == study.compared_samples
     written = write_figures(alone, tmp_path / "figures", ["svg"])
-    assert {path.name for path in written} == {f"{name}.svg" for name in names}
+    assert {path.name for path in written} == {f"{name}.{kind}" for name in names for kind in ("svg", "csv", "json")}

@@ -10,11 +10,13 @@ from dubio.reporting.style import Style
 from dubio.studies.ensembles.rank_agreement import (
     RankAgreement,
     TaceRanks,
+    order_chart,
     order_reading,
-    tace_figure,
+    tace_chart,
     tace_reading,
 )
 from dubio.studies.ensembles.study import TACE_SETTINGS, Study
+from tests.studies.charts import rows_of
 from tests.studies.ensembles.helpers import curve
 
 CURVES = tuple(curve(name, [[1.0] * 5]) for name in ("a", "b", "c"))
@@ -65,7 +67,10 @@ def test_a_missing_error_neither_leads_nor_hides_the_leader() -> None:
     assert least is not None
     assert least[0] == 1.0
     styles = {each.name: Style(each.name, "#000000", "o", True) for each in CURVES}
-    assert tace_figure(ranks, styles).axes
+    rows = rows_of(tace_chart(ranks, styles))
+    assert [row["rank"] for row in rows[:3]] == [None, 2.0, 1.0]
+    assert [row["tace"] for row in rows[:3]] == [None, 0.2, 0.1]
+    assert [(row["threshold"], row["bins"]) for row in rows[::3]] == list(TACE_SETTINGS)
 
 
 def test_where_all_are_tied_no_method_leads_and_no_two_settings_agree_least() -> None:
@@ -96,3 +101,15 @@ def test_swapped_pairs_and_tau_are_counted_by_hand() -> None:
     assert ranks.pairs == 6
     assert ranks.tau == pytest.approx(kendalltau([1, 2, 3, 4], [1.5, 4, 3, 2]).statistic)
     assert ranks.ranks()[1] == {"a": 1.0, "b": 4.0, "c": 3.0, "d": 2.0}
+
+
+def test_the_order_shows_ranks_under_both_scores_and_who_moves() -> None:
+    ranks = RankAgreement({"a": 1.0, "b": 2.0, "c": 3.0}, {"a": 0.5, "b": 0.9, "c": 0.7})
+    styles = {name: Style(name.upper(), "#000000", "o", True) for name in "abc"}
+    rows = {(row["method"], row["side"]): row for row in rows_of(order_chart(ranks, styles))}
+    assert {key: row["rank"] for key, row in rows.items() if key[0] != "A"} == {
+        ("B", "NLL at temperature 1"): 2, ("C", "NLL at temperature 1"): 3,
+        ("B", "calibrated NLL"): 3, ("C", "calibrated NLL"): 2,
+    }  # fmt: skip
+    assert {title for (title, _), row in rows.items() if row["moves"]} == {"B", "C"}
+    assert rows["C", "calibrated NLL"]["text"] == "0.700 C"

@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dubio.studies.ensembles.score_correlations import correlation_change, families_of, score_pairs
+from dubio.studies.ensembles.curve_figures import study_styles
+from dubio.studies.ensembles.score_correlations import (
+    correlation_change,
+    correlations_chart,
+    families_of,
+    score_pairs,
+)
 from dubio.studies.ensembles.study import Study
+from tests.studies.charts import rows_of
 from tests.studies.ensembles.helpers import curve, scattered
 
 
@@ -36,3 +43,8 @@ def test_correlations_are_scipys_over_all_methods_samples_and_runs(study: Study)
     right = 1 - np.concatenate([each.of("error").ravel() for each in curves])
     assert pairs[3].pearson == pytest.approx(stats.pearsonr(nll, right).statistic)
     assert pairs[3].spearman == pytest.approx(stats.spearmanr(nll, right).statistic)
+    rows = rows_of(correlations_chart(pairs, study_styles([each.method for each in study.curves], study)))
+    assert [row["calibrated_nll"] for row in rows] == pytest.approx(list(nll), rel=1e-4)
+    assert [row["accuracy"] for row in rows] == pytest.approx(list(right), rel=1e-4)
+    (swag,) = {tuple(row["samples"] for row in rows if row["method"] == "SWAG")}
+    assert swag == study.by_name["swag"].sizes * 2

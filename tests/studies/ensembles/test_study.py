@@ -46,7 +46,7 @@ def test_augmented_pairs_differ_in_views_alone_and_share_their_colour(study_worl
     }  # fmt: skip
     styles = styles_of(view.methods)
     assert styles["swag-views"].colour == styles["swag"].colour
-    assert styles["swag-views"].line["linestyle"] != styles["swag"].line["linestyle"]
+    assert styles["swag-views"].dash != styles["swag"].dash
     other = [replace(m, arguments={**m.arguments, "lr": 1}) if m.name == "swag-views" else m for m in view.methods]
     assert "swag-views" not in tta_pairs(other)
 
@@ -157,4 +157,4 @@ def test_many_corruptions_are_averaged() -> None:
     figures = list(many_corruptions(view, task))
     assert [figure.name for figure in figures] == ["severity", "severity-each"]
     for figure in figures:
-        assert figure.draw().axes
+        assert figure.chart().to_dict()["datasets"]

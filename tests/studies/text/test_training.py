@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 
 import numpy as np
@@ -12,16 +13,19 @@ from dubio.reporting.style import SPARE, Style
 from dubio.studies.text.training import (
     SPECTRAL_CAPTION,
     Panel,
+    epochs_chart,
     epochs_of,
     epochs_reading,
+    multiplied_chart,
     multiplied_of,
     multiplied_reading,
     natural,
-    rates_figure,
+    rates_chart,
     rates_of,
     rates_reading,
 )
 from tests.reporting.stored_runs import MULTIPLIERS, SITES, World, stored, task_of
+from tests.studies.charts import HOSTILE, interpreted, rows_of
 
 
 def test_rates_are_those_of_the_records_where_they_were_learned(text_world: World, text_run: RunView) -> None:
@@ -48,9 +52,38 @@ def test_long_names_of_sites_are_slanted(text_run: RunView) -> None:
     found = rates_of(text_run, task_of(text_run, "digits"))
     assert found is not None
     long = replace(found, sites=tuple(f"convolution{place}" for place in range(1, 5)))
-    for panels, angle in (([found], 0.0), ([long, long], 45.0)):
-        labels = rates_figure(panels).axes[0].get_xticklabels()
-        assert {label.get_rotation() for label in labels} == {angle}
+    for panels, angle in (([found], 0), ([long, replace(long, title="again")], -45)):
+        spec = rates_chart(panels).to_dict()
+        axis = (spec.get("spec") or spec)["layer"][0]["encoding"]["x"]["axis"]
+        assert axis["labelAngle"] == angle
+
+
+def test_rates_are_drawn_one_by_one_and_as_means() -> None:
+    rates = np.array([[0.1, np.nan, 0.3], [0.3, np.nan, np.nan]])
+    panel = Panel(HOSTILE, ((Style(f"{HOSTILE} method", *SPARE[0], False), rates),), (f"{HOSTILE} site", "K2", "K10"))
+    chart = rates_chart([panel, replace(panel, title="b")])
+    rows = [row for row in rows_of(chart) if row["panel"] == HOSTILE]
+    assert [(row["site"], row["rate"]) for row in rows if "rate" in row] == [
+        (f"{HOSTILE} site", 0.1), (f"{HOSTILE} site", 0.3), ("K10", 0.3),
+    ]  # fmt: skip
+    assert {row["site"]: row["mean"] for row in rows if "mean" in row} == {f"{HOSTILE} site": 0.2, "K10": 0.3}
+    assert not any(HOSTILE in text for text in interpreted(chart))
+
+
+def test_epochs_are_drawn_one_by_one_and_as_means_with_one_standard_deviation() -> None:
+    methods = tuple(
+        (Style(title, *SPARE[0], False), np.array(epochs))
+        for title, epochs in ((HOSTILE, [2.0, 4.0, 9.0]), ("one", [7.0]))
+    )
+    for panels in ([Panel("a", methods)], [Panel("a", methods), Panel(f"{HOSTILE}b", methods)]):
+        chart = epochs_chart(panels)
+        rows = [row for row in rows_of(chart) if row["panel"] == "a"]
+        assert [row["epoch"] for row in rows if "epoch" in row] == [2, 4, 9, 7]
+        mean, alone = (row for row in rows if "mean" in row)
+        spread = statistics.stdev([2, 4, 9])
+        assert (mean["mean"], mean["low"], mean["high"]) == pytest.approx((5, 5 - spread, 5 + spread), rel=1e-5)
+        assert (alone["low"], alone["high"]) == (7, 7)
+        assert not any(HOSTILE in text for text in interpreted(chart))
 
 
 def test_epochs_are_those_of_the_records_every_fit_once(text_world: World, text_run: RunView) -> None:
@@ -77,6 +110,11 @@ def test_the_multiplier_is_that_of_the_recipe_not_of_the_name(text_world: World,
     for name, cell in zip(("bounded-a", "bounded-b", "bounded-c"), line.scores, strict=True):
         right = [(p.probs.argmax(axis=1) == p.labels).mean() for p in stored(text_world, "reviews", name, "test")]
         assert cell.values == pytest.approx(right)
+    rows = [row for row in rows_of(multiplied_chart(panels)) if row["panel"] == "Accuracy"]
+    assert [row["s"] for row in rows] == [f"{s:g}" for s in MULTIPLIERS]
+    assert [row["method"] for row in rows] == ["bounded-a", "bounded-b", "bounded-c"]
+    assert [row["mean"] for row in rows] == pytest.approx([np.mean(cell.values) for cell in line.scores], rel=1e-4)
+    assert "bounded" not in interpreted(multiplied_chart(panels))
     best = max(range(3), key=lambda place: panels["AUROC, elsewhere"][0].scores[place].mean)
     assert f"best at s = {MULTIPLIERS[best]:g}" in multiplied_reading(panels)
 

@@ -52,7 +52,10 @@ MIN_DIAGRAM_METHODS = 3
 
 TITLES: dict[Setting, str] = {"in-domain": "In-domain", "novelty": "Novelty detection", "cross-domain": "Cross-domain"}
 
-CAPTION = "Mean ranks, the best at the left; bars join methods that are not significantly different (Nemenyi, 5 %)."
+CAPTION = (
+    "Mean ranks among all methods, the best at the left; bars join methods that are not significantly different "
+    "(Nemenyi, 5 %)."
+)
 
 
 @section("across", order=80)
@@ -74,10 +77,8 @@ class AcrossTasks(Section):
         for ranking in rankings(run):
             comparison = ranking.comparison
             ranks, difference = comparison.average_ranks, comparison.critical_difference
-            draw = partial(draw_cd_diagram, ranks, difference, comparison.cliques)
-            yield Figure(
-                ranking.name, f"Mean ranks by {ranking.title}", CAPTION, draw, reading=ranking_sentence(ranking)
-            )
+            chart, title = partial(draw_cd_diagram, ranks, difference, comparison.cliques), ranking.title
+            yield Figure(ranking.name, f"Mean ranks by {title}", CAPTION, chart, reading=ranking_sentence(ranking))
 
 
 @dataclass(frozen=True)
@@ -185,21 +186,24 @@ def across_table(run: RunView, group: Group, metric: str) -> Table:
     values = {method.name: cells_over(run, group, metric, method.name) for method in methods}
     arrow, columns = ARROWS[run.scores.better[metric]], []
     if ranked and (comparison := comparison_over(run, group, [metric])) is not None:
-        columns.append(_ranks(comparison))
-        columns.append(_record(f"{DIGITS} decimals", "against every other method", comparison))
+        columns.append(_ranks(metric, comparison))
+        columns.append(_record(f"{DIGITS} decimals", "against every other method", comparison, metric))
     if metric == RANKED_BY and (both := comparison_over(run, group, SCORING_RULES)) is not None:
         note = "under both scoring rules, calibrated NLL and Brier, against every other method"
         columns.append(_record("with Brier too", note, both))
-    columns.append(FilledColumn(Column("Mean", "± over test sets", arrow, unranked=True), _means(values)))
+    columns.append(
+        FilledColumn(Column("Mean", "± over test sets", arrow, unranked=True, metric=metric), _means(values))
+    )
     for index, block in enumerate(group.blocks):
         cells = {name: cell for name, row in values.items() if (cell := row[index]) is not None}
         verdicts = run.scores.verdicts(block.task, block.split, metric) or None
-        columns.append(score_column(Column(block.title, "", arrow, unranked=not ranked), cells, verdicts, DIGITS))
+        head = Column(block.title, "", arrow, unranked=not ranked, metric=metric)
+        columns.append(score_column(head, cells, verdicts, DIGITS))
     caption = f"{term(metric).title}: {term(metric).note}"
     return method_table(methods, columns, run.styles, caption=caption)
 
 
-def _ranks(comparison: Comparison) -> FilledColumn:
+def _ranks(metric: str, comparison: Comparison) -> FilledColumn:
     """Return mean ranks; shaded are those within the critical difference of the best, where not all are."""
     ranks = comparison.average_ranks
     best = min(ranks.values())
@@ -213,13 +217,13 @@ def _ranks(comparison: Comparison) -> FilledColumn:
 
     cells = {name: TableCell(f"{rank:.2f}", sort_key=f"{rank:.6g}", place=place(rank)) for name, rank in ranks.items()}
     note = "1 is best; shaded: not significantly different from the best (Nemenyi)"
-    return FilledColumn(Column("Mean rank", "", "↓", note), cells)
+    return FilledColumn(Column("Mean rank", "", "↓", note, metric=metric), cells)
 
 
-def _record(sub: str, note: str, comparison: Comparison) -> FilledColumn:
+def _record(sub: str, note: str, comparison: Comparison, metric: str = "") -> FilledColumn:
     records = comparison.win_draw_loss.items()
     cells = {name: TableCell("/".join(map(str, record)), sort_key=str(record.wins)) for name, record in records}
-    return FilledColumn(Column("Won/drawn/lost", sub, "↑", note), cells)
+    return FilledColumn(Column("Won/drawn/lost", sub, "↑", note, metric=metric), cells)
 
 
 def _means(values: Mapping[str, Sequence[Cell | None]]) -> dict[str, TableCell]:

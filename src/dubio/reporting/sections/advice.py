@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite
 from typing import Any
 
 from dubio.reporting.detectors import detection_on, quantity_pairs
@@ -27,10 +26,11 @@ from dubio.reporting.leaderboard import (
 )
 from dubio.reporting.manifest_view import TaskView, TestSet
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name
+from dubio.reporting.method_choice import conclusion, sets_phrase
 from dubio.reporting.run_view import PREDICTED, RunView
 from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Card, Cards, Section, Text, section
-from dubio.reporting.wording import listed, named_few, number, seconds
+from dubio.reporting.wording import listed, number
 
 MANY = 20
 """A task with at least this number of classes has many."""
@@ -71,7 +71,9 @@ class Advising(Section):
 
 
 def advice(run: RunView) -> tuple[Advice, ...]:
-    """Return all advice that these results support."""
+    """Return all advice that these results support; none of systems whose cost is not known."""
+    if run.question == "systems":
+        return ()
     labels = [task for task in _tasks(run) if task.target == "multilabel"]
     few, many = (
         [task for task in _tasks(run) if task not in labels and (len(task.classes) >= MANY) == large]
@@ -111,92 +113,6 @@ def leading_two(run: RunView, board: Leaderboard) -> str:
     if verdict.place == "tied":
         return f"{board.test_set}: {first}, and {second}, tie for the best {metric} ({numbers})."
     return f"{board.test_set}: best {metric} with {first}; next {second} ({numbers})."
-
-
-def conclusion(run: RunView, boards: Sequence[Leaderboard]) -> str:
-    """Return the method to take: the best on all test sets, or the cheapest within the margin of the best on all."""
-    firsts = [next((name for name in board.order if name in board.limits), None) for board in boards]
-    leaders = list(dict.fromkeys(name for name in firsts if name is not None))
-    within = [name for name in boards[0].order if all(b.limits.get(name, inf) <= run.margin for b in boards)]
-    sole = leaders if len(leaders) == 1 else []
-    candidates = [name for name in dict.fromkeys([*sole, *within]) if not _dominated(run, name, boards)]
-    if None in firsts or (sole and not candidates):
-        often, count = Counter(board.order[0] for board in boards).most_common(1)[0]
-        share = f" on {number(count)} of {number(len(boards))} test sets" if len(boards) > 1 else ""
-        return (
-            f"{run.title(often)} has the best mean{share}, but its difference to others is not judged for want of "
-            "repeated trainings: these data do not decide."
-        )
-    unjudged = dict.fromkeys(run.title(name) for board in boards for name in board.order if name not in board.limits)
-    note = f" Not judged, for want of repeated trainings: {listed(list(unjudged))}." if unjudged else ""
-    if not candidates:
-        return _undecided(run, leaders, boards) + note
-    choice = min(candidates, key=lambda name: (_seconds(run, name, boards), candidates.index(name)))
-    others = [run.title(name) for name in within if name != choice]
-    also = f" Within the margin too, but not cheaper: {listed(others)}." if others else ""
-    reason = _best(run, choice, within, boards) if choice in sole else _cheaper(run, choice, leaders, boards)
-    return f"Take {run.title(choice)}{_price(run, choice, boards)}: {reason}{also}{note}"
-
-
-def _undecided(run: RunView, leaders: Sequence[str], boards: Sequence[Leaderboard]) -> str:
-    """Return that no method suits all test sets, and the one with the smallest upper limit over them."""
-    common = [name for name in boards[0].order if all(name in board.limits for board in boards)]
-    worst = {name: max(board.limits[name] for board in boards) for name in common}
-    closest = min(worst, key=worst.__getitem__, default=None)
-    text = f"No method is shown to be within {run.margin:g} of the best {_sets(boards)}: it depends on the data. "
-    text += f"Best means: {listed([run.title(name) for name in leaders])}."
-    return text + (
-        "" if closest is None else f" Closest on all: {run.title(closest)}, at most {worst[closest]:.2g} worse."
-    )
-
-
-def _best(run: RunView, choice: str, within: Sequence[str], boards: Sequence[Leaderboard]) -> str:
-    """Return why the method with the best mean is taken."""
-    rivals = {name for board in boards for name in board.order} - {choice}
-    if not rivals:
-        return "it is the only such method."
-    tied = list(dict.fromkeys(run.title(n) for board in boards for n in board.tied if n not in within))
-    tie = f" A tie with {named_few(tied)}: not significantly different, but not shown to be as good." if tied else ""
-    cheaper = any(_seconds(run, name, boards) < _seconds(run, choice, boards) for name in rivals)
-    why = "no ranked method is cheaper to train and run"
-    if cheaper:
-        why = f"no cheaper method is shown to be within {run.margin:g} of it"
-    return f"it has the best {metric_phrase(boards[0].metric)} {_sets(boards)}, and {why}.{tie}"
-
-
-def _cheaper(run: RunView, choice: str, leaders: Sequence[str], boards: Sequence[Leaderboard]) -> str:
-    """Return why a method is taken that has not the best mean."""
-    limit = max(board.limits[choice] for board in boards)
-    best = [run.title(name) for name in leaders if name != choice]
-    return f"it is at most {limit:.2g} worse than the best {_sets(boards)} ({listed(best)}), and cheaper."
-
-
-def _sets(boards: Sequence[Leaderboard]) -> str:
-    return {1: "on this test set", 2: "on both test sets"}.get(len(boards), f"on all {number(len(boards))} test sets")
-
-
-def _dominated(run: RunView, name: str, boards: Sequence[Leaderboard]) -> bool:
-    """Return whether another method is cheaper and has a better mean everywhere."""
-    better = frozenset.intersection(*(frozenset(board.order[: board.order.index(name)]) for board in boards))
-    return any(_seconds(run, other, boards) < _seconds(run, name, boards) for other in better)
-
-
-def _seconds(run: RunView, name: str, boards: Sequence[Leaderboard]) -> float:
-    """Return what a method costs on the tasks of these test sets; infinite where that was not measured."""
-    costs = [run.costs.get((task, name)) for task in dict.fromkeys(board.task for board in boards)]
-    return sum(inf if cost is None else sum(cost.seconds) for cost in costs)
-
-
-def _price(run: RunView, name: str, boards: Sequence[Leaderboard]) -> str:
-    """Return training and prediction of a method in seconds, summed over tasks; nothing where not measured."""
-    tasks = dict.fromkeys(board.task for board in boards)
-    if not isfinite(_seconds(run, name, boards)):
-        return ""
-    training, prediction = (
-        sum(values) for values in zip(*(run.costs[task, name].seconds for task in tasks), strict=True)
-    )
-    over = f", {number(len(tasks))} tasks together" if len(tasks) > 1 else ""
-    return f" ({seconds(training)} of training and {seconds(prediction)} to predict {PREDICTED:,} examples{over})"
 
 
 def _limited(
@@ -259,7 +175,7 @@ def _detection(run: RunView, situation: str, kind: str) -> Advice | None:
         return None
     common = frozenset.intersection(*(frozenset(board.cells) for board in boards)) if boards else frozenset()
     if boards and not common:
-        cautions.insert(0, f"No method detects them {_sets(boards)}.")
+        cautions.insert(0, f"No method detects them {sets_phrase(boards)}.")
     elif boards:
         cautions.insert(0, conclusion(run, boards))
     return Advice(situation, " ".join(cautions), tuple(evidence))

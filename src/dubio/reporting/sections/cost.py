@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled
+from dubio.reporting.charts import Rows, chart_of, method_colour, method_fill, method_shape, tooltips
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import PREDICTED, Cost, RunView
-from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Figure, Section, section
 from dubio.reporting.style import Style
 from dubio.reporting.tables import Column, Table, TableCell
 from dubio.reporting.wording import term
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    import altair
 
 CAPTION = (
     f"Seconds of training of one run and of predicting {PREDICTED:,} examples, logarithmic; bars: one standard "
@@ -34,10 +34,14 @@ class CostSection(Section):
     title = "Cost"
 
     def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
-        """Yield the table of costs, and quality against cost."""
+        """Yield the table of costs, and quality against cost; nothing of systems, whose cost is not known."""
+        if run.question == "systems":
+            return
         yield cost_table(run, task)
         if points := cost_points(run, task):
-            yield Figure("cost", "Quality against cost", CAPTION, partial(cost_figure, points))
+            titles = {point["method"] for point in points}
+            styles = [style for style in run.styles.values() if style.title in titles]
+            yield Figure("cost", "Quality against cost", CAPTION, partial(cost_chart, points, styles))
 
     def document(self, run: RunView) -> dict[str, Any]:
         """Return the cost of every method on every task."""
@@ -46,6 +50,7 @@ class CostSection(Section):
                 {"task": task, "method": method}
                 | {name: {"mean": cell.mean, "std": cell.std, "runs": cell.n} for name, cell in vars(cost).items()}
                 for (task, method), cost in run.costs.items()
+                if run.question == "methods"
             ]
         }
 
@@ -82,34 +87,39 @@ def cost_cells(cost: Cost) -> dict[str, TableCell]:
     return cells
 
 
-def cost_points(run: RunView, task: TaskView) -> list[tuple[Style, float, Cell]]:
+def cost_points(run: RunView, task: TaskView) -> Rows:
     """Return seconds of training and prediction and the ranking metric of every method for which they are known."""
-    points = []
+    points: Rows = []
     for name, cell in run.scores.row(task, task.in_domain.name, RANKED_BY).items():
         cost = run.costs.get((task.key, name))
-        if cost is not None and np.isfinite([cell.mean, *cost.seconds]).all():
-            points.append((run.styles[name], sum(cost.seconds), cell))
+        if cost is not None and np.isfinite([cell.mean, *cost.seconds]).all() and sum(cost.seconds) > 0:
+            spread = cell.std or 0.0
+            bounds = {"mean": cell.mean, "low": cell.mean - spread, "high": cell.mean + spread}
+            points.append({"method": run.title(name), "seconds": sum(cost.seconds), **bounds})
     return points
 
 
-@styled
-def cost_figure(points: Sequence[tuple[Style, float, Cell]]) -> Drawing:
-    """Draw quality against cost on a logarithmic axis."""
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+def round_numbers(low: float, high: float) -> list[float]:
+    """Return 1, 2 and 5 times powers of ten, from the last one at most ``low`` to the first at least ``high``."""
+    numbers = [float(f"{digit}e{power}") for power in range(-9, 12) for digit in (1, 2, 5)]
+    return numbers[max(bisect_right(numbers, low) - 1, 0) : bisect_left(numbers, high) + 1]
 
-    figure = blank(WIDTH, 2.7 + legend_height(len(points)))
-    axis = figure.subplots()
-    for style, seconds, cell in points:
-        axis.errorbar(
-            [seconds], [cell.mean], yerr=[cell.std or 0.0], color=style.colour, elinewidth=1.0, capsize=0,
-            linestyle="none", **{**style.point, "markersize": 7.0},
-        )  # fmt: skip
-    axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.xaxis.set_major_formatter(ScalarFormatter())
-    axis.xaxis.set_minor_formatter(NullFormatter())
-    axis.set(
-        xlabel=f"training and {PREDICTED:,} predictions, seconds", ylabel=f"{term(RANKED_BY).title} (lower is better)"
+
+def cost_chart(points: Rows, styles: Sequence[Style]) -> altair.LayerChart:
+    """Return quality against cost on a logarithmic axis."""
+    import altair
+
+    cost, metric = f"training and {PREDICTED:,} predictions, seconds", term(RANKED_BY).title
+    seconds = [point["seconds"] for point in points]
+    ticks = round_numbers(min(seconds), max(seconds))
+    logarithmic = altair.Scale(type="log", domain=[ticks[0], ticks[-1]], nice=False)
+    x = altair.X("seconds:Q", title=cost, scale=logarithmic, axis=altair.Axis(values=ticks, format="~g"))
+    y = partial(altair.Y, title=f"{metric} (lower is better)", scale=altair.Scale(zero=False))
+    chart, colour = chart_of(points), method_colour(styles)
+    values = {"method": "method:N", "seconds": "seconds:Q", metric: "mean:Q", "minus one standard deviation": "low:Q",
+              "plus one standard deviation": "high:Q"}  # fmt: skip
+    bars = chart.mark_rule(opacity=0.7).encode(x, y("low:Q"), y2="high:Q", color=colour)
+    markers = chart.mark_point(size=80, opacity=1).encode(
+        x, y("mean:Q"), color=colour, fill=method_fill(styles), shape=method_shape(styles), tooltip=tooltips(values)
     )
-    method_legend(figure, [style for style, *_ in points])
-    return figure
+    return altair.LayerChart(layer=[bars, markers]).properties(width="container", height=280)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,30 +17,20 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import BoolArray, FloatArray
 from dubio.metrics.decisions import correct
 from dubio.metrics.decomposition import decompose
-from dubio.reporting.canvas import (
-    WIDTH,
-    blank,
-    draw_stacks,
-    label_panels,
-    label_rows,
-    note_panel,
-    panel_title,
-    patch_legend,
-    small_multiples,
-    styled,
-)
+from dubio.reporting.charts import PANEL, Rows, chart_of, method_row, panels_of, tooltips
 from dubio.reporting.detectors import detection_on
 from dubio.reporting.leaderboard import leaderboard, verdict_phrase
 from dubio.reporting.manifest_view import TaskView, TestSet
 from dubio.reporting.measures import detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Collected, Figure, Section, Visit, section
-from dubio.reporting.style import INK, INSIDE, MODEL, MUTED, NOISE, OUTSIDE, Style
-from dubio.reporting.wording import file_name
+from dubio.reporting.style import INSIDE, MODEL, MUTED, NOISE, OUTSIDE, Style
+from dubio.reporting.wording import file_name, quantity_words
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    import altair
+
+    from dubio.reporting.charts import Chart
 
 ENTROPY = "predictive_entropy"
 
@@ -49,8 +39,6 @@ LEVELS = (np.arange(200) + 0.5) / 200
 
 CORRECT, INCORRECT = "correct", "incorrect"
 """The two groups of the in-domain test set; the others are named by their splits."""
-
-DASHED = (0.0, (2.6, 1.4))
 
 
 class Shares(NamedTuple):
@@ -110,14 +98,14 @@ class Densities(Section):
         yield from (figure for figure in densities if not figure.folded)
         styles, panels = self.entropy_panels(run, task)
         if styles and task.farthest:
-            draw, narrow = partial(entropies_figure, styles, panels), len(panels) < 3
-            yield Figure("entropy", "Predictive entropy and its two parts", ENTROPY_CAPTION, draw, narrow=narrow)
+            chart = partial(entropies_chart, styles, panels)
+            yield Figure("entropy", "Predictive entropy and its two parts", ENTROPY_CAPTION, chart)
         yield from (figure for figure in densities if figure.folded)
         for name in (split.name for split in task.of_kind("ood") or task.farthest):
             if grid := self.grid(run, task, name):
                 title, caption = f"Every uncertainty on {name}", GRID_CAPTION.format(outside=name)
-                draw, reading = partial(grid_figure, grid, outside=name), grid_reading(run, task, name)
-                yield Figure(f"ridges-{file_name(name)}", title, caption, draw, folded=True, reading=reading)
+                chart, reading = partial(grid_chart, grid), grid_reading(run, task, name)
+                yield Figure(f"ridges-{file_name(name)}", title, caption, chart, True, reading, name)
 
     def _groups(self, task: TaskView, method: str, quantity: str, split: str) -> list[FloatArray] | None:
         """Return ``[runs, levels]`` quantiles of correct, incorrect and other examples; None without the outer two."""
@@ -143,9 +131,10 @@ class Densities(Section):
         graded = len(shifted.splits) > 1
         name = f"{shifted.title}, severity {len(shifted.splits)}" if graded else shifted.title
         if panels := self.densities(run, task, shifted.splits[-1]):
-            title, draw = f"Predictive entropy in-domain and on {name}", partial(densities_figure, panels, outside=name)
-            yield Figure(f"density-{file_name(shifted.title)}", title, DENSITY_CAPTION, draw, narrow=len(panels) < 3,
-                         folded=graded, reading=density_reading(run, task, shifted.splits[-1], panels))  # fmt: skip
+            title, chart = f"Predictive entropy in-domain and on {name}", partial(densities_chart, panels)
+            reading = density_reading(run, task, shifted.splits[-1], panels)
+            yield Figure(f"density-{file_name(shifted.title)}", title, DENSITY_CAPTION, chart, graded, reading,
+                         shifted.splits[-1])  # fmt: skip
 
     def entropy_panels(self, run: RunView, task: TaskView) -> tuple[list[Style], dict[str, FloatArray]]:
         """Return the methods predicted on all test sets, and for each set ``[methods, 2]`` parts of their entropy."""
@@ -162,7 +151,7 @@ class Densities(Section):
     def grid(self, run: RunView, task: TaskView, split: str) -> list[QuantityColumn]:
         """Return one column per quantity that some method has on correct and on other examples."""
         columns = []
-        for quantity, title in QUANTITIES.items():
+        for quantity, title in drawn_quantities(run).items():
             groups = {m.name: self._groups(task, m.name, quantity, split) for m in run.methods_of(task)}
             if any(groups.values()):
                 rows = tuple(
@@ -199,9 +188,10 @@ def grouped_shares(groups: Sequence[FloatArray], edges: FloatArray) -> Shares:
 
 
 def _own_scale(groups: Sequence[FloatArray]) -> list[FloatArray]:
-    """Return a method's values divided by their quantile :data:`TAIL`."""
-    end = float(np.quantile(np.concatenate([values.ravel() for values in groups]), TAIL))
-    return [values / (end if end > 0 else 1.0) for values in groups]
+    """Return a method's values divided by their quantile :data:`TAIL`; a system's own may begin below zero."""
+    low, end = np.quantile(np.concatenate([values.ravel() for values in groups]), (1 - TAIL, TAIL)).tolist()
+    start = min(low, 0.0)
+    return [(values - start) / (end - start if end > start else 1.0) for values in groups]
 
 
 EDGES = np.linspace(0.0, 1.0, 26)
@@ -217,53 +207,61 @@ DENSITY_CAPTION = (
 )
 
 
-@styled
-def densities_figure(panels: Sequence[Density], *, outside: str) -> Drawing:
-    """Draw the shares of three groups of examples per bin, one panel per method.
+def densities_chart(panels: Sequence[Density]) -> Chart:
+    """Return the shares of three groups of examples per bin, one panel per method.
 
     The vertical axis is a square root: the tall bin of certain examples would hide all the others.
-
-    Args:
-        panels: One per method, in the benchmark's order.
-        outside: The name of the OOD or shifted examples.
     """
-    top = 1.15 * max(float(np.max(panel.groups)) for panel in panels)
-    ticks = [tick for tick in TICKS if tick <= top]
-    figure, axes = small_multiples(len(panels), panel_height=1.6, extra=0.3)
-    for axis, panel in zip(axes, panels, strict=True):
-        draw_groups(axis, panel.groups, EDGES)
-        note_panel(axis, panel.style.title, panel.note)
-        axis.set(xlim=(0.0, 1.0), ylim=(0.0, float(np.sqrt(top))))
-        axis.set_yticks(np.sqrt(ticks), [f"{round(100 * tick)}%" for tick in ticks])
-        axis.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-    group_legend(figure, outside)
-    label_panels(figure, "predictive entropy / its maximum", "share of examples")
-    return figure
+    import altair
 
-
-def draw_groups(axis: Axes, groups: Shares, edges: FloatArray, *, base: float = 0.0, scale: float = 1.0) -> None:
-    """Draw the square roots of the three groups' shares over a base line, the incorrect ones dashed and not filled."""
-    colours = {INSIDE: groups.correct, OUTSIDE: groups.outside, INK: groups.incorrect}
-    for colour, share in colours.items():
-        if share.any():
-            height = base + scale * np.sqrt(share)
-            if colour != INK:
-                axis.stairs(height, edges, baseline=base, fill=True, color=colour, alpha=0.22, linewidth=0)
-            style = DASHED if colour == INK else "solid"
-            axis.stairs(height, edges, baseline=None, color=colour, linewidth=0.9, linestyle=style)
-
-
-def group_legend(figure: Drawing, outside: str) -> None:
-    """Add the legend of the three groups of examples."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles = [
-        Patch(facecolor=INSIDE, alpha=0.5, label="in-domain, correct"),
-        Line2D([], [], color=INK, linewidth=1.0, linestyle=DASHED, label="in-domain, incorrect"),
-        Patch(facecolor=OUTSIDE, alpha=0.5, label=outside),
+    top = 1.3 * max(float(np.max(panel.groups)) for panel in panels)
+    ticks = altair.Axis(values=[tick for tick in TICKS if tick <= top], format=".0%", labelOverlap=True)
+    y = altair.Y(
+        "share:Q", title="share of examples", scale=altair.Scale(type="sqrt", domain=[0.0, top], nice=False), axis=ticks
+    )
+    x = altair.X("start:Q", title="predictive entropy / its maximum", scale=altair.Scale(domain=[0.0, 1.0]),
+                 axis=altair.Axis(values=[0, 0.5, 1]))  # fmt: skip
+    rows = [row for panel in panels for row in bin_rows(panel.groups, EDGES, method=panel.style.title)]
+    rows += [{"method": panel.style.title, "note": panel.note} for panel in panels]
+    chart, height = chart_of(rows), 0.75 * PANEL
+    note = chart.transform_filter("isValid(datum.note)").mark_text(align="right", fontSize=10.5)
+    layers = [
+        *group_layers(chart.transform_filter("isValid(datum.start)"), x, y, height=height),
+        note.encode(x=altair.value(PANEL - 4), y=altair.value(8), text="note:N"),
     ]
-    figure.legend(handles=handles, loc="outside upper right", ncols=3, handlelength=1.4)
+    return panels_of(altair.LayerChart(layer=layers), "method", [panel.style.title for panel in panels], height=height)
+
+
+def bin_rows(groups: Shares, edges: FloatArray, **fields: str) -> Rows:
+    """Return one row per bin with the shares of the three groups, and one that closes the last bin."""
+    values = [np.where(share.any(), share, np.nan) for share in groups]
+    ends = [*edges[1:], np.nan]
+    return [
+        {**fields, "start": start, "end": end, **dict(zip(groups._fields, shares_of_bin, strict=True))}
+        for start, end, *shares_of_bin in zip(
+            edges, ends, *(np.append(share, share[-1]) for share in values), strict=True
+        )
+    ]
+
+
+def group_layers(chart: altair.Chart, x: altair.X, y: altair.Y, *, height: float) -> Iterator[altair.Chart]:
+    """Yield the steps of the three groups, the incorrect ones dashed and not filled, and their values on hover."""
+    import altair
+
+    names = altair.Legend(labelExpr="datum.label == 'outside' ? 'shifted or OOD' : 'in-domain, ' + datum.label",
+                          symbolType="stroke", symbolSize=400)  # fmt: skip
+    groups: list[Any] = list(Shares._fields)
+    colours, dashes = [INSIDE, "currentColor", OUTSIDE], [[1.0, 0.0], [3.0, 1.5], [1.0, 0.0]]
+    colour = altair.Color("group:N", sort=None, scale=altair.Scale(domain=groups, range=colours), legend=names)
+    dash = altair.StrokeDash("group:N", sort=None, scale=altair.Scale(domain=groups, range=dashes), legend=names)
+    steps = chart.transform_fold(groups, ["group", "share"]).transform_filter("isValid(datum.share)")
+    areas = steps.transform_filter("datum.group != 'incorrect'")
+    yield areas.mark_area(interpolate="step-after", opacity=0.22).encode(x, y, color=colour)
+    yield steps.mark_line(interpolate="step-after", strokeWidth=1).encode(x, y, color=colour, strokeDash=dash)
+    values = {"method": "method:N", "from": "start:Q", "to": "end:Q", "correct": "correct:Q",
+              "incorrect": "incorrect:Q", "shifted or OOD": "outside:Q"}  # fmt: skip
+    bins = chart.transform_filter("isValid(datum.end)").mark_bar(opacity=0)
+    yield bins.encode(x, x2="end:Q", y=altair.value(0), y2=altair.value(height), tooltip=tooltips(values))
 
 
 def density_reading(run: RunView, task: TaskView, split: str, panels: Sequence[Density]) -> str:
@@ -275,7 +273,9 @@ def density_reading(run: RunView, task: TaskView, split: str, panels: Sequence[D
     best, least = board.order[0], board.order[-1]
     text = f"Highest AUROC: {run.title(best)}, {areas[best].phrase}"
     if least != best:
-        text += f"; lowest: {run.title(least)}, {areas[least].phrase} ({verdict_phrase(board.verdicts[least])})"
+        verdict = board.verdicts[least]
+        both = "" if verdict.resolves is None else "the two are "
+        text += f"; lowest: {run.title(least)}, {areas[least].phrase} ({both}{verdict_phrase(verdict)})"
     means = {panel.style.title: _means(panel.groups) for panel in panels}
     return f"{text}. Mean entropy of the former: {means[run.title(best)]}." if run.title(best) in means else f"{text}."
 
@@ -297,28 +297,39 @@ ENTROPY_CAPTION = (
 )
 
 
-@styled
-def entropies_figure(styles: Sequence[Style], panels: Mapping[str, FloatArray]) -> Drawing:
-    """Draw stacked bars, one per method, one panel per test set; all panels on one scale."""
-    figure, axes = small_multiples(len(panels), panel_height=0.19 * len(styles) + 0.6, extra=0.45)
-    longest = max(float(parts.sum(axis=1).max()) for parts in panels.values())
-    colours = {"expected entropy (data)": NOISE, "mutual information (model)": MODEL}
-    for axis, (title, parts) in zip(axes, panels.items(), strict=True):
-        draw_stacks(axis, parts, list(colours.values()))
-        axis.set_title(panel_title(title))
-        label_rows(axis, styles)
-        axis.set_xlim(0, 1.04 * longest)
-    patch_legend(figure, colours, "outside upper right")
-    label_panels(figure, "predictive entropy, nats")
-    return figure
+PARTS = {"expected entropy (data)": NOISE, "mutual information (model)": MODEL}
+
+
+def entropies_chart(styles: Sequence[Style], panels: Mapping[str, FloatArray]) -> Chart:
+    """Return stacked bars, one per method, one panel per test set; all panels on one scale."""
+    import altair
+
+    rows = [
+        {"method": style.title, "panel": title, "part": title_of_part, "order": order, "nats": values[order]}
+        for title, parts in panels.items()
+        for style, values in zip(styles, parts.tolist(), strict=True)
+        for order, title_of_part in enumerate(PARTS)
+    ]
+    bars = (
+        chart_of(rows)
+        .mark_bar(height={"band": 0.7})
+        .encode(
+            altair.X("nats:Q", title="predictive entropy, nats"),
+            method_row(styles),
+            altair.Color("part:N", sort=None, scale=altair.Scale(domain=list(PARTS), range=list(PARTS.values()))),
+            altair.Order("order:Q"),
+            tooltip=tooltips({"method": "method:N", "test set": "panel:N", "part": "part:N", "nats": "nats:Q"}),
+        )
+    )
+    return panels_of(bars, "panel", list(panels), columns=3, height=altair.Step(18))
 
 
 QUANTITIES = {
     "confidence": "1 − confidence",
-    "predictive_entropy": "predictive\nentropy",
-    "mutual_information": "mutual\ninformation",
-    "model_uncertainty": "model\nuncertainty",
-    "data_uncertainty": "data\nuncertainty",
+    "predictive_entropy": "predictive entropy",
+    "mutual_information": "mutual information",
+    "model_uncertainty": "model uncertainty",
+    "data_uncertainty": "data uncertainty",
 }
 """The quantities of the grid; higher is more uncertain."""
 
@@ -334,33 +345,46 @@ GRID_CAPTION = (
 )
 
 
-@styled
-def grid_figure(columns: Sequence[QuantityColumn], *, outside: str) -> Drawing:
-    """Draw one row of density curves per method, one column per quantity."""
-    styles = [style for style, _ in columns[0].methods]
-    figure = blank(WIDTH, 0.34 * len(styles) + 1.0)
-    axes = figure.subplots(1, len(columns), sharey=True, squeeze=False)[0]
-    for axis, column in zip(axes, columns, strict=True):
-        label_rows(axis, styles)
-        for row, (_, groups) in enumerate(column.methods):
-            if groups is None:
-                axis.text(0.5, row + 0.1, "–", ha="center", va="center", fontsize=7.5, color=MUTED)
-                continue
-            scaled = Shares(*(share / (share.max() or 1.0) for share in groups))
-            # Rows are counted from the top: up is towards smaller values.
-            draw_groups(axis, scaled, GRID_EDGES, base=row + 0.38, scale=-0.82)
-            axis.axhline(row + 0.38, color=MUTED, linewidth=0.4)
-        axis.set_title(column.title)
-        axis.set(xlim=(0.0, 1.0), ylim=(len(styles) - 0.45, -0.6))
-        axis.set_xticks([0.0], ["0"])
-        axis.grid(visible=False)
-    group_legend(figure, outside)
-    return figure
+CELL = (118, 26)
+"""Pixels of the width and the height of one method and quantity."""
+
+
+def drawn_quantities(run: RunView) -> dict[str, str]:
+    """Return quantity → its title, the systems' own last."""
+    return QUANTITIES | {name: quantity_words(name) for name in run.scores.own_quantities}
+
+
+def grid_chart(columns: Sequence[QuantityColumn]) -> Chart:
+    """Return density curves, one row per method, one column per quantity."""
+    import altair
+
+    rows: Rows = []
+    for column in columns:
+        for style, groups in column.methods:
+            fields = {"method": style.title, "quantity": column.title}
+            scaled = None if groups is None else Shares(*(share / (share.max() or 1.0) for share in groups))
+            rows += [{**fields, "missing": "–"}] if scaled is None else bin_rows(scaled, GRID_EDGES, **fields)
+    chart, (width, height) = chart_of(rows), CELL
+    x = altair.X("start:Q", axis=None, scale=altair.Scale(domain=[0.0, 1.0]))
+    y = altair.Y("share:Q", stack=None, axis=None, scale=altair.Scale(type="sqrt", domain=[0.0, 1.05], nice=False))
+    missing = chart.transform_filter("isValid(datum.missing)").mark_text(color=MUTED)
+    layers = [
+        *group_layers(chart.transform_filter("isValid(datum.start)"), x, y, height=height),
+        missing.encode(x=altair.value(width / 2), y=altair.value(height / 2), text="missing:N"),
+    ]
+    titles, methods = [column.title for column in columns], [style.title for style, _ in columns[0].methods]
+    beside = altair.Header(labelAngle=0, labelAlign="left", labelLimit=220)
+    panels = altair.LayerChart(layer=layers).properties(width=width, height=height, view={"stroke": None})
+    return panels.facet(
+        row=altair.Row("method:N", sort=methods, title=None, header=beside),
+        column=altair.Column("quantity:N", sort=titles, title=None),
+        spacing={"row": 2, "column": 12},
+    )
 
 
 def grid_reading(run: RunView, task: TaskView, split: str) -> str:
     """Return the highest and the lowest AUROC over all methods and quantities that are drawn."""
-    every = [one for one in detection_on(run, task, (split,)).detectors if one.quantity in QUANTITIES]
+    every = [one for one in detection_on(run, task, (split,)).detectors if one.quantity in drawn_quantities(run)]
     if not every:
         return ""
     ends = max(every, key=lambda one: one.auroc), min(every, key=lambda one: one.auroc)

@@ -21,18 +21,29 @@ from dubio.core.types import FloatArray
 from dubio.metrics.areas import auroc
 from dubio.metrics.decisions import correct
 from dubio.metrics.quantities import uncertainty
-from dubio.reporting.canvas import Series, curve_panels, draw_band, method_rows, note_row, styled
+from dubio.reporting.charts import (
+    Rows,
+    Series,
+    chart_of,
+    curve_panels,
+    method_colour,
+    method_fill,
+    method_row,
+    method_shape,
+    row_notes,
+    tooltips,
+    whole_numbers,
+)
 from dubio.reporting.manifest_view import MethodRun, TaskView
 from dubio.reporting.measures import RANKED_BY
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Collected, Figure, Section, Visit, section
-from dubio.reporting.style import MUTED, Style
+from dubio.reporting.style import Style
 from dubio.reporting.wording import number
 from dubio.statistics.ensemble_equivalent import EquivalentRange, equivalent_range
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
-
+    import altair
 
 Growth = dict[str, FloatArray]
 """Title → scores of one run's ensembles by size, ``[orders, M]``: column m − 1 holds those of m members."""
@@ -55,7 +66,7 @@ class Ensembles(Section):
         """Score the ensembles of 1, 2, … members of a run."""
         merged = one_sample_per_member(item.predictions) if item.is_shown else None
         if item.is_in_domain_test:
-            growth = None if merged is None else in_domain_growth(merged)
+            growth = None if merged is None or not item.has_labels else in_domain_growth(merged)
             self._current = None
             if merged is not None and growth is not None:
                 self._current = item.run, growth, pool_uncertainties(merged)
@@ -74,12 +85,11 @@ class Ensembles(Section):
         """Yield deep-ensemble equivalents and ensemble sizes of a task."""
         if rows := equivalents_of(run, task):
             longest = len(run.growth[task.key])
-            styles = [run.styles[name] for name in rows]
-            draw = partial(equivalent_figure, styles, list(rows.values()), longest=longest)
-            yield Figure("equivalents", "Deep-ensemble equivalent", EQUIVALENT_CAPTION.format(longest=longest), draw)
+            chart = partial(equivalent_chart, {run.styles[name]: row for name, row in rows.items()}, longest)
+            yield Figure("equivalents", "Deep-ensemble equivalent", EQUIVALENT_CAPTION.format(longest=longest), chart)
         if panels := self.panels(run, task):
-            draw = partial(curve_panels, panels, "members", draw_band, panel_height=2.3)
-            yield Figure("size", "Ensemble size", SIZE_CAPTION, draw, reading=size_reading(panels))
+            panels_chart = partial(curve_panels, panels, x="members")
+            yield Figure("size", "Ensemble size", SIZE_CAPTION, panels_chart, reading=size_reading(panels))
 
     def document(self, run: RunView) -> dict[str, Any]:
         """Return the deep-ensemble equivalent of every method on every task."""
@@ -125,29 +135,40 @@ def equivalents_of(run: RunView, task: TaskView) -> dict[str, EquivalentRange]:
     return {name: equivalent_range(curve, "nll", mean) for name, mean in means.items() if np.isfinite(mean)}
 
 
-@styled
-def equivalent_figure(styles: Sequence[Style], rows: Sequence[EquivalentRange], *, longest: int) -> Drawing:
-    """Draw one row per method: the equivalent as a marker, its bounds as a bar, and an arrow beyond the longest.
+def equivalent_chart(equivalents: Mapping[Style, EquivalentRange], longest: int) -> altair.LayerChart:
+    """Return one row per method: the equivalent as a marker, its bounds as a bar, and an arrow beyond the longest.
 
     Args:
-        styles: The methods.
-        rows: Their equivalents.
+        equivalents: The methods with their equivalents.
         longest: The number of networks.
     """
-    from matplotlib.ticker import MaxNLocator
+    import altair
 
-    figure, axis = method_rows(styles, "deep-ensemble equivalent, independent networks")
-    edge = longest + 0.03 * longest
-    axis.axvline(longest, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
-    for index, (style, row) in enumerate(zip(styles, rows, strict=True)):
-        low, central, high = (min(bound.size, edge) for bound in (row.lower, row.central, row.upper))
-        axis.hlines(index, low, high, color=style.colour, linewidth=1.6, zorder=2)
-        point = style.point | ({"marker": ">", "markerfacecolor": style.colour} if row.central.beyond else {})
-        axis.plot([central], [index], linestyle="none", zorder=4, clip_on=False, **point)
-        note_row(axis, index, str(row.central))
-    axis.set_xlim(1 - 0.02 * longest, edge)
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    return figure
+    styles, edge = list(equivalents), 1.03 * longest
+    rows: Rows = [
+        {"method": style.title, **{name: min(getattr(row, name).size, edge) for name in ("lower", "central", "upper")},
+         "beyond": row.central.beyond, "note": str(row.central), "bounds": f"{row.lower} to {row.upper}"}
+        for style, row in equivalents.items()
+    ]  # fmt: skip
+    chart, row, colour = chart_of(rows), method_row(styles), method_colour(styles).legend(None)
+    title, scale = "deep-ensemble equivalent, independent networks", altair.Scale(domain=[1, edge], nice=False)
+    axis = whole_numbers(range(1, longest + 1))
+    lower, central = (altair.X(f"{side}:Q", title=title, scale=scale, axis=axis) for side in ("lower", "central"))
+    values = tooltips({"method": "method:N", "equivalent": "note:N", "bounds": "bounds:N"})
+    end = (
+        chart_of([{"longest": longest}])
+        .mark_rule(strokeDash=[3, 3], opacity=0.6)
+        .encode(altair.X("longest:Q", title=title, scale=scale))
+    )
+    bars = chart.mark_rule(strokeWidth=2).encode(lower, row, x2="upper:Q", color=colour)
+    points = chart.transform_filter("!datum.beyond").mark_point(size=60, opacity=1)
+    arrows = chart.transform_filter("datum.beyond").mark_point(filled=True, size=90, opacity=1, shape="triangle-right")
+    shape, fill = method_shape(styles).legend(None), method_fill(styles).legend(None)
+    layers = [
+        end, bars, points.encode(central, row, color=colour, fill=fill, shape=shape, tooltip=values),
+        arrows.encode(central, row, color=colour, tooltip=values), row_notes(chart, styles),
+    ]  # fmt: skip
+    return altair.LayerChart(layer=layers).properties(width="container", height=altair.Step(20))
 
 
 SIZE_CAPTION = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
 from dubio.metrics.decisions import REFERABLE, binary_problems, correct
 from dubio.metrics.quantities import predictive_entropy
-from dubio.reporting.canvas import label_panels, note_panel, small_multiples, styled
+from dubio.reporting.charts import PANEL, Rows, chart_of, panels_of, tooltips
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Collected, Figure, Section, Visit, section
@@ -20,19 +20,17 @@ from dubio.reporting.style import INSIDE, MUTED, OUTSIDE, Style
 from dubio.reporting.wording import file_name
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    from dubio.reporting.charts import Chart
 
 BINS = 40
 """Bins of the probability of the positive side."""
 
-LARGEST_DOT = 260.0
-"""Area, in square points, of a dot for all examples."""
+SIDES = ("correct", "incorrect")
 
 CAPTION = (
-    "All runs together, in bins of the probability; the area of a dot is its share of examples. A useful uncertainty "
-    "is high for incorrect predictions: those with low entropy are not referred. Below each name, the mean entropy of "
-    "correct and of incorrect predictions."
+    "All runs together, in bins of the probability; correct predictions upwards, incorrect ones downwards; the area of "
+    "a dot is its share of examples. A useful uncertainty is high for incorrect predictions: those with low entropy "
+    "are not referred. Below each name, the mean entropy of correct and of incorrect predictions."
 )
 
 
@@ -54,11 +52,12 @@ class EntropyOfErrors(Section):
     def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield one figure per test set; those of shifted test sets on demand."""
         for split in self.bins.splits(task):
-            bins = self.bins.methods(run, task, split).items()
-            draw = partial(entropy_figure, [(run.styles[name], np.sum(runs, axis=0)) for name, runs in bins],
-                           positive=positive_side(task))  # fmt: skip
-            yield Figure(f"certainty-{file_name(split)}", f"Predictive entropy on {split}", CAPTION, draw,
-                         narrow=len(bins) < 3, folded=split != task.in_domain.name)  # fmt: skip
+            panels = {
+                run.styles[name]: np.sum(runs, axis=0) for name, runs in self.bins.methods(run, task, split).items()
+            }
+            chart, inside = partial(entropy_chart, panels, positive=positive_side(task)), split == task.in_domain.name
+            yield Figure(f"certainty-{file_name(split)}", f"Predictive entropy on {split}", CAPTION, chart,
+                         folded=not inside, split="" if inside else split)  # fmt: skip
 
 
 def positive_side(task: TaskView) -> str:
@@ -80,51 +79,46 @@ def binned_entropy(labelled: Predictions) -> FloatArray:
     return np.array([[np.bincount(bins[rows], values[rows], BINS) for values in summed] for rows in (right, ~right)])
 
 
-@styled
-def entropy_figure(panels: Sequence[tuple[Style, FloatArray]], *, positive: str) -> Drawing:
-    """Draw predictive entropy against the probability of the positive side, correct upwards, incorrect downwards.
+def entropy_rows(style: Style, sums: FloatArray) -> Rows:
+    """Return one row per bin with examples, correct above zero and incorrect below, then the means of both."""
+    rows: Rows = []
+    means = []
+    for side, sign, (count, probability, entropy) in zip(SIDES, (1.0, -1.0), sums, strict=True):
+        for k in np.flatnonzero(count):
+            mean = entropy[k] / count[k]
+            rows.append({
+                "method": style.title, "side": side, "probability": probability[k] / count[k], "entropy": mean,
+                "signed": sign * mean, "share": count[k] / sums[:, 0].sum(),
+            })  # fmt: skip
+        means += [f"{entropy.sum() / count.sum():.2f} {side}"] if count.any() else []
+    return [*rows, {"method": style.title, "note": f"mean {', '.join(means)}"}]
+
+
+def entropy_chart(panels: Mapping[Style, FloatArray], *, positive: str) -> Chart:
+    """Return predictive entropy against the probability of the positive side, correct upwards, incorrect downwards.
 
     Args:
-        panels: The style of a method and its bins, as :func:`binned_entropy` returns them, summed over runs.
+        panels: The style of a method → its bins, as :func:`binned_entropy` returns them, summed over runs.
         positive: The name of the positive side.
     """
-    from matplotlib.lines import Line2D
+    import altair
 
-    figure, axes = small_multiples(len(panels), panel_height=1.8, extra=0.35)
-    top = 1.12 * max(_mean_entropy(side).max(initial=0.1) for _, sums in panels for side in sums)
-    for axis, (style, sums) in zip(axes, panels, strict=True):
-        for side, colour, sign in zip(sums, (INSIDE, OUTSIDE), (1.0, -1.0), strict=True):
-            count, probability, _ = side
-            filled = count > 0
-            area = 2.0 + LARGEST_DOT * count[filled] / sums[:, 0].sum()
-            axis.scatter(probability[filled] / count[filled], sign * _mean_entropy(side), s=area, color=colour,
-                         alpha=0.75, linewidth=0)  # fmt: skip
-        axis.axhline(0, color=MUTED, linewidth=0.7)
-        note_panel(axis, style.title, _mean_note(sums))
-        axis.set(xlim=(-0.04, 1.04), ylim=(-top, top))
-        axis.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-        _mirror_ticks(axis, top)
-    handles = [Line2D([], [], marker="o", linestyle="none", color=colour, label=label)
-               for colour, label in ((INSIDE, "correct, above"), (OUTSIDE, "incorrect, below"))]  # fmt: skip
-    figure.legend(handles=handles, loc="outside upper right", ncols=2)
-    label_panels(figure, f"probability of “{positive}”", "predictive entropy")
-    return figure
-
-
-def _mean_entropy(side: FloatArray) -> FloatArray:
-    """Return the mean entropy of the bins with examples."""
-    filled = side[0] > 0
-    return np.asarray(side[2, filled] / side[0, filled])
-
-
-def _mean_note(sums: FloatArray) -> str:
-    sides = zip(sums, ("correct", "incorrect"), strict=True)
-    means = [f"{side[2].sum() / side[0].sum():.2f} {name}" for side, name in sides if side[0].sum()]
-    return f"mean {', '.join(means)}"
-
-
-def _mirror_ticks(axis: Axes, top: float) -> None:
-    """Label ticks by their distance from zero in both directions."""
-    step = 0.5 if top > 0.45 else 0.1
-    ticks = np.arange(-np.floor(top / step), np.floor(top / step) + 1) * step
-    axis.set_yticks(ticks, [f"{abs(tick):g}" for tick in ticks])
+    rows = [row for style, sums in panels.items() for row in entropy_rows(style, sums)]
+    top = 1.3 * max(0.1, *(row.get("entropy", 0.0) for row in rows))
+    mirrored = altair.Axis(labelExpr="format(abs(datum.value), '~g')", tickCount=5)
+    chart, sides = chart_of(rows), altair.Scale(domain=list(SIDES), range=[INSIDE, OUTSIDE])
+    values = {"method": "method:N", "prediction": "side:N", "probability": "probability:Q", "entropy": "entropy:Q",
+              "share of examples": "share:Q"}  # fmt: skip
+    dots = chart.transform_filter("isValid(datum.share)").mark_point(filled=True, opacity=0.75).encode(
+        altair.X("probability:Q", title=f"probability of “{positive}”", scale=altair.Scale(domain=[0.0, 1.0]),
+                 axis=altair.Axis(values=[0, 0.5, 1])),
+        altair.Y("signed:Q", title="predictive entropy", axis=mirrored,
+                 scale=altair.Scale(domain=[-top, top], nice=False)),
+        altair.Size("share:Q", scale=altair.Scale(domain=[0.0, 1.0], range=[5, 700]), legend=None),
+        altair.Color("side:N", sort=None, scale=sides, legend=altair.Legend(symbolSize=70)),
+        tooltip=tooltips(values),
+    )  # fmt: skip
+    notes = chart.transform_filter("isValid(datum.note)")
+    zero = notes.mark_rule(color=MUTED, strokeWidth=0.7).encode(y=altair.datum(0))
+    note = notes.mark_text(fontSize=10.5).encode(x=altair.value(PANEL / 2), y=altair.value(8), text="note:N")
+    return panels_of(altair.LayerChart(layer=[zero, dots, note]), "method", [style.title for style in panels])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from dubio.reporting.detectors import detection_on
-from dubio.reporting.leaderboard import QUESTION, in_domain_leaderboard, leader, leaderboard, not_ranked_sentences
+from dubio.reporting.leaderboard import QUESTIONS, in_domain_leaderboard, leader, leaderboard, not_ranked_sentences
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name, referral_name
 from dubio.reporting.run_view import RunView
@@ -59,13 +59,20 @@ def task_findings(run: RunView, task: TaskView) -> tuple[str, ...]:
 
 def how_to_read(run: RunView) -> str:
     """Return how significance and spreads are computed."""
+    if run.question == "systems":
+        return (
+            f"{QUESTIONS['systems']} Two systems are significantly different if a paired t-test over test examples "
+            "(groups, where there are any) at 5 %, corrected over all pairs (Holm), says so; for metrics without "
+            "values per example, over bootstrap replicates. “Not significantly different” does not mean equal: these "
+            "data do not decide. In brackets: 95 % bootstrap intervals over the same units."
+        )
     seeds = len(run.manifest.seeds)
     repeated = f"{counted(seeds, 'seed')} (for single fits, over all members trained)"
     if seeds == 1:
         repeated = "the members trained; with one seed an ensemble has no spread"
     return (
-        f"{QUESTION} Two methods are significantly different if a t-test at 5 %, corrected over all pairs (Holm), "
-        "says so. Its variance includes that over trainings "
+        f"{QUESTIONS['methods']} Two methods are significantly different if a t-test at 5 %, corrected over all pairs "
+        "(Holm), says so. Its variance includes that over trainings "
         "(repeated runs, or the members of an ensemble left out one at a time) and, for metrics with values per "
         "example, over test examples. A method that was trained once is not judged, unless the training data alone "
         "determines its fit (baselines). “Not significantly different” does "
@@ -117,6 +124,8 @@ def differences(run: RunView, order: list[str], verdicts: dict[str, Verdict]) ->
     """Return which methods differ significantly from the best one."""
     unjudged = [name for name in order[1:] if verdicts[name].place == "unjudged"]
     reason = "where a method was trained once, another training might reverse the order; --seeds 5 adds trainings"
+    if run.question == "systems":
+        reason = "too few examples or groups"
     if len(unjudged) == len(order) - 1:
         return f"The differences are not judged: {reason}."
     others = [name for name in order[1:] if name not in unjudged]
@@ -125,14 +134,16 @@ def differences(run: RunView, order: list[str], verdicts: dict[str, Verdict]) ->
     second, verdict = run.title(others[0]), verdicts[others[0]]
     difference, smallest = enough_digits(verdict.difference, verdict.resolves or 0.0)
     gap = f"the next, {second}, is {difference} worse (smallest detectable difference {smallest})"
+    if verdict.difference == 0:
+        gap = f"{second} has the same value"
     among = " that was judged" if unjudged else ""
     if not tied:
         return f"Every other method{among} is significantly worse: {gap}.{remark}"
     if len(tied) == len(others):
         return f"No other method{among} is significantly different from it: {gap}.{remark}"
-    names, worse = listed([run.title(name) for name in tied]), number(len(others) - len(tied))
-    which = f"the other {worse}{' that were judged' if unjudged else ''}"
-    return f"Not significantly different: {names}. Significantly worse: {which}.{remark}"
+    names = listed([run.title(name) for name in tied])
+    worse = named_few([run.title(name) for name in others if name not in tied])
+    return f"Not significantly different: {names}. Significantly worse: {worse}.{remark}"
 
 
 def referral_gain(run: RunView, task: TaskView) -> str:

@@ -1,8 +1,8 @@
-"""In-domain: the scores of every method on the in-domain test set, its calibration, and the sources of its variance."""
+"""In-domain: the scores of every method on the in-domain test set, and the sources of its variance."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,39 +12,38 @@ import numpy as np
 from dubio.calibration.cross_validation import BY_POSITION, by_position
 from dubio.core.predictions import Predictions
 from dubio.core.types import FloatArray
-from dubio.metrics.calibration_error import reliability
 from dubio.metrics.decomposition import decompose
-from dubio.reporting.canvas import (
-    draw_stacks,
-    label_panels,
-    method_rows,
-    note_row,
-    panel_title,
-    patch_legend,
-    small_multiples,
-    styled,
+from dubio.reporting.charts import (
+    Rows,
+    chart_of,
+    method_colour,
+    method_fill,
+    method_row,
+    method_shape,
+    row_notes,
+    tooltips,
 )
-from dubio.reporting.leaderboard import not_ranked_sentences
+from dubio.reporting.leaderboard import QUESTIONS, not_ranked_sentences
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import GAP, IN_DOMAIN_COLUMNS, RANKED_BY, plugin_metrics
 from dubio.reporting.run_view import RunView
-from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Collected, Figure, Section, Text, Visit, section
-from dubio.reporting.style import INK, INSIDE, MUTED, NOISE, OUTSIDE, PAPER, Style
+from dubio.reporting.style import INSIDE, NOISE, OUTSIDE, Style
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, method_table, score_column, value_cell
 from dubio.reporting.wording import listed, named, term
-from dubio.statistics.verdicts import Place
+from dubio.statistics.verdicts import Place, Question
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    import altair
 
-BINS = 15
-"""Bins of the reliability diagram, as of the expected calibration error."""
-
+KEYS: dict[Question, str] = {
+    "methods": "The question is whether methods differ, not only these trained systems: trainings vary as well as test "
+    "examples, the training set and the split are as they are.",
+    "systems": QUESTIONS["systems"],
+}
 KEY = (
-    "The question is whether methods differ, not only these trained systems: trainings vary as well as test examples, "
-    "the training set and the split are as they are. Shaded: the best mean (bold) and every method that is not "
-    "significantly different from it. No shading: no method that was judged is significantly worse than the best mean."
+    "Shaded: the best mean (bold) and every method that is not significantly different from it. No shading: no method "
+    "that was judged is significantly worse than the best mean."
 )
 
 
@@ -56,17 +55,17 @@ class InDomainScores(Section):
 
     def __init__(self) -> None:
         """Start without any run."""
-        self.bins = Collected[FloatArray]()
         self.variance = Collected[FloatArray]()
         self.by_position: set[str] = set()
 
     def visit(self, item: Visit) -> None:
-        """Store the reliability bins and the parts of the variance of a run on the in-domain test set."""
+        """Store the parts of the variance of a run on the in-domain test set."""
         if item.is_in_domain_test:
-            self.bins.add(item, reliability_bins(item.predictions))
             self.variance.add(item, variance_parts(item.predictions))
             if by_position(item.predictions):
                 self.by_position.add(item.task.key)
+        if item.is_in_domain_test:
+            self.variance.add(item, variance_parts(item.predictions))
 
     def document(self, run: RunView) -> dict[str, Any]:
         """Return what every method gains over the class frequencies."""
@@ -78,22 +77,18 @@ class InDomainScores(Section):
 
     def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
         """Yield the table of scores and the figures of one task."""
-        yield in_domain_table(run, task)
+        table = in_domain_table(run, task)
+        if table.columns:
+            yield table
         remark = (BY_POSITION,) if task.key in self.by_position else ()
         notes = (*as_it_is(run, task), *not_ranked_reasons(run), *remark, *filter(None, [run.budget_note(task)]))
-        yield Text((KEY, *notes), "small")
+        yield Text((f"{KEYS[run.question]} {KEY}", *notes), "small")
         if sentences := not_ranked_sentences(run, task):
             yield Text(tuple(sentences), "warning")
         if warning := temperature_warning(run, task):
             yield Text(warning, "warning")
         yield from ranking(run, task)
-        panels = [(run.styles[name], np.sum(bins, axis=0)) for name, bins in self.bins.methods(run, task).items()]
-        draw, narrow = partial(reliability_figure, panels), len(panels) < 3
-        yield Figure("reliability", "Reliability", RELIABILITY_CAPTION, draw, narrow=narrow)
-        yield from temperature(run, task)
-        parts = {name: np.mean(runs, axis=0) for name, runs in self.variance.methods(run, task).items()}
-        draw = partial(variance_figure, [run.styles[name] for name in parts], np.array(list(parts.values())))
-        yield Figure("variance", "Sources of the uncertainty", VARIANCE_CAPTION, draw)
+        yield variance(run, self.variance.methods(run, task))
 
 
 def in_domain_table(run: RunView, task: TaskView) -> Table:
@@ -103,11 +98,13 @@ def in_domain_table(run: RunView, task: TaskView) -> Table:
     for metric in (*IN_DOMAIN_COLUMNS, *(extra.name for extra in plugin_metrics() if extra.name in scores.better)):
         unranked = metric in scores.not_ranked
         arrow = "" if metric == "diversity" else ARROWS[scores.better[metric]]
-        head = Column(term(metric).title, "not ranked" if unranked else "", arrow, term(metric).note, unranked)
+        head = Column(
+            term(metric).title, "not ranked" if unranked else "", arrow, term(metric).note, unranked, metric=metric
+        )
         cells, verdicts = scores.row(task, split.name, metric), scores.verdicts(task, split.name, metric)
         columns.append(unmarked(run, task, score_column(head, cells, verdicts)))
     columns.append(gain_column(run, task))
-    runs = scores.row(task, split.name, "accuracy")
+    runs = scores.row(task, split.name, "accuracy") if run.question == "methods" else {}
     counts = {name: value_cell(cell.n, "d", place="unranked") for name, cell in runs.items()}
     note = "one per seed and member for single fits, one per seed for ensembles"
     columns.append(FilledColumn(Column("Runs", note=note, unranked=True), counts))
@@ -148,6 +145,8 @@ def as_it_is(run: RunView, task: TaskView) -> list[str]:
     titles = [term(metric).title for metric in ranking if not scores.has_rows(task, split, metric)]
     verb = "has" if len(titles) == 1 else "have"
     reason = f"{verb} no values per example: trainings vary in these comparisons, and the test set is as it is."
+    if run.question == "systems":
+        reason = f"{verb} no values per example: the variance is that over bootstrap replicates of the test set."
     return [f"{listed(titles)} {reason}"] if titles else []
 
 
@@ -173,118 +172,55 @@ def temperature_warning(run: RunView, task: TaskView) -> str:
 
 
 RANKING_CAPTION = (
-    "Lower is better. Ticks are runs, the marker is their mean, the bar one standard deviation. Bold: the best mean. "
-    "Dark: not significantly different from the best. Grey: significantly worse. Italic: not judged."
+    "Lower is better. Ticks are runs, the marker is their mean, the bar one standard deviation. At the right: the best "
+    "mean, and how every other method compares with it."
 )
+
+SHORT_PLACE: dict[Place, str] = {
+    "best": "best",
+    "tied": "not significantly different",
+    "behind": "significantly worse",
+    "unjudged": "not judged",
+}
 
 
 def ranking(run: RunView, task: TaskView) -> Iterator[Figure]:
     """Yield the ranking metric of every method with its spread; infinite values are in the table alone."""
     cells = run.scores.row(task, task.in_domain.name, RANKED_BY)
     verdicts = run.scores.verdicts(task, task.in_domain.name, RANKED_BY)
-    rows = [
-        (run.styles[name], cell, verdicts[name].place)
-        for name, cell in cells.items()
-        if name in verdicts and np.isfinite(cell.mean)
-    ]
-    if rows:
-        title, draw = f"{term(RANKED_BY).title} of each method", partial(ranking_figure, rows)
-        yield Figure("ranking", title, RANKING_CAPTION, draw)
+    ranked = {name: cell for name, cell in cells.items() if name in verdicts and np.isfinite(cell.mean)}
+    spreads = {name: cell.std or 0.0 for name, cell in ranked.items()}
+    means: Rows = [
+        {"method": run.title(name), "mean": cell.mean, "low": cell.mean - spreads[name],
+         "high": cell.mean + spreads[name], "runs": cell.n, "note": SHORT_PLACE[verdicts[name].place]}
+        for name, cell in ranked.items()
+    ]  # fmt: skip
+    ticks: Rows = [{"method": run.title(name), "value": v} for name, cell in ranked.items() for v in cell.values]
+    if means:
+        chart = partial(ranking_chart, means, ticks, [run.styles[name] for name in ranked])
+        yield Figure("ranking", f"{term(RANKED_BY).title} of each method", RANKING_CAPTION, chart)
 
 
-@styled
-def ranking_figure(rows: Sequence[tuple[Style, Cell, Place]]) -> Drawing:
-    """Draw one row per method: its runs as ticks, their mean as a marker, one standard deviation as a bar."""
-    label = f"{term(RANKED_BY).title} (lower is better)"
-    figure, axis = method_rows([style for style, *_ in rows], label)
-    for row, (style, cell, verdict) in enumerate(rows):
-        axis.plot(
-            cell.values, [row] * cell.n, linestyle="none", marker="|", markersize=7, color=style.colour, alpha=0.45,
-            markeredgewidth=1.0,
-        )  # fmt: skip
-        if cell.std is not None:
-            axis.hlines(row, cell.mean - cell.std, cell.mean + cell.std, color=style.colour, linewidth=1.6)
-        axis.plot([cell.mean], [row], linestyle="none", zorder=4, **style.point)
-        axis.get_yticklabels()[row].set_color(MUTED if verdict == "behind" else INK)
-        axis.get_yticklabels()[row].set_fontweight("bold" if verdict == "best" else "normal")
-        axis.get_yticklabels()[row].set_fontstyle("italic" if verdict == "unjudged" else "normal")
-    return figure
+def ranking_chart(means: Rows, ticks: Rows, styles: Sequence[Style]) -> altair.LayerChart:
+    """Return one row per method: its runs as ticks, their mean as a marker, one standard deviation as a bar."""
+    import altair
 
-
-RELIABILITY_CAPTION = (
-    f"Accuracy against confidence in {BINS} bins, all runs together; the area of a dot is its share of predictions. "
-    "Below the diagonal a method is overconfident. The diagram shows a method's calibration; it does not rank methods."
-)
-
-
-def reliability_bins(predictions: Predictions) -> FloatArray:
-    """Return ``[3, BINS]``: number of predictions, sum of confidence and number of correct ones per bin."""
-    bins = reliability(predictions.labelled, bins=BINS)
-    confidence, accuracy = np.nan_to_num(bins.confidence), np.nan_to_num(bins.accuracy)
-    return np.array([bins.count, confidence * bins.count, accuracy * bins.count], dtype=float)
-
-
-@styled
-def reliability_figure(panels: Sequence[tuple[Style, FloatArray]]) -> Drawing:
-    """Draw accuracy against mean confidence per bin, one panel per method.
-
-    Args:
-        panels: The style of a method and its bins, as :func:`reliability_bins` returns them, summed over runs.
-    """
-    figure, axes = small_multiples(len(panels), panel_height=1.85)
-    for axis, (style, (count, confidence, correct)) in zip(axes, panels, strict=True):
-        filled = count > 0
-        share = count[filled] / count.sum()
-        mean, accuracy = confidence[filled] / count[filled], correct[filled] / count[filled]
-        axis.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle="dotted", zorder=1)
-        axis.vlines(mean, mean, accuracy, color=style.colour, linewidth=1.3, alpha=0.45, zorder=2)
-        axis.scatter(mean, accuracy, s=7 + 110 * share, color=style.colour, linewidth=0, alpha=0.9, zorder=3)
-        axis.set_title(panel_title(style.title))
-        axis.set(xlim=(-0.03, 1.05), ylim=(-0.03, 1.05))
-        for set_ticks in (axis.set_xticks, axis.set_yticks):
-            set_ticks([0, 0.5, 1], ["0", "0.5", "1"])
-    label_panels(figure, "confidence", "accuracy")
-    return figure
-
-
-TEMPERATURE_CAPTION = (
-    "Mean over runs. A long line means that much of a method's likelihood depends on the scale of its logits, which "
-    "one number corrects; methods are ranked by the full dots. At the right, the median of the fitted temperatures: "
-    "above 1 the method was overconfident, below 1 underconfident."
-)
-
-
-def temperature(run: RunView, task: TaskView) -> Iterator[Figure]:
-    """Yield the NLL before and after temperature scaling, of every method for which both are finite."""
-    plain, calibrated = (run.scores.row(task, task.in_domain.name, metric) for metric in ("nll", RANKED_BY))
-    means = {name: (plain[name].mean, cell.mean) for name, cell in calibrated.items() if name in plain}
-    rows = [
-        (run.styles[name], *both, float(np.median(run.scores.temperatures[task.key, name].values)))
-        for name, both in means.items()
-        if np.isfinite(both).all()
-    ]
-    if rows:
-        title, draw = "NLL before and after temperature scaling", partial(temperature_figure, rows)
-        yield Figure("temperature", title, TEMPERATURE_CAPTION, draw)
-
-
-@styled
-def temperature_figure(rows: Sequence[tuple[Style, float, float, float]]) -> Drawing:
-    """Draw one row per method: a hollow dot at temperature 1, a full one at the fitted temperature.
-
-    Args:
-        rows: The style of a method, its NLL at temperature 1 and at the fitted one, and the median of those.
-    """
-    label = "NLL: hollow at temperature 1, full at the cross-validated temperature"
-    figure, axis = method_rows([row[0] for row in rows], label, 0.95)
-    for index, (style, plain, calibrated, median) in enumerate(rows):
-        low, high = sorted((plain, calibrated))
-        axis.hlines(index, low, high, color=style.colour, linewidth=1.4, zorder=2)
-        for value, face in ((plain, PAPER), (calibrated, style.colour)):
-            axis.plot([value], [index], marker="o", markersize=5.4, linestyle="none", zorder=3,
-                      markeredgecolor=style.colour, markerfacecolor=face)  # fmt: skip
-        note_row(axis, index, f"T = {median:.2f}")
-    return figure
+    title, scale = f"{term(RANKED_BY).title} (lower is better)", altair.Scale(zero=False)
+    row, colour, chart = method_row(styles), method_colour(styles).legend(None), chart_of(means)
+    values = {"method": "method:N", "mean": "mean:Q", "minus one standard deviation": "low:Q",
+              "plus one standard deviation": "high:Q", "runs": "runs:Q", "against the best": "note:N"}  # fmt: skip
+    runs = chart_of(ticks).mark_tick(thickness=1, size=12, opacity=0.45).encode(
+        altair.X("value:Q", title=title, scale=scale), row, color=colour,
+        tooltip=tooltips({"method": "method:N", "run": "value:Q"}),
+    )  # fmt: skip
+    bars = chart.mark_rule(strokeWidth=2).encode(altair.X("low:Q", title=title), row, x2="high:Q", color=colour)
+    points = chart.mark_point(size=60, opacity=1).encode(
+        altair.X("mean:Q", title=title), row, color=colour, fill=method_fill(styles).legend(None),
+        shape=method_shape(styles).legend(None),
+        tooltip=tooltips(values),
+    )  # fmt: skip
+    layers = [runs, bars, points, row_notes(chart, styles)]
+    return altair.LayerChart(layer=layers).properties(width="container", height=altair.Step(20))
 
 
 VARIANCE_CAPTION = (
@@ -302,10 +238,28 @@ def variance_parts(predictions: Predictions) -> FloatArray:
     return np.array([parts.expected_variance.mean(), parts.within_members.mean(), parts.between_members.mean()])
 
 
-@styled
-def variance_figure(styles: Sequence[Style], parts: FloatArray) -> Drawing:
-    """Draw one bar per method: the total variance as the sum of its parts, ``[methods, parts]``."""
-    figure, axis = method_rows(styles, "total variance, mean over examples and classes", 1.15)
-    draw_stacks(axis, parts, list(VARIANCE_PARTS.values()))
-    patch_legend(figure, VARIANCE_PARTS, "outside lower center")
-    return figure
+def variance(run: RunView, parts: Mapping[str, Sequence[FloatArray]]) -> Figure:
+    """Return the parts of the total variance of every method, from those of its runs."""
+    rows: Rows = [
+        {"method": run.title(name), "component": component, "order": order, "value": value}
+        for name, runs in parts.items()
+        for order, (component, value) in enumerate(zip(VARIANCE_PARTS, np.mean(runs, axis=0).tolist(), strict=True))
+    ]
+    chart = partial(variance_chart, rows, [run.styles[name] for name in parts])
+    return Figure("variance", "Sources of the uncertainty", VARIANCE_CAPTION, chart)
+
+
+def variance_chart(rows: Rows, styles: Sequence[Style]) -> altair.Chart:
+    """Return one bar per method: the total variance as the sum of its parts."""
+    import altair
+
+    parts = altair.Scale(domain=list(VARIANCE_PARTS), range=list(VARIANCE_PARTS.values()))
+    bars = chart_of(rows).mark_bar(height=12).encode(
+        altair.X("value:Q", title="total variance, mean over examples and classes"),
+        method_row(styles),
+        color=altair.Color("component:N", scale=parts),
+        order="order:Q",
+        tooltip=tooltips({"method": "method:N", "variance": "component:N", "mean": "value:Q"}),
+    )  # fmt: skip
+    sized: altair.Chart = bars.properties(width="container", height=altair.Step(20))
+    return sized

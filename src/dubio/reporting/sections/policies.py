@@ -10,9 +10,9 @@ A second policy refers at most a stated share. It needs few calibration examples
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from math import floor, inf
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from dubio.referral.policy import Policy
 from dubio.referral.risk import NoGuarantee, fit_risk_policy
 from dubio.referral.sample_size import SampleSize, fewest_units, units_needed
 from dubio.referral.shift import SHIFT_LEVEL
-from dubio.reporting.canvas import label_panels, note_panel, small_multiples, styled
+from dubio.reporting.charts import PANEL, Rows, chart_of, method_colour, method_shape, panels_of, tooltips
 from dubio.reporting.manifest_view import MethodRun, SplitView, TaskView
 from dubio.reporting.measures import REFERRED_BY, retained_accuracy
 from dubio.reporting.run_view import RunView
@@ -39,8 +39,9 @@ from dubio.reporting.wording import listed
 from dubio.statistics.bootstrap import units_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    import altair
+
+    from dubio.reporting.charts import Chart
 
 CONFIDENCE = 0.9
 """Confidence of the guarantees."""
@@ -190,8 +191,9 @@ class Policies(Section):
             if not fitted_on or task.in_domain.name not in tests:
                 continue
             (predictions,) = fitted_on.values()
-            if target is not None and (risk_policy := fit_risk(method_run, predictions, tests, target)) is not None:
-                risk[name] = risk_policy
+            fitted = fit_risk(method_run, predictions, tests, target) if target and has_labels(predictions) else None
+            if fitted is not None:
+                risk[name] = fitted
             if (capacity_policy := fit_capacity(method_run, predictions, tests)) is not None:
                 capacity[name] = capacity_policy
 
@@ -213,8 +215,9 @@ class Policies(Section):
             yield Headline("Policies with a capacity")
             yield Text(capacity_introduction(task, capacity), "small")
             for split in dict.fromkeys(split for policy in capacity.values() for split in policy.results):
-                yield capacity_table(run, task, capacity, split)
-                yield Text(capacity_sentence(capacity, split), "small")
+                about = "" if split == task.in_domain.name else split
+                yield replace(capacity_table(run, task, capacity, split), split=about)
+                yield Text(capacity_sentence(capacity, split), "small", split=about)
 
     def document(self, run: RunView) -> dict[str, Any]:
         """Return every policy with its results."""
@@ -430,7 +433,7 @@ def shift_blocks(run: RunView, task: TaskView, policies: Mapping[str, RiskPolicy
         yield run.table(columns, {name: shift_cells(policy) for name, policy in policies.items()}, caption)
     for split in (split.name for split in task.farthest):
         if on_split := [result for result in results if result[1].split == split]:
-            yield Text(shift_sentence(split, on_split), "small")
+            yield Text(shift_sentence(split, on_split), "small", split=split)
 
 
 def shift_cells(policy: RiskPolicy) -> dict[str, TableCell]:
@@ -464,45 +467,63 @@ def warnings(observations: Sequence[Observation]) -> str:
 
 def operating_points(run: RunView, task: TaskView, policies: Mapping[str, RiskPolicy]) -> Iterator[Figure]:
     """Yield the figure of operating points where any policy retains something."""
-    panels = [(run.styles[m.name], policies[m.name]) for m in run.methods_of(task) if m.name in policies]
-    if any(policy.in_domain is not None and policy.in_domain.error is not None for _, policy in panels):
-        draw, narrow = partial(operating_figure, panels), len(panels) < 3
-        yield Figure("operating", "Operating points of the policies", CAPTION, draw, narrow=narrow)
+    panels = {run.styles[m.name]: policies[m.name] for m in run.methods_of(task) if m.name in policies}
+    if any(policy.in_domain is not None and policy.in_domain.error is not None for policy in panels.values()):
+        yield Figure("operating", "Operating points of the policies", CAPTION, partial(operating_chart, panels))
 
 
-@styled
-def operating_figure(panels: Sequence[tuple[Style, RiskPolicy]]) -> Drawing:
-    """Draw error among the retained against coverage, one panel per method, with the policy's operating point."""
-    from matplotlib.lines import Line2D
-
-    figure, axes = small_multiples(len(panels), panel_height=1.65, extra=0.35)
-    target, observations = panels[0][1].target, [policy.in_domain for _, policy in panels]
-    points = [o for o in observations if o is not None and o.error is not None]
-    low = max(0.0, floor(10 * min(point.retained for point in points) - 1) / 10)
-    heights = [float(policy.curve[low <= RETAINED].max()) for _, policy in panels]
-    heights += [point.interval[1] for point in points if point.interval is not None]
-    dotted: dict[str, Any] = {"color": CONTROL, "linestyle": "dotted", "linewidth": 1.4}
-    for axis, (style, policy) in zip(axes, panels, strict=True):
-        axis.axhline(target, **dotted)
-        axis.plot(RETAINED, policy.curve, **{**style.line, "marker": "none"})
-        if policy.in_domain is not None:
-            _draw_point(axis, style, policy.in_domain)
-        note = "no guarantee" if policy.in_domain is None else f"retains {policy.in_domain.retained:.0%}"
-        note_panel(axis, style.title, note)
-        axis.set(xlim=(1.0, low), ylim=(0.0, 1.12 * max(2 * target, *heights)))
-        axis.set_xticks([1, (1 + low) / 2, low], [f"{100 * tick:.0f}%" for tick in (1, (1 + low) / 2, low)])
-    handle = Line2D([], [], **dotted, label=f"target: below {target:g}")
-    figure.legend(handles=[handle], loc="outside upper right", handlelength=3.0)
-    label_panels(figure, "share retained", "error among the retained")
-    return figure
+def operating_rows(style: Style, policy: RiskPolicy) -> Rows:
+    """Return the curve of a method, then its target and a note, then its operating point where there is one."""
+    method, point = {"method": style.title}, policy.in_domain
+    curve = zip(RETAINED.tolist(), policy.curve.tolist(), strict=True)
+    rows: Rows = [{**method, "retained": retained, "error": error} for retained, error in curve]
+    note = "no guarantee" if point is None else f"retains {point.retained:.0%}"
+    rows.append({**method, "target": policy.target, "note": note})
+    if point is not None and point.error is not None:
+        low, high = point.interval or (None, None)
+        rows.append({**method, "share": point.retained, "risk": point.error, "low": low, "high": high})
+    return rows
 
 
-def _draw_point(axis: Axes, style: Style, observation: Observation) -> None:
-    if observation.interval is not None:
-        axis.vlines(observation.retained, *observation.interval, color=style.colour, linewidth=1.3, zorder=3)
-    if observation.error is not None:
-        point = {**style.point, "markersize": 6.5, "markerfacecolor": style.colour}
-        axis.plot([observation.retained], [observation.error], linestyle="none", zorder=4, clip_on=False, **point)
+def operating_chart(panels: Mapping[Style, RiskPolicy]) -> Chart:
+    """Return error among the retained against coverage, one panel per method, with the policy's operating point."""
+    import altair
+
+    rows = [row for style, policy in panels.items() for row in operating_rows(style, policy)]
+    fewest = max(0.0, floor(10 * min(row["share"] for row in rows if "share" in row) - 1) / 10)
+    rows = [row for row in rows if row.get("retained", 1.0) >= fewest]
+    highest = max(2 * next(iter(panels.values())).target, *(row.get("high") or row.get("error") or 0.0 for row in rows))
+    x_scale = altair.Scale(domain=[fewest, 1.0], reverse=True, nice=False)
+    y_scale = altair.Scale(domain=[0.0, 1.12 * highest], nice=False)
+
+    def x(field: str) -> altair.X:
+        percent = altair.Axis(format=".0%", tickCount=3)
+        return altair.X(f"{field}:Q", scale=x_scale, axis=percent, title="share retained")
+
+    def y(field: str) -> altair.Y:
+        return altair.Y(f"{field}:Q", scale=y_scale, axis=altair.Axis(tickCount=4), title="error among the retained")
+
+    layers = _operating_layers(chart_of(rows), list(panels), x, y)
+    return panels_of(altair.LayerChart(layer=list(layers)), "method", [style.title for style in panels])
+
+
+def _operating_layers(
+    chart: altair.Chart, styles: Sequence[Style], x: Callable[[str], altair.X], y: Callable[[str], altair.Y]
+) -> Iterator[altair.Chart]:
+    """Yield the target, the curve, the operating point with its interval, and the share it retains."""
+    import altair
+
+    curve, target, point = (chart.transform_filter(f"isValid(datum.{field})") for field in ("error", "target", "share"))
+    colour, shape = method_colour(styles).legend(None), method_shape(styles).legend(None)
+    dotted = target.mark_rule(color=CONTROL, strokeDash=[1.5, 2.5], strokeWidth=1.5)
+    yield dotted.encode(y("target"), tooltip=tooltips({"target": "target:Q"}))
+    yield curve.mark_line(strokeWidth=1.6).encode(x("retained"), y("error"), color=colour)
+    yield point.mark_rule(strokeWidth=1.5).encode(x("share"), y("low"), y2="high:Q", color=colour)
+    values = {"method": "method:N", "share retained": "share:Q", "error": "risk:Q", "lower": "low:Q", "upper": "high:Q"}
+    marker = point.mark_point(size=70, filled=True, opacity=1)
+    yield marker.encode(x("share"), y("risk"), color=colour, shape=shape, tooltip=tooltips(values))
+    note = target.mark_text(align="right", fontSize=10.5)
+    yield note.encode(x=altair.value(PANEL - 4), y=altair.value(8), text="note:N")
 
 
 def capacity_introduction(task: TaskView, policies: Mapping[str, CapacityPolicy]) -> str:

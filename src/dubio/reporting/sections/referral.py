@@ -9,32 +9,34 @@ from typing import TYPE_CHECKING
 
 from dubio.core.types import FloatArray
 from dubio.metrics.referral_curve import FRACTIONS
-from dubio.reporting.canvas import WIDTH, Series, blank, legend_height, method_legend, styled
+from dubio.reporting.charts import Series, curves
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import (
     REFERRED_BY,
     REJECTED,
     RETAINED,
+    own_metrics,
     referral_name,
     retained_accuracy,
     values_at_fractions,
 )
 from dubio.reporting.retention import (
+    HEIGHT,
     REFERRAL_CAPTION,
-    draw_curves,
-    draw_referral,
-    fit_limits,
+    referral_of,
     retention_columns,
     retention_table,
+    rows_of,
+    scale_of_means,
     series_of,
 )
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Collected, Figure, Section, Text, Visit, section
-from dubio.reporting.tables import Table
-from dubio.reporting.wording import RANDOM, term
+from dubio.reporting.tables import Column, Table, method_table, score_column
+from dubio.reporting.wording import RANDOM, quantity_words, term
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    from dubio.reporting.charts import Chart
 
 
 @section("referral", order=30)
@@ -53,7 +55,7 @@ class Referral(Section):
 
     def visit(self, item: Visit) -> None:
         """Add the scores at the fractions of the tables, and store the curves of the in-domain test set."""
-        if item.split.kind == "id":
+        if item.split.kind == "id" and item.has_labels:
             labelled = item.predictions.labelled
             accuracy = retained_accuracy(labelled, REFERRED_BY, RETAINED)
             if not item.task.has_positive_side:
@@ -72,17 +74,21 @@ class Referral(Section):
             run.scores.extend([replace(score, method=RANDOM, metric=name) for score in everything for name in names])
 
     def task_blocks(self, run: RunView, task: TaskView) -> Iterator[Block]:
-        """Yield the table and the curves of one task."""
+        """Yield the table and the curves of one task; nothing without labels."""
+        if not self.rejection.methods(run, task):
+            return
         yield Text(
             "Refer the most uncertain examples to a person and answer the others: how accurate are the retained ones? "
             "Random referral changes nothing; a useful uncertainty lies above it."
         )
         if not task.has_positive_side:
             yield referral_table(run, task)
-            draw = partial(draw_referral, run, task, self.accuracy.methods(run, task), {})
-            yield Figure("referral", "Referral curves", REFERRAL_CAPTION, draw)
-        draw = partial(rejection_figure, series_of(run, REJECTED, self.rejection.methods(run, task)))
-        yield Figure("rejection", "Accuracy–rejection curves", REJECTION_CAPTION, draw)
+            chart = partial(referral_of, run, task, self.accuracy.methods(run, task), {})
+            yield Figure("referral", "Referral curves", REFERRAL_CAPTION, chart)
+        if run.scores.own_quantities:
+            yield own_table(run, task)
+        chart = partial(rejection_chart, series_of(run, REJECTED, self.rejection.methods(run, task)))
+        yield Figure("rejection", "Accuracy–rejection curves", REJECTION_CAPTION, chart)
 
 
 def referral_table(run: RunView, task: TaskView) -> Table:
@@ -93,19 +99,30 @@ def referral_table(run: RunView, task: TaskView) -> Table:
     return retention_table(run, task, [m.name for m in run.methods_of(task)], columns.values(), caption)
 
 
+def own_table(run: RunView, task: TaskView) -> Table:
+    """Return AURC by confidence, and by the uncertainties that systems give themselves."""
+    own, split, scores = run.scores.own_quantities, task.in_domain.name, run.scores
+    metrics = {"confidence": "aurc"} | {n: m.name for n, m in zip(own, own_metrics(own), strict=True)}
+    columns = []
+    for quantity, name in metrics.items():
+        head = Column(term(name).title, f"by {quantity_words(quantity)}", "↓", term(name).note, metric=name)
+        columns.append(score_column(head, scores.row(task, split, name), scores.verdicts(task, split, name)))
+    caption = "AURC by confidence, and by the systems' own uncertainties; in brackets 95 % intervals"
+    return method_table(run.methods_of(task), columns, run.styles, caption=caption)
+
+
 REJECTION_CAPTION = (
     "Accuracy of the retained examples against the fraction rejected, least confident first. Methods are compared at "
-    "the same number of retained examples, not at the same threshold."
+    "the same number of retained examples, not at the same threshold. Bands are one standard deviation over runs."
 )
 
 
-@styled
-def rejection_figure(accuracy: Sequence[Series]) -> Drawing:
-    """Draw the accuracy of the retained against the fraction rejected, least confident first."""
-    figure = blank(WIDTH, 2.9 + legend_height(len(accuracy)))
-    axis = figure.subplots()
-    draw_curves(axis, accuracy)
-    axis.set(xlabel="fraction rejected, least confident first", ylabel="accuracy of the retained", xlim=(0, 0.95))
-    fit_limits(axis, accuracy)
-    method_legend(figure, [series.style for series in accuracy])
-    return figure
+def rejection_chart(accuracy: Sequence[Series]) -> Chart:
+    """Return the accuracy of the retained against the fraction rejected, least confident first."""
+    import altair
+
+    styles, x = [series.style for series in accuracy], "fraction rejected, least confident first"
+    x_scale, y_scale = altair.Scale(domain=[0.0, 0.95]), scale_of_means(accuracy)
+    chart = curves(rows_of(accuracy), styles, x=x, y="accuracy of the retained", x_scale=x_scale, y_scale=y_scale)
+    wide: Chart = chart.properties(width="container", height=HEIGHT).configure_axisX(tickCount=10)
+    return wide

@@ -12,36 +12,24 @@ from dubio.reporting.manifest_view import Manifest, TaskView
 from dubio.reporting.measures import IN_DOMAIN_COLUMNS
 from dubio.reporting.run_view import MARGIN, RunView
 from dubio.reporting.section import Block, Definitions, Headline, Section, Text, section
-from dubio.reporting.tables import Column, Row, Table, TableCell, folded, plain_table
-from dubio.reporting.wording import ROLES, TERMS, counted, draws, listed, named, sentence, term
-
-CARD = ("source", "revision", "licence", "citation")
+from dubio.reporting.tables import Column, Row, Table, TableCell
+from dubio.reporting.wording import TERMS, counted, draws, listed, named, sentence, term
 
 
 @section("setup", part="closing", order=40)
 class Setup(Section):
-    """Methods, tasks, commands and metrics."""
+    """Methods, commands and metrics."""
 
     title = "Setup"
 
     def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
-        """Yield the methods, the tasks, the commands and the metrics."""
+        """Yield the methods, the commands and the metrics."""
         yield from method_blocks(run)
-        yield Headline("Tasks")
-        for shown in run.tasks:
-            yield from task_blocks(shown)
         if run.manifest.parts:
             yield Headline("Runs reported together")
             yield Text(merged_runs(run.manifest), "small")
-        yield Headline("Reproduce")
-        yield Text(commands(run), "code")
-        resolved = json.dumps(run.manifest.benchmark, indent=2, ensure_ascii=False, default=str)
-        yield Text(resolved, "code", "The resolved benchmark, with all defaults and changes")
-        versions = ", ".join(f"{name} {value}" for name, value in run.environment.items())
-        seeds = f"{counted(len(run.manifest.seeds), 'seed')} ({', '.join(map(str, run.manifest.seeds))})"
-        plugins = f" Plugins: {', '.join(run.manifest.plugins)}." if run.manifest.plugins else ""
-        ran_on = f" Ran on {versions}." if versions else ""
-        yield Text(f"Run {run.manifest.name}, {seeds}.{ran_on}{plugins}", "small")
+        if run.question == "methods":
+            yield from reproduce_blocks(run)
         yield Headline("Metrics")
         yield Definitions(tuple(metric_rows(run)))
 
@@ -54,6 +42,19 @@ class Setup(Section):
             if task.budgets
         ]
         return {"rows": row_accounts(run.tasks), "budgets": budgets}
+
+
+def reproduce_blocks(run: RunView) -> Iterator[Block]:
+    """Yield the commands, the resolved benchmark, and what the run ran on."""
+    yield Headline("Reproduce")
+    yield Text(commands(run), "code")
+    resolved = json.dumps(run.manifest.benchmark, indent=2, ensure_ascii=False, default=str)
+    yield Text(resolved, "code", "The resolved benchmark, with all defaults and changes")
+    versions = ", ".join(f"{name} {value}" for name, value in run.environment.items())
+    seeds = f"{counted(len(run.manifest.seeds), 'seed')} ({', '.join(map(str, run.manifest.seeds))})"
+    plugins = f" Plugins: {', '.join(run.manifest.plugins)}." if run.manifest.plugins else ""
+    ran_on = f" Ran on {versions}." if versions else ""
+    yield Text(f"Run {run.manifest.name}, {seeds}.{ran_on}{plugins}", "small")
 
 
 def row_accounts(tasks: Iterable[TaskView]) -> list[dict[str, Any]]:
@@ -73,31 +74,12 @@ def method_blocks(run: RunView) -> Iterator[Block]:
     yield Table((Column("Description", is_text=True), Column("Predictions pooled")), rows)
     if run.manifest.cautions:
         yield Text(run.manifest.cautions, "note")
+    if run.question == "systems":
+        return
     augmented = any(style.augmented for style in run.styles.values())
     dotted = " Dotted: with test-time augmentation, in the colour of the method without it." if augmented else ""
     text = f"Dashed and hollow: a single fit. Solid and filled: an ensemble, in the colour of its members.{dotted}"
     yield Text(text, "small")
-
-
-def task_blocks(task: TaskView) -> Iterator[Block]:
-    """Yield the source of a task's data, its arguments, and its splits."""
-    yield Headline(task.key)
-    yield Definitions(tuple(card_rows(task)))
-    heads = (Column("Use", is_text=True), Column("Examples"), Column("Fingerprint"))
-    rows = {s.name: (ROLES[s.kind], f"{s.examples:,}", s.fingerprint[:12]) for s in task.splits}
-    rows |= {f"left out, {reason}": ("not used", f"{count:,}", "") for reason, count in task.left_out.items()}
-    if task.rows is not None:
-        rows["all rows read"] = ("", f"{task.rows:,}", "")
-    yield folded(plain_table("Split", heads, rows), counted(len(task.splits), "split").capitalize())
-
-
-def card_rows(task: TaskView) -> list[tuple[str, str]]:
-    """Return the source card, the arguments that are not defaults, and the values that tuning chose."""
-    rows = [(name, task.card[name]) for name in CARD if task.card.get(name)]
-    for name, arguments in (("task arguments", task.arguments), ("network arguments", task.network_arguments)):
-        if arguments:
-            rows.append((name, json.dumps(arguments, ensure_ascii=False, default=str)))
-    return rows + [("tuned", text) for text in task.tuned]
 
 
 def merged_runs(manifest: Manifest) -> tuple[str, ...]:
@@ -155,7 +137,7 @@ class Failures(Section):
             heads = (Column("Task", is_text=True), Column("Method", is_text=True), Column("Reason", is_text=True))
             rows = [Row(f.what, (TableCell(f.task), TableCell(f.method), TableCell(f.error))) for f in run.failures]
             yield Table(heads, tuple(rows), first="Step")
-        else:
+        elif run.question == "methods":
             yield Text("None: every run of the plan is in this report.")
         if run.manifest.skipped:
             yield Headline("Not run")

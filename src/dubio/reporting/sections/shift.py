@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dubio.reporting.canvas import (
-    WIDTH,
-    Series,
-    blank,
-    curve_panels,
-    draw_bars,
-    legend_height,
-    method_legend,
-    small_multiples,
-    styled,
-)
+from dubio.reporting.charts import Series, curve_panels, curves, panels_of, whole_numbers
 from dubio.reporting.detectors import detection_on
 from dubio.reporting.manifest_view import SplitView, TaskView, TestSet
-from dubio.reporting.measures import AT_IN_DOMAIN_TEMPERATURE, DETECTED_BY, GAP, HEADLINE, RANKED_BY, detection_name
+from dubio.reporting.measures import AT_IN_DOMAIN_TEMPERATURE, GAP, HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Section, Text, section
 from dubio.reporting.tables import ARROWS, Column, FilledColumn, Table, folded, method_table, score_column
-from dubio.reporting.wording import term
+from dubio.reporting.wording import quantity_words, term
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    import altair
 
 DETECTION = ("ood_auroc", "ood_aupr", "id_aupr", "ood_fpr95")
 POSITIVE = {"ood_aupr": "OOD or shifted positive", "id_aupr": "in-domain positive"}
@@ -52,7 +43,7 @@ class Shift(Section):
             "the spread over runs and over examples; for other metrics, the spread over runs alone."
         )
         yield summary_table(run, task) if len(sets) > 1 else detection_table(run, task, sets[0])
-        sentences = [(s.title, detection_on(run, task, s.splits).sentences(run, DETECTED_BY)) for s in sets]
+        sentences = [(s.title, detection_on(run, task, s.splits).sentences(run, run.scores.quantities)) for s in sets]
         if cautions := tuple(f"“{title}”: {text}" for title, texts in sentences for text in texts):
             yield Text(cautions, "warning")
         if task.many_corruptions:
@@ -101,21 +92,27 @@ def detection_table(run: RunView, task: TaskView, shifted: TestSet) -> Table:
         columns.append(_column(run, task, shifted, "accuracy"))
         columns += [_column(run, task, shifted, metric, "not ranked", unranked=True) for metric in (GAP, "nll")]
     columns += [_detected(run, task, shifted, metric, HEADLINE) for metric in DETECTION]
-    columns += [_detected(run, task, shifted, "ood_auroc", other) for other in DETECTED_BY if other != HEADLINE]
-    return method_table(run.methods_of(task), columns, run.styles, caption=_caption(task, shifted))
+    others = [name for name in run.scores.quantities if name != HEADLINE]
+    columns += [_detected(run, task, shifted, "ood_auroc", name) for name in others]
+    table = method_table(run.methods_of(task), columns, run.styles, caption=_caption(task, shifted))
+    return replace(table, split=shifted.title)
 
 
 def correlation_table(run: RunView, task: TaskView, shifted: TestSet) -> Table:
     """Return the signed point-biserial correlation of every quantity with being OOD or shifted."""
-    columns = [_detected(run, task, shifted, "ood_correlation", name, "", _phrase(name)) for name in DETECTED_BY]
+    quantities = run.scores.quantities
+    columns = [_detected(run, task, shifted, "ood_correlation", name, "", quantity_words(name)) for name in quantities]
     caption = f"Correlation of each quantity with being in “{shifted.title}”: confidence should fall, all others rise"
-    return method_table(run.methods_of(task), columns, run.styles, caption=caption)
+    table = method_table(run.methods_of(task), columns, run.styles, caption=caption)
+    return replace(table, split=shifted.title)
 
 
 def every_quantity_table(run: RunView, task: TaskView, shifted: TestSet) -> Table:
     """Return both average precisions and FPR95 by every quantity."""
-    columns = [_detected(run, task, shifted, metric, name) for metric in DETECTION[1:] for name in DETECTED_BY]
-    return method_table(run.methods_of(task), columns, run.styles, caption=_caption(task, shifted))
+    quantities = run.scores.quantities
+    columns = [_detected(run, task, shifted, metric, name) for metric in DETECTION[1:] for name in quantities]
+    table = method_table(run.methods_of(task), columns, run.styles, caption=_caption(task, shifted))
+    return replace(table, split=shifted.title)
 
 
 def _detected(
@@ -123,7 +120,7 @@ def _detected(
 ) -> FilledColumn:
     """Return a detection metric by a quantity; below its title stands the quantity, or another text."""
     positive = f", {POSITIVE[metric]}" if metric in POSITIVE else ""
-    name, sub = detection_name(metric, quantity), f"{_phrase(quantity)}{positive}" if sub is None else sub
+    name, sub = detection_name(metric, quantity), f"{quantity_words(quantity)}{positive}" if sub is None else sub
     return _column(run, task, shifted, name, sub, title or ("AUPR" if positive else term(metric).title))
 
 
@@ -131,13 +128,11 @@ def _column(
     run: RunView, task: TaskView, shifted: TestSet, metric: str, sub: str = "", title: str = "", unranked: bool = False
 ) -> FilledColumn:
     """Return a metric on a test set, the mean over severities of a corruption."""
-    head = Column(title or term(metric).title, sub, ARROWS[run.scores.better[metric]], term(metric).note, unranked)
+    head = Column(
+        title or term(metric).title, sub, ARROWS[run.scores.better[metric]], term(metric).note, unranked, metric=metric
+    )
     verdicts = run.scores.verdicts(task, shifted.splits, metric) or None
     return score_column(head, run.scores.row(task, shifted.splits, metric), verdicts, places=3)
-
-
-def _phrase(quantity: str) -> str:
-    return quantity.replace("_", " ")
 
 
 def _caption(task: TaskView, shifted: TestSet) -> str:
@@ -177,8 +172,8 @@ def severity_series(
 
 
 SEVERITY_CAPTION = (
-    "Severity 0 is the in-domain test set. Bars are one standard deviation over runs. NLL is at temperature 1, because "
-    "a deployed model is not recalibrated when its inputs get worse."
+    "Severity 0 is the in-domain test set. Bands are one standard deviation over runs. NLL is at temperature 1, "
+    "because a deployed model is not recalibrated when its inputs get worse."
 )
 
 
@@ -188,29 +183,24 @@ def severity(run: RunView, task: TaskView) -> Figure:
         label: {base: severity_series(run, task, [splits], metric) for base, splits in task.severities.items()}
         for label, metric in (("accuracy", "accuracy"), ("NLL", "nll"))
     }
-    title, narrow = "Accuracy and NLL against corruption severity", len(task.severities) == 1
-    return Figure("severity", title, SEVERITY_CAPTION, partial(severity_figure, panels), narrow=narrow)
+    title = "Accuracy and NLL against corruption severity"
+    return Figure("severity", title, SEVERITY_CAPTION, partial(severity_chart, panels))
 
 
-@styled
-def severity_figure(panels: Mapping[str, Mapping[str, Sequence[Series]]]) -> Drawing:
-    """Draw one row per metric against severity, one column per corruption: label of a row → corruption → series."""
-    families = list(next(iter(panels.values())).items())
-    width = max(3.4, min(WIDTH, 2.6 * len(families)))
-    columns, styles = 4 if width == WIDTH else 2, [one.style for one in families[0][1]]
-    figure = blank(width, 4.0 + legend_height(len(styles), columns))
-    axes = figure.subplots(len(panels), len(families), sharex=True, sharey="row", squeeze=False)
-    for row, (label, series_of) in zip(axes, panels.items(), strict=True):
-        for axis, series in zip(row, series_of.values(), strict=True):
-            for one in series:
-                draw_bars(axis, one)
-            axis.set_xticks(series[0].x)
-        row[0].set_ylabel(label)
-    for top, bottom, (base, _) in zip(axes[0], axes[-1], families, strict=True):
-        top.set_title(base)
-        bottom.set_xlabel("severity (0: in-domain)")
-    method_legend(figure, styles, columns=columns)
-    return figure
+def severity_chart(panels: Mapping[str, Mapping[str, Sequence[Series]]]) -> altair.VConcatChart:
+    """Return one row per metric against severity, one column per corruption: label of a row → corruption → series."""
+    import altair
+
+    rows = [families_chart(families, label) for label, families in panels.items()]
+    return altair.VConcatChart(vconcat=rows)
+
+
+def families_chart(families: Mapping[str, Sequence[Series]], label: str) -> altair.FacetChart:
+    """Return a metric against severity, one panel per corruption family."""
+    styles = [series.style for series in next(iter(families.values()))]
+    rows = [row for family, lines in families.items() for series in lines for row in series.rows(panel=family)]
+    levels = whole_numbers(row["x"] for row in rows)
+    return panels_of(curves(rows, styles, x="severity", y=label, x_axis=levels), "panel", list(families))
 
 
 AVERAGED: Mapping[str, tuple[str, str]] = {
@@ -221,11 +211,14 @@ AVERAGED: Mapping[str, tuple[str, str]] = {
 """Title → the metric under corruption, and the one at severity 0."""
 
 AVERAGED_CAPTION = (
-    "Mean over {families} corruption families; severity 0 is the in-domain test set. Bars are one standard deviation "
+    "Mean over {families} corruption families; severity 0 is the in-domain test set. Bands are one standard deviation "
     "over runs. NLL is at the temperature fitted in-domain, because a deployed model is not recalibrated when its "
     "inputs get worse. dubio computes the corruptions itself; they are not those of published benchmarks."
 )
-FAMILIES_CAPTION = "Accuracy against severity, one panel per corruption; severity 0 is the in-domain test set."
+FAMILIES_CAPTION = (
+    "Accuracy against severity, one panel per corruption; severity 0 is the in-domain test set. Bands are one standard "
+    "deviation over runs."
+)
 
 
 def many_corruptions(run: RunView, task: TaskView) -> Iterator[Figure]:
@@ -237,25 +230,11 @@ def many_corruptions(run: RunView, task: TaskView) -> Iterator[Figure]:
     if not panels["Accuracy"]:
         return
     caption, reading = AVERAGED_CAPTION.format(families=len(families)), worst_severity(panels["Accuracy"])
-    draw = partial(curve_panels, panels, "severity", draw_bars, panel_height=2.75)
-    yield Figure("severity", "Scores against corruption severity", caption, draw, reading=reading)
-    each_family = {base: severity_series(run, task, [splits], "accuracy") for base, splits in families.items()}
-    draw = partial(families_figure, each_family)
-    yield Figure("severity-each", "Accuracy under every corruption", FAMILIES_CAPTION, draw, folded=True)
-
-
-@styled
-def families_figure(families: Mapping[str, Sequence[Series]]) -> Drawing:
-    """Draw accuracy against severity, one small panel per corruption family."""
-    styles = [one.style for one in next(iter(families.values()))]
-    figure, axes = small_multiples(len(families), columns=5, panel_height=1.6, extra=legend_height(len(styles), 3))
-    for axis, (base, series) in zip(axes, families.items(), strict=True):
-        for one in series:
-            axis.plot(one.x, one.mean, **{**one.style.line, "linewidth": 1.0, "markersize": 2.6})
-        axis.set_xticks(series[0].x)
-        axis.set_title(base, fontsize=7.6)
-    method_legend(figure, styles, columns=3)
-    return figure
+    averaged = partial(curve_panels, panels, x="severity")
+    yield Figure("severity", "Scores against corruption severity", caption, averaged, reading=reading)
+    by_family = {base: severity_series(run, task, [splits], "accuracy") for base, splits in families.items()}
+    chart = partial(families_chart, by_family, "accuracy")
+    yield Figure("severity-each", "Accuracy under every corruption", FAMILIES_CAPTION, chart, folded=True)
 
 
 def worst_severity(series: Sequence[Series]) -> str:

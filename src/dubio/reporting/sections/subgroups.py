@@ -5,7 +5,7 @@ Intervals resample the groups (such as patients) within each part, the same ones
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -16,18 +16,18 @@ from dubio.core.predictions import Predictions
 from dubio.metrics.calibration_error import ece
 from dubio.metrics.decisions import correct
 from dubio.metrics.quantities import confidence
-from dubio.reporting.canvas import WIDTH, blank, legend_height, method_legend, styled
+from dubio.reporting.charts import Rows, chart_of, method_colour, method_fill, method_shape, tooltips
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Json, Section, Text, Visit, section
-from dubio.reporting.style import MUTED, RULE, Style
+from dubio.reporting.style import Style
 from dubio.reporting.tables import Column, Row, Table, TableCell, folded, interval_cell, value_cell
 from dubio.reporting.wording import file_name
 from dubio.statistics.bootstrap import Interval, RunIntervals, Statistic, mean_statistic
 from dubio.statistics.subgroups import UNDERPOWERED, parts_of
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    import altair
 
 BINS = 15
 """Bins of the expected calibration error."""
@@ -185,42 +185,39 @@ CAPTION = "Mean over runs, with 95 % intervals that resample groups. Underpowere
 
 def overconfidence(run: RunView, column: str, subgroups: Mapping[Subset, Mapping[str, Subgroup]]) -> Iterator[Figure]:
     """Yield mean confidence minus accuracy of the subgroups that are large enough."""
-    shown = {
-        subset_title(subset, methods): {run.styles[name]: subgroup.excess for name, subgroup in methods.items()}
-        for subset, methods in subgroups.items()
-        if not first_of(methods).underpowered
+    shown = {subset: methods for subset, methods in subgroups.items() if not first_of(methods).underpowered}
+    rows: Rows = [
+        {"method": run.title(name), "subset": subset_title(subset, methods), **asdict(subgroup.excess)}
+        for subset, methods in shown.items()
+        for name, subgroup in methods.items()
+    ]
+    if rows:
+        names = dict.fromkeys(name for methods in shown.values() for name in methods)
+        chart = partial(overconfidence_chart, rows, [run.styles[name] for name in names])
+        yield Figure(f"subgroups-{file_name(column)}", f"Confidence minus accuracy by {column}", CAPTION, chart)
+
+
+def overconfidence_chart(rows: Rows, styles: Sequence[Style]) -> altair.LayerChart:
+    """Return mean confidence minus accuracy of each subgroup with its interval, one method below the other."""
+    import altair
+
+    title, subsets = (
+        "mean confidence − accuracy (right of 0: overconfident)",
+        list(dict.fromkeys(r["subset"] for r in rows)),
+    )
+    chart, colour = chart_of(rows), method_colour(styles)
+    line = {
+        "y": altair.Y("subset:N", sort=subsets, title=None, axis=altair.Axis(ticks=False, domain=False, grid=True)),
+        "yOffset": altair.YOffset("method:N", sort=[style.title for style in styles]),
+        "color": colour,
     }
-    if shown:
-        title, draw = f"Confidence minus accuracy by {column}", partial(overconfidence_figure, shown)
-        yield Figure(f"subgroups-{file_name(column)}", title, CAPTION, draw)
-
-
-@styled
-def overconfidence_figure(subsets: Mapping[str, Mapping[Style, Interval]]) -> Drawing:
-    """Draw mean confidence minus accuracy of each subgroup with its interval, one method below the other.
-
-    Args:
-        subsets: Title of a subset → how a method is drawn → the interval.
-    """
-    step, gap, styles = 0.11, 0.16, list(next(iter(subsets.values())))
-    rows = sum(step * len(methods) + gap for methods in subsets.values())
-    figure = blank(WIDTH, 0.75 + rows + legend_height(len(styles)))
-    axis = figure.subplots()
-    axis.axvline(0, color=MUTED, linewidth=0.9)
-    middles, height = [], 0.0
-    for methods in subsets.values():
-        middles.append(height + step * (len(methods) - 1) / 2)
-        for style, excess in methods.items():
-            if np.isfinite([excess.low, excess.high]).all():
-                axis.hlines(height, excess.low, excess.high, color=style.colour, linewidth=1.1)
-            axis.plot([excess.value], [height], linestyle="none", **style.point)
-            height += step
-        axis.axhline(height + 0.08 - step / 2, color=RULE, linewidth=0.5)
-        height += gap
-    axis.set_yticks(middles, list(subsets))
-    axis.grid(axis="y", visible=False)
-    axis.tick_params(axis="y", length=0)
-    axis.set_ylim(height - 0.08, -0.1)
-    axis.set_xlabel("mean confidence − accuracy (right of 0: overconfident)")
-    method_legend(figure, styles)
-    return figure
+    zero = chart_of([{"zero": 0}]).mark_rule(opacity=0.6).encode(x="zero:Q")
+    bars = chart.mark_rule(strokeWidth=1.4).encode(x=altair.X("low:Q", title=title), x2="high:Q", **line)
+    values = {"subgroup": "subset:N", "method": "method:N", "confidence − accuracy": "value:Q"}
+    points = chart.mark_point(size=40, opacity=1).encode(
+        x=altair.X("value:Q", title=title), fill=method_fill(styles),
+        shape=method_shape(styles),
+        tooltip=tooltips({**values, "95 % from": "low:Q", "to": "high:Q"}), **line,
+    )  # fmt: skip
+    height = altair.Step(10, **{"for": "offset"})
+    return altair.LayerChart(layer=[zero, bars, points]).properties(width="container", height=height)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,35 +28,32 @@ from dubio.metrics.referral_curve import (
     sensitivity_at_specificity,
 )
 from dubio.metrics.selective import au_arc, referral_gain
-from dubio.reporting.canvas import (
-    WIDTH,
-    Series,
-    blank,
-    legend_height,
-    method_legend,
-    styled,
-)
+from dubio.reporting.charts import Series, chart_of, line_legend, method_colour, method_dash, tooltips
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import REFERRED_BY, RETAINED, values_at_fractions
 from dubio.reporting.retention import (
+    HALF,
     REFERRAL_CAPTION,
-    draw_referral,
     over_seeds,
+    referral_of,
     retention_columns,
     retention_table,
+    rows_of,
     series_of,
     with_standard_errors,
 )
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Collected, Figure, Headline, Json, Section, Text, Visit, section
-from dubio.reporting.style import CONTROL, INK, RULE
+from dubio.reporting.style import CONTROL, RULE, Style
 from dubio.reporting.tables import Column, Table, TableCell, interval_cell, value_cell
 from dubio.reporting.wording import file_name, listed, term
 from dubio.statistics.bootstrap import Interval, RunIntervals, Statistic
 from dubio.statistics.subgroups import UNDERPOWERED
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    import altair
+
+    from dubio.reporting.charts import Chart
 
 ROC_FRACTIONS = (0.6, 0.9)
 """Fractions retained at which ROC curves are drawn (R Fig. 6)."""
@@ -172,17 +169,23 @@ class TwoClassReferral(Section):
             yield gain_table(run, gains)
             yield Text(self._gain_summary(run, task, gains), "small")
         for split in gains:
-            yield Headline(f"{'In-domain' if split == task.in_domain.name else 'Shifted'}: “{split}”")
-            reason = self.undefined(run, task, split)
-            if reason:
-                yield Text(f"AUC and ROC curve are undefined on “{split}”: {reason}.", "note")
-            yield self.retention_table(run, task, split, "referral_accuracy")
-            if not reason:
-                yield self.retention_table(run, task, split, "referral_auc")
-                yield self.operating_point_table(run, task, split)
-            yield self._referral(run, task, split, reason)
-            if not reason:
-                yield from self._roc(run, task, split)
+            yield from self._split_blocks(run, task, split)
+
+    def _split_blocks(self, run: RunView, task: TaskView, split: str) -> Iterator[Block]:
+        """Yield tables and figures of one test set; those of the in-domain one name no split."""
+        inside, reason = split == task.in_domain.name, self.undefined(run, task, split)
+        about = "" if inside else split
+        yield Headline(f"{'In-domain' if inside else 'Shifted'}: “{split}”", about)
+        if reason:
+            yield Text(f"AUC and ROC curve are undefined on “{split}”: {reason}.", "note", split=about)
+        tables = [self.retention_table(run, task, split, "referral_accuracy")]
+        if not reason:
+            tables.append(self.retention_table(run, task, split, "referral_auc"))
+            tables.append(self.operating_point_table(run, task, split))
+        yield from (replace(table, split=about) for table in tables)
+        yield self._referral(run, task, split, reason)
+        if not reason:
+            yield from self._roc(run, task, split)
 
     def _gain_summary(self, run: RunView, task: TaskView, gains: Mapping[str, Mapping[str, Gain]]) -> tuple[str, ...]:
         sentences = []
@@ -202,6 +205,8 @@ class TwoClassReferral(Section):
         columns = retention_columns(run, task, split, metric).items()
         caption = f"{term(metric).title} of the retained on “{split}”, referred by entropy; ± standard error over seeds"
         scored = [with_standard_errors(column, over_seeds(run, task, split, name)) for name, column in columns]
+        if run.question == "systems":
+            scored = [column for _, column in columns]
         return retention_table(run, task, self.scores.methods(run, task, split), scored, caption)
 
     def operating_point_table(self, run: RunView, task: TaskView, split: str) -> Table:
@@ -218,11 +223,11 @@ class TwoClassReferral(Section):
         methods = self.scores.methods(run, task, split).items()
         accuracy = {name: [scores.curve.accuracy for scores in runs] for name, runs in methods}
         area = {} if reason else {name: [scores.curve.auc for scores in runs] for name, runs in methods}
-        draw = partial(draw_referral, run, task, accuracy, area)
+        chart = partial(referral_of, run, task, accuracy, area)
         caption = f"{REFERRAL_CAPTION} The AUC is undefined: {reason}." if reason else REFERRAL_CAPTION
         if split == task.in_domain.name:
-            return Figure("referral", "Referral curves", caption, draw)
-        return Figure(f"referral-{file_name(split)}", f"Referral curves on {split}", caption, draw)
+            return Figure("referral", "Referral curves", caption, chart)
+        return Figure(f"referral-{file_name(split)}", f"Referral curves on {split}", caption, chart, split=split)
 
     def _roc(self, run: RunView, task: TaskView, split: str) -> Iterator[Figure]:
         methods = self.scores.methods(run, task, split).items()
@@ -232,8 +237,8 @@ class TwoClassReferral(Section):
             if any(curves.values()):
                 panels[at] = series_of(run, FALSE_POSITIVE_RATES, {name: runs for name, runs in curves.items() if runs})
         if panels:
-            title, draw = f"ROC curves of the retained on {split}", partial(roc_figure, panels)
-            yield Figure(f"roc-{file_name(split)}", title, ROC_CAPTION, draw, narrow=len(panels) == 1)
+            title, about = f"ROC curves of the retained on {split}", "" if split == task.in_domain.name else split
+            yield Figure(f"roc-{file_name(split)}", title, ROC_CAPTION, partial(roc_chart, panels), split=about)
 
     def document(self, run: RunView) -> Json:
         """Return the gain of every method on every split, and whether it meets the operating point."""
@@ -327,44 +332,59 @@ def resampled(gains: Mapping[str, Gain], *, grouped: bool) -> str:
     """Return what the intervals resample, with a warning where there are few."""
     gain = next(iter(gains.values()))
     warning = f", fewer than {UNDERPOWERED}: underpowered" if gain.underpowered else ""
-    return f"The intervals resample {gain.units:,} {'groups (patients)' if grouped else 'examples'}{warning}."
+    return f"The intervals resample {gain.units:,} {'groups' if grouped else 'examples'}{warning}."
 
 
 ROC_CAPTION = (
     "Sensitivity and specificity of the retained examples; mean over runs of the highest sensitivity at each "
-    "false-positive rate. A curve through the shaded corner has a threshold that meets the NHS's standard for "
-    "diabetic-retinopathy screening. That threshold is chosen with the test labels, so it shows what is attainable."
+    "false-positive rate. A curve through the shaded corner has a threshold with a sensitivity of at least 85 % and a "
+    "specificity of at least 80 % (cross), the NHS's standard for diabetic-retinopathy screening; for other data it is "
+    "an example. That threshold is chosen with the test labels, so it shows what is attainable. Dotted: scores without "
+    "information."
 )
 
 
-@styled
-def roc_figure(panels: Mapping[float, Sequence[Series]]) -> Drawing:
-    """Draw mean ROC curves of the retained with the NHS's operating point, one panel per fraction.
+def roc_chart(panels: Mapping[float, Sequence[Series]]) -> Chart:
+    """Return mean ROC curves of the retained with the NHS's operating point, one panel per fraction.
 
     Args:
         panels: Fraction retained → one series per method over the false-positive rate.
     """
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Rectangle
+    import altair
 
-    methods = [curve.style for curve in next(iter(panels.values()))]
-    figure = blank(WIDTH, 3.3 + legend_height(len(methods) + 1))
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    styles = list(dict.fromkeys(curve.style for curves in panels.values() for curve in curves))
+    charts = [
+        altair.LayerChart(layer=[*_screening_target(), *_mean_curves(curves, styles)], title=f"{fraction:.0%} retained")
+        for fraction, curves in panels.items()
+    ]
+    return altair.hconcat(*(chart.properties(width=HALF, height=HALF) for chart in charts))
+
+
+def _mean_curves(series: Sequence[Series], styles: Sequence[Style]) -> Iterator[altair.Chart]:
+    """Yield the curves as steps, and their values with one standard deviation over runs on hover."""
+    chart, (x, y) = chart_of(rows_of(series)), _rates("x", "y")
+    channels = {"color": method_colour(styles).legend(**line_legend(styles)), "strokeDash": method_dash(styles)}
+    yield chart.mark_line(strokeWidth=1.6, interpolate="step-after").encode(x, y, **channels)
+    fields = {"method": "method:N", "1 − specificity": "x:Q", "sensitivity": "y:Q", "lower": "low:Q", "upper": "high:Q"}
+    yield chart.mark_point(size=40, opacity=0, filled=True).encode(x, y, tooltip=tooltips(fields))
+
+
+def _screening_target() -> Iterator[altair.Chart]:
+    """Yield the rates that meet the NHS's standard, the standard itself, and scores without information."""
     sensitivity, specificity = NHS_POINT
-    for axis, (fraction, curves) in zip(axes, panels.items(), strict=True):
-        corner = Rectangle((0, sensitivity), 1 - specificity, 1 - sensitivity, facecolor=RULE, alpha=0.45, linewidth=0)
-        axis.add_patch(corner)
-        axis.plot([0, 1], [0, 1], color=CONTROL, linewidth=0.8, linestyle="dotted")
-        for index, curve in enumerate(curves):
-            offset = (index * 20) // max(len(curves), 1)
-            line = {**curve.style.line, "drawstyle": "steps-post", "markevery": (offset, 20)}
-            axis.plot(curve.x, curve.mean, zorder=3 if curve.style.ensemble else 2, **line)
-        axis.plot([1 - specificity], [sensitivity], marker="*", markersize=11, color=INK, linestyle="none", zorder=5)
-        axis.set_title(f"{fraction:.0%} retained")
-        axis.set(xlabel="1 − specificity", xlim=(-0.01, 1.0), ylim=(0.0, 1.02))
-    axes[0].set_ylabel("sensitivity")
-    method_legend(figure, methods)
-    handle = Line2D([], [], marker="*", markersize=9, color=INK, linestyle="none",
-                    label=f"NHS: sensitivity {sensitivity:.0%}, specificity {specificity:.0%}")  # fmt: skip
-    figure.legend(handles=[handle], loc="outside upper right")
-    return figure
+    target = {"rate": 1 - specificity, "sensitivity": sensitivity, "zero": 0, "one": 1, "specificity": specificity}
+    chart, (x, y) = chart_of([target]), _rates("rate", "sensitivity")
+    yield chart.mark_rect(color=RULE, opacity=0.6).encode(*_rates("zero", "sensitivity"), x2="rate:Q", y2="one:Q")
+    diagonal = chart.mark_rule(color=CONTROL, strokeDash=[1.5, 2.5])
+    yield diagonal.encode(*_rates("zero", "zero"), x2="one:Q", y2="one:Q")
+    rates = tooltips({"NHS: sensitivity": "sensitivity:Q", "specificity": "specificity:Q"})
+    yield chart.mark_point(shape="cross", size=90, filled=True, color="currentColor").encode(x, y, tooltip=rates)
+    name = f"NHS: sensitivity {sensitivity:.0%}, specificity {specificity:.0%}"
+    yield chart.mark_text(text=name, align="left", baseline="top", dx=7, dy=3, fontSize=10).encode(x, y)
+
+
+def _rates(x: str, y: str) -> tuple[altair.X, altair.Y]:
+    import altair
+
+    unit = altair.Scale(domain=[0.0, 1.0])
+    return altair.X(f"{x}:Q", title="1 − specificity", scale=unit), altair.Y(f"{y}:Q", title="sensitivity", scale=unit)

@@ -1,32 +1,44 @@
 """Scores against the number of samples (P Figs 1 and 5), and how all figures of the study draw methods.
 
-A method has one colour and marker, solid without test-time augmentation and dashed with it.
+A method has one colour and marker, solid and filled without test-time augmentation, dotted and
+hollow with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dubio.core.types import FloatArray
-from dubio.reporting.canvas import WIDTH, blank, finite_limits, legend_height, method_legend, styled
+from dubio.reporting.charts import (
+    Rows,
+    Series,
+    chart_of,
+    method_colour,
+    method_dash,
+    method_points,
+    panels_of,
+    tooltips,
+)
 from dubio.reporting.manifest_view import MethodView
 from dubio.reporting.section import Figure
-from dubio.reporting.style import CONTROL, INK, MUTED, Style, styles_of
+from dubio.reporting.style import CONTROL, INK, Style, styles_of
 from dubio.reporting.wording import counted, signed
 from dubio.statistics.sample_curves import SIZES
 from dubio.studies.ensembles.study import SampleCurve, Study
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure as Drawing
+    import altair
+
+    from dubio.reporting.charts import Chart
 
 Styles = Mapping[str, Style]
 """Method → how it is drawn."""
+
+HALF, THIRD, TALL = 380, 235, 210
+"""Pixels: the widths of panels of which two and three stand side by side, and their height."""
 
 CURVES_CAPTION = (
     "Scores of 1, 2, … samples of every method (snapshots: the latest), their probabilities averaged; lower is better. "
@@ -35,7 +47,7 @@ CURVES_CAPTION = (
 )
 LIKELIHOOD_CAPTION = (
     "Left and middle, on one scale: the NLL at temperature 1 and at the optimal temperature. Right: that temperature, "
-    "the median of the cross-validated ones; above the dotted line a method is overconfident."
+    "the median of the cross-validated ones; above the horizontal dotted line a method is overconfident."
 )
 
 SCORES: Mapping[str, str] = {
@@ -51,10 +63,10 @@ def curve_figures(study: Study, styles: Styles) -> Iterator[Figure]:
     """Yield the scores, and the likelihood with its temperature, against the number of samples."""
     curves = study.select("network", "deep_ensemble", "method")
     plain = [curve for curve in curves if not curve.augmented]
-    title, draw = "Scores against the number of samples", partial(curves_figure, curves, styles)
-    yield Figure("curves", title, CURVES_CAPTION, draw, reading=curves_reading(study, plain))
-    title, draw = "NLL before and after temperature scaling", partial(likelihood_figure, curves, styles)
-    yield Figure("likelihood", title, LIKELIHOOD_CAPTION, draw, reading=temperature_reading(study, plain))
+    title, chart = "Scores against the number of samples", partial(curves_chart, curves, styles)
+    yield Figure("curves", title, CURVES_CAPTION, chart, reading=curves_reading(study, plain))
+    title, chart = "NLL before and after temperature scaling", partial(likelihood_chart, curves, styles)
+    yield Figure("likelihood", title, LIKELIHOOD_CAPTION, chart, reading=temperature_reading(study, plain))
 
 
 def curves_reading(study: Study, curves: Sequence[SampleCurve]) -> str:
@@ -79,82 +91,79 @@ def temperature_reading(study: Study, curves: Sequence[SampleCurve]) -> str:
     return f"Optimal temperature: {' and '.join(ranges)}." if ranges else ""
 
 
-def study_grid(
-    curves: Sequence[SampleCurve], styles: Styles, height: float, shape: tuple[int, int] = (2, 2), **shared: bool | str
-) -> tuple[Drawing, list[Axes]]:
-    """Return a figure with panels and a legend of every method once and, where some are augmented, of the dashes.
+def curves_chart(curves: Sequence[SampleCurve], styles: Styles) -> Chart:
+    """Return one panel per score, one line per method."""
+    import altair
+
+    rows = [row for measure, title in SCORES.items() for row in curve_rows(curves, styles, measure, title)]
+    lines = sample_lines(rows, curves, styles, altair.Y("y:Q", title=None, scale=altair.Scale(zero=False)))
+    panels = panels_of(lines, "panel", list(SCORES.values()), columns=2, width=HALF, height=TALL)
+    apart: altair.FacetChart = panels.resolve_scale(y="independent")
+    return apart
+
+
+def likelihood_chart(curves: Sequence[SampleCurve], styles: Styles) -> Chart:
+    """Return NLL at temperature 1 and at the optimal temperature on a common scale, and that temperature."""
+    import altair
+
+    panels = []
+    for measure, title in LIKELIHOODS.items():
+        y = altair.Y("y:Q", title=title, scale=altair.Scale(zero=False))
+        panel = sample_lines(curve_rows(curves, styles, measure, title), curves, styles, y)
+        panels.append(panel.properties(width=THIRD, height=TALL))
+    one = chart_of([{"y": 1.0}]).mark_rule(color=CONTROL, strokeWidth=1.2, strokeDash=[1.5, 2.5])
+    panels[2] += one.encode(altair.Y("y:Q", title=title))
+    return altair.hconcat(altair.hconcat(*panels[:2]).resolve_scale(y="shared"), panels[2])
+
+
+def curve_rows(curves: Sequence[SampleCurve], styles: Styles, measure: str, panel: str) -> Rows:
+    """Return means over runs and, without augmentation, bands of one standard deviation.
+
+    The band of a deep ensemble ends at half the networks: beyond, random orders share most of them. Where a run is
+    infinite there is no mean.
+    """
+    rows = []
+    for curve in curves:
+        runs = np.where(np.isfinite(curve.mean(measure)), curve.of(measure), np.nan)
+        series = Series(styles[curve.name], np.array(curve.sizes, dtype=float), runs)
+        widest = 0.0 if curve.augmented or len(curve.values) < 2 else curve.samples
+        for row in series.rows(panel=panel):
+            row["value"] = f"{row['y']:.4g}"
+            if row["x"] > (widest / 2 if curve.role == "deep_ensemble" else widest):
+                row |= {"low": None, "high": None}
+            else:
+                row["value"] += f" ± {row['high'] - row['y']:.2g}"
+            rows.append(row)
+    return rows
+
+
+def sample_lines(rows: Rows, curves: Sequence[SampleCurve], styles: Styles, y: altair.Y) -> altair.LayerChart:
+    """Return lines, bands and markers against the number of samples on a logarithmic axis.
 
     Args:
-        curves: The curves that are drawn.
-        styles: How methods are drawn.
-        height: Inches of all panels.
-        shape: Rows and columns of panels.
-        shared: ``sharex`` and ``sharey``.
+        rows: With method, x, y, low, high, and the value as text.
+        curves: The methods.
+        styles: How they are drawn.
+        y: The vertical axis, of the field y.
     """
-    entries = [styles[name] for name in dict.fromkeys(curve.base for curve in curves) if name in styles]
-    if any(curve.augmented for curve in curves):
-        entries.append(Style("dashed, hollow: with test-time augmentation", MUTED, "o", False))
-    figure = blank(WIDTH, height + legend_height(len(entries)))
-    axes = list(figure.subplots(*shape, **shared).flat)  # type: ignore[call-overload]
-    method_legend(figure, entries)
-    return figure, axes
+    import altair
 
-
-@styled
-def curves_figure(curves: Sequence[SampleCurve], styles: Styles) -> Drawing:
-    """Draw one panel per score, one line per method."""
-    figure, axes = study_grid(curves, styles, 5.5, sharex=True)
-    for axis, (measure, title) in zip(axes, SCORES.items(), strict=True):
-        _panel(axis, curves, styles, measure, title)
-    for axis in axes[2:]:
-        axis.set_xlabel("samples")
-    return figure
-
-
-@styled
-def likelihood_figure(curves: Sequence[SampleCurve], styles: Styles) -> Drawing:
-    """Draw NLL at temperature 1 and at the optimal temperature on a common scale, and that temperature."""
-    figure, axes = study_grid(curves, styles, 3.0, (1, 3))
-    for axis, (measure, title) in zip(axes, LIKELIHOODS.items(), strict=True):
-        _panel(axis, curves, styles, measure, title)
-        axis.set_xlabel("samples")
-    limits = finite_limits(float(v) for curve in curves for name in ("nll", "calibrated_nll") for v in curve.mean(name))
-    for axis in axes[:2] if limits is not None else ():
-        axis.set(ylim=limits)
-    axes[2].axhline(1.0, color=CONTROL, linewidth=1.2, linestyle="dotted", zorder=1)
-    return figure
-
-
-def _panel(axis: Axes, curves: Sequence[SampleCurve], styles: Styles, measure: str, title: str) -> None:
-    """Draw means over runs and, without augmentation, bands of one standard deviation.
-
-    The band of a deep ensemble ends at half the networks: beyond, random orders share most of them.
-    """
-    for curve in curves:
-        style, is_deep = styles[curve.name], curve.role == "deep_ensemble"
-        values = np.where(np.isfinite(curve.of(measure)), curve.of(measure), np.nan)
-        x, mean = np.array(curve.sizes, dtype=float), values.mean(axis=0)
-        if len(values) > 1 and style.ensemble and len(x) > 1:
-            spread, shown = values.std(axis=0, ddof=1), x <= curve.samples / (2 if is_deep else 1)
-            band(axis, x[shown], (mean - spread)[shown], (mean + spread)[shown], style)
-        axis.plot(x, mean, **{"zorder": 4 if is_deep else 3, **line_keywords(style, len(x))})
-    samples_axis(axis, max(curve.samples for curve in curves))
-    axis.set_title(title)
-
-
-def band(axis: Axes, x: FloatArray, low: FloatArray, high: FloatArray, style: Style) -> None:
-    """Shade the values between two bounds."""
-    axis.fill_between(x, low, high, color=style.colour, alpha=0.13, linewidth=0)
-
-
-def line_keywords(style: Style, points: int) -> dict[str, Any]:
-    """Return how a line is drawn: heavier without augmentation; a single point is larger, above all lines."""
-    keywords = {**style.line, "linewidth": 1.5 if style.ensemble else 1.1, "markersize": 3.9}
-    return keywords if points > 1 else {**keywords, "markersize": 5.4, "zorder": 5}
+    most, own, chart = max(curve.samples for curve in curves), [styles[curve.name] for curve in curves], chart_of(rows)
+    axis = altair.Axis(values=[size for size in SIZES if size <= most], format="~g", grid=False)
+    scale = altair.Scale(type="log", domain=[0.88, most * 1.2], nice=False)
+    x = altair.X("x:Q", title="samples", scale=scale, axis=axis)
+    low = altair.Y("low:Q", title=y["title"], scale=y["scale"])
+    # Vega-Lite joins the legends of scales with the same domain: in another order, the bands are no part of the legend.
+    colour = method_colour(own[::-1]).legend(None)
+    band = chart.mark_area(opacity=0.12).encode(x, low, y2="high:Q", color=colour)
+    points = method_points(chart, own, size=24, x=x, y=y)
+    line = chart.mark_line(strokeWidth=1.5).encode(x, y, stroke=points.encoding.stroke, strokeDash=method_dash(own))
+    shown = tooltips({"method": "method:N", "samples": "x:Q", "value": "value:N"})
+    return altair.LayerChart(layer=[band, line, points.encode(tooltip=shown)])
 
 
 def study_styles(methods: Sequence[MethodView], study: Study) -> dict[str, Style]:
-    """Return how each curve is drawn: as its method without augmentation, dashed and hollow with it.
+    """Return how each curve is drawn: as its method without augmentation, dotted and hollow with it.
 
     Networks are black and grey, because everything else is measured in them.
     """
@@ -163,21 +172,5 @@ def study_styles(methods: Sequence[MethodView], study: Study) -> dict[str, Style
     for curve in study.curves:
         own = plain[curve.base]
         colour, marker = networks.get(curve.role, (own.colour, own.marker))
-        styles[curve.name] = Style(own.title, colour, marker, ensemble=not curve.augmented)
+        styles[curve.name] = Style(curve.method.title, colour, marker, not curve.augmented, curve.augmented)
     return styles
-
-
-def samples_axis(axis: Axes, most: int) -> None:
-    """Show numbers of samples on a logarithmic axis, with ticks where methods are scored."""
-    axis.set_xscale("log")
-    number_ticks(axis.xaxis, [size for size in SIZES if size <= most])
-    axis.set_xlim(0.88, most * 1.14)
-
-
-def number_ticks(axis: Axis, numbers: Sequence[float]) -> None:
-    """Put ticks at these numbers alone, written plainly."""
-    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
-
-    axis.set_major_locator(FixedLocator([float(number) for number in numbers]))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dubio.core.types import FloatArray
-from dubio.reporting.canvas import styled
+from dubio.reporting.charts import Rows, chart_of, method_points, panels_of, tooltips
 from dubio.reporting.section import Figure
-from dubio.reporting.style import MUTED, NOISE, PAPER
+from dubio.reporting.style import MUTED, NOISE
 from dubio.statistics.ensemble_equivalent import (
     EquivalentRange,
     Score,
@@ -27,28 +27,22 @@ from dubio.statistics.ensemble_equivalent import (
 )
 from dubio.statistics.sample_curves import SIZES
 from dubio.statistics.verdicts import smallest_difference
-from dubio.studies.ensembles.curve_figures import (
-    Styles,
-    band,
-    curves_figure,
-    curves_reading,
-    line_keywords,
-    number_ticks,
-    samples_axis,
-    study_grid,
-)
+from dubio.studies.ensembles.curve_figures import HALF, TALL, Styles, curves_chart, curves_reading, sample_lines
 from dubio.studies.ensembles.study import SampleCurve, Study
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    import altair
+
+    from dubio.reporting.charts import Chart
 
 TITLES: dict[Score, str] = {
     "nll": "by calibrated NLL", "error": "by error", "brier": "by calibrated Brier", "aurc": "by calibrated AURC",
 }  # fmt: skip
 
-BESIDE = 1.07
-"""From one arrow to the next, as a factor of the number of samples."""
+BESIDE, WIDEST = 0.07, 0.32
+"""From one arrow to the next, and of all arrows at one number of samples, in logarithms of that number."""
+
+BEYOND = "beyond the longest ensemble"
 
 FEWEST_SIZES = 3
 """Numbers of samples that a slope needs."""
@@ -87,7 +81,7 @@ def equivalent_figures(study: Study, styles: Styles) -> Iterator[Figure]:
     curves = study.select("network", "deep_ensemble", "method")
     reading = equivalents_reading(study, [curve for curve in curves if curve.augmented])
     title, caption = "Deep-ensemble equivalents", CAPTION.format(longest=len(study.growth))
-    yield Figure("equivalents", title, caption, _drawing([study], curves, styles), reading=reading)
+    yield Figure("equivalents", title, caption, _chart([study], curves, styles), reading=reading)
 
 
 def pooled_figures(study: Study, styles: Styles) -> Iterator[Figure]:
@@ -95,12 +89,12 @@ def pooled_figures(study: Study, styles: Styles) -> Iterator[Figure]:
     if not study.select("ensemble"):
         return
     curves = (*study.select("deep_ensemble"), *study.select("ensemble"))
-    title, draw = "Deep-ensemble equivalents of ensembles of methods", _drawing([study], curves, styles)
+    title, chart = "Deep-ensemble equivalents of ensembles of methods", _chart([study], curves, styles)
     reading = equivalents_reading(study, curves)
-    yield Figure("equivalents-pooled", title, POOLED_CAPTION, draw, folded=True, reading=reading)
-    title, plot = "Ensembles of methods against the number of samples", partial(curves_figure, curves, styles)
+    yield Figure("equivalents-pooled", title, POOLED_CAPTION, chart, folded=True, reading=reading)
+    title, scores = "Ensembles of methods against the number of samples", partial(curves_chart, curves, styles)
     reading = curves_reading(study, curves)
-    yield Figure("curves-pooled", title, POOLED_CAPTION, plot, folded=True, reading=reading)
+    yield Figure("curves-pooled", title, POOLED_CAPTION, scores, folded=True, reading=reading)
 
 
 def averaged_figures(studies: Sequence[Study], styles: Styles) -> Iterator[Figure]:
@@ -108,13 +102,13 @@ def averaged_figures(studies: Sequence[Study], styles: Styles) -> Iterator[Figur
     curves = studies[0].select("network", "deep_ensemble", "method")
     if len(studies) > 1 and averaged_equivalents(studies, curves, "nll"):
         caption = AVERAGE_CAPTION.format(tasks=", ".join(study.task.key for study in studies))
-        draw = _drawing(studies, curves, styles)
-        yield Figure("ensembles-equivalents", "Deep-ensemble equivalents, averaged", caption, draw)
+        chart = _chart(studies, curves, styles)
+        yield Figure("ensembles-equivalents", "Deep-ensemble equivalents, averaged", caption, chart)
 
 
-def _drawing(studies: Sequence[Study], curves: Sequence[SampleCurve], styles: Styles) -> Callable[[], Drawing]:
+def _chart(studies: Sequence[Study], curves: Sequence[SampleCurve], styles: Styles) -> Callable[[], Chart]:
     panels = [(score, averaged_equivalents(studies, curves, score)) for score in TITLES]
-    return partial(equivalents_figure, panels, styles, min(len(study.growth) for study in studies))
+    return partial(equivalents_chart, panels, styles, min(len(study.growth) for study in studies))
 
 
 def averaged_equivalents(
@@ -168,55 +162,65 @@ def equivalent_texts(bounds: EquivalentRange, beyond: str) -> tuple[str, str]:
     return central, "" if low == central == high else f"({low} to {high})"
 
 
-@styled
-def equivalents_figure(panels: Panels, styles: Styles, longest: int) -> Drawing:
-    """Draw one panel per score: a line and a band per method, and arrows beyond the longest ensemble.
+def equivalents_chart(panels: Panels, styles: Styles, longest: int) -> Chart:
+    """Return one panel per score: a line and a band per method, and arrows beyond the longest ensemble.
 
     Args:
         panels: Scores and the equivalents by each.
         styles: How methods are drawn.
         longest: l_max, the size of the longest ensemble.
     """
+    import altair
+
     curves = [line.curve for line in panels[0][1]]
-    figure, axes = study_grid(curves, styles, 5.7, sharex=True, sharey=True)
-    for axis, (score, equivalents) in zip(axes, panels, strict=True):
-        _cap(axis, longest)
-        for line in equivalents:
-            style, x = styles[line.curve.name], np.array(line.sizes, dtype=float)
-            if style.ensemble and len(x) > 1:
-                band(axis, x, np.minimum(line.lower, longest), np.minimum(line.upper, longest), style)
-            central = np.where(np.isfinite(line.central), line.central, np.nan)
-            axis.plot(x, central, **{"zorder": 3, **line_keywords(style, len(x))})
-        _arrows(axis, equivalents, styles, longest)
-        axis.set_title(TITLES[score])
-        samples_axis(axis, max(curve.samples for curve in curves))
-        axis.set_yscale("log")
-        number_ticks(axis.yaxis, [size for size in SIZES if size <= longest])
-        axis.set_ylim(0.9, longest * 1.22)
-    for axis in axes[2:]:
-        axis.set_xlabel("samples")
-    figure.supylabel("deep-ensemble equivalent, networks", fontsize=8.5)
-    return figure
+    scale = altair.Scale(type="log", domain=[0.9, longest * 1.22], nice=False)
+    axis = altair.Axis(values=[size for size in SIZES if size <= longest], format="~g", grid=False)
+    y = altair.Y("y:Q", title="networks", scale=scale, axis=axis)
+    rows = [row for score, lines in panels for row in equivalent_rows(lines, styles, longest, TITLES[score])]
+    lines = sample_lines(rows, curves, styles, y)
+    shown = tooltips({"method": "method:N", "samples": "x:Q", "value": "value:N"})
+    arrows = method_points(altair.Chart(), [styles[curve.name] for curve in curves], size=30).encode(
+        altair.X("arrow:Q", title="samples"),
+        altair.Y("top:Q", title="networks"),
+        shape=altair.value("triangle-up"),
+        tooltip=shown,
+    )
+    layers = altair.LayerChart(data=lines.data, layer=[*_cap(longest), *lines.layer, arrows])
+    return panels_of(layers, "panel", list(TITLES.values()), columns=2, width=HALF, height=TALL)
 
 
-def _cap(axis: Axes, longest: int) -> None:
-    """Draw the longest ensemble, and the part below it where orders share most of their networks."""
-    axis.axhspan(longest / 2, longest, color=NOISE, alpha=0.3, linewidth=0, zorder=0)
-    axis.axhline(longest, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=1)
+def equivalent_rows(lines: Sequence[EquivalentCurve], styles: Styles, longest: int, panel: str) -> Rows:
+    """Return equivalents with their bounds; beyond the longest ensemble, arrows side by side instead of the value."""
+    rows: Rows = []
+    for line in lines:
+        for x, *bounds in zip(line.sizes, line.lower, line.central, line.upper, strict=True):
+            low, central, high = (f"{bound:.1f}" if np.isfinite(bound) else BEYOND for bound in bounds)
+            row = {"method": styles[line.curve.name].title, "panel": panel, "x": x, "y": bounds[1]}
+            row["value"] = central if low == central == high else f"{central} ({low} to {high})"
+            if not line.curve.augmented:
+                row |= {"low": min(bounds[0], longest), "high": min(bounds[2], longest)}
+            rows.append(row)
+    for size in {row["x"] for row in rows}:
+        beyond = [row for row in rows if row["x"] == size and np.isinf(row["y"])]
+        for index, row in enumerate(beyond):
+            shift = (index - (len(beyond) - 1) / 2) * min(BESIDE, WIDEST / len(beyond))
+            row |= {"arrow": size * np.exp(shift), "top": longest * 1.1}
+    return rows
+
+
+def _cap(longest: int) -> list[altair.Chart]:
+    """Return the longest ensemble, and the part below it where orders share most of their networks."""
+    import altair
+
+    chart = chart_of([{"low": longest / 2, "high": longest, "text": f"all {longest} networks"}])
+    high = altair.Y("high:Q", title="networks")
+    grey = chart.mark_rect(color=NOISE, opacity=0.3).encode(altair.Y("low:Q", title="networks"), y2="high:Q")
+    line = chart.mark_rule(color=MUTED, strokeWidth=0.8, strokeDash=[3, 3]).encode(high)
     # below the line: above it stand the arrows
-    axis.text(0.985, longest * 0.97, f"all {longest} networks", transform=axis.get_yaxis_transform(), ha="right",
-              va="top", fontsize=6.6, color=MUTED)  # fmt: skip
-
-
-def _arrows(axis: Axes, equivalents: Sequence[EquivalentCurve], styles: Styles, longest: int) -> None:
-    """Draw arrows above the longest ensemble, side by side where several methods are beyond it."""
-    for size in sorted({size for line in equivalents for size in line.sizes}):
-        beyond = [e for e in equivalents if size in e.sizes and np.isinf(e.central[e.sizes.index(size)])]
-        for index, line in enumerate(beyond):
-            style, x = styles[line.curve.name], size * BESIDE ** (index - (len(beyond) - 1) / 2)
-            face = style.colour if style.ensemble else PAPER
-            axis.plot([x], [longest * 1.1], linestyle="none", marker=6, markersize=4.4, color=style.colour,
-                      markerfacecolor=face, clip_on=False)  # fmt: skip
+    text = chart.mark_text(align="left", baseline="top", dy=4, fontSize=9.5).encode(
+        high, x=altair.value(4), text="text:N"
+    )
+    return [grey, line, text]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,26 +11,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from scipy.stats import rankdata
 
 from dubio.core.types import FloatArray
-from dubio.reporting.canvas import WIDTH, blank, styled
+from dubio.reporting.charts import Rows, chart_of, method_colour, method_dash, method_points, tooltips
 from dubio.reporting.section import Figure
-from dubio.reporting.style import INK, MUTED
 from dubio.reporting.wording import counted, listed, signed
 from dubio.statistics.ranks import kendall_tau
-from dubio.studies.ensembles.curve_figures import Styles, number_ticks, study_grid
+from dubio.studies.ensembles.curve_figures import HALF, TALL, Styles
 from dubio.studies.ensembles.study import BINS, TACE_SETTINGS, THRESHOLDS, SampleCurve, Study
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    from dubio.reporting.charts import Chart
+
+SIDES = "NLL at temperature 1", "calibrated NLL"
 
 ORDER_CAPTION = (
-    "The same methods ranked twice, the best at the top, with {samples} samples each (one network has one). Solid: "
-    "methods that change places with another."
+    "The same methods ranked twice, the best at the top, with {samples} samples each (one network has one). Strong "
+    "lines: methods that change places with another."
 )
 TACE_CAPTION = (
     "Thresholded adaptive calibration error with all samples, at each method's optimal temperature, and below the rank "
@@ -150,17 +151,17 @@ def order_figures(study: Study, styles: Styles) -> Iterator[Figure]:
     agreement = temperature_agreement(study)
     if agreement.pairs:
         titles = {curve.name: curve.title for curve in study.curves}
-        draw = partial(order_figure, agreement, styles, titles)
         caption = ORDER_CAPTION.format(samples=study.compared_samples)
+        chart = partial(order_chart, agreement, styles)
         reading = order_reading(agreement, titles, study.compared_samples)
-        yield Figure("order", "Order of methods before and after temperature scaling", caption, draw, reading=reading)
+        yield Figure("order", "Order of methods before and after temperature scaling", caption, chart, reading=reading)
 
 
 def tace_figures(study: Study, styles: Styles) -> Iterator[Figure]:
     """Yield TACE and ranks by it under other thresholds and other numbers of bins (P Fig. 2)."""
     ranks = TaceRanks.of(study.select("network", "deep_ensemble", "method", augmented=False))
-    draw, reading = partial(tace_figure, ranks, styles), tace_reading(ranks)
-    yield Figure("tace", "Why TACE must not rank", TACE_CAPTION, draw, folded=True, reading=reading)
+    chart, reading = partial(tace_chart, ranks, styles), tace_reading(ranks)
+    yield Figure("tace", "Why TACE must not rank", TACE_CAPTION, chart, folded=True, reading=reading)
 
 
 def order_reading(agreement: RankAgreement, titles: Mapping[str, str], size: int) -> str:
@@ -191,48 +192,80 @@ def tace_reading(ranks: TaceRanks) -> str:
     return f"{text}. The two settings that agree least, {pair}, have {tau_phrase(tau)}."
 
 
-@styled
-def order_figure(agreement: RankAgreement, styles: Styles, titles: Mapping[str, str]) -> Drawing:
-    """Draw ranks by NLL at temperature 1 at the left and by calibrated NLL at the right, one line per method."""
-    before, after = agreement.ranks()
+def order_chart(agreement: RankAgreement, styles: Styles) -> Chart:
+    """Return ranks by NLL at temperature 1 at the left and by calibrated NLL at the right, one line per method."""
+    import altair
+
+    own = [styles[name] for name in agreement.names]
+    chart = chart_of(order_rows(agreement, styles))
+    scale = altair.Scale(domain=[0.4, len(own) + 0.6], reverse=True, nice=False)
+    side = altair.Axis(orient="top", labelAngle=0, ticks=False, domain=False, title=None)
+    x = altair.X("side:N", sort=list(SIDES), scale=altair.Scale(type="point", padding=0.85), axis=side)
+    y, moves = altair.Y("rank:Q", scale=scale, axis=None), altair.Scale(domain=[True, False], range=[1.0, 0.45])
+    line = chart.mark_line(strokeWidth=1.6).encode(
+        x, y, color=method_colour(own), strokeDash=method_dash(own), detail="method:N"
+    )
+    line = line.encode(strokeOpacity=altair.StrokeOpacity("moves:N", scale=moves, legend=None))
+    shown = tooltips({"method": "method:N", "score": "side:N", "value": "value:Q", "rank": "rank:Q"})
+    aligned: tuple[Literal["right", "left"], ...] = ("right", "left")
+    texts = [
+        chart.transform_filter(altair.FieldEqualPredicate(field="side", equal=name))
+        .mark_text(align=align, dx=dx, limit=230)
+        .encode(x, y, text="text:N", tooltip=shown)
+        for name, align, dx in zip(SIDES, aligned, (-9, 9), strict=True)
+    ]
+    layers = [line, method_points(chart, own, x=x, y=y, tooltip=shown), *texts]
+    figure = altair.LayerChart(layer=layers).properties(width="container", height=19 * len(own))
+    plain: altair.LayerChart = figure.configure_legend(disable=True)  # the labels name the methods
+    return plain
+
+
+def order_rows(agreement: RankAgreement, styles: Styles) -> Rows:
+    """Return the value and rank of every method under both scores, and whether it changes places with another."""
     moved = {name for pair in agreement.swapped for name in pair}
-    figure = blank(WIDTH * 0.86, 0.21 * len(after) + 0.75)
-    axis = figure.subplots()
-    for name in agreement.names:
-        ends, alpha = (before[name], after[name]), 1.0 if name in moved else 0.55
-        keywords = {**styles[name].line, "linewidth": 1.6, "markersize": 4.6, "alpha": alpha}
-        axis.plot([0, 1], ends, clip_on=False, **keywords)
-        texts = f"{titles[name]}  {agreement.before[name]:.3f}", f"{agreement.after[name]:.3f}  {titles[name]}"
-        for x, y, text, align in zip((-0.035, 1.035), ends, texts, ("right", "left"), strict=True):
-            axis.text(x, y, text, ha=align, va="center", fontsize=7.6, color=INK)
-    axis.set(xlim=(-0.02, 1.02), ylim=(len(after) + 0.6, 0.4), yticks=[])
-    axis.set_xticks([0, 1], ["NLL at temperature 1", "calibrated NLL"])
-    axis.xaxis.tick_top()
-    axis.grid(visible=False)
-    axis.tick_params(length=0, labelsize=8.2)
-    axis.spines[:].set_visible(False)
-    return figure
+    rows = []
+    for side, values, ranks in zip(SIDES, (agreement.before, agreement.after), agreement.ranks(), strict=True):
+        for name in agreement.names:
+            title, value = styles[name].title, f"{values[name]:.3f}"
+            text = f"{title} {value}" if side == SIDES[0] else f"{value} {title}"
+            row = {"method": title, "side": side, "value": values[name], "rank": ranks[name], "text": text}
+            rows.append({**row, "moves": name in moved})
+    return rows
 
 
-@styled
-def tace_figure(ranks: TaceRanks, styles: Styles) -> Drawing:
-    """Draw TACE (above) and the rank by it (below) against its threshold and its number of bins."""
-    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
+def tace_chart(ranks: TaceRanks, styles: Styles) -> Chart:
+    """Return TACE (above) and the rank by it (below) against its threshold and its number of bins."""
+    import altair
 
-    figure, axes = study_grid(ranks.curves, styles, 5.0, sharex="col", sharey="row")
-    sides = np.split(np.arange(len(TACE_SETTINGS)), [len(THRESHOLDS)])
-    labels: tuple[tuple[str, Sequence[float]], ...] = (("threshold", THRESHOLDS), ("bins", BINS))
-    for column, (settings, (label, across)) in enumerate(zip(sides, labels, strict=True)):
-        for axis, values in zip(axes[column::2], (ranks.values, ranks.ranks), strict=True):
-            axis.set_xscale("log")
-            for curve, own in zip(ranks.curves, values[:, settings], strict=True):
-                axis.plot(across, own, **{**styles[curve.name].line, "linewidth": 1.3, "markersize": 3.8})
-            axis.tick_params(colors=MUTED, labelcolor=INK)
-        axes[2 + column].set_xlabel(label)
-        number_ticks(axes[2 + column].xaxis, across)
-    axes[0].set(ylabel="TACE", yscale="log")
-    axes[0].yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axes[0].yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes[0].yaxis.set_minor_locator(NullLocator())
-    axes[2].set(ylabel="rank by TACE", ylim=(len(ranks.curves) + 0.5, 0.5))
-    return figure
+    own, chart = [styles[curve.name] for curve in ranks.curves], chart_of(tace_rows(ranks, styles))
+    colour, dash, panels = method_colour(own), method_dash(own), []
+    scales = {
+        "TACE": altair.Scale(type="log", nice=False, padding=8),
+        "rank": altair.Scale(domain=[0.5, len(own) + 0.5], reverse=True, nice=False),
+    }
+    for y_title, y_scale in scales.items():
+        for field, across in (("threshold", THRESHOLDS), ("bins", BINS)):
+            axis = altair.Axis(values=list(across), format="~g", grid=False)
+            x = altair.X(f"{field}:Q", title=field, scale=altair.Scale(type="log", nice=False, padding=8), axis=axis)
+            y = altair.Y(f"{y_title.lower()}:Q", title=y_title, scale=y_scale, axis=altair.Axis(format="~g"))
+            shown = tooltips({"method": "method:N", field: f"{field}:Q", "TACE": "tace:Q", "rank": "rank:Q"})
+            varied = chart.transform_filter(altair.FieldEqualPredicate(field="varied", equal=field))
+            line = varied.mark_line(strokeWidth=1.4).encode(x, y, color=colour, strokeDash=dash)
+            points = method_points(varied, own, size=24, x=x, y=y, tooltip=shown)
+            panels.append(altair.LayerChart(layer=[line, points]).properties(width=HALF, height=TALL))
+    return altair.concat(*panels, columns=2)
+
+
+def tace_rows(ranks: TaceRanks, styles: Styles) -> Rows:
+    """Return TACE and rank of every method in every setting, and whether its threshold or its bins vary.
+
+    A logarithmic axis has no zero: an error of zero has a rank alone.
+    """
+    rows = []
+    for setting, (threshold, bins) in enumerate(TACE_SETTINGS):
+        varied = "threshold" if setting < len(THRESHOLDS) else "bins"
+        values = zip(ranks.curves, ranks.values[:, setting], ranks.ranks[:, setting], strict=True)
+        for curve, tace, rank in values:
+            row = {"method": styles[curve.name].title, "varied": varied, "threshold": threshold, "bins": bins}
+            rows.append({**row, "tace": tace if tace > 0 else None, "rank": rank})
+    return rows

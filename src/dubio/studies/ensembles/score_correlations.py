@@ -17,17 +17,16 @@ import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
 from dubio.core.types import FloatArray
-from dubio.reporting.canvas import styled
+from dubio.reporting.charts import Rows, chart_of, method_points, tooltips
 from dubio.reporting.claims import Outcome
 from dubio.reporting.section import Figure
-from dubio.reporting.style import PAPER
 from dubio.reporting.wording import signed
 from dubio.statistics.bootstrap import percentile_interval
-from dubio.studies.ensembles.curve_figures import Styles, study_grid
+from dubio.studies.ensembles.curve_figures import HALF, TALL, Styles
 from dubio.studies.ensembles.study import SampleCurve, Study
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    from dubio.reporting.charts import Chart
 
 PAIRS = (
     ("nll", "brier", "NLL", "Brier"),
@@ -170,8 +169,8 @@ def _correlations_of_moments(sums: FloatArray) -> FloatArray:
 def correlation_figures(study: Study, styles: Styles) -> Iterator[Figure]:
     """Yield the likelihood against Brier score and accuracy."""
     pairs = score_pairs(study.select("network", "deep_ensemble", "method"))
-    title, draw = "Likelihood, Brier score and accuracy", partial(correlations_figure, pairs, styles)
-    yield Figure("correlations", title, CAPTION, draw, folded=True, reading=correlations_reading(pairs))
+    title, chart = "Likelihood, Brier score and accuracy", partial(correlations_chart, pairs, styles)
+    yield Figure("correlations", title, CAPTION, chart, folded=True, reading=correlations_reading(pairs))
 
 
 def correlations_reading(pairs: Sequence[ScorePair]) -> str:
@@ -188,15 +187,31 @@ def _coefficient(value: float) -> str:
     return f"{value:.3f}".replace("-", "−") if np.isfinite(value) else "undefined"
 
 
-@styled
-def correlations_figure(pairs: Sequence[ScorePair], styles: Styles) -> Drawing:
-    """Draw one panel per pair of measures, one point per method, number of samples and run."""
-    figure, axes = study_grid(pairs[0].curves, styles, 5.4)
-    for axis, pair in zip(axes, pairs, strict=True):
-        for curve, x, y in zip(pair.curves, pair.x, pair.y, strict=True):
-            style = styles[curve.name]
-            axis.scatter(x, y, s=11, marker=style.marker, linewidths=0.7, edgecolors=style.colour, alpha=0.8,
-                         facecolors=style.colour if style.ensemble else PAPER)  # fmt: skip
-        axis.set(xlabel=pair.titles[0], ylabel=pair.titles[1])
-        axis.set_title(f"ρ = {_coefficient(pair.pearson)}")
-    return figure
+def correlations_chart(pairs: Sequence[ScorePair], styles: Styles) -> Chart:
+    """Return one panel per pair of measures, one point per method, number of samples and run."""
+    import altair
+
+    curves = pairs[0].curves
+    chart, own, panels = chart_of(point_rows(curves, styles)), [styles[curve.name] for curve in curves], []
+    for pair, (x, y, *titles) in zip(pairs, PAIRS, strict=True):
+        axes = [
+            channel(f"{field}:Q", title=title, scale=altair.Scale(zero=False))
+            for channel, field, title in ((altair.X, x, titles[0]), (altair.Y, y, titles[1]))
+        ]
+        shown = tooltips({"method": "method:N", "samples": "samples:Q", titles[0]: f"{x}:Q", titles[1]: f"{y}:Q"})
+        points = method_points(chart, own, size=14, x=axes[0], y=axes[1], tooltip=shown)
+        title = altair.Title(f"ρ = {_coefficient(pair.pearson)}", frame="group")
+        panels.append(points.properties(width=HALF, height=TALL, title=title))
+    return altair.concat(*panels, columns=2)
+
+
+def point_rows(curves: Sequence[SampleCurve], styles: Styles) -> Rows:
+    """Return the measures of every method, number of samples and run."""
+    fields = tuple(dict.fromkeys(field for x, y, *_ in PAIRS for field in (x, y)))
+    rows = []
+    for curve in curves:
+        measures = np.stack([_measure(curve, field) for field in fields], axis=1)
+        sizes = curve.sizes * len(curve.values)
+        for size, values in zip(sizes, measures.tolist(), strict=True):
+            rows.append({"method": styles[curve.name].title, "samples": size, **dict(zip(fields, values, strict=True))})
+    return rows

@@ -11,22 +11,22 @@ import numpy as np
 
 from dubio.core.types import FloatArray
 from dubio.metrics.quantities import QUANTITIES
-from dubio.reporting.canvas import blank, styled
+from dubio.reporting.charts import Rows, chart_of, tooltips
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import DETECTED_BY, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Section, section
-from dubio.reporting.style import INK, INSIDE, MUTED, OUTSIDE
+from dubio.reporting.style import INSIDE, OUTSIDE
 from dubio.reporting.wording import file_name, signed
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    from dubio.reporting.charts import Chart
 
 CAPTION = (
     "Point-biserial correlation of each quantity with the flag in-domain / {}. Uncertainties should be positive "
     "(orange) and confidence negative (blue)."
 )
+SIGNS = "higher when shifted or OOD", "lower when shifted or OOD"
 DEEPEST = 0.62
 """Opacity of a perfect correlation: numbers stay legible on light and on dark pages."""
 
@@ -45,16 +45,23 @@ class UncertaintyCorrelations(Section):
             several = sum(bool(run.methods_of(scored)) for scored in run.tasks) > 1
             if several and table is not None and len(table.rows) > 1:
                 caption = CAPTION.format("shifted or OOD, averaged over the methods that have the quantity")
-                draw, reading = partial(correlation_figure, table), correlations_reading(table)
-                yield Figure("correlation", f"{title}, all test sets", caption, draw, reading=reading)
+                chart, reading = partial(correlation_chart, table, "test_set"), correlations_reading(table)
+                yield Figure("correlation", f"{title}, all test sets", caption, chart, reading=reading)
             return
         for index, split in enumerate(task.of_kind("ood") or task.farthest):
             table = correlations_of(run, task, split.name)
             if table is not None:
                 name, caption = f"correlation-{file_name(split.name)}", CAPTION.format(f"{split.name}; mean over runs")
                 caption += " A dash: the method has no such quantity."
-                draw, reading = partial(correlation_figure, table), correlations_reading(table)
-                yield Figure(name, f"{title}: {split.name}", caption, draw, folded=index > 0, reading=reading)
+                yield Figure(
+                    name,
+                    f"{title}: {split.name}",
+                    caption,
+                    partial(correlation_chart, table, "method"),
+                    folded=index > 0,
+                    reading=correlations_reading(table),
+                    split=split.name,
+                )
 
 
 @dataclass(frozen=True)
@@ -98,36 +105,49 @@ def _trimmed(rows: Sequence[str], values: Sequence[Sequence[float]]) -> Correlat
     return Correlations(tuple(rows[row] for row in filled), names, table[np.ix_(filled, columns)])
 
 
-@styled
-def correlation_figure(table: Correlations) -> Drawing:
-    """Draw a table of coloured cells with their numbers."""
-    from matplotlib.patches import Patch
+def correlation_chart(table: Correlations, field: str) -> Chart:
+    """Return a table of coloured cells with their numbers.
 
-    longest = max(len(row) for row in table.rows)
-    figure = blank(0.075 * longest + 0.72 * len(table.quantities) + 0.4, 0.235 * len(table.rows) + 0.95)
-    axis = figure.subplots()
+    Args:
+        table: The correlations.
+        field: The field that names a row: ``method``, or ``test_set``.
+    """
+    import altair
+
+    chart, colours = chart_of(correlation_rows(table, field)), altair.Scale(domain=list(SIGNS), range=[OUTSIDE, INSIDE])
+    quantities = [name.replace("_", " ") for name in table.quantities]
+    names = altair.Axis(
+        orient="top",
+        labelAngle=0,
+        labelExpr="split(datum.label, ' ')",
+        labelPadding=4 + 13 * max(name.count(" ") for name in quantities),  # further lines stand below the first
+        ticks=False,
+        domain=False,
+    )
+    x = altair.X("quantity:N", sort=quantities, title=None, axis=names)
+    y = altair.Y(f"{field}:N", sort=list(table.rows), title=None, axis=altair.Axis(ticks=False, domain=False))
+    shown = tooltips({field.replace("_", " "): f"{field}:N", "quantity": "quantity:N", "correlation": "text:N"})
+    cells = chart.mark_rect(strokeWidth=0).encode(
+        x,
+        y,
+        fill=altair.Fill("sign:N", scale=colours, legend=altair.Legend(symbolType="square")),
+        fillOpacity=altair.FillOpacity("size:Q", scale=altair.Scale(domain=[0, 1], range=[0, DEEPEST]), legend=None),
+        tooltip=shown,
+    )
+    numbers = chart.mark_text(fontSize=10.5).encode(x, y, text="text:N", tooltip=shown)
+    return altair.LayerChart(layer=[cells, numbers]).properties(width="container", height=altair.Step(21))
+
+
+def correlation_rows(table: Correlations, field: str) -> Rows:
+    """Return one row per cell; a quantity that does not exist has a dash for text and no colour."""
+    rows: Rows = []
     for (row, column), value in np.ndenumerate(table.values):
-        _cell(axis, row, column, float(value))
-    axis.set(xlim=(-0.5, len(table.quantities) - 0.5), ylim=(len(table.rows) - 0.5, -0.5))
-    axis.set_xticks(range(len(table.quantities)), [name.replace("_", "\n") for name in table.quantities])
-    axis.set_yticks(range(len(table.rows)), table.rows)
-    axis.tick_params(length=0, labelcolor=INK, top=True, labeltop=True, bottom=False, labelbottom=False)
-    axis.grid(visible=False)
-    axis.spines[:].set_visible(False)
-    handles = [Patch(color=OUTSIDE, alpha=DEEPEST, label="higher when shifted or OOD"),
-               Patch(color=INSIDE, alpha=DEEPEST, label="lower when shifted or OOD")]  # fmt: skip
-    figure.legend(handles=handles, loc="outside lower center", ncols=2, handlelength=1.2)
-    return figure
-
-
-def _cell(axis: Axes, row: int, column: int, value: float) -> None:
-    from matplotlib.patches import Rectangle
-
-    text, colour = ("–", MUTED) if np.isnan(value) else (signed(value, 2), INK)
-    if not np.isnan(value):
-        axis.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, facecolor=OUTSIDE if value > 0 else INSIDE,
-                                 linewidth=0, alpha=DEEPEST * min(1.0, abs(value))))  # fmt: skip
-    axis.text(column, row, text, ha="center", va="center", fontsize=7.2, color=colour)
+        quantity = table.quantities[column].replace("_", " ")
+        cell: dict[str, object] = {field: table.rows[row], "quantity": quantity, "text": "–"}
+        if np.isfinite(value):
+            cell |= {"text": signed(float(value), 2), "sign": SIGNS[int(value < 0)], "size": float(abs(value))}
+        rows.append(cell)
+    return rows
 
 
 def correlations_reading(table: Correlations) -> str:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dubio.core.types import Direction
-from dubio.reporting.canvas import WIDTH, blank, label_rows, styled
+from dubio.reporting.charts import Rows, chart_of, method_row, panels_of, tooltips
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import HEADLINE, RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.section import Block, Figure, Section, section
-from dubio.reporting.style import MUTED, PAPER, Style
+from dubio.reporting.style import MUTED, SHAPES, Style
 from dubio.reporting.tables import ARROWS
 from dubio.reporting.wording import file_name, listed, signed, term
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Drawing
+    from dubio.reporting.charts import Chart
 
 CAPTION = (
     "One row per method, one marker per network, mean over runs. Lines show the effect of the network; compare them "
@@ -38,8 +38,8 @@ class Networks(Section):
         """Yield one figure per task that several networks learned."""
         for learned in architectures_of(run) if task is None else ():
             title, name = f"{learned.task}: {' against '.join(learned.networks)}", f"networks-{file_name(learned.task)}"
-            draw, reading = partial(architectures_figure, learned), architectures_reading(learned)
-            yield Figure(name, title, CAPTION, draw, reading=reading)
+            chart, reading = partial(architectures_chart, learned), architectures_reading(learned)
+            yield Figure(name, title, CAPTION, chart, reading=reading)
 
 
 @dataclass(frozen=True)
@@ -90,31 +90,45 @@ def _compared(run: RunView, tasks: Sequence[TaskView]) -> Architectures:
     return Architectures(tasks[0].name, tuple(task.network for task in tasks), styles, tuple(panels))
 
 
-@styled
-def architectures_figure(learned: Architectures) -> Drawing:
-    """Draw one panel per score."""
-    from matplotlib.lines import Line2D
-    from matplotlib.ticker import MaxNLocator
+def architectures_chart(learned: Architectures) -> Chart:
+    """Return one panel per score, one row per method, one marker per network."""
+    import altair
 
-    figure = blank(WIDTH, 0.25 * len(learned.styles) + 1.15)
-    axes = figure.subplots(1, len(learned.panels), sharey=True, squeeze=False)[0]
-    markers: dict[str, dict[str, Any]] = {
-        network: {"marker": marker, "linestyle": "none", "markeredgecolor": colour,
-                  "markerfacecolor": PAPER if network == learned.networks[0] else colour}
-        for network, (marker, colour) in zip(learned.networks, MARKERS * len(learned.networks), strict=False)
-    }  # fmt: skip
-    for axis, panel in zip(axes, learned.panels, strict=True):
-        for row, values in enumerate(panel.values):
-            if len(values) > 1:
-                axis.hlines(row, min(values.values()), max(values.values()), color=MUTED, linewidth=1.0, zorder=1)
-            for network, value in values.items():
-                axis.plot([value], [row], markersize=5.2, markeredgewidth=1.2, zorder=3, **markers[network])
-        label_rows(axis, learned.styles)
-        axis.xaxis.set_major_locator(MaxNLocator(4))
-        axis.set_title(f"{panel.title} {ARROWS[panel.better]}")
-    handles = [Line2D([], [], markersize=5.5, label=network, **marker) for network, marker in markers.items()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
-    return figure
+    markers = [MARKERS[index % len(MARKERS)] for index in range(len(learned.networks))]
+    domain, chart = list(learned.networks), chart_of(architecture_rows(learned))
+    shapes = altair.Scale(domain=domain, range=[SHAPES[marker] for marker, _ in markers])
+    colours = altair.Scale(domain=domain, range=[colour for _, colour in markers])
+    y, scale = method_row(learned.styles), altair.Scale(zero=False, padding=8)
+    x = altair.X("value:Q", title=None, scale=scale, axis=altair.Axis(tickCount=4, grid=False))
+    between = chart.mark_rule(color=MUTED).encode(
+        altair.X("min(value):Q", title=None, scale=scale), y, x2="max(value):Q", detail="method:N"
+    )
+    points = chart.mark_point(size=50, filled=True).encode(
+        x,
+        y,
+        color=altair.Color("network:N", scale=colours),
+        shape=altair.Shape("network:N", scale=shapes),
+        tooltip=tooltips({"method": "method:N", "network": "network:N", "mean": "value:Q"}),
+    )
+    titles = [_panel_title(panel) for panel in learned.panels]
+    layers = altair.LayerChart(layer=[between, points])
+    figure = panels_of(layers, "panel", titles, columns=3, height=altair.Step(19))
+    apart: altair.FacetChart = figure.resolve_scale(x="independent")
+    return apart
+
+
+def architecture_rows(learned: Architectures) -> Rows:
+    """Return one row per score, method and network."""
+    return [
+        {"panel": _panel_title(panel), "method": style.title, "network": network, "value": value}
+        for panel in learned.panels
+        for style, values in zip(learned.styles, panel.values, strict=True)
+        for network, value in values.items()
+    ]
+
+
+def _panel_title(panel: ScorePanel) -> str:
+    return f"{panel.title} {ARROWS[panel.better]}"
 
 
 def architectures_reading(learned: Architectures) -> str:

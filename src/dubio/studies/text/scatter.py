@@ -6,15 +6,15 @@ temperature scaling (T Fig. 22).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import rankdata, spearmanr
 
-from dubio.reporting.canvas import finite_limits, legend_height, method_legend, panel_grid, panel_title, styled
+from dubio.reporting.charts import Rows, chart_of, method_points, tooltips
 from dubio.reporting.manifest_view import TaskView
 from dubio.reporting.measures import RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
@@ -24,13 +24,15 @@ from dubio.reporting.style import CONTROL, Style
 from dubio.reporting.wording import signed
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    import altair
+
+    from dubio.reporting.charts import Chart
 
 LOG_FROM = 20.0
 """A positive axis whose largest value is at least this multiple of its smallest is logarithmic."""
 
-Limits = tuple[float, float] | None
+THIRD = 240
+"""Pixels of a panel, three of which stand side by side."""
 
 
 @section("text-scatter", order=58)
@@ -45,17 +47,17 @@ class Scatter(Section):
             diversity, shifts = diversity_of(run, task), transfer_of(run, task)
             if diversity is not None:
                 x = "diversity (mean KL from the pooled prediction, nats)"
-                draw, reading = partial(scatter_figure, [diversity], x=x, y="accuracy"), diversity_reading(diversity)
-                yield Figure("diversity", "Accuracy and diversity", DIVERSITY_CAPTION, draw, reading=reading)
+                chart, reading = partial(scatter_chart, [diversity], x=x, y="accuracy"), diversity_reading(diversity)
+                yield Figure("diversity", "Accuracy and diversity", DIVERSITY_CAPTION, chart, reading=reading)
             if shifts:
                 yield _transfer(shifts, "Detection and accuracy under shift")
             return
         scored = [task for task in run.tasks if run.methods_of(task)]
         likelihoods = [panel for task in scored if (panel := likelihoods_of(run, task)).points]
         if len(likelihoods) > 1:
-            draw = partial(scatter_figure, likelihoods, x="NLL", y="calibrated NLL", diagonal="no change")
+            chart = partial(scatter_chart, likelihoods, x="NLL", y="calibrated NLL", diagonal=True)
             reading = likelihoods_reading(likelihoods)
-            yield Figure("likelihood", "NLL and calibrated NLL", LIKELIHOOD_CAPTION, draw, reading=reading)
+            yield Figure("likelihood", "NLL and calibrated NLL", LIKELIHOOD_CAPTION, chart, reading=reading)
         shifts = [panel for task in scored for panel in transfer_of(run, task)]
         if len({panel.title.partition(" → ")[0] for panel in shifts}) > 1:
             yield _transfer(shifts, "Detection and accuracy over all shifts")
@@ -89,62 +91,90 @@ def panel_of(run: RunView, task: TaskView, split: str, metrics: tuple[str, str],
     return Panel(title, tuple(Point(run.styles[name], sides[0][name], sides[1][name]) for name in names))
 
 
-@styled
-def scatter_figure(
-    panels: Sequence[Panel], *, x: str, y: str, frame: tuple[Limits, Limits] | None = None, diagonal: str = ""
-) -> Drawing:
-    """Draw points with one standard deviation over runs in both directions.
+def scatter_chart(panels: Sequence[Panel], *, x: str, y: str, common: bool = False, diagonal: bool = False) -> Chart:
+    """Return points with one standard deviation over runs in both directions.
 
     Args:
         panels: One per test set.
-        x: The label of the horizontal axis.
-        y: The label of the vertical axis.
-        frame: Limits of both axes for all panels; by default each panel has its own.
-        diagonal: The label of the line of equal values, where it is drawn.
+        x: The title of the horizontal axis.
+        y: The title of the vertical axis.
+        common: Whether all panels have the same scales.
+        diagonal: Whether to draw the line of equal values.
     """
+    import altair
+
     points = [point for panel in panels for point in panel.points]
-    styles = list({(point.style.title, point.style.ensemble): point.style for point in points}.values())
-    height, extra = 3.1 if len(panels) == 1 else 2.35, legend_height(len(styles))
-    figure, axes = panel_grid(len(panels), panel_height=height, extra=extra, xlabel=x)
-    for axis, panel in zip(axes, panels, strict=True):
-        for point in panel.points:
-            axis.errorbar([point.x.mean], [point.y.mean], xerr=[point.x.std or 0.0], yerr=[point.y.std or 0.0],
-                          color=point.style.colour, elinewidth=0.9, capsize=0, linestyle="none",
-                          **{**point.style.point, "markersize": 6.2})  # fmt: skip
-        axis.set_title(panel_title(panel.title))
-        if frame is not None:
-            axis.set(xlim=frame[0], ylim=frame[1])
-        else:
-            _own_scale(axis, panel)
+    styles = list({point.style.title: point.style for point in points}.values())
+    charts = []
+    for panel in panels:
+        titles = {"x": x, "y": y}
+        scales = {side: _scale(points if common else panel.points, side) for side in titles}
+        layers = _layers(panel, styles, titles, scales)
         if diagonal:
-            _diagonal(axis)
-    figure.supylabel(y, fontsize=8.5)
-    method_legend(figure, styles, control=diagonal or None)
-    return figure
+            layers.insert(0, _diagonal(panel, titles))
+        charts.append(altair.LayerChart(layer=layers))
+    if len(panels) == 1:
+        return charts[0].properties(width="container", height=300)
+    sized = [
+        chart.properties(width=THIRD, height=0.85 * THIRD, title=altair.Title(panel.title, frame="group", limit=THIRD))
+        for panel, chart in zip(panels, charts, strict=True)
+    ]
+    return altair.concat(*sized, columns=3)
 
 
-def _own_scale(axis: Axes, panel: Panel) -> None:
-    """Set few ticks; a logarithmic axis where values span more than an order of magnitude."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+def _layers(panel: Panel, styles: Sequence[Style], titles: Mapping[str, str], scales: Mapping[str, Any]) -> list[Any]:
+    """Return bars of one standard deviation in both directions, and markers."""
+    import altair
 
-    for line, scale, side in ((axis.xaxis, axis.set_xscale, "x"), (axis.yaxis, axis.set_yscale, "y")):
-        means = panel.means(side)
-        if min(means) > 0 and max(means) / min(means) >= LOG_FROM:
-            scale("log")
-            line.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
-            line.set_major_formatter(StrMethodFormatter("{x:g}"))
-            line.set_minor_formatter(NullFormatter())
-        else:
-            line.set_major_locator(MaxNLocator(5))
+    chart, colour = chart_of(point_rows(panel, scales)), method_points(altair.Chart(), styles).encoding.stroke
+    x = altair.X("x:Q", title=titles["x"], scale=scales["x"], axis=altair.Axis(tickCount=5, format="~g"))
+    y = altair.Y("y:Q", title=titles["y"], scale=scales["y"], axis=altair.Axis(tickCount=5, format="~g"))
+    shown = tooltips({"method": "method:N", titles["x"]: "x_text:N", titles["y"]: "y_text:N"})
+    rule, low = chart.mark_rule(strokeWidth=1), {"scale": scales["x"], "title": titles["x"]}
+    across = rule.encode(altair.X("x_low:Q", **low), y, x2="x_high:Q", stroke=colour)
+    upwards = rule.encode(x, altair.Y("y_low:Q", scale=scales["y"], title=titles["y"]), y2="y_high:Q", stroke=colour)
+    return [across, upwards, method_points(chart, styles, size=60, x=x, y=y, tooltip=shown)]
 
 
-def _diagonal(axis: Axes) -> None:
-    """Draw the line of equal values, where it runs through the panel."""
-    limits = axis.get_xlim(), axis.get_ylim()
-    low, high = max(limits[0][0], limits[1][0]), min(limits[0][1], limits[1][1])
-    if low < high:
-        axis.plot([low, high], [low, high], color=CONTROL, linewidth=1.2, linestyle="dotted", zorder=1)
-    axis.set(xlim=limits[0], ylim=limits[1])
+def point_rows(panel: Panel, scales: Mapping[str, Any]) -> Rows:
+    """Return mean and one standard deviation of every method on both axes; no bar is longer than its axis."""
+    rows: Rows = []
+    for point in panel.points:
+        row: dict[str, Any] = {"method": point.style.title}
+        for side, cell in (("x", point.x), ("y", point.y)):
+            std = cell.std or 0.0
+            least = scales[side]["domain"][0]
+            row |= {side: cell.mean, f"{side}_low": max(cell.mean - std, least), f"{side}_high": cell.mean + std}
+            row[f"{side}_text"] = f"{cell.mean:.4g}" + (f" ± {std:.2g}" if std else "")
+        rows.append(row)
+    return rows
+
+
+def _scale(points: Sequence[Point], side: str) -> altair.Scale:
+    """Return a scale that holds all points with their spread, logarithmic where the means span more than a magnitude.
+
+    A logarithmic axis begins at the smallest mean: a bar may reach below zero.
+    """
+    import altair
+
+    cells = [getattr(point, side) for point in points]
+    means = [cell.mean for cell in cells]
+    ends = [cell.mean + sign * (cell.std or 0.0) for cell in cells for sign in (-1, 1)]
+    if min(means) > 0 and max(means) / min(means) >= LOG_FROM:
+        return altair.Scale(type="log", domain=[min(means), max(ends)], padding=12, nice=False)
+    return altair.Scale(zero=False, domain=[min(ends), max(ends)], padding=8, nice=False)
+
+
+def _diagonal(panel: Panel, titles: Mapping[str, str]) -> altair.Chart:
+    """Return the line of equal values between the smallest and the largest mean, where it runs through the panel."""
+    import altair
+
+    low, high = (edge(other(panel.means(side)) for side in ("x", "y")) for edge, other in ((max, min), (min, max)))
+    line = chart_of([{"x": value, "y": value} for value in (low, high) if low < high])
+    diagonal: altair.Chart = line.mark_line(color=CONTROL, strokeWidth=1.2, strokeDash=[1.5, 2.5]).encode(
+        altair.X("x:Q", title=titles["x"]), altair.Y("y:Q", title=titles["y"])
+    )
+    return diagonal
 
 
 DIVERSITY_CAPTION = (
@@ -193,12 +223,10 @@ def transfer_of(run: RunView, task: TaskView) -> list[Panel]:
 
 
 def _transfer(panels: Sequence[Panel], title: str) -> Figure:
-    """Return the figure of these panels, in one frame that holds all points with their spread."""
-    every = [[getattr(point, side) for panel in panels for point in panel.points] for side in ("x", "y")]
-    limits = [finite_limits(c.mean + sign * (c.std or 0.0) for c in cells for sign in (-1, 1)) for cells in every]
+    """Return the figure of these panels, on common scales."""
     x = "accuracy on the shifted test set"
-    draw = partial(scatter_figure, panels, frame=(limits[0], limits[1]), x=x, y="AUROC")
-    return Figure("transfer", title, TRANSFER_CAPTION, draw, reading=transfer_reading(panels))
+    chart = partial(scatter_chart, panels, x=x, y="AUROC", common=True)
+    return Figure("transfer", title, TRANSFER_CAPTION, chart, reading=transfer_reading(panels))
 
 
 def transfer_reading(panels: Sequence[Panel]) -> str:

@@ -17,27 +17,17 @@ import numpy as np
 
 from dubio.core.errors import DubioError
 from dubio.core.types import FloatArray
-from dubio.reporting.canvas import (
-    WIDTH,
-    label_rows,
-    legend_height,
-    method_legend,
-    panel_grid,
-    panel_title,
-    small_multiples,
-    styled,
-)
+from dubio.reporting.charts import Rows, chart_of, method_points, method_row, panels_of, tooltips
 from dubio.reporting.manifest_view import MethodView, TaskView
 from dubio.reporting.measures import RANKED_BY, detection_name
 from dubio.reporting.run_view import RunView
 from dubio.reporting.score_table import Cell
 from dubio.reporting.section import Block, Figure, Section, section
-from dubio.reporting.style import SPARE, Style
+from dubio.reporting.style import SHAPES, SPARE, Style
 from dubio.reporting.wording import listed, number, term
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure as Drawing
+    from dubio.reporting.charts import Chart
 
 SPECTRAL = "spectral_norm"
 """The part of a recipe that bounds the Lipschitz constant of a layer."""
@@ -55,17 +45,17 @@ class Training(Section):
     def blocks(self, run: RunView, task: TaskView | None) -> Iterator[Block]:
         """Yield the figures of one task, or of all tasks side by side."""
         tasks, several = (run.tasks, True) if task is None else ((task,), False)
-        for name, title, caption, panel_of, figure, reading in (
-            ("rates", "Learned dropout rates", RATES_CAPTION, rates_of, rates_figure, rates_reading),
-            ("epochs", "Epoch of convergence", EPOCHS_CAPTION, epochs_of, epochs_figure, epochs_reading),
+        for name, title, caption, panel_of, chart, reading in (
+            ("rates", "Learned dropout rates", RATES_CAPTION, rates_of, rates_chart, rates_reading),
+            ("epochs", "Epoch of convergence", EPOCHS_CAPTION, epochs_of, epochs_chart, epochs_reading),
         ):
             panels = [panel for one in tasks if run.methods_of(one) and (panel := panel_of(run, one)) is not None]
             if len(panels) > several:
-                title, draw = f"{title} by task" if several else title, partial(figure, panels)
-                yield Figure(name, title, caption, draw, narrow=not several, reading=reading(panels))
+                title = f"{title} by task" if several else title
+                yield Figure(name, title, caption, partial(chart, panels), reading=reading(panels))
         if task is not None and (multiplied := multiplied_of(run, task)):
-            title, draw = "Multiplier of spectral normalisation", partial(multiplied_figure, multiplied)
-            yield Figure("spectral", title, SPECTRAL_CAPTION, draw, reading=multiplied_reading(multiplied))
+            title, lines = "Multiplier of spectral normalisation", partial(multiplied_chart, multiplied)
+            yield Figure("spectral", title, SPECTRAL_CAPTION, lines, reading=multiplied_reading(multiplied))
 
 
 def recipe_of(run: RunView, fit: str) -> Mapping[str, Any]:
@@ -122,13 +112,15 @@ def _means_by_task(panels: Sequence[Panel], noun: str, places: int) -> str:
 
 
 RATES_CAPTION = (
-    "The drop rate each layer had learned at the best epoch: one faint point per training, the marker their mean. K1, "
+    "The drop rate each layer had learned at the best epoch: one faint line per training, the marker their mean. K1, "
     "K2, … are the inputs of the convolutions, μ and σ those of the heads that predict the logits and their noise. "
     "Methods that share their trainings are drawn once."
 )
 SPELT = {"mu": "μ", "sigma": "σ"}
 
-WIDE, NARROW = 48, 16
+THIRD = 240
+"""Pixels of a panel, three of which stand side by side."""
+WIDE, NARROW = 80, 24
 """Characters of names that fit side by side below a panel: alone in its figure, or one of several."""
 
 LAST = ("head", "mu", "sigma")
@@ -158,37 +150,47 @@ def natural(site: str) -> tuple[bool, tuple[tuple[str, int], ...]]:
     return site in LAST, tuple((word, int(digits or 0)) for word, digits in pieces)
 
 
-@styled
-def rates_figure(panels: Sequence[Panel]) -> Drawing:
-    """Draw rates against layers, one panel per task."""
-    styles = {style.title: style for panel in panels for style, _ in panel.methods}
-    legend, alone = legend_height(len(styles), 2), len(panels) == 1
-    figure, axes = small_multiples(len(panels), columns=3, panel_height=2.4 if alone else 2.0, extra=legend)
-    if alone:
-        figure.set_size_inches(5.2, 2.6 + legend)
-    top = max(float(np.nanmax(panel.values)) for panel in panels)
-    for axis, panel in zip(axes, panels, strict=True):
-        _draw_rates(axis, panel)
-        if sum(map(len, panel.sites)) > (WIDE if alone else NARROW):  # labels would overlap
-            axis.tick_params(axis="x", rotation=45)
-            for label in axis.get_xticklabels():
-                label.set(horizontalalignment="right", rotation_mode="anchor")
-        axis.set(title=panel_title(panel.title), ylim=(0.0, 1.08 * top))
-    figure.supylabel("learned drop rate", fontsize=8.5)
-    method_legend(figure, list(styles.values()), columns=2)
-    return figure
+def rates_chart(panels: Sequence[Panel]) -> Chart:
+    """Return rates against layers, one panel per task."""
+    import altair
+
+    styles = _styles(panels)
+    order = sorted({site for panel in panels for site in panel.sites}, key=natural)
+    longest = max(sum(map(len, panel.sites)) for panel in panels)
+    # Names that would overlap are slanted.
+    axis = altair.Axis(labelAngle=0 if longest <= (WIDE if len(panels) == 1 else NARROW) else -45)
+    chart, x = chart_of(rate_rows(panels)), altair.X("site:N", sort=order, title=None, axis=axis)
+    beside = altair.XOffset("method:N", sort=[style.title for style in styles])
+    shown = tooltips({"method": "method:N", "layer": "site:N", "rate": "rate:Q"})
+    colour = method_points(altair.Chart(), styles).encoding.stroke
+    trainings = chart.mark_tick(opacity=0.45, thickness=1, width=7, orient="horizontal").encode(
+        x, altair.Y("rate:Q", title="learned drop rate"), xOffset=beside, stroke=colour, tooltip=shown
+    )
+    shown = tooltips({"method": "method:N", "layer": "site:N", "mean rate": "mean:Q"})
+    y = altair.Y("mean:Q", title="learned drop rate")
+    layers = altair.LayerChart(layer=[trainings, method_points(chart, styles, x=x, y=y, xOffset=beside, tooltip=shown)])
+    if len(panels) == 1:
+        return layers.properties(width="container", height=220)
+    titles = [panel.title for panel in panels]
+    figure = panels_of(layers, "panel", titles, columns=3, width=THIRD)
+    apart: altair.FacetChart = figure.resolve_scale(x="independent", xOffset="independent")
+    return apart
 
 
-def _draw_rates(axis: Axes, panel: Panel) -> None:
-    x, width = np.arange(len(panel.sites), dtype=float), 0.5 / len(panel.methods)
-    for order, (style, rates) in enumerate(panel.methods):
-        shift = (order - (len(panel.methods) - 1) / 2) * width
-        axis.plot(np.tile(x + shift, len(rates)), rates.ravel(), linestyle="none", marker="_", markersize=6,
-                  color=style.colour, alpha=0.45, markeredgewidth=1.0)  # fmt: skip
-        learned = np.isfinite(rates).any(axis=0)
-        axis.plot(x[learned] + shift, np.nanmean(rates[:, learned], axis=0), zorder=3, **style.line)
-    axis.set_xlim(-0.5, len(x) - 0.5)
-    axis.set_xticks(range(len(panel.sites)), panel.sites)
+def rate_rows(panels: Sequence[Panel]) -> Rows:
+    """Return the rate of every training at every layer, and their means."""
+    rows: Rows = []
+    for panel in panels:
+        for style, rates in panel.methods:
+            for site, values in zip(panel.sites, rates.T, strict=True):
+                row, learned = {"panel": panel.title, "method": style.title, "site": site}, values[np.isfinite(values)]
+                rows += [{**row, "rate": rate} for rate in learned]
+                rows += [{**row, "mean": learned.mean()}] if learned.size else []
+    return rows
+
+
+def _styles(panels: Sequence[Panel]) -> list[Style]:
+    return list({style.title: style for panel in panels for style, _ in panel.methods}.values())
 
 
 def rates_reading(panels: Sequence[Panel]) -> str:
@@ -223,30 +225,42 @@ def epochs_of(run: RunView, task: TaskView) -> Panel | None:
     return Panel(task.key, methods) if methods else None
 
 
-@styled
-def epochs_figure(panels: Sequence[Panel]) -> Drawing:
-    """Draw one row per method, one panel per task."""
-    from matplotlib.ticker import MaxNLocator
+def epochs_chart(panels: Sequence[Panel]) -> Chart:
+    """Return one row per method, one panel per task."""
+    import altair
 
-    styles = {style.title: style for panel in panels for style, _ in panel.methods}
-    rows = {title: row for row, title in enumerate(styles)}
-    figure, axes = small_multiples(len(panels), columns=3, panel_height=0.22 * len(rows) + 0.55, extra=0.15)
-    figure.set_size_inches(WIDTH if len(panels) > 1 else 6.2, figure.get_size_inches()[1])
-    for axis, panel in zip(axes, panels, strict=True):
+    styles, chart, title = _styles(panels), chart_of(epoch_rows(panels)), "epoch of convergence"
+    axis = altair.Axis(tickCount=5, tickMinStep=1, format="d", grid=False)
+    x, y = altair.X("epoch:Q", title=title, scale=altair.Scale(domainMin=0), axis=axis), method_row(styles)
+    colour = method_points(altair.Chart(), styles).encoding.stroke.legend(None)
+    shown = tooltips({"method": "method:N", "epoch": "epoch:Q"})
+    trainings = chart.mark_tick(opacity=0.45, thickness=1, height=9).encode(x, y, stroke=colour, tooltip=shown)
+    spread = chart.mark_rule(strokeWidth=1.6, clip=True).encode(
+        altair.X("low:Q", title=title), y, x2="high:Q", stroke=colour
+    )
+    shown = tooltips({"method": "method:N", "mean epoch": "mean:Q", "lower": "low:Q", "upper": "high:Q"})
+    means = method_points(chart, styles, x=altair.X("mean:Q", title=title), y=y, tooltip=shown)
+    layers, height = altair.LayerChart(layer=[trainings, spread, means]), altair.Step(19)
+    titles = [panel.title for panel in panels]
+    figure = (
+        layers.properties(width="container", height=height)
+        if len(panels) == 1
+        else panels_of(layers, "panel", titles, columns=3, height=height)
+    )
+    plain: Chart = figure.configure_legend(disable=True)  # the rows name the methods
+    return plain
+
+
+def epoch_rows(panels: Sequence[Panel]) -> Rows:
+    """Return the epoch of every training, and their means with one standard deviation."""
+    rows: Rows = []
+    for panel in panels:
         for style, epochs in panel.methods:
-            row, mean = rows[style.title], float(epochs.mean())
-            axis.plot(epochs, np.full(epochs.shape, row), linestyle="none", marker="|", markersize=7,
-                      color=style.colour, alpha=0.45, markeredgewidth=1.0)  # fmt: skip
-            if epochs.size > 1:
-                std = float(np.std(epochs, ddof=1))
-                axis.hlines(row, mean - std, mean + std, color=style.colour, linewidth=1.6)
-            axis.plot([mean], [row], linestyle="none", zorder=4, **style.point)
-        label_rows(axis, list(styles.values()))
-        axis.set_title(panel_title(panel.title))
-        axis.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes[0].set_xlim(left=0)
-    figure.supxlabel("epoch of convergence", fontsize=8.5)
-    return figure
+            row, mean = {"panel": panel.title, "method": style.title}, float(epochs.mean())
+            std = float(np.std(epochs, ddof=1)) if epochs.size > 1 else 0.0
+            rows += [{**row, "epoch": epoch} for epoch in epochs]
+            rows.append({**row, "mean": mean, "low": mean - std, "high": mean + std})
+    return rows
 
 
 def epochs_reading(panels: Sequence[Panel]) -> str:
@@ -269,10 +283,11 @@ SPECTRAL_CAPTION = (
 
 @dataclass(frozen=True)
 class Line:
-    """One group of methods that differ in s alone: the multipliers and the scores at each."""
+    """One group of methods that differ in s alone: the multipliers, and the methods and scores at each."""
 
     style: Style
     s: tuple[float, ...]
+    titles: tuple[str, ...]
     scores: tuple[Cell, ...]
 
 
@@ -285,10 +300,9 @@ def multiplied_of(run: RunView, task: TaskView) -> dict[str, list[Line]]:
     for title, split, metric in scores:
         cells = run.scores.row(task, split, metric)
         for style, methods in groups:
-            scored = [(s, cells[m.name]) for s, m in methods if m.name in cells and cells[m.name].n]
+            scored = [(s, m.title, cells[m.name]) for s, m in methods if m.name in cells and cells[m.name].n]
             if len(scored) > 1:
-                multipliers, values = zip(*scored, strict=True)
-                panels.setdefault(title, []).append(Line(style, multipliers, values))
+                panels.setdefault(title, []).append(Line(style, *zip(*scored, strict=True)))
     return panels
 
 
@@ -325,22 +339,40 @@ def _common(titles: Sequence[str]) -> str:
     return shared.rstrip(" (,-=") or titles[0]
 
 
-@styled
-def multiplied_figure(panels: Mapping[str, Sequence[Line]]) -> Drawing:
-    """Draw one panel per score, multipliers at equal distances."""
-    lines = [line for panel in panels.values() for line in panel]
-    ticks = {s: index for index, s in enumerate(sorted({s for line in lines for s in line.s}))}
-    styles = {line.style.title: line.style for line in lines}
-    extra = legend_height(len(styles), 3) + 0.15
-    figure, axes = panel_grid(len(panels), panel_height=2.2, extra=extra, xlabel="multiplier s")
-    for axis, (title, panel) in zip(axes, panels.items(), strict=True):
-        for line in panel:
-            means, spread = [cell.mean for cell in line.scores], [cell.std or 0.0 for cell in line.scores]
-            axis.errorbar([ticks[s] for s in line.s], means, yerr=spread, elinewidth=0.9, capsize=0, **line.style.line)
-        axis.set_title(panel_title(title))
-        axis.set_xticks(range(len(ticks)), [f"{s:g}" for s in ticks])
-    method_legend(figure, list(styles.values()), columns=3)
-    return figure
+def multiplied_chart(panels: Mapping[str, Sequence[Line]]) -> Chart:
+    """Return one panel per score, multipliers at equal distances."""
+    import altair
+
+    styles = list({line.style.title: line.style for lines in panels.values() for line in lines}.values())
+    domain, chart = [style.title for style in styles], chart_of(multiplied_rows(panels))
+    multipliers = sorted({s for lines in panels.values() for line in lines for s in line.s})
+    axis = altair.Axis(labelAngle=0, grid=False)
+    x = altair.X("s:N", sort=[f"{s:g}" for s in multipliers], title="multiplier s", axis=axis)
+    y, scale = altair.Y("mean:Q", title=None, scale=altair.Scale(zero=False)), altair.Scale(zero=False)
+    colour = altair.Color("group:N", sort=None, scale=altair.Scale(domain=domain, range=[s.colour for s in styles]))
+    shapes = altair.Scale(domain=domain, range=[SHAPES[style.marker] for style in styles])
+    # A line joins several methods: it stays where one of them is highlighted.
+    line = chart.mark_line(strokeWidth=1.8).encode(x, y, color=colour, opacity=altair.value(1))
+    spread = chart.mark_rule().encode(x, altair.Y("low:Q", title=None, scale=scale), y2="high:Q", color=colour)
+    shown = {"method": "method:N", "s": "s:N", "mean": "mean:Q", "lower": "low:Q", "upper": "high:Q"}
+    points = chart.mark_point(filled=True, size=50).encode(
+        x, y, color=colour, shape=altair.Shape("group:N", sort=None, scale=shapes), tooltip=tooltips(shown)
+    )
+    layers = altair.LayerChart(layer=[spread, line, points])
+    figure = panels_of(layers, "panel", list(panels), columns=3, width=THIRD)
+    apart: altair.FacetChart = figure.resolve_scale(y="independent")
+    return apart
+
+
+def multiplied_rows(panels: Mapping[str, Sequence[Line]]) -> Rows:
+    """Return mean and one standard deviation of every score at every multiplier."""
+    rows: Rows = []
+    for panel, lines in panels.items():
+        for line in lines:
+            for s, title, cell in zip(line.s, line.titles, line.scores, strict=True):
+                row = {"panel": panel, "group": line.style.title, "method": title, "s": f"{s:g}", "mean": cell.mean}
+                rows.append({**row, "low": cell.mean - (cell.std or 0.0), "high": cell.mean + (cell.std or 0.0)})
+    return rows
 
 
 def multiplied_reading(panels: Mapping[str, Sequence[Line]]) -> str:
@@ -350,7 +382,6 @@ def multiplied_reading(panels: Mapping[str, Sequence[Line]]) -> str:
     for line in lines:
         means = [cell.mean for cell in line.scores]
         best = int(np.argmin(means) if title == term(RANKED_BY).title else np.argmax(means))
-        texts.append(
-            f"{line.style.title}: best at s = {line.s[best]:g} ({means[best]:.3f}; {means[0]:.3f} at s = {line.s[0]:g})"
-        )
+        first = f"{means[0]:.3f} at s = {line.s[0]:g}"
+        texts.append(f"{line.style.title}: best at s = {line.s[best]:g} ({means[best]:.3f}; {first})")
     return f"{title}, {'; '.join(texts)}."

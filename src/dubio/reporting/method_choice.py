@@ -1,0 +1,185 @@
+"""Choose a method by a run's results: the best, or the cheapest within the margin of the best, and the reason in words.
+
+The best mean is taken, or a cheaper method where the simultaneous upper limit of its difference to the best
+(:mod:`dubio.statistics.limits`) is within the run's margin on every test set: "not significantly different" is not "as
+good". A method that is worse in mean and more expensive than another is never taken, nor is one whose comparison was
+not judged.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+
+from dubio.reporting.leaderboard import Leaderboard, in_domain_leaderboard, leader, metric_phrase
+from dubio.reporting.manifest_view import TaskView
+from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.run_view import PREDICTED, RunView
+from dubio.reporting.wording import listed, named_few, number, seconds
+
+
+def deployment_commands(run: RunView, task: TaskView, name: str, *, store: str = "") -> dict[str, str]:
+    """Return the commands that put a run to use, by their purpose: the method that the verdict supports, else the best.
+
+    Args:
+        run: The run.
+        task: The task.
+        name: The run's name in its store.
+        store: The folder of the store, where it is not the usual one.
+    """
+    if run.question == "systems":
+        return {}
+    method = "best" if supported_method(run, task)[0] is not None else leader(run, task) or _most_accurate(run, task)
+    if method is None:
+        return {}
+    where = f" --store {shlex.quote(store)}" if store else ""
+    several = f" --task {shlex.quote(task.name)}" if len({own.name for own in run.tasks}) > 1 else ""
+    networks = [own.network for own in run.tasks if own.name == task.name]
+    several += f" --network {shlex.quote(task.network)}" if len(networks) > 1 else ""
+    chosen = f"{shlex.quote(name)} --method {shlex.quote(method)}{several}{where}"
+    rows = "images/" if task.inputs == "image" else "new.csv"
+    goal = " --max-risk 0.05" if task.of_kind("cal") else ""
+    return {
+        "Predict new rows": f"dubio predict {chosen} {rows} -o predictions.csv",
+        "Export a model": f"dubio export {chosen} -o model{goal}",
+        "Serve it": f"dubio serve model{'' if goal else ' --refer-all'}",
+    }
+
+
+def _most_accurate(run: RunView, task: TaskView) -> str | None:
+    """Return the method with the best mean accuracy, where calibrated NLL cannot rank; None without one."""
+    metric = "micro_f1" if task.target == "multilabel" else "accuracy"
+    cells = {name: cell for name, cell in run.scores.row(task, task.in_domain.name, metric).items() if cell.n}
+    return max(cells, key=lambda name: cells[name].mean, default=None)
+
+
+def supported_method(run: RunView, task: TaskView) -> tuple[str | None, str]:
+    """Return the method that the verdict on a task's in-domain test set supports, or None, and the verdict in words.
+
+    Args:
+        run: The run.
+        task: The task.
+    """
+    board = in_domain_leaderboard(run, task, RANKED_BY)
+    if board is None:
+        return None, f"The methods on {task.key} cannot be ranked."
+    if len(board.cells) == 1:
+        return board.order[0], f"{run.title(board.order[0])} is the only method that is ranked."
+    choice = _choice(run, [board])
+    return (None if choice is None else choice.method), conclusion(run, [board])
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The method to take, the best methods, the sole best one, and those within the margin of the best."""
+
+    method: str
+    leaders: list[str]
+    sole: list[str]
+    within: list[str]
+
+
+def _leaders(boards: Sequence[Leaderboard]) -> tuple[list[str | None], list[str]]:
+    """Return the best judged method of each test set, None where none is judged, and all of them once."""
+    firsts = [next((name for name in board.order if name in board.limits), None) for board in boards]
+    return firsts, list(dict.fromkeys(name for name in firsts if name is not None))
+
+
+def _choice(run: RunView, boards: Sequence[Leaderboard]) -> _Choice | None:
+    """Return the best method on all test sets, or the cheapest within the margin of the best; None without any."""
+    firsts, leaders = _leaders(boards)
+    within = [name for name in boards[0].order if all(b.limits.get(name, inf) <= run.margin for b in boards)]
+    sole = leaders if len(leaders) == 1 else []
+    candidates = [name for name in dict.fromkeys([*sole, *within]) if not _dominated(run, name, boards)]
+    if None in firsts or not candidates:
+        return None
+    method = min(candidates, key=lambda name: (_seconds(run, name, boards), candidates.index(name)))
+    return _Choice(method, leaders, sole, within)
+
+
+def conclusion(run: RunView, boards: Sequence[Leaderboard]) -> str:
+    """Return the method to take in words: the best on all test sets, or the cheapest within the margin of the best."""
+    firsts, leaders = _leaders(boards)
+    choice = _choice(run, boards)
+    if None in firsts or (len(leaders) == 1 and choice is None):
+        often, count = Counter(board.order[0] for board in boards).most_common(1)[0]
+        share = f" on {number(count)} of {number(len(boards))} test sets" if len(boards) > 1 else ""
+        return (
+            f"{run.title(often)} has the best mean{share}, but its difference to others is not judged for want of "
+            "repeated trainings: these data do not decide."
+        )
+    unjudged = dict.fromkeys(run.title(name) for board in boards for name in board.order if name not in board.limits)
+    note = f" Not judged, for want of repeated trainings: {listed(list(unjudged))}." if unjudged else ""
+    if choice is None:
+        return _undecided(run, leaders, boards) + note
+    method, within = choice.method, choice.within
+    others = [run.title(name) for name in within if name != method]
+    also = f" Within the margin too, but not cheaper: {listed(others)}." if others else ""
+    best = method in choice.sole
+    reason = _best(run, method, within, boards) if best else _cheaper(run, method, leaders, boards)
+    return f"Take {run.title(method)}{_price(run, method, boards)}: {reason}{also}{note}"
+
+
+def _undecided(run: RunView, leaders: Sequence[str], boards: Sequence[Leaderboard]) -> str:
+    """Return that no method suits all test sets, and the one with the smallest upper limit over them."""
+    common = [name for name in boards[0].order if all(name in board.limits for board in boards)]
+    worst = {name: max(board.limits[name] for board in boards) for name in common}
+    closest = min(worst, key=worst.__getitem__, default=None)
+    text = f"No method is shown to be within {run.margin:g} of the best {sets_phrase(boards)}: it depends on the data."
+    text += f" Best means: {listed([run.title(name) for name in leaders])}."
+    return text + (
+        "" if closest is None else f" Closest on all: {run.title(closest)}, at most {worst[closest]:.2g} worse."
+    )
+
+
+def _best(run: RunView, choice: str, within: Sequence[str], boards: Sequence[Leaderboard]) -> str:
+    """Return why the method with the best mean is taken."""
+    rivals = {name for board in boards for name in board.order} - {choice}
+    if not rivals:
+        return "it is the only such method."
+    tied = list(dict.fromkeys(run.title(n) for board in boards for n in board.tied if n not in within))
+    tie = f" A tie with {named_few(tied)}: not significantly different, but not shown to be as good." if tied else ""
+    cheaper = any(_seconds(run, name, boards) < _seconds(run, choice, boards) for name in rivals)
+    why = "no ranked method is cheaper to train and run"
+    if cheaper:
+        why = f"no cheaper method is shown to be within {run.margin:g} of it"
+    return f"it has the best {metric_phrase(boards[0].metric)} {sets_phrase(boards)}, and {why}.{tie}"
+
+
+def _cheaper(run: RunView, choice: str, leaders: Sequence[str], boards: Sequence[Leaderboard]) -> str:
+    """Return why a method is taken that has not the best mean."""
+    limit = max(board.limits[choice] for board in boards)
+    best = [run.title(name) for name in leaders if name != choice]
+    return f"it is at most {limit:.2g} worse than the best {sets_phrase(boards)} ({listed(best)}), and cheaper."
+
+
+def sets_phrase(boards: Sequence[Leaderboard]) -> str:
+    """Return "on this test set", "on both test sets" and so on."""
+    return {1: "on this test set", 2: "on both test sets"}.get(len(boards), f"on all {number(len(boards))} test sets")
+
+
+def _dominated(run: RunView, name: str, boards: Sequence[Leaderboard]) -> bool:
+    """Return whether another method is cheaper and has a better mean everywhere."""
+    better = frozenset.intersection(*(frozenset(board.order[: board.order.index(name)]) for board in boards))
+    return any(_seconds(run, other, boards) < _seconds(run, name, boards) for other in better)
+
+
+def _seconds(run: RunView, name: str, boards: Sequence[Leaderboard]) -> float:
+    """Return what a method costs on the tasks of these test sets; infinite where that was not measured."""
+    costs = [run.costs.get((task, name)) for task in dict.fromkeys(board.task for board in boards)]
+    return sum(inf if cost is None else sum(cost.seconds) for cost in costs)
+
+
+def _price(run: RunView, name: str, boards: Sequence[Leaderboard]) -> str:
+    """Return training and prediction of a method in seconds, summed over tasks; nothing where not measured."""
+    tasks = dict.fromkeys(board.task for board in boards)
+    if not isfinite(_seconds(run, name, boards)):
+        return ""
+    training, prediction = (
+        sum(values) for values in zip(*(run.costs[task, name].seconds for task in tasks), strict=True)
+    )
+    over = f", {number(len(tasks))} tasks together" if len(tasks) > 1 else ""
+    return f" ({seconds(training)} of training and {seconds(prediction)} to predict {PREDICTED:,} examples{over})"

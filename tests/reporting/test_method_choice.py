@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import shlex
+
+from dubio.reporting.measures import RANKED_BY
+from dubio.reporting.method_choice import deployment_commands, supported_method
+from tests.reporting.helpers import run_with, task_view
+
+CLEAR = {"deterministic": (0.50, 0.51, 0.49), "deep-ensemble": (0.30, 0.31, 0.29)}
+
+
+def run_of(cells, *tasks):
+    return run_with(list(tasks), {(task.key, "test", RANKED_BY): cells for task in tasks})
+
+
+def test_the_verdict_supports_a_clear_winner_and_says_so():
+    task = task_view("a", 2)
+    method, verdict = supported_method(run_of(CLEAR, task), task)
+    assert method == "deep-ensemble"
+    assert verdict.startswith("Take Deep ensemble")
+
+
+def test_one_run_per_method_supports_none():
+    task = task_view("a", 2)
+    method, verdict = supported_method(run_of({"deterministic": (0.5,), "deep-ensemble": (0.3,)}, task), task)
+    assert method is None
+    assert "these data do not decide" in verdict
+
+
+def test_the_commands_are_filled_in():
+    task = task_view("a", 2)
+    commands = deployment_commands(run_of(CLEAR, task), task, "it's-1a2b", store="other store")
+    words = shlex.split(commands["Predict new rows"])
+    assert words[:5] == ["dubio", "predict", "it's-1a2b", "--method", "best"]
+    assert words[words.index("--store") + 1] == "other store"
+    assert "--task" not in words
+    undecided = run_of({"deterministic": (0.5,), "deep-ensemble": (0.3,)}, task)
+    assert "--method deep-ensemble" in deployment_commands(undecided, task, "run")["Export a model"]
+    several = run_of(CLEAR, task, task_view("b", 3))
+    assert "--task a" in deployment_commands(several, task, "run")["Export a model"]

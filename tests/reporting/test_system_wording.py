@@ -1,0 +1,52 @@
+"""Sentences of sections, worded for systems."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dubio.reporting.section import Card, Cards, Headline, Text
+from dubio.reporting.system_wording import worded_for_systems
+from dubio.reporting.tables import Column, Row, Table, TableCell
+from tests.reporting.helpers import run_with, task_view
+
+TASK = task_view("t", 3)
+RUN = run_with([TASK], {("t", "test", "accuracy"): {"deterministic": (0.9,), "mc-dropout": (0.8,)}})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Methods differ; every method is judged.", "Systems differ; every system is judged."),
+        ("12 examples; mean ± standard deviation over runs", "12 examples; in brackets 95 % intervals"),
+        ("Mean over runs, with 95 % intervals that resample groups.", "With 95 % intervals that resample groups."),
+        ("A useful uncertainty is low for truncated inputs.", "A useful uncertainty is low for truncated inputs."),
+    ],
+)
+def test_sentences_about_methods_are_about_systems(text: str, expected: str) -> None:
+    assert worded_for_systems(RUN)(Text(text)) == Text(expected)
+
+
+def test_every_part_of_a_block_is_worded_and_keys_stay() -> None:
+    word = worded_for_systems(RUN)
+    table = Table(
+        (Column("Gain", note="of a method", metric="method"),), (Row("x", (TableCell("1", hint="a method"),)),)
+    )
+    worded = word(table)
+    assert (worded.first, worded.columns[0].note, worded.rows[0].cells[0].hint) == ("System", "of a system", "a system")
+    assert worded.columns[0].metric == "method"
+    assert word((Headline("Methods"), Cards((Card("a", ("no method",), ("one method",)),)))) == (
+        Headline("Systems"), Cards((Card("a", ("no system",), ("one system",)),)),
+    )  # fmt: skip
+
+
+def test_names_of_users_stay_as_they_are() -> None:
+    task = replace(TASK, classes=("method acting", "other", "third"))
+    methods = tuple(
+        replace(method, title=title) for method, title in zip(RUN.methods, ("my best method", "b"), strict=True)
+    )
+    named = replace(RUN, manifest=replace(RUN.manifest, tasks=(task,), methods=methods))
+    text = "The method my best method beats every method on method acting."
+    expected = "The system my best method beats every system on method acting."
+    assert worded_for_systems(named)(Text(text)) == Text(expected)
