@@ -16,7 +16,7 @@ from dubio.networks.mlp import mlp
 from dubio.networks.network import Model
 from dubio.networks.noise import ConcreteDropoutEdit
 from dubio.networks.textcnn import textcnn
-from dubio.training.collectors import BestOnValidation, FinishContext, KeepAll, Last
+from dubio.training.collectors import BestOnValidation, Epoch, FinishContext, KeepAll, Last
 from dubio.training.loop import check_slots
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import SGD, Adam
@@ -213,7 +213,7 @@ def test_every_marked_snapshot_is_kept_and_counted_before():
                 for p in model.parameters():
                     p.fill_(float(epoch))
             marked = schedule.marks_after(epoch, epochs)
-            held = collect.update(held, model, epoch=epoch, val_nll=0.1 * epoch, marked=marked)
+            held = collect.update(held, model, Epoch(epoch, 0.1 * epoch, marked))
         states = collect.finish(held, model, FINISHED).states
         assert [float(next(iter(state.values())).flatten()[0]) for state in states] == wanted
         assert all(state.keys() == model.state_dict().keys() for state in states)

@@ -15,7 +15,7 @@ from dubio.networks.heads.linear import Softmax
 from dubio.networks.network import Dense, Model, Network
 from dubio.training import batch_norm
 from dubio.training.batch_norm import refresh, statistics
-from dubio.training.collectors import FinishContext, KeepAll
+from dubio.training.collectors import Epoch, FinishContext, KeepAll
 from dubio.training.loop import LoopContext, Slots, train
 from dubio.training.objectives import Objective
 from dubio.training.optimisers import SGD
@@ -79,7 +79,7 @@ def test_a_tiny_spread_around_large_weights_is_not_lost():
         with torch.no_grad():
             for p in model.parameters():
                 p.fill_(value)
-        held = collect.update(held, model, epoch=epoch, val_nll=0.0, marked=True)
+        held = collect.update(held, model, Epoch(epoch, 0.0, True))
     wanted = values.astype(np.float32).astype(np.float64).var()
     for tensor in gaussian_of(held, 4).variance.values():
         np.testing.assert_allclose(tensor.numpy(), wanted, rtol=1e-5)
@@ -174,6 +174,6 @@ def test_weights_beyond_half_precision_are_refused():
     with torch.no_grad():
         next(model.parameters()).fill_(1e6)
     with pytest.raises(UserError, match="float16 cannot hold"):
-        KeepAll(store="float16").update(KeepAll().init(model), model, epoch=1, val_nll=0.0, marked=True)
+        KeepAll(store="float16").update(KeepAll().init(model), model, Epoch(1, 0.0, True))
     with pytest.raises(UserError, match=r"store must be .*float32.*float16"):
         KeepAll(store="bfloat16")

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, cast
 
-from dubio.core.errors import UnknownName, UserError
+from dubio.core.errors import UnknownName, UserError, check_known
 from dubio.core.registry import Entry
 from dubio.core.types import Examples
 from dubio.encoders.arrays import ImageEncoder, ImageEncoding, TableEncoder, TableEncoding
@@ -44,13 +44,10 @@ def encoding_for(modality: str, arguments: Mapping[str, Any]) -> Encoding:
     Raises:
         UnknownName: For a modality or an argument that does not exist.
     """
-    if modality not in _KINDS:
-        raise UnknownName("modality", modality, _KINDS)
+    check_known("modality", [modality], _KINDS)
     encoding, _ = _KINDS[modality]
     names = [field.name for field in dataclasses.fields(encoding)]
-    for name in arguments:
-        if name not in names:
-            raise UnknownName(f"argument of the {modality} encoding", name, names)
+    check_known(f"argument of the {modality} encoding", arguments, names)
     return cast(Encoding, encoding(**arguments))
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from dubio.core.errors import UserError
 from dubio.core.specs import part
 from dubio.core.types import Examples, Inputs
+from dubio.core.validate import Positive
 from dubio.encoders.rows import Encoding, JsonFields, TokenRows
 
 _SINGLE = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -73,15 +74,9 @@ class TextEncoding(Encoding):
         max_length: Largest number of tokens of a text, from its beginning.
     """
 
-    vocabulary: int = 20_000
-    min_frequency: int = 3
-    max_length: int = 256
-
-    def __post_init__(self) -> None:
-        for name in ("vocabulary", "min_frequency", "max_length"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UserError(f"{name} of a text encoding must be a whole number of at least 1; given {value!r}.")
+    vocabulary: Positive = 20_000
+    min_frequency: Positive = 3
+    max_length: Positive = 256
 
     def fit(self, train: Examples) -> TextEncoder:
         """Return the encoder whose vocabulary comes from the examples.

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from dubio.core.errors import BadFile, UserError
 from dubio.core.specs import describe, part, restore
 from dubio.core.types import Examples
+from dubio.core.validate import at_least, matching
 from dubio.encoders.pretrained import (
     ENCODER,
     TOKENISER,
@@ -47,14 +48,8 @@ class WordPieceEncoding(Encoding):
         max_length: Largest number of pieces of a text, from its beginning, [CLS] and [SEP] included.
     """
 
-    encoder: str
-    max_length: int = 256
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.encoder, str) or not ENCODER.fullmatch(self.encoder):
-            raise UserError(f"encoder of a word-piece encoding must be a fingerprint sha256:…; given {self.encoder!r}.")
-        if isinstance(self.max_length, bool) or not isinstance(self.max_length, int) or self.max_length <= SPECIAL:
-            raise UserError(f"max_length must be a whole number over {SPECIAL}; given {self.max_length!r}.")
+    encoder: Annotated[str, matching(ENCODER.pattern, "that is a fingerprint sha256:…")]
+    max_length: Annotated[int, at_least(SPECIAL + 1)] = 256
 
     def check(self) -> None:
         """Refuse texts longer than the encoder has positions for.

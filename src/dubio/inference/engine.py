@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from dubio.networks.draws import BlockDraws
+from dubio.networks.draws import BlockDraws, Keys
 from dubio.networks.network import Carried, Model, Network, Scores, contract, random_layers
 from dubio.networks.noise import sites
 
 State = Mapping[str, Tensor]
-Rows = NDArray[np.int64]
+Rows = NDArray[np.int64] | Keys
+"""The rows of a batch: example indices of a split, or hashes of their content."""
 
 HEAD_DRAWS = "head.normals"
 

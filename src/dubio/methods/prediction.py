@@ -13,14 +13,72 @@ from torch import Tensor
 
 from dubio.core.predictions import Predictions
 from dubio.core.specs import canonical, restore
-from dubio.core.types import Split
+from dubio.core.types import Split, Target
 from dubio.encoders import Encoded
 from dubio.inference.batches import EVALUATION_BATCH, collate, prediction_rows, to_device
 from dubio.inference.posterior import Drawn, Posterior, chunks_of
 from dubio.methods.encoding_cache import encode, encoder_of
-from dubio.methods.estimator import Estimator, Stored, estimator_logits
+from dubio.methods.estimator import estimator_logits
 from dubio.methods.specification import build_model, estimator_of, recipe_of
+from dubio.networks.draws import Keys
 from dubio.training.seeds import number
+
+
+class FitPredictor:
+    """A stored fit, ready to predict: what no rows change is computed once.
+
+    Attributes:
+        encoder: The canonical JSON of its encoder.
+        member: The member of each sample, from 0.
+        target: The kind of prediction.
+        classes: Names of the classes.
+    """
+
+    def __init__(
+        self,
+        spec: Mapping[str, Any],
+        prediction: Mapping[str, Any],
+        tensors: Mapping[str, NDArray[Any]],
+        encoder: Mapping[str, Any],
+        *,
+        device: str = "cpu",
+    ) -> None:
+        """Restore a fit.
+
+        Args:
+            spec: The fit's specification.
+            prediction: The prediction's specification.
+            tensors: The fit's stored tensors.
+            encoder: The fit's stored encoder.
+            device: The device to predict on.
+        """
+        self.encoder, self._tensors, self._device = canonical(encoder), tensors, device
+        self.target: Target = spec["task"]["target"]
+        self.classes = tuple(spec["task"]["classes"])
+        self._estimator = estimator_of(spec)
+        if self._estimator is not None:
+            self.member: tuple[int, ...] = (0,)
+            return
+        model = build_model(spec, encoder_of(self.encoder).shape).to(torch.device(device))
+        collect = recipe_of(spec).collect
+        views = restore(prediction["views"])
+        posterior = collect.form.restore(as_tensors(tensors), model, prediction["samples"], views)
+        if "latest" in prediction:
+            posterior = posterior.limit(prediction["latest"])
+        self._draws = posterior.draw(number(prediction["seed"], prediction["member"], "prediction"))
+        self.member = self._draws.member
+
+    def scores(self, examples: Encoded, keys: Keys | None = None) -> dict[str, NDArray[np.float32]]:
+        """Return scores by name about encoded examples: ``logits [S, N, K]``, and the variances that the head gives.
+
+        Args:
+            examples: Encoded by the fit's encoder.
+            keys: Hashes of the examples, from which their noise is drawn; from their indices where None.
+        """
+        if self._estimator is not None:
+            logits = estimator_logits(self._estimator, self._tensors, examples, self.target)
+            return {"logits": logits[None].astype(np.float32)}
+        return sample_scores(self._draws, examples, len(self.classes), self._device, keys)
 
 
 def predictor(
@@ -31,25 +89,9 @@ def predictor(
     *,
     device: str = "cpu",
 ) -> Callable[[Split], Predictions]:
-    """Return a function that predicts any split from one stored fit; what no split changes is computed here, once.
-
-    Args:
-        spec: The fit's specification.
-        prediction: The prediction's specification.
-        tensors: The fit's stored tensors.
-        encoder: The fit's stored encoder.
-        device: The device to predict on.
-    """
-    text, task = canonical(encoder), spec["task"]
-    if (estimator := estimator_of(spec)) is not None:
-        return lambda split: _estimated(estimator, tensors, encode(text, split), split, task)
-    model = build_model(spec, encoder_of(text).shape).to(torch.device(device))
-    collect = recipe_of(spec).collect
-    posterior = collect.form.restore(as_tensors(tensors), model, prediction["samples"], restore(prediction["views"]))
-    if "latest" in prediction:
-        posterior = posterior.limit(prediction["latest"])
-    draws = posterior.draw(number(prediction["seed"], prediction["member"], "prediction"))
-    return lambda split: _predictions(draws, encode(text, split), split, task, device)
+    """Return a function that predicts any split from one stored fit; arguments as of :class:`FitPredictor`."""
+    fit = FitPredictor(spec, prediction, tensors, encoder, device=device)
+    return lambda split: _of_split(split, spec["task"], fit.scores(encode(fit.encoder, split)), fit.member)
 
 
 def predict_with(
@@ -73,14 +115,6 @@ def _predictions(draws: Drawn, examples: Encoded, split: Split, task: Mapping[st
     return _of_split(split, task, sample_scores(draws, examples, len(task["classes"]), device), draws.member)
 
 
-def _estimated(
-    estimator: Estimator, arrays: Stored, examples: Encoded, split: Split, task: Mapping[str, Any]
-) -> Predictions:
-    """Return the predictions of an estimator on an encoded split."""
-    logits = estimator_logits(estimator, arrays, examples, task["target"])
-    return _of_split(split, task, {"logits": logits[None].astype(np.float32)})
-
-
 def _of_split(
     split: Split, task: Mapping[str, Any], scores: Mapping[str, NDArray[np.float32]], member: Sequence[int] = (0,)
 ) -> Predictions:
@@ -100,7 +134,9 @@ def _of_split(
     )
 
 
-def sample_scores(draws: Drawn, examples: Encoded, classes: int, device: str) -> dict[str, NDArray[np.float32]]:
+def sample_scores(
+    draws: Drawn, examples: Encoded, classes: int, device: str, keys: Keys | None = None
+) -> dict[str, NDArray[np.float32]]:
     """Return ``logits [S, N, K]`` of every sample, and the variances that the head gives, by name.
 
     Args:
@@ -108,6 +144,7 @@ def sample_scores(draws: Drawn, examples: Encoded, classes: int, device: str) ->
         examples: The encoded examples.
         classes: K.
         device: The device to predict on.
+        keys: Hashes of the examples, from which their noise is drawn; from their indices where None.
     """
     shape = (len(draws.member), len(examples), classes)
     arrays = {"logits": np.empty(shape, dtype=np.float32)}
@@ -115,7 +152,8 @@ def sample_scores(draws: Drawn, examples: Encoded, classes: int, device: str) ->
     for chunk in chunks_of(draws):
         samples = slice(first, first := first + len(chunk.member))
         for rows in prediction_rows(examples, EVALUATION_BATCH):
-            scores = chunk.predict(to_device(collate(examples, rows), torch.device(device)), rows)
+            names = rows if keys is None else keys[rows]
+            scores = chunk.predict(to_device(collate(examples, rows), torch.device(device)), names)
             for name, values in scores._asdict().items():
                 if values is not None:
                     if name not in arrays:

@@ -229,7 +229,7 @@ def convolve_tokens(vectors: Tensor, places: Tensor, matrix: Tensor, size: int) 
         ``[B, windows, F]``, without bias.
     """
     maps = matrix.shape[1] // size
-    products = (vectors @ matrix).reshape(len(vectors) * size, maps)
+    products = (vectors @ matrix).reshape(-1, maps)
     bags = places.unfold(1, size, 1) * size + torch.arange(size, device=places.device)
     total = functional.embedding_bag(bags.reshape(-1, size), products, mode="sum")
     return total.reshape(*bags.shape[:2], maps)

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from dubio.core.errors import UserError
 from dubio.core.lazy_rows import LazyRows, iterate_blocks
-from dubio.core.types import Target
+from dubio.core.types import IntArray, Target
 from dubio.encoders import ArrayRows
 from dubio.tasks.splitting import SplitOptions, assign_parts
 
@@ -106,9 +106,7 @@ def read_examples(data: Any, argument: str) -> UserExamples:
     return _checked(inputs, labels, argument)
 
 
-def check_labels(
-    labels: NDArray[Any] | None, rows: int, classes: int, target: Target, argument: str
-) -> NDArray[np.int64]:
+def check_labels(labels: NDArray[Any] | None, rows: int, classes: int, target: Target, argument: str) -> IntArray:
     """Return the labels of examples.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -56,6 +56,20 @@ class Collected:
     facts: dict[str, Any] = field(default_factory=dict)
 
 
+class Epoch(NamedTuple):
+    """An epoch that has ended.
+
+    Attributes:
+        number: Its number, from 1.
+        val_nll: The validation loss after it, if there are validation examples.
+        marked: Whether the schedule marks it for a snapshot.
+    """
+
+    number: int
+    val_nll: float | None
+    marked: bool
+
+
 class Collector(Protocol):
     """A collector as a slot value: init, update after every epoch, finish.
 
@@ -93,10 +107,8 @@ class Collector(Protocol):
         """Return the collection before the first epoch; empty by default."""
         return Collected()
 
-    def update(
-        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
-    ) -> Collected:
-        """Return the collection after an epoch; ``marked`` when the schedule marks its weights as a snapshot."""
+    def update(self, collected: Collected, model: Model, epoch: Epoch) -> Collected:
+        """Return the collection after an epoch."""
 
     def finish(self, collected: Collected, model: Model, context: FinishContext) -> Posterior:
         """Return the posterior; the model is left with its last or central weights."""
@@ -126,11 +138,9 @@ class Collector(Protocol):
 class Last(Collector):
     """The weights at the end."""
 
-    def update(
-        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
-    ) -> Collected:
+    def update(self, collected: Collected, model: Model, epoch: Epoch) -> Collected:
         """Remember the last epoch."""
-        return Collected(facts={"epoch": epoch, "val_nll": val_nll})
+        return Collected(facts={"epoch": epoch.number, "val_nll": epoch.val_nll})
 
     def finish(self, collected: Collected, model: Model, context: FinishContext) -> WeightSamples:
         """Return the weights as they are."""
@@ -146,13 +156,11 @@ class BestOnValidation(Collector):
         """Return the starting weights, worse than any epoch."""
         return Collected(state_of(model), {"epoch": 0, "val_nll": None})
 
-    def update(
-        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
-    ) -> Collected:
+    def update(self, collected: Collected, model: Model, epoch: Epoch) -> Collected:
         """Keep the better of two epochs."""
         best = collected.facts["val_nll"]
-        if val_nll is not None and (best is None or val_nll < best):
-            return Collected(state_of(model), {"epoch": epoch, "val_nll": val_nll})
+        if epoch.val_nll is not None and (best is None or epoch.val_nll < best):
+            return Collected(state_of(model), {"epoch": epoch.number, "val_nll": epoch.val_nll})
         return collected
 
     def finish(self, collected: Collected, model: Model, context: FinishContext) -> WeightSamples:
@@ -183,23 +191,21 @@ class KeepAll(Collector):
         """Return an empty collection."""
         return Collected(facts={"marked": 0, "kept": []})
 
-    def update(
-        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
-    ) -> Collected:
+    def update(self, collected: Collected, model: Model, epoch: Epoch) -> Collected:
         """Add a marked snapshot; drop the oldest where there are too many."""
-        if not marked:
+        if not epoch.marked:
             return collected
         facts = {**collected.facts, "marked": collected.facts["marked"] + 1}
         if facts["marked"] <= self.skip:
             return Collected(collected.tensors, facts)
-        epochs = [*collected.facts["kept"], epoch][-self.most :]
+        epochs = [*collected.facts["kept"], epoch.number][-self.most :]
         # snapshots stay in main memory until a checkpoint has them: a device holds one model, whatever their number
-        snapshot = {f"{epoch}/{name}": tensor.cpu() for name, tensor in self._snapshot(model).items()}
+        snapshot = {f"{epoch.number}/{name}": tensor.cpu() for name, tensor in self._snapshot(model).items()}
         tensors = collected.tensors | snapshot
         latest = {name: tensor for name, tensor in tensors.items() if int(name.partition("/")[0]) in epochs}
         # the loss is that of the trained weights, not of their rounded values
-        loss = val_nll if self.store == "float32" else None
-        return Collected(latest, {**facts, "kept": epochs, "epoch": epoch, "val_nll": loss})
+        loss = epoch.val_nll if self.store == "float32" else None
+        return Collected(latest, {**facts, "kept": epochs, "epoch": epoch.number, "val_nll": loss})
 
     def frozen(self, collected: Collected) -> tuple[str, ...]:
         """Return the prefix of every snapshot."""

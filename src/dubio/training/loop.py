@@ -18,7 +18,7 @@ from dubio.inference.batches import LabelledRows, collate, to_device, training_r
 from dubio.networks.network import Model
 from dubio.training.batch_norm import least_batch
 from dubio.training.checkpoints import Checkpoint, save, unpack
-from dubio.training.collectors import Collected, Collector
+from dubio.training.collectors import Collected, Collector, Epoch
 from dubio.training.objectives import Objective, balanced_weights
 from dubio.training.optimisers import Optimiser
 from dubio.training.schedules import Schedule, temperature_value
@@ -105,7 +105,7 @@ def train(
         if val_data is not None:
             val_nll = validation_nll(model, val_data, number(seed, member, "noise", 0), context.device)
         marked = slots.schedule.marks_after(epoch, slots.objective.epochs)
-        collected = slots.collect.update(collected, model, epoch=epoch, val_nll=val_nll, marked=marked)
+        collected = slots.collect.update(collected, model, Epoch(epoch, val_nll, marked))
         progress = _advanced(progress, epoch, loss, val_nll, time.monotonic() - started)
         context.report(epoch / slots.objective.epochs, f"epoch {epoch}, {_shown(loss, val_nll)}")
         if context.checkpoint is not None and time.monotonic() - saved >= context.checkpoint.every_seconds:

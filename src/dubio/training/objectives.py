@@ -46,9 +46,8 @@ class Objective:
             UserError: For class weights where labels do not exclude each other.
         """
         if self.class_weights != "none" and target == "multilabel":
-            raise UserError(
-                "class_weights must be 'none' on a multilabel task, whose classes do not exclude each other."
-            )
+            reason = "whose classes do not exclude each other"
+            raise UserError(f"class_weights must be 'none' on a multilabel task, {reason}.")
 
 
 def balanced_weights(labels: Tensor, classes: int) -> Tensor:

@@ -112,9 +112,8 @@ class SGD(Optimiser):
 
     def build(self, model: Model) -> Optimizer:
         """Return fused SGD."""
-        return optim.SGD(
-            parameter_groups(model, self.l2), lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, fused=True
-        )
+        groups = parameter_groups(model, self.l2)
+        return optim.SGD(groups, lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, fused=True)
 
 
 def parameter_groups(model: Model, decay: float) -> list[dict[str, Any]]:
@@ -215,8 +214,6 @@ def check_prior(name: str, edit: Edit, optimiser: Optimiser) -> None:
         UserError: When the μ² part of the KL divergence would be missing or a different one.
     """
     if edit.prior_decay is not None and optimiser.l2 != edit.prior_decay:
-        prior, other = (
-            f"{name_of(edit)} has l2={edit.prior_decay}",
-            f"optimiser {name_of(optimiser)!r} l2={optimiser.l2}",
-        )
+        prior = f"{name_of(edit)} has l2={edit.prior_decay}"
+        other = f"optimiser {name_of(optimiser)!r} l2={optimiser.l2}"
         raise UserError(f"{name}: the prior of {prior}, the {other}; both must be the same.")

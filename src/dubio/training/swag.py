@@ -16,7 +16,7 @@ from dubio.inference.samples import WeightSamples, state_of
 from dubio.inference.weight_draws import LowRankGaussian, StoredLowRank, WeightDraws, draw_generator, with_prefix
 from dubio.networks.network import Model
 from dubio.training.batch_norm import batch_norm_layers, refresh, refresh_draws
-from dubio.training.collectors import Collected, Collector, FinishContext
+from dubio.training.collectors import Collected, Collector, Epoch, FinishContext
 from dubio.training.schedules import Schedule
 
 MEAN, SQUARES, DEVIATION = "mean/", "squares/", "deviation/"
@@ -34,15 +34,13 @@ class SWA(Collector):
         """Return an empty collection."""
         return Collected(facts={"snapshots": 0})
 
-    def update(
-        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
-    ) -> Collected:
+    def update(self, collected: Collected, model: Model, epoch: Epoch) -> Collected:
         """Add a marked snapshot to the running mean."""
-        if not marked:
+        if not epoch.marked:
             return collected
         count = collected.facts["snapshots"] + 1
         mean = _running_mean(with_prefix(MEAN, collected.tensors), _trained(model), count)
-        return Collected(_named(MEAN, mean), {"snapshots": count, "epoch": epoch})
+        return Collected(_named(MEAN, mean), {"snapshots": count, "epoch": epoch.number})
 
     def finish(self, collected: Collected, model: Model, context: FinishContext) -> Posterior:
         """Return the mean as one weight state."""
@@ -78,11 +76,9 @@ class SWAG(SWA):
 
     continues: ClassVar[bool] = False
 
-    def update(
-        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
-    ) -> Collected:
+    def update(self, collected: Collected, model: Model, epoch: Epoch) -> Collected:
         """Add a marked snapshot to mean, variance and deviations; drop the oldest deviation."""
-        if not marked:
+        if not epoch.marked:
             return collected
         count = collected.facts["snapshots"] + 1
         weights = _trained(model)
@@ -92,7 +88,7 @@ class SWAG(SWA):
         if before:
             old = with_prefix(SQUARES, collected.tensors)
             squares = {n: old[n] + (new - before[n]) * (new - mean[n]) for n, new in weights.items()}
-        facts = {"snapshots": count, "epoch": epoch}
+        facts = {"snapshots": count, "epoch": epoch.number}
         frozen = self.frozen(Collected(facts=facts))
         deviations = {name: tensor for name, tensor in collected.tensors.items() if name.startswith(frozen)}
         latest = {name: (new - mean[name]).to(torch.float32) for name, new in weights.items()}

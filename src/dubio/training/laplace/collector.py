@@ -12,7 +12,7 @@ from dubio.core.validate import Positive, PositiveFloat
 from dubio.inference.augmentation import Views
 from dubio.inference.laplace import Damping, LaplaceDraws, LaplaceGaussian, StoredLaplace
 from dubio.networks.network import Model
-from dubio.training.collectors import Collected, Collector, FinishContext
+from dubio.training.collectors import Collected, Collector, Epoch, FinishContext
 from dubio.training.laplace.curvature import backward_passes
 from dubio.training.laplace.selection import Minimum, Trials, best_prior, log_evidence, minimise_on_log_grid
 from dubio.training.laplace.structures import Curvature, Structure, check_structure, curvature_blocks, layers_of
@@ -60,10 +60,8 @@ class Laplace(Collector):
 
     def __post_init__(self) -> None:
         if self.damping == "pi" and not self.structure.endswith("kron"):
-            hint = "use 'exact', or a structure kron or last-kron"
-            raise UserError(
-                f"laplace: damping='pi' needs Kronecker factors; structure={self.structure!r} has none: {hint}."
-            )
+            reason = f"structure={self.structure!r} has none: use 'exact', or a structure kron or last-kron"
+            raise UserError(f"laplace: damping='pi' needs Kronecker factors; {reason}.")
 
     @property
     def chooses(self) -> str:
@@ -78,11 +76,9 @@ class Laplace(Collector):
         if not self.structure.startswith("last-"):
             layers_of(model, batches)
 
-    def update(
-        self, collected: Collected, model: Model, *, epoch: int, val_nll: float | None, marked: bool
-    ) -> Collected:
+    def update(self, collected: Collected, model: Model, epoch: Epoch) -> Collected:
         """Remember the last epoch."""
-        return Collected(facts={"epoch": epoch})
+        return Collected(facts={"epoch": epoch.number})
 
     def finish(self, collected: Collected, model: Model, context: FinishContext) -> LaplaceDraws:
         """Return the Gaussian at the model's weights, with a scale for predictions with and without views."""
@@ -155,18 +151,13 @@ def check_decay(l2: float) -> None:
 
 
 def _record(
-    curvature: Curvature,
-    gaussian: LaplaceGaussian,
-    examples: int,
-    prior: Minimum,
-    plain: Minimum,
-    viewed: Minimum | None,
+    curvature: Curvature, gaussian: LaplaceGaussian, rows: int, prior: Minimum, plain: Minimum, viewed: Minimum | None
 ) -> dict[str, Any]:
     """Return the entries of a fit's record: the prior's precision, the noise scales without and with views."""
     likelihood, norm = curvature.log_likelihood, gaussian.squared_norm()
     return {
         "prior_precision": gaussian.prior,
-        "decay": gaussian.prior / examples,
+        "decay": gaussian.prior / rows,
         "decay_at_bound": prior.at_bound,
         "log_likelihood": likelihood,
         "log_evidence": log_evidence(gaussian.blocks, gaussian.prior, log_likelihood=likelihood, squared_norm=norm),

@@ -1,0 +1,218 @@
+"""Predict a file of rows: chunk by chunk, in bounded memory, resumable, into one file.
+
+Finished chunks are files in ``OUTPUT.parts``, beside a plan that says of which model and which rows they are. The same
+command continues there; the last step joins them, and removes the folder. Arrays of all rows are joined in a mapped
+file, so that memory does not grow with samples × rows × classes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dubio.core.csv_files import CsvTable
+from dubio.core.errors import BadFile, MissingExtra, UserError
+from dubio.core.files import make_directories, open_atomic, write_file, writing
+from dubio.core.predictions import Predictions, checked_logits, join
+from dubio.deployment.model import Model
+from dubio.deployment.row_files import Chunk, RowFile
+from dubio.formats.prediction_tables import RESERVED
+from dubio.formats.predictions import read_verified, write_predictions
+from dubio.store.records import json_bytes
+
+TABLES = (".csv", ".parquet")
+SUFFIXES = (".safetensors", ".npz", *TABLES)
+PLAN = "plan.json"
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionJob:
+    """The prediction of a file of rows.
+
+    Attributes:
+        model: The model.
+        source: The rows.
+        output: The file to write: .safetensors (everything), .parquet, .csv or .npz.
+        all_samples: Whether every sample is written, and not the pooled probabilities alone.
+        progress: Called with the number of rows that are done.
+    """
+
+    model: Model
+    source: RowFile
+    output: Path
+    all_samples: bool = False
+    progress: Progress = field(default=lambda rows: None)
+
+    def __post_init__(self) -> None:
+        suffix = self.output.suffix.lower()
+        if suffix not in SUFFIXES:
+            raise UserError(f"--output {str(self.output)!r} must end in {', '.join(SUFFIXES)}.")
+        if suffix == ".parquet":
+            _pyarrow()
+        if self.all_samples and suffix == ".npz":
+            raise UserError("--samples: an npz file holds pooled probabilities; name a .safetensors file.")
+
+    @property
+    def parts(self) -> Path:
+        """The folder of finished chunks."""
+        return self.output.with_name(f"{self.output.name}.parts")
+
+    def run(self) -> tuple[Predictions, tuple[str, ...]]:
+        """Predict all rows and write the file; return the predictions and what looks unlike training.
+
+        Raises:
+            UserError: For rows that do not fit; finished chunks stay, for the corrected file is another one.
+        """
+        finished = self._begin()
+        counter = None if self.model.training is None else self.model.training.counter()
+        files: list[Path] = []
+        rows = [0]
+
+        def use(chunk: Chunk) -> None:
+            path = self.parts / f"{len(files):06d}.safetensors"
+            examples, notes = self.model.form.examples(chunk.rows, chunk.references)
+            if counter is not None:
+                counter.add(examples, self.model.encoder)
+            if path.name not in finished:
+                predictions = self.model.of_examples(examples, notes)
+                labels = predictions.labels if chunk.labels is None else chunk.labels
+                write_predictions(path, predictions.with_checked(ids=chunk.ids, labels=labels, group=chunk.group))
+            files.append(path)
+            rows[0] += len(examples)
+            self.progress(rows[0])
+
+        self.source.read(use)
+        predictions = self._joined(files)
+        self._write(predictions)
+        return predictions, () if counter is None else counter.warnings()
+
+    def finish(self) -> None:
+        """Remove the finished chunks."""
+        shutil.rmtree(self.parts, ignore_errors=True)
+
+    def _begin(self) -> set[str]:
+        """Return the names of the chunks that an earlier call has finished; another plan's are removed."""
+        plan = {"model": self.model.identity, "rows": self.source.fingerprint(), "chunk": self.source.chunk}
+        content = json_bytes(plan)
+        with writing(self.parts):
+            if self.parts.is_dir() and (
+                not (self.parts / PLAN).is_file() or (self.parts / PLAN).read_bytes() != content
+            ):
+                shutil.rmtree(self.parts)
+            make_directories(self.parts)
+        write_file(self.parts / PLAN, content)
+        return {path.name for path in self.parts.glob("*.safetensors") if _is_whole(path)}
+
+    def _joined(self, files: Sequence[Path]) -> Predictions:
+        """Return the predictions of all chunks; their large arrays are one mapped file each."""
+        if len(files) == 1:
+            return read_verified(files[0])
+        chunks = [read_verified(path) for path in files]
+        large = [name for name in ("logits", "data_variance", "model_variance") if getattr(chunks[0], name) is not None]
+        arrays: dict[str, Any] = {}
+        for name in large:
+            first, total = getattr(chunks[0], name), sum(map(len, chunks))
+            shape = (first.shape[0], total, *first.shape[2:])
+            arrays[name] = np.memmap(self.parts / f"{name}.array", np.float32, "w+", shape=shape)
+            start = 0
+            for chunk in chunks:
+                arrays[name][:, start : start + len(chunk)] = getattr(chunk, name)
+                start += len(chunk)
+        names = [name for name in large if name != "logits"]
+        plain = join([chunk.with_checked(**dict.fromkeys(names)) for chunk in chunks])
+        return plain.with_checked(logits=checked_logits(arrays.pop("logits")), **arrays)
+
+    def _write(self, predictions: Predictions) -> None:
+        suffix = self.output.suffix.lower()
+        if suffix not in TABLES:
+            pooled = predictions if self.all_samples or suffix == ".npz" else pooled_predictions(predictions)
+            with writing(self.output):
+                write_predictions(self.output, pooled)
+            return
+        if self.all_samples and predictions.temperature != 1:
+            raise UserError("--samples: a table cannot state the temperature of samples; name a .safetensors file.")
+        with writing(self.output), open_atomic(self.output) as sink:
+            blocks = table_blocks(predictions, self.all_samples)
+            (_write_csv if suffix == ".csv" else _write_parquet)(sink, blocks)
+
+
+def pooled_predictions(predictions: Predictions) -> Predictions:
+    """Return predictions with one sample that has their pooled probabilities."""
+    logits = predictions.log_probs
+    if predictions.target == "multilabel":
+        logits = logits - predictions.log_complements
+    fresh = {"logits": logits[None].astype(np.float32), "member": np.zeros(1, dtype=np.int64), "temperature": 1.0}
+    return predictions.with_checked(**fresh, data_variance=None, model_variance=None)
+
+
+def table_blocks(predictions: Predictions, all_samples: bool, size: int = 4096) -> Iterator[dict[str, Any]]:
+    """Yield the columns of a table of predictions, block by block: pooled probabilities, or the logits of each sample.
+
+    The columns of classes have their names, or ``p0``, ``p1`` … (``logit0`` …) where a name is that of another column.
+    """
+    names = predictions.classes or ()
+    others = {*RESERVED, "sample", "member", ""}
+    if not names or others & set(names) or len(set(names)) < len(names):
+        names = tuple(f"{'logit' if all_samples else 'p'}{k}" for k in range(predictions.class_count))
+    ids = predictions.ids
+    for start in range(0, len(predictions), size):
+        rows = predictions.take(np.arange(start, min(start + size, len(predictions))))
+        side = {"id": rows.ids} if ids is not None else {}
+        side |= {"group": rows.group} if rows.group is not None else {}
+        if rows.target != "multilabel" and (rows.labels >= 0).any():
+            titles = np.array([*(predictions.classes or map(str, range(rows.class_count))), ""], dtype=np.str_)
+            side["label"] = titles[rows.labels]
+        if not all_samples:
+            yield side | dict(zip(names, rows.probs.T, strict=True))
+            continue
+        for sample in range(rows.samples):
+            position = {"sample": np.full(len(rows), sample), "member": np.full(len(rows), rows.member[sample])}
+            yield side | position | dict(zip(names, rows.logits[sample].T, strict=True))
+
+
+def _write_csv(sink: Any, blocks: Iterator[dict[str, Any]]) -> None:
+    """Write blocks as CSV; whether a cell must be escaped is known only at the end, so that blocks are held as text."""
+    header: list[str] = []
+    rows: list[list[Any]] = []
+    for block in blocks:
+        header = [*block]
+        rows += [list(values) for values in zip(*(column.tolist() for column in block.values()), strict=True)]
+    sink.write(CsvTable(header, rows, lambda value: f"{value:.9g}").escaped().encode("utf-8"))
+
+
+def _write_parquet(sink: Any, blocks: Iterator[dict[str, Any]]) -> None:
+    arrow, parquet = _pyarrow()
+    writer = None
+    for block in blocks:
+        table = arrow.table({name: arrow.array(column) for name, column in block.items()})
+        writer = writer or parquet.ParquetWriter(sink, table.schema)
+        writer.write_table(table)
+    if writer is not None:
+        writer.close()
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ModuleNotFoundError as missing:
+        raise MissingExtra("writing a Parquet file", "parquet") from missing
+    return pyarrow, parquet
+
+
+def _is_whole(path: Path) -> bool:
+    """Return whether a chunk can be read; chunks are written atomically, and a disk may still lose one."""
+    try:
+        read_verified(path)
+    except (BadFile, OSError, ValueError, json.JSONDecodeError):
+        path.unlink(missing_ok=True)
+        return False
+    return True

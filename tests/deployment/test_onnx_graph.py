@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dubio.core.errors import UserError
+from dubio.deployment.model import TOLERANCE
+from dubio.deployment.onnx_graph import write_onnx
+from tests.deployment.helpers import TASKS, fitted_model
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+SINGLE_PASS = [
+    pytest.param("table", "deep-ensemble", {"epochs": 1, "members": 2}, id="table"),
+    pytest.param("image", "deterministic", {"epochs": 1}, id="image", marks=pytest.mark.slow),
+    pytest.param("text", "deterministic", {"epochs": 1}, id="text", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("inputs", "method", "arguments"), SINGLE_PASS)
+def test_a_graph_gives_the_probabilities_of_torch_with_the_temperature(inputs, method, arguments, tmp_path):
+    from dubio.calibration.recalibration import FittedOn, Recalibration, TemperatureScaling
+
+    task = TASKS[inputs]()
+    plain = fitted_model(method, task, **arguments)
+    parts = ("temperature", "multiclass", len(plain.classes), None, TemperatureScaling(2.5), FittedOn(9, "", 1.0, 1.0))
+    model = plain.with_parts(recalibration=Recalibration(*parts))
+    write_onnx(model, tmp_path / "model.onnx", task.of_kind("id")[0].data)
+    session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"), providers=["CPUExecutionProvider"])
+    rows = task.of_kind("train")[0].data  # others than those of the export, and another number
+    if inputs == "text":
+        encoded = model.encoder.encode(rows)
+        tokens = np.zeros((len(rows), 30), dtype=np.int64)
+        for row, length in enumerate(encoded.lengths):
+            tokens[row, :length] = encoded.tokens[encoded.offsets[row] : encoded.offsets[row + 1]]
+        feed = {"tokens": tokens, "lengths": encoded.lengths.astype(np.int64)}
+    else:
+        feed = {"numbers": rows.inputs.astype(np.float32)} if inputs == "table" else {"images": rows.inputs}
+    (probabilities,) = session.run(None, feed)
+    np.testing.assert_allclose(probabilities, model.of_examples(rows).probs, atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "words"),
+    [
+        ("mc-dropout", {"epochs": 1, "samples": 2}, "draws noise"),
+        ("heteroscedastic", {"epochs": 1}, "in its head"),
+        ("linear", {}, "is not a network"),
+    ],
+)
+def test_what_is_no_single_pass_is_refused_by_name(method, arguments, words, tmp_path):
+    task = TASKS["table"]()
+    with pytest.raises(UserError, match=f"{method}.*{words}"):
+        write_onnx(fitted_model(method, task, **arguments), tmp_path / "model.onnx", task.of_kind("id")[0].data)
+    assert list(tmp_path.iterdir()) == []

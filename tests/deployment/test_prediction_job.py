@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+from dubio.core.errors import UserError
+from dubio.deployment import row_files
+from dubio.deployment.model import TOLERANCE, Model
+from dubio.deployment.prediction_job import PredictionJob
+from dubio.deployment.row_files import RowFile
+from dubio.formats import read_predictions
+from tests.deployment.helpers import FORMS, TASKS, fitted_model
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted_model("mc-dropout", TASKS["table"](), epochs=1, samples=3)
+
+
+@pytest.fixture
+def rows(tmp_path, monkeypatch):
+    """A CSV of 100 rows, predicted in chunks of 16."""
+    monkeypatch.setattr(row_files, "CHUNK", 16)
+    values = np.random.default_rng(5).normal(size=(100, 4))
+    path = tmp_path / "new.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*FORMS["table"].columns, "extra"])
+        writer.writerows([*map(repr, row.tolist()), "x"] for row in values)
+    return path, values
+
+
+def job(model, path, output, **options):
+    return PredictionJob(model, RowFile(path, model.form, model.classes, model.target), output, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "all_samples", "values"),
+    [
+        ("p.safetensors", True, None), ("p.safetensors", False, None), ("p.npz", False, None),
+        ("p.csv", False, "probs"), ("p.csv", True, "logits"), ("p.parquet", False, "probs"),
+        ("p.parquet", True, "logits"),
+    ],
+)  # fmt: skip
+def test_a_file_of_predictions_is_what_the_model_predicts(model, rows, tmp_path, name, all_samples, values):
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    path, numbers = rows
+    work = job(model, path, tmp_path / name, all_samples=all_samples)
+    work.run()
+    work.finish()
+    written = read_predictions(tmp_path / name, values=values)
+    expected = model.predictions(numbers)
+    np.testing.assert_allclose(written.probs, expected.probs, atol=TOLERANCE, rtol=0)
+    assert written.samples == (3 if all_samples else 1)
+    assert written.classes == model.classes
+    assert written.ids.tolist() == [str(row) for row in range(2, 102)]  # as a spreadsheet counts them
+    assert sorted(item.name for item in tmp_path.iterdir()) == sorted(["new.csv", name])
+    if name == "p.safetensors":
+        assert written.system == model.identity
+
+
+def test_an_interrupted_prediction_continues_where_it_stopped(model, rows, tmp_path, monkeypatch):
+    path, numbers = rows
+    output = tmp_path / "p.safetensors"
+
+    def interrupt(count):
+        if count > 50:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job(model, path, output, all_samples=True, progress=interrupt).run()
+    assert not output.exists()
+    finished = sorted((tmp_path / "p.safetensors.parts").glob("*.safetensors"))
+    assert len(finished) == 4
+    finished[1].write_bytes(finished[1].read_bytes()[:-3])  # as a failing disk may leave it
+    predicted = []
+    of_examples = Model.of_examples
+
+    def counting(self, examples, notes=()):
+        return predicted.append(len(examples)) or of_examples(self, examples, notes)
+
+    monkeypatch.setattr(Model, "of_examples", counting)
+    work = job(model, path, output, all_samples=True)
+    predictions, _ = work.run()
+    assert predicted == [16, 16, 16, 4]  # the damaged chunk, and those that were not made
+    monkeypatch.undo()
+    np.testing.assert_allclose(predictions.probs, model.predict_proba(numbers), atol=TOLERANCE, rtol=0)
+    work.finish()
+    assert not work.parts.exists()
+
+
+def test_other_rows_or_another_model_start_anew(model, rows, tmp_path):
+    path, _ = rows
+    output = tmp_path / "p.csv"
+    job(model, path, output).run()
+    other = fitted_model("mc-dropout", TASKS["table"](), epochs=1, samples=2)
+    predictions, _ = job(other, path, output).run()
+    assert (predictions.samples, predictions.system) == (2, other.identity)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("height,width,age\n1,2,3\n", ["dose", "new.csv"]),
+        ("height,width,age,dose\n1,2,3,4\n1,2,three,4\n", ["row 3", "'age'", "three"]),
+        ("height,width,age,dose,kind\n1,2,3,4,a\n1,2,3,4,d\n", ["row 3", "'kind'", "'d'", "a, b, c"]),
+        ("height,width,age,dose\n", ["no rows"]),
+    ],
+)
+def test_files_that_do_not_fit_are_refused_by_name(model, tmp_path, content, words):
+    from dataclasses import replace
+
+    path = tmp_path / "new.csv"
+    path.write_text(content)
+    source = RowFile(path, replace(model.form, label="kind"), model.classes, model.target)
+    with pytest.raises(UserError) as refusal:
+        PredictionJob(model, source, tmp_path / "p.csv").run()
+    assert all(word in str(refusal.value) for word in words), str(refusal.value)
+    assert not (tmp_path / "p.csv").exists()
+
+
+def test_labels_ids_and_groups_come_from_the_columns_of_the_run(model, tmp_path):
+    from dataclasses import replace
+
+    path = tmp_path / "new.csv"
+    path.write_text("height,width,age,dose,kind,name,patient\n1,2,3,4,b,r1,p\n1,2,3,,,r2,q\n")
+    form = replace(model.form, label="kind", id="name", group="patient")
+    work = PredictionJob(model, RowFile(path, form, model.classes, model.target), tmp_path / "p.safetensors", True)
+    work.run()
+    written = read_predictions(tmp_path / "p.safetensors")
+    assert written.labels.tolist() == [1, -1]
+    assert (written.ids.tolist(), written.group.tolist()) == (["r1", "r2"], ["p", "q"])
+
+
+def test_a_folder_of_images_has_labels_where_folders_are_classes(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    model = fitted_model("deterministic", TASKS["image"](), epochs=1)
+    pixels = np.random.default_rng(0).integers(0, 255, size=(3, 8, 8)).astype(np.uint8)
+    for folder, array in zip(("dark", "light", "light"), pixels, strict=True):
+        (tmp_path / "new" / folder).mkdir(parents=True, exist_ok=True)
+        image.fromarray(array).save(tmp_path / "new" / folder / f"{array[0, 0]}.png")
+    work = job(model, tmp_path / "new", tmp_path / "p.safetensors", all_samples=True)
+    predictions, _ = work.run()
+    assert predictions.labels.tolist() == [0, 1, 1]
+    arrays = [np.asarray(image.open(tmp_path / "new" / name)) for name in predictions.ids]
+    np.testing.assert_allclose(predictions.probs, model.predict_proba(arrays), atol=TOLERANCE, rtol=0)
+    np.savez(tmp_path / "new.npz", x=np.stack(arrays), y=["dark", "light", "light"])
+    from_npz, _ = job(model, tmp_path / "new.npz", tmp_path / "q.safetensors", all_samples=True).run()
+    np.testing.assert_allclose(from_npz.probs, predictions.probs, atol=TOLERANCE, rtol=0)
+    image.fromarray(np.zeros((9, 8), np.uint8)).save(tmp_path / "new" / "dark" / "large.png")
+    with pytest.raises(UserError, match=r"dark/large.png.*9×8.*8×8"):
+        job(model, tmp_path / "new", tmp_path / "r.safetensors").run()
+    (tmp_path / "new" / "grey").mkdir()
+    (tmp_path / "new" / "dark" / "large.png").rename(tmp_path / "new" / "grey" / "large.png")
+    with pytest.raises(UserError, match="grey"):
+        job(model, tmp_path / "new", tmp_path / "r.safetensors").run()
+
+
+@pytest.mark.parametrize(("name", "words"), [("p.txt", "must end in"), ("p.npz", "--samples")])
+def test_outputs_that_cannot_be_written_are_refused_before_anything_is_predicted(model, rows, tmp_path, name, words):
+    with pytest.raises(UserError, match=words):
+        job(model, rows[0], tmp_path / name, all_samples=True)
